@@ -43,7 +43,7 @@ def plugins(pipeline: Pipeline) -> tuple[str, ...]:
 
 
 def _filled(file: str, values: Mapping[str, Any]) -> dict[str, str]:
-    return {key: text % values for key, text in json.loads((_HERE / file).read_text()).items()}
+    return {key: text % values for key, text in json.loads((_HERE / file).read_text(encoding="utf-8")).items()}
 
 
 def _source(pipeline: Pipeline, prefix: str, selection: Selection, *, whole: bool) -> dict[str, str]:

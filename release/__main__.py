@@ -21,11 +21,11 @@ def main() -> None:
     # the build tool of pyproject.toml is installed here in the same version, so nothing is downloaded for it
     subprocess.run([sys.executable, "-m", "build", "--no-isolation", "--outdir", dist, ROOT], check=True)
     constraints = dist / f"towpath-{version}-constraints.txt"
-    constraints.write_text("".join(f"{line}\n" for line in sbom.installed()))
+    constraints.write_text("".join(f"{line}\n" for line in sbom.installed()), encoding="utf-8")
     sbom.of_python(constraints, dist / f"towpath-{version}.cdx.json")
     sbom.of_jars(archives.of_plugin(plugins(_progress) / "towpath", version, dist), version)
     sbom.of_jars(archives.of_kafka(jars(_progress), version, dist), version)
-    sys.stdout.write(checksums(dist).read_text())
+    sys.stdout.write(checksums(dist).read_text(encoding="utf-8"))
 
 
 def _progress(message: str) -> None:
@@ -36,7 +36,9 @@ def checksums(directory: Path) -> Path:
     """Write SHA256SUMS of all files there, as `sha256sum --check` reads it."""
     files = sorted(file for file in directory.iterdir() if file.is_file())
     sums = directory / "SHA256SUMS"
-    sums.write_text("".join(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in files))
+    sums.write_text(
+        "".join(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in files), encoding="utf-8"
+    )
     return sums
 
 

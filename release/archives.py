@@ -21,7 +21,7 @@ _ETC = (
 
 def of_plugin(folder: Path, version: str, directory: Path) -> Path:
     """Write the archive of a plugin folder, as `towpath stack plugin` makes it, into the directory."""
-    manifest = {"version": version} | json.loads((ROOT / "release" / "manifest.json").read_text())
+    manifest = {"version": version} | json.loads((ROOT / "release" / "manifest.json").read_text(encoding="utf-8"))
     entries = [("manifest.json", json.dumps(manifest, indent=2).encode() + b"\n")]
     entries += [*_files("doc", _DOC), *_files("etc", _ETC), *_jars("lib", folder)]
     return _write(f"{manifest['owner']['username']}-{manifest['name']}-{version}", entries, directory)

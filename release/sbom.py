@@ -87,7 +87,7 @@ def of_jars(archive: Path, version: str) -> Path:
     text = JsonV1Dot6(bom).output_as_string(indent=2)
     if fault := JsonStrictValidator(SchemaVersion.V1_6).validate_str(text):
         raise ValueError(f"the SBOM of {archive.name} is not valid CycloneDX: {fault}")
-    file.write_text(text + "\n")
+    file.write_text(text + "\n", encoding="utf-8")
     return file
 
 

@@ -122,6 +122,7 @@ class Verdict(Event):
     seconds: float
     documents_per_second: float
     at: str
+    since: str
     verdict: str
     bytes_per_document: float
     notes: Sequence[str]

@@ -18,7 +18,9 @@ from towpath.errors import Refused
 #: The characters and the length that Kafka allows for a topic name (org.apache.kafka.common.internals.Topic).
 TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _PATTERN = re.compile(r"[^.\0/\\\s\"$]+\.[^\0$]+")  # what MongoDB allows in names
-_NEVER = r"(?!(?:admin|config|local)\.)(?![^.]+\.system\.)"
+#: The server's own databases, and Towpath's: what it keeps at a destination, which may be a source too.
+RESERVED = ("admin", "config", "local", "towpath")
+_NEVER = rf"(?!(?:{'|'.join(RESERVED)})\.)(?![^.]+\.system\.)"
 _UUID = "-".join(f"[0-9a-f]{{{length}}}" for length in (8, 4, 4, 4, 12))
 #: Collections that a server makes for a moment, for `$out`, a rename across databases, and `convertToCapped`.
 _TEMPORARY = rf"(?![^.]+\.tmp(?:\.agg_out\.{_UUID}|[0-9A-Za-z]{{5}}\.(?:renameCollection|convertToCapped\..+))$)"
@@ -27,6 +29,22 @@ _TEMPORARY = rf"(?![^.]+\.tmp(?:\.agg_out\.{_UUID}|[0-9A-Za-z]{{5}}\.(?:renameCo
 def is_pattern(text: str) -> bool:
     """Whether `text` is a namespace or a namespace pattern (`shop.orders`, `shop.*`, `*.audit_*`)."""
     return _PATTERN.fullmatch(text) is not None
+
+
+def meet(one: str, other: str) -> str:
+    """A pattern that both patterns match, by database and collection; empty where none of the two is within the other.
+
+    `shop.*` and `*.orders` meet in `shop.orders`.
+    """
+    parts = [_narrower(*pair) for pair in zip(one.split(".", 1), other.split(".", 1), strict=True)]
+    return ".".join(parts) if all(parts) else ""
+
+
+def _narrower(one: str, other: str) -> str:
+    for wide, narrow in ((one, other), (other, one)):
+        if re.fullmatch(_escaped(wide, ".*"), narrow):
+            return narrow
+    return ""
 
 
 def _expression(pattern: str) -> str:

@@ -17,13 +17,13 @@ from typing import Any
 
 import bson
 from bson.timestamp import Timestamp
-from pymongo.errors import OperationFailure, PyMongoError
+from pymongo.errors import OperationFailure
 
 from connectors.control import Wait
 from connectors.rest import Connect
-from towpath.errors import MongoUnreachable, NotYet, TopicError
+from towpath.errors import NotYet, TopicError
 from towpath.finding import Finding, Preconditions, error, required
-from towpath.log.source_offsets import SourceState, read_state
+from towpath.log.source_offsets import SELECTION, SourceState, read_state
 from towpath.mongo.client import Client, connected
 from towpath.pipeline import ClusterTime, Pipeline
 from towpath.session import Session, unsaid
@@ -49,6 +49,9 @@ class Captured:
     """The name of the resnapshot in its configuration, or else in its offsets; empty if there never was one."""
     only: str
     """The regular expression of the namespaces that the resnapshot re-reads."""
+    reselects: bool = False
+    """Whether its task has not taken over the selection in its configuration: it may refuse a collection that is
+    included again."""
 
     @property
     def under_way(self) -> bool:
@@ -56,7 +59,7 @@ class Captured:
 
 
 def read_captured(pipeline: Pipeline, connect: Connect) -> list[Captured]:
-    """Every source connector that has a position. Raises `MongoUnreachable` when the source does not answer."""
+    """Every source connector that has a position. Raises `MongoError` when the source does not answer, or refuses."""
     captured = []
     with connected(pipeline.source_uri, "source") as client:
         for name in pipeline.source_connectors:
@@ -64,7 +67,9 @@ def read_captured(pipeline: Pipeline, connect: Connect) -> list[Captured]:
             since = state.position.time if state.position else state.start
             if since is not None:
                 resnapshot, only = config.get(NAME, state.resnapshot), config.get(ONLY, _EVERYTHING)
-                captured.append(Captured(name, state, since, is_lost(client, since), resnapshot, only))
+                reselects = state.selection is not None and config.get(SELECTION, state.selection) != state.selection
+                lost = state.lost or is_lost(client, since)
+                captured.append(Captured(name, state, since, lost, resnapshot, only, reselects))
     return captured
 
 
@@ -76,10 +81,10 @@ def is_lost(client: Client, since: ClusterTime) -> bool:
         with client.watch(keys, start_at_operation_time=start, batch_size=1, max_await_time_ms=100) as stream:
             stream.try_next()
         return False
-    except PyMongoError as failure:
-        if isinstance(failure, OperationFailure) and failure.code in _LOST:
+    except OperationFailure as failure:
+        if failure.code in _LOST:
             return True
-        raise MongoUnreachable(f"the source does not say how far back its oplog reaches: {failure}") from failure
+        raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +123,7 @@ def same_only(inventory: Inventory) -> Iterator[Finding]:
 
 def copied(inventory: Inventory) -> Iterator[Finding]:
     for connector in () if inventory.started else inventory.captured:
-        if connector.state.phase == "copy" and not connector.lost:
+        if connector.state.phase == "copy" and not (connector.lost or connector.reselects):
             yield _error(
                 f"{connector.connector} has not finished the initial copy", "wait until it has, it continues by itself"
             )

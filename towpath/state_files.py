@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import fcntl
 import os
-import tempfile
-import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
 import platformdirs
 
+from towpath.atomic_file import replacing
 from towpath.errors import TowpathError
 from verifier import Options
 
 #: The lock of `verify --follow`.
 FOLLOW = "follow"
-_NEW = ".new"
-_STALE = 60.0  # seconds after which a temporary file that nobody locks is removed
 
 
 def folder(pipeline: str) -> Path:
@@ -47,50 +45,9 @@ class Writing:
 
 @contextmanager
 def writing(place: Path, turn: AbstractContextManager[object] | None = None) -> Iterator[Writing]:
-    """A new file that replaces `place` at the end of the `with`; only its owner can read it.
-
-    `turn` is entered while it is replaced. With several writers the last one to end wins. On any failure the old file
-    stays whole. Raises `TowpathError` when the file cannot be written.
-    """
-    with file_errors(place):
-        _sweep(place)
-        number, name = tempfile.mkstemp(prefix=f".{place.name}.", suffix=_NEW, dir=place.parent)
-        file = os.fdopen(number, "w")
-        fcntl.flock(file, fcntl.LOCK_EX)  # so that no other writer removes it
-    new = Path(name)
-    try:
+    """As `replacing`, but raises `TowpathError` when the file cannot be written."""
+    with replacing(place, turn, guard=partial(file_errors, place)) as file:
         yield Writing(place, file)
-        with file_errors(place):
-            file.flush()
-            with turn or nullcontext():
-                new.replace(place)
-    finally:
-        new.unlink(missing_ok=True)
-        with suppress(OSError):  # a failed flush was reported
-            file.close()
-
-
-def publish(place: Path, text: str) -> None:
-    """Write a page that readers always find whole. Raises `OSError`."""
-    target = place.resolve()
-    if (target.exists() and not target.is_file()) or not os.access(target.parent, os.W_OK):  # such as a pipe
-        place.write_text(text, encoding="utf-8", errors="backslashreplace")
-        return
-    new = target.with_name(f".{target.name}.{os.getpid()}{_NEW}")
-    try:
-        new.write_text(text, encoding="utf-8", errors="backslashreplace")
-        new.replace(target)
-    finally:
-        new.unlink(missing_ok=True)
-
-
-def _sweep(place: Path) -> None:
-    """Remove the temporary files of writers of this file that were killed."""
-    for leftover in place.parent.glob(f".{place.name}.*{_NEW}"):
-        with suppress(OSError), leftover.open("r+") as file:
-            if time.time() - leftover.stat().st_mtime > _STALE:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                leftover.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -100,7 +57,7 @@ def locked(place: Path, *, wait: bool = False) -> Iterator[str]:
     With `wait`, waits until it is free.
     """
     with file_errors(place):
-        file = place.open("a+")
+        file = place.open("a+", encoding="utf-8")
         place.chmod(0o600)
     with file:
         try:
@@ -119,7 +76,7 @@ def holder(place: Path) -> str:
     """The holder of a lock file; empty when nobody holds it."""
     if not place.exists():
         return ""
-    with file_errors(place), place.open() as file:
+    with file_errors(place), place.open(encoding="utf-8") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -32,12 +32,14 @@ class FinishedRange:
 class Journal:
     """The file. `about` identifies what a run compares, and how; only a run with the same `about` can resume it.
 
+    `since` is when the first run began, in seconds since the epoch: a verdict is as old as the oldest range.
+
     Raises `VerifierError` when the file cannot be written.
     """
 
     path: Path
 
-    def begin(self, about: Mapping[str, Any], ranges: Iterable[Range]) -> None:
+    def begin(self, about: Mapping[str, Any], since: float, ranges: Iterable[Range]) -> None:
         with self._writing():
             self.path.unlink(missing_ok=True)
             self.path.touch(mode=0o600)
@@ -45,7 +47,7 @@ class Journal:
             (work.number, *astuple(work.pair), *map(_hex, astuple(work.bounds)), work.batch_size, work.ordered)
             for work in ranges
         ]
-        self._append({"about": about, "ranges": plan})
+        self._append({"about": about, "since": since, "ranges": plan})
 
     def add(self, finished: FinishedRange) -> None:
         counts, differing = (finished.documents, finished.size, finished.read), [id.hex() for id in finished.differing]
@@ -55,16 +57,20 @@ class Journal:
         """Remove the file: the run is complete."""
         self.path.unlink(missing_ok=True)
 
-    def read(self, about: Mapping[str, Any]) -> tuple[list[Range], dict[int, FinishedRange]] | None:
-        """The plan, and the finished ranges by number; None if no run was interrupted.
+    def about(self) -> Mapping[str, Any] | None:
+        """What the interrupted run compares; None if no run was interrupted."""
+        plan = self._read()
+        return plan[0]["about"] if plan else None
+
+    def read(self, about: Mapping[str, Any]) -> tuple[float, list[Range], dict[int, FinishedRange]] | None:
+        """When it began, the plan, and the finished ranges by number; None if no run was interrupted.
 
         Raises `VerifierError` when the interrupted run compared something else, or in another way.
         """
-        try:
-            first, *others = self.path.read_text().splitlines()
-            plan = json.loads(first)
-        except (FileNotFoundError, ValueError):
-            return None  # no file, or the run ended before it had written its plan
+        lines = self._read()
+        if lines is None:
+            return None
+        plan, others = lines
         if plan["about"] != json.loads(json.dumps(about)):
             raise VerifierError(
                 f"cannot resume the run in {self.path}: it compared something else, or with other options",
@@ -75,10 +81,18 @@ class Journal:
             Range(number, Pair(source, destination), Bounds(_bytes(low), _bytes(high)), batch_size, ordered)
             for number, source, destination, low, high, batch_size, ordered in plan["ranges"]
         ]
-        return ranges, {finished.number: finished for finished in map(_finished, others) if finished}
+        return plan["since"], ranges, {finished.number: finished for finished in map(_finished, others) if finished}
+
+    def _read(self) -> tuple[dict[str, Any], list[str]] | None:
+        """The first line, and the others as text."""
+        try:
+            first, *others = self.path.read_text(encoding="utf-8").splitlines()
+            return json.loads(first), others
+        except (FileNotFoundError, ValueError):
+            return None  # no file, or the run ended before it had written its plan
 
     def _append(self, line: Mapping[str, Any]) -> None:
-        with self._writing(), self.path.open("a") as file:
+        with self._writing(), self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
             file.flush()
             os.fsync(file.fileno())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,11 +24,14 @@ class Plan:
     """Ranges that an interrupted run has finished."""
     expected: dict[Pair, int] = field(default_factory=dict)
     """About how many documents each pair has."""
+    since: float = field(default_factory=time.time)
+    """When the first run of this plan began, in seconds since the epoch."""
 
 
-def about(listed: Sequence[ListedPair], *, ignore_field_order: bool, screen: bool) -> Mapping[str, Any]:
-    """The identity of a run: the collections, by name and UUID, and how they are compared."""
+def about(listed: Sequence[ListedPair], *, ignore_field_order: bool, screen: bool, origin: Any) -> Mapping[str, Any]:
+    """The identity of a run: the collections, by name and UUID, how they are compared, and `Options.origin`."""
     return {
+        "origin": origin,
         "namespaces": [
             [each.pair.source, each.pair.destination, each.source.uuid, each.destination.uuid] for each in listed
         ],
@@ -62,11 +66,11 @@ def plan(
             for number, bounds in enumerate(cuts, len(new.ranges))
         ]
     if interrupted:
-        planned, finished = interrupted
+        new.since, planned, finished = interrupted
         new.ranges = [work for work in planned if work.number not in finished]
         new.finished = [(work, finished[work.number]) for work in planned if work.number in finished]
     elif journal:
-        journal.begin(run, new.ranges)
+        journal.begin(run, new.since, new.ranges)
     return new
 
 

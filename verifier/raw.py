@@ -158,9 +158,11 @@ def _comparable(kind: int, value: bytes) -> Key:
         case 0x02 | 0x0E | 0x0D:
             return (value[4:-1],)
         case 0x01 | 0x10 | 0x12:
-            return _number(_NUMBERS[kind].unpack(value)[0])
+            number = _NUMBERS[kind].unpack(value)[0]
+            return (_NAN,) if math.isnan(number) else (_NUMBER, number)
         case 0x13:
-            return _number(Decimal128.from_bid(value).to_decimal())
+            decimal = Decimal128.from_bid(value).to_decimal()
+            return (_NAN,) if decimal.is_nan() else (_NUMBER, decimal)  # math.isnan raises for a signaling NaN
         case 0x05 | 0x0C:
             return (_INT32.unpack_from(value)[0], value[4:])
         case 0x09:
@@ -176,10 +178,6 @@ def _comparable(kind: int, value: bytes) -> Key:
             return (value[8:scope], _inside(value[scope:]))
         case _:
             return ()
-
-
-def _number(number: Any) -> Key:
-    return (_NAN,) if math.isnan(number) else (_NUMBER, number)
 
 
 def _inside(document: bytes) -> Key:

@@ -10,8 +10,12 @@ from typing import Literal, TypeAlias
 
 from verifier.differences import Kind, Pair
 
-#: How a namespace was compared: all bytes, hashes of whole collections, or digests, which can miss differences.
-Way: TypeAlias = Literal["compared", "hashed", "screened"]
+#: How a namespace was compared: all bytes, all bytes in any order of fields, hashes of whole collections, or digests,
+#: which can miss differences.
+Way: TypeAlias = Literal["compared", "unordered", "hashed", "screened"]
+#: Verdicts that say less than `same`: equal by digests; equal but, perhaps, for the order of fields.
+SCREENED, UNORDERED = "screened", "same, field order ignored"
+_WORDS: dict[Way, str] = {"compared": "same", "unordered": UNORDERED, "hashed": "same", "screened": SCREENED}
 
 
 @dataclass(slots=True)
@@ -39,12 +43,12 @@ class Tally:
 
     @property
     def verdict(self) -> str:
-        """`same`, `screened` (equal by digests), `not the same`, or `no verdict` (no difference, part not judged)."""
+        """`same`, `SCREENED`, `UNORDERED`, `not the same`, or `no verdict` (no difference, part not judged)."""
         if self.kinds.total():
             return "not the same"
         if self.trouble or self.unsettled:
             return "no verdict"
-        return "screened" if self.way == "screened" else "same"
+        return _WORDS[self.way]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,8 @@ class Verdict:
     """One for each pair, in the order of the pairs."""
     began: float = field(default_factory=time.monotonic)
     """`time.monotonic()` when the run was set up."""
+    since: float = field(default_factory=time.time)
+    """When the first comparison began, in seconds since the epoch; of a resumed run, that of the first run."""
     seconds: float = 0.0
     """How long the run took; 0 until it has ended."""
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from verifier.differences import Difference, Pair
 from verifier.hashes import Watch, same_by_hash, watch
@@ -18,7 +19,7 @@ from verifier.ranges import RANGE_BYTES, size
 from verifier.raw import Key, id_key
 from verifier.reads import Client, collection, with_retries
 from verifier.settlement import Passed, Recheck, Settling
-from verifier.tally import Progress, Tally, Verdict
+from verifier.tally import Progress, Tally, Verdict, Way
 from verifier.workers import Advanced, Finished, Job, Message, Notice, Range, Suspected, running
 
 _HELD, _HELD_BYTES = 100_000, 64 << 20  # ids that wait for a re-read; beyond that the workers wait
@@ -47,6 +48,13 @@ class Options:
     """A file that lets an interrupted run go on; removed when all namespaces have a verdict. Not used with `quiet`."""
     resume: bool = False
     """Go on where the run in `journal` ended; it must be a run over the same collections, compared in the same way."""
+    origin: Any = None
+    """What else both runs must agree in, as a JSON value: for example, what the destination was restored from."""
+
+    @property
+    def way(self) -> Way:
+        """How documents are compared, unless their hashes are equal."""
+        return "screened" if self.screen else "unordered" if self.ignore_field_order else "compared"
 
     def settling(
         self, source: Client, destination: Client, passed: Passed | None, say: Callable[[str], None]
@@ -84,7 +92,7 @@ class Verification:
         say: Callable[[str], None] = lambda words: None,
     ) -> None:
         options = options or Options()
-        self.verdict = Verdict([Tally(pair, "screened" if options.screen else "compared") for pair in pairs])
+        self.verdict = Verdict([Tally(pair, options.way) for pair in pairs])
         self._options, self._tell, self._say = options, tell, say
         self._job = Job(source_uri, destination_uri, options.ignore_field_order, options.screen, options.lost_for)
         self._passed = passed
@@ -159,8 +167,14 @@ class Verification:
                 lost_for=options.lost_for,
                 journal=self._journal,
                 resume=options.resume,
-                run=about(listed, ignore_field_order=options.ignore_field_order, screen=options.screen),
+                run=about(
+                    listed,
+                    ignore_field_order=options.ignore_field_order,
+                    screen=options.screen,
+                    origin=options.origin,
+                ),
             )
+            self.verdict.since = planned.since
             if options.resume and not planned.finished:
                 self._say("no interrupted run has finished a range: all ranges are read")
             ranges.begin(planned)

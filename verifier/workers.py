@@ -225,7 +225,8 @@ class Workers:
         context = multiprocessing.get_context("spawn")  # neither a MongoClient nor its threads survive a fork
         tasks, results = context.Queue(), context.Queue(_QUEUED)
         process = context.Process(target=_fork_workers, args=(tasks, results))
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # inherited: the verification ends its workers
+        # inherited: a terminal sends these to all its processes, and the verification ends its workers
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
         try:
             process.start()
         finally:

@@ -92,7 +92,9 @@ def told(what: str, found: str) -> Goal:
 
 def machine() -> dict[str, Any]:
     """What the figures were measured on."""
-    names = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    names = [
+        line for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines() if line.startswith("model name")
+    ]
     return {
         "processor": names[0].partition(": ")[2] if names else platform.processor(),
         "cores": os.cpu_count(),

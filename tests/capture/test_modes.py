@@ -10,8 +10,10 @@ import bson
 import pytest
 from bson import Int64
 
+from connectors.control import wait_stopped
 from connectors.rest import Connect
 from tests.conftest import MakePipeline
+from tests.support.awaited import until
 from tests.support.pipeline import Pipeline, Settings, towpath
 from towpath.config import loading as pipeline_file
 from towpath.kafka.topics import Topics
@@ -55,6 +57,45 @@ def test_a_collection_with_documents_can_be_added_and_once_taken_out_not_come_ba
     assert both.status()["snapshot"]["done"]
     first.deploy()
     assert f"{exactly_once.name}.later was included in this pipeline before, and then excluded" in refused(both)
+
+
+def wait_lost(pipeline: Pipeline, reason: str) -> None:
+    """The source task has stopped as its history is lost, and says why."""
+
+    def told() -> bool:
+        done = towpath("status", pipeline.file, expect=1)
+        return "TWP-HISTORY-LOST" in done.stdout and reason in done.stdout
+
+    until("lost history", told, 120)
+
+
+def test_neither_lost_offsets_nor_a_collection_that_comes_back_lose_deletes(exactly_once: Pipeline) -> None:
+    for name in ("docs", "later"):
+        exactly_once.source(name).insert_many([{"_id": n} for n in range(50)])
+    first, both = (with_settings(exactly_once, include=names) for names in (("docs",), ("docs", "later")))
+    both.deploy()
+    both.wait()
+    connect, source = Connect(exactly_once.addresses.connect), f"{exactly_once.name}-source"
+    connect.stop(source)
+    wait_stopped(connect, source)
+    both.source("docs").delete_one({"_id": 7})
+    connect.forget_offsets(source)
+    connect.resume(source)
+    wait_lost(both, "offsets are lost")
+    towpath("restart", both.file, expect=2)
+    assert "offsets that continue it are lost" in towpath("check", both.file, expect=1).stdout
+    assert "TWP-HISTORY-LOST" in towpath("wait", both.file, expect=2).stderr
+    towpath("resnapshot", both.file, "--yes")
+    both.assert_same("docs", "later", at_least=99)
+
+    first.deploy()
+    first.wait()
+    towpath("remove", first.file)
+    both.source("later").delete_one({"_id": 8})
+    assert "included again" in towpath("deploy", both.write(), expect=2).stderr
+    towpath("resnapshot", both.file, "--only", both.namespace("later"), "--yes")
+    both.wait()
+    both.assert_same("docs", "later", at_least=98)
 
 
 def test_mode_and_copy_of_a_deployed_pipeline_stay_and_its_speed_changes(exactly_once: Pipeline) -> None:

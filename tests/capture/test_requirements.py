@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
@@ -10,9 +10,9 @@ import pytest
 
 from connectors.configs import definitions
 from connectors.rest import Connect
-from tests.support import rest
+from tests.support import log, rest
 from tests.support.awaited import until
-from tests.support.pipeline import Pipeline
+from tests.support.pipeline import Pipeline, Settings
 from tests.support.servers import standalone_connect
 from towpath.config import loading as pipeline_file
 from towpath.stack import parts
@@ -23,6 +23,7 @@ Configs = dict[str, dict[str, str]]
 
 BYTES = "set it to org.apache.kafka.connect.converters.ByteArrayConverter"
 EXACTLY_ONCE = "a worker that is killed loses rows or repeats changes"
+ROUND_ROBIN = "org.apache.kafka.clients.producer.RoundRobinPartitioner"
 SOURCE = [
     ("exactly.once.support", None, EXACTLY_ONCE),
     ("exactly.once.support", "requested", "set it to required"),
@@ -36,6 +37,12 @@ SOURCE = [
     ("mongodb.authentication.class", None, "set it to io.towpath.debezium.RawDocuments"),
     ("cursor.pipeline", None, "let it begin with"),
     ("collection.include.list", "(shop", "Unclosed group"),
+    ("producer.override.partitioner.class", None, "set it to io.towpath.connector.KeyPartitioner"),
+    ("producer.override.partitioner.ignore.keys", "true", "set it to false"),
+    ("transforms", "drop", "remove it: a transform can"),
+    ("signal.data.collection", "shop.signals", "remove it: signals"),
+    ("topic.naming.strategy", "io.debezium.schema.DefaultTopicNamingStrategy", "remove it: the topics"),
+    ("offsets.storage.topic", "elsewhere", "remove it: what was captured"),
     ("towpath.name", "two.words", "must contain letters, digits, _ and - only"),
     ("towpath.requests.topic", "a topic", "at most 249 letters"),
     ("towpath.resnapshot.only", "(shop", "is no regular expression"),
@@ -46,6 +53,8 @@ SINK = [
     ("key.converter", None, BYTES),
     ("value.converter", "org.apache.kafka.connect.storage.StringConverter", BYTES),
     ("header.converter", None, BYTES),
+    ("bulk.write.ordered", "false", "remove it: MongoSink decides"),
+    ("topic.override.x.y.z.collection", "other", "remove it: the topic's name says"),
     ("towpath.rename", '{"shop.orders": 1}', "must be a JSON object of namespaces"),
     ("towpath.compaction.lag.ms", "5", "go together"),
 ]
@@ -100,6 +109,33 @@ def test_a_namespace_that_no_topic_can_be_named_after_is_refused_before_the_copy
     source = next(iter(configs))
     _put(pipeline.addresses.connect, source, configs[source], 201)
     assert "no topic can be named" in _failure(pipeline.addresses.connect, source)
+
+
+def test_a_workers_own_partitioner_does_not_separate_the_changes_of_a_document(
+    make_pipeline: Callable[[Settings], Pipeline], tmp_path: Path
+) -> None:
+    pipeline = make_pipeline(Settings(mode="plain"))
+    spec, docs = pipeline_file.read(pipeline.write()), pipeline.source("docs")
+    config = definitions(spec)[spec.source_connector] | {"mongodb.connection.string": pipeline.addresses.source}
+    worker = "".join(f"producer.partitioner.{line}\n" for line in (f"class={ROUND_ROBIN}", "ignore.keys=true"))
+    documents, updates = 7, 5  # no multiple of the partitions, in which round robin would separate nothing
+    docs.insert_many({"_id": number} for number in range(documents))
+    with standalone_connect(tmp_path, pipeline.addresses.bootstrap, parts.plugins(print), settings=worker) as url:
+        _put(url, spec.source_connector, config, 201)
+        topic, used = f"{pipeline.name}.{docs.full_name}", f"{url}/connectors/{spec.source_connector}/topics"
+        until("the topic", lambda: topic in rest.get(used, timeout=9).text)
+        for _ in range(updates):
+            docs.update_many({}, {"$inc": {"n": 1}})
+        found = until("changes", lambda: _all(pipeline.addresses.bootstrap, topic, documents * (1 + updates)))
+    partitions = {key: {one.partition for one in found if one.key == key} for key in {one.key for one in found}}
+    assert len(partitions) == documents
+    assert all(len(where) == 1 for where in partitions.values()), partitions
+    assert len(set.union(*partitions.values())) > 1
+
+
+def _all(bootstrap: str, topic: str, least: int) -> list[log.Logged] | None:
+    found = log.records(bootstrap, topic)
+    return found if len(found) >= least else None
 
 
 @pytest.mark.long

@@ -59,16 +59,16 @@ def test_a_verdict_so_short_that_it_waits_for_the_end_of_the_file_is_not_taken_f
 def test_a_journal_without_room_says_so_and_goes_on_with_what_it_holds(disk: Disk) -> None:
     journal = Journal(disk.place / "journal")
     ranges = [Range(0, Pair("a.b", "a.b"), Bounds(None, None), 7, ordered=True)]
-    journal.begin({"way": 1}, ranges)
+    journal.begin({"way": 1}, 5.5, ranges)
     disk.fill()
     done = FinishedRange(0, 10, 200, 400, (b"x" * 8000,))
     with pytest.raises(VerifierError, match=f"cannot write .*journal.*: {NO_ROOM}"):
         journal.add(done)
-    assert journal.read({"way": 1}) == (ranges, {})
+    assert journal.read({"way": 1}) == (5.5, ranges, {})
     disk.empty()
     journal.add(done)
     found = journal.read({"way": 1})
-    assert found is not None and found[0] == ranges
+    assert found is not None and found[1] == ranges
 
 
 def test_secrets_are_those_of_before_when_there_is_no_room_for_others(disk: Disk) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import bson
 import pytest
@@ -13,7 +15,7 @@ from connectors.rest import Connect
 from tests.preflight.test_check_judgements import PIPELINE, told
 from towpath.compaction import preconditions, service
 from towpath.compaction.preconditions import Inventory, interval
-from towpath.kafka.topics import Topics
+from towpath.kafka.topics import Place, Topic, Topics
 from towpath.log.unprotected import Figures, First, Part, figures, is_update
 from towpath.pipeline import Compaction, Pipeline
 from towpath.preflight import log
@@ -158,3 +160,63 @@ def test_status_warns_from_half_of_the_lag_on() -> None:
     assert "is it running?" in topic(0, None, half + 1, 9)[0]
     assert "no whole document follows" in topic(3, half + 1, 1, 9)[0]
     assert "start it" in topic(None, None, None, 9)[0]
+
+
+NOW_MS = 1_000 * HOUR
+HALF = COMPACTION.lag_ms // 2
+PROTECTED = Figures(NOW_MS, 0, None, NOW_MS, False)
+
+
+@pytest.mark.parametrize(
+    ("committed", "protected"),
+    [
+        (PROTECTED, True),
+        (replace(PROTECTED, at=NOW_MS - HALF + 1), True),
+        (replace(PROTECTED, dirty=1, oldest=NOW_MS - HALF + 1), True),
+        (replace(PROTECTED, at=NOW_MS - HALF), False),
+        (replace(PROTECTED, dirty=1, oldest=NOW_MS - HALF), False),
+        (replace(PROTECTED, at=NOW_MS - HALF, dirty=1, oldest=NOW_MS), False),
+        (None, False),
+    ],
+)
+def test_the_cleaner_is_let_at_a_topic_only_where_every_partition_was_seen_protected_lately(
+    committed: Figures | None, protected: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other partition is protected, and is committed by another instance of the service."""
+    monkeypatch.setattr(service.time, "time", lambda: NOW_MS / 1000)
+    topics = Compactable({0: PROTECTED.written(), 1: committed.written() if committed else "of another client"})
+    assert topics.enabled(tmp_path) == (["move.shop.a"] if protected else [])
+    assert topics.altered == ({"move.shop.a": {"cleanup.policy": "compact"}} if protected else {})
+
+
+def test_a_partition_without_a_commit_keeps_the_cleaner_from_its_topic(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service.time, "time", lambda: NOW_MS / 1000)
+    topics = Compactable({0: PROTECTED.written()})
+    assert topics.enabled(tmp_path) == [] and topics.altered == {}
+
+
+class Compactable:
+    """The topics of a log of one topic with two partitions, which is not compacted yet; `commits`: of its group."""
+
+    def __init__(self, commits: dict[int, str]) -> None:
+        self._commits, self.altered = commits, dict[str, Any]()
+
+    def all(self) -> dict[str, Topic]:
+        return {"move.shop.a": Topic("move.shop.a", 2)}
+
+    def committed_with_metadata(self, group: str) -> dict[Place, tuple[int, str]]:
+        return {("move.shop.a", number): (9, text) for number, text in self._commits.items()}
+
+    def settings_of_all(self, names: set[str]) -> dict[str, dict[str, str]]:
+        return {name: {"cleanup.policy": "delete"} for name in names}
+
+    def alter(self, name: str, settings: dict[str, str]) -> None:
+        self.altered[name] = settings
+
+    def enabled(self, folder: Path) -> list[str]:
+        """The topics in which an instance that has one of the partitions enables compaction."""
+        session: Any = SimpleNamespace(pipeline=COMPACTED, topics=self)
+        reader: Any = SimpleNamespace(parts={("move.shop.a", 0): Part()})
+        return list(service.Compactor(session, reader, lambda key: "")._enable_cleaner())

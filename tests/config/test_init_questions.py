@@ -55,13 +55,13 @@ def test_yes_asks_nothing_on_a_terminal_either(run: Run) -> None:
 def test_every_value_can_be_an_option(run: Run) -> None:
     Path("secret").mkdir()
     for name in ("secret/one.uri", "two.uri"):
-        Path(name).write_text(f"mongodb://u:p@{name[-7:-4]}/\n")
+        Path(name).write_text(f"mongodb://u:p@{name[-7:-4]}/\n", encoding="utf-8")
         Path(name).chmod(0o600)
     servers = ("--bootstrap", "k1:9092,k2:9092", "--connect", "https://c:8083")
     given = ("--include", "a.b", "--include", "c.*", "--exclude", "c.d", *servers)
     files = ("--source-file", "secret/one.uri", "--destination-file", "two.uri")
     assert run("shop.toml", *given, *files, lines=["n"]).exit_code == 0
-    found, text = read(Path("shop.toml")), Path("shop.toml").read_text()
+    found, text = read(Path("shop.toml")), Path("shop.toml").read_text(encoding="utf-8")
     assert (found.include, found.exclude) == (("a.b", "c.*"), ("c.d",))
     assert (found.source_uri, found.destination_uri) == ("mongodb://u:p@one/", "mongodb://u:p@two/")
     assert (found.bootstrap, found.connect_url) == ("k1:9092,k2:9092", "https://c:8083")
@@ -97,9 +97,9 @@ def test_it_asks_for_what_is_not_given(run: Run) -> None:
 def test_enter_takes_the_example(run: Run) -> None:
     done = run("shop.toml", "--include", "shop.*", lines=["n", "", "", "", ""])  # `y` would try Kafka and Connect
     assert done.exit_code == 0, done.output
-    asked = Path("shop.toml").read_text()
+    asked = Path("shop.toml").read_text(encoding="utf-8")
     run("shop.toml", "--include", "shop.*", "--force")
-    assert Path("shop.toml").read_text() == asked
+    assert Path("shop.toml").read_text(encoding="utf-8") == asked
 
 
 def test_what_is_not_valid_is_asked_again(run: Run) -> None:
@@ -127,8 +127,8 @@ def test_a_password_goes_into_a_file_of_its_own(run: Run) -> None:
     done = run("shop.toml", lines=lines)
     assert done.exit_code == 0, done.output
     own = Path("shop-source.uri")
-    assert (own.read_text(), own.stat().st_mode & 0o777) == (f"{uri}\n", 0o600)
-    assert Path("shop.toml").read_text().count("hush") == 1
+    assert (own.read_text(encoding="utf-8"), own.stat().st_mode & 0o777) == (f"{uri}\n", 0o600)
+    assert Path("shop.toml").read_text(encoding="utf-8").count("hush") == 1
     assert (read(Path("shop.toml")).source_uri, read(Path("shop.toml")).destination_uri) == (uri, lines[3])
     assert "holds the password of the destination" in done.output
 
@@ -149,16 +149,16 @@ def test_an_option_that_is_not_valid_is_named_before_any_question(run: Run) -> N
 
 def test_a_file_with_a_uri_that_exists_is_overwritten_only_if_that_is_wanted(run: Run) -> None:
     uri, own = "mongodb://towpath:hush@one/?replicaSet=r", Path("shop-source.uri")
-    own.write_text("mine")
+    own.write_text("mine", encoding="utf-8")
     lines = ["n", uri, "", "", "shop.*", "", "", ""]
     assert run("shop.toml", lines=lines).exit_code == 0
-    assert (own.read_text(), read(Path("shop.toml")).source_uri) == ("mine", uri)
+    assert (own.read_text(encoding="utf-8"), read(Path("shop.toml")).source_uri) == ("mine", uri)
     Path("shop.toml").unlink()
     assert run("shop.toml", lines=[*lines[:2], "y", *lines[3:6], UNPRINTABLE, ""]).exit_code != 0
     assert [one.name for one in Path.cwd().iterdir()] == [own.name]
-    assert own.read_text() == "mine"
+    assert own.read_text(encoding="utf-8") == "mine"
     assert run("shop.toml", lines=[*lines[:2], "y", *lines[3:]]).exit_code == 0
-    assert own.read_text() == f"{uri}\n"
+    assert own.read_text(encoding="utf-8") == f"{uri}\n"
 
 
 def test_a_missing_folder_is_named_before_any_question(run: Run) -> None:
@@ -168,7 +168,7 @@ def test_a_missing_folder_is_named_before_any_question(run: Run) -> None:
 
 
 def test_a_file_that_exists_is_refused_before_any_question(run: Run) -> None:
-    Path("shop.toml").write_text("mine")
+    Path("shop.toml").write_text("mine", encoding="utf-8")
     done = run("shop.toml", lines=[])
     assert "exists already; pass --force" in str(done.exception)
     assert done.output == ""

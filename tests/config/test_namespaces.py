@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from towpath.namespaces import Selection, bad_names, is_pattern
+from towpath.namespaces import RESERVED, Selection, bad_names, is_pattern
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,9 @@ from towpath.namespaces import Selection, bad_names, is_pattern
         (("*.audit_*",), (), "hr.x.audit_2026", False),
         (("shop.*",), ("shop.tmp_*",), "shop.tmp_1", False),
         (("shop.*",), ("shop.tmp",), "shop.tmp_1", True),
-        (("*.*",), (), "admin.users", False),
+        *((("*.*",), (), f"{database}.users", False) for database in RESERVED),
+        (("towpath.*",), (), "towpath.offsets", False),
+        (("*.*",), (), "towpaths.offsets", True),
         (("*.*",), (), "shop.system.views", False),
         (("*.*",), (), "shop.systemic", True),
     ],

@@ -160,7 +160,7 @@ class Site:
 def site(engine: docker.DockerClient, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """The compose file brought up with ports of its own; down with its volumes at the end, however that comes."""
     project = f"towpath-test-{secrets.token_hex(4)}"
-    source, destination, kafka, connect, page = (str(free_port()) for _ in range(5))
+    source, destination, kafka, page = (str(free_port()) for _ in range(4))
     environment = {
         "COMPOSE_PROJECT_NAME": project,
         "TOWPATH_FILES": str(tmp_path_factory.mktemp("compose")),
@@ -168,7 +168,6 @@ def site(engine: docker.DockerClient, tmp_path_factory: pytest.TempPathFactory) 
         "TOWPATH_SOURCE_PORT": source,
         "TOWPATH_DESTINATION_PORT": destination,
         "TOWPATH_KAFKA_PORT": kafka,
-        "TOWPATH_CONNECT_PORT": connect,
         "TOWPATH_LISTEN_PORT": page,
         "TOWPATH_PIPELINE": "shop.toml",
     }
@@ -210,6 +209,9 @@ def test_both_sides_are_equal_also_after_services_were_killed_and_restarted(site
         assert "same" in shell(alias, wait, verify)
         assert "0 errors" in site.towpath("check shop.toml")
         assert "kafka_connect_worker_tasks" in site.fetched("http://connect:9404/metrics")
+        worker = site.containers["connect"].attrs
+        assert not worker["HostConfig"]["PortBindings"] and not worker["HostConfig"]["CapAdd"]
+        assert "CapEff:\t0000000000000000" in shell_in(site.containers["connect"], "grep CapEff /proc/1/status")
         orders = source.get_database("shop").get_collection("orders")
         push(orders, 1.5)
         orders.insert_one({"_id": "large", "lines": [], "filling": bytes(15_900_000)})
@@ -238,6 +240,10 @@ def test_both_sides_are_equal_also_after_services_were_killed_and_restarted(site
     assert site.containers.volumes() == named
     shell(down)
     assert site.containers.services() == set()
+
+
+def shell_in(container: Any, command: str) -> str:
+    return str(container.exec_run(["bash", "-c", command]).output.decode())
 
 
 def _assert_same(site: Site, at_least: int) -> None:

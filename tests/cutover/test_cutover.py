@@ -68,6 +68,17 @@ def not_returned(pipeline: Pipeline, folder: Path) -> None:
     assert told[-2]["words"] == "everything is as before: the destination is primary"
 
 
+def not_skipped(pipeline: Pipeline, folder: Path) -> None:
+    """A document that something has written at the old source, and not the reverse pipeline."""
+    pipeline.source("users").insert_one({"_id": "stray", "email": "stray"})
+    with cutover(pipeline, folder, "--back", "--stop-with", "true") as running:
+        told = running.ended(1)
+    assert "the source has changes that did not come from the reverse pipeline" in told[-1]["words"], told
+    assert "stray" in told[-1]["words"] and "stop writes" not in [one["event"] for one in told], told
+    towpath("repair", pipeline.file.with_name(f"{pipeline.file.stem}-back.toml"))
+    assert pipeline.source("users").find_one({"_id": "stray"}) is None
+
+
 def test_there_and_back_without_loss(pipeline: Pipeline, tmp_path: Path) -> None:
     source, destination = pipeline.source_client, pipeline.destination_client
     report = tmp_path / "cutover.html"
@@ -94,6 +105,7 @@ def test_there_and_back_without_loss(pipeline: Pipeline, tmp_path: Path) -> None
         assert "its sink must stay stopped" in towpath("resume", pipeline.file, expect=2).stderr
         assert pipeline.status(expect=1)["cutover"]["state"] == "over"
         not_returned(pipeline, tmp_path)
+        not_skipped(pipeline, tmp_path)
         fail_back(pipeline, tmp_path, writer, "--quiet")
         writer.wait_for_more(200)
     writer.assert_all_at(source)
@@ -146,6 +158,18 @@ def interrupted(pipeline: Pipeline, folder: Path, step: str) -> None:
     running.process.send_signal(signal.SIGINT)
     told = running.ended(1)
     assert "everything is as before: the source is primary" in [one["words"] for one in told]
+    assert_as_before(pipeline)
+
+
+def interrupted_unread(pipeline: Pipeline, folder: Path, step: str) -> None:
+    """As by Ctrl-C in `towpath cutover … | tee log`, which ends `tee` as well; then the terminal closes."""
+    running = begun(pipeline, folder, step)
+    assert running.process.stdout is not None
+    running.process.stdout.close()
+    running.process.send_signal(signal.SIGINT)
+    time.sleep(0.2)
+    running.process.send_signal(signal.SIGHUP)
+    assert running.process.wait(PATIENCE_S) == 1
     assert_as_before(pipeline)
 
 
@@ -264,6 +288,7 @@ def test_an_interrupt_a_kill_and_whatever_is_red_leave_all_as_it_was(pipeline: P
         ended_at_its_limit(pipeline, tmp_path)
         assert_as_before(pipeline)
         interrupted(pipeline, tmp_path, "putting the destination right")
+        interrupted_unread(pipeline, tmp_path, "applying what is left")
         killed(pipeline, tmp_path, "beginning the way back")
 
 

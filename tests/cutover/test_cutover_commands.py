@@ -6,9 +6,13 @@ import os
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
-from towpath.cutover.writes import command_problem, stdin_problem
+from tests.support.awaited import until
+from towpath.cutover import writes
+from towpath.cutover.writes import command_problem, hook, stdin_problem
+from towpath.errors import TowpathError
 
 
 @pytest.fixture
@@ -49,8 +53,26 @@ def test_what_is_no_command_is_told() -> None:
     assert command_problem("if true").startswith("'if true' is not a valid command: ")
 
 
+def test_a_command_that_takes_too_long_ends_with_all_that_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its children ignore SIGTERM, and one belongs to another session."""
+    monkeypatch.setattr(writes, "_HOOK_S", 1.0)
+    pids, child = tmp_path / "pids", tmp_path / "child"
+    child.write_text(f"trap '' TERM; echo $$ >> {pids}; while :; do sleep 600; done", encoding="utf-8")
+    with pytest.raises(TowpathError, match=r"did not end within 1\.0 s, and was ended"):
+        hook(f"sh {child} & setsid sh {child} & sh {child}")
+    started = [int(line) for line in pids.read_text(encoding="utf-8").split()]
+    assert len(started) == 3
+    until("end of all of them", lambda: not any(map(running, started)))
+
+
+def running(pid: int) -> bool:
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+
+
 def test_who_cannot_answer_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    with Path(os.devnull).open() as nothing:
+    with Path(os.devnull).open(encoding="utf-8") as nothing:
         monkeypatch.setattr(sys, "stdin", nothing)
         assert stdin_problem() == "standard input is /dev/null"
     assert stdin_problem() == "standard input is closed"

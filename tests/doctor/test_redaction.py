@@ -18,7 +18,7 @@ _ENCODED = "pa%3Ass%2Fw%22ord%5C%C3%BC%25"
 
 def _private(file: Path, text: str) -> Path:
     file.touch(mode=0o600)
-    file.write_text(text)
+    file.write_text(text, encoding="utf-8")
     return file
 
 

@@ -24,7 +24,7 @@ class Hits:
         if not file.exists():
             return cls()
         try:
-            found = json.loads(file.read_text())
+            found = json.loads(file.read_text(encoding="utf-8"))
             rows = {(one["fault"], one["state"]): one for one in found["pairs"]}
             hit, missed = (Counter({at: int(it[name]) for at, it in rows.items()}) for name in ("hits", "missed"))
             return cls(hit, missed, list(found["runs"]))
@@ -43,4 +43,4 @@ class Hits:
     def write(self, file: Path) -> None:
         pairs = sorted({*self.hit, *self.missed})
         rows = [{"fault": f, "state": s, "hits": self.hit[f, s], "missed": self.missed[f, s]} for f, s in pairs]
-        file.write_text(json.dumps({"pairs": rows, "runs": self.runs}, indent=1) + "\n")
+        file.write_text(json.dumps({"pairs": rows, "runs": self.runs}, indent=1) + "\n", encoding="utf-8")

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from confluent_kafka import Uuid
 
+from tests.preflight.test_check_judgements import PIPELINE
 from towpath.bookkeeping.positions import Applied
+from towpath.errors import Refused
 from towpath.kafka.topics import topic_id
-from towpath.log.bounds import Break, describe, judge
+from towpath.log import bounds
+from towpath.log.bounds import Break, describe, is_overgrown, judge
 
 PLACE = ("shop.shop.orders", 3)
+#: Stands for a service that no test here calls.
+NONE: Any = None
 
 
 def code(applied: Applied, log: tuple[int, int], topic: str = "id", *, transactional: bool = True) -> str:
@@ -55,6 +63,37 @@ def test_a_topic_that_is_gone_is_not_judged() -> None:
     assert judge({PLACE: Applied(10, 1, 0, "id")}, {}, {}, transactional=True) == ()
 
 
+AT = datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
+AT_MS = 1_767_323_045_678
+
+
+@pytest.mark.parametrize(
+    ("last_at", "found_ms", "may_be_cleaned", "expected"),
+    [
+        (AT, AT_MS, False, False),
+        (AT, AT_MS + 1, False, True),
+        (AT, AT_MS - 1, True, True),
+        (AT, None, False, True),
+        (AT, None, True, False),
+        (None, AT_MS, False, False),
+    ],
+)
+def test_a_log_that_was_cut_and_has_grown_holds_another_record_before_the_position(
+    last_at: datetime | None, found_ms: int | None, may_be_cleaned: bool, expected: bool
+) -> None:
+    assert is_overgrown(Applied(10, 1, last_at=last_at), found_ms, may_be_cleaned=may_be_cleaned) is expected
+
+
+def test_a_partition_that_waits_at_a_schema_change_has_read_it() -> None:
+    document = {"offset": 10, "epoch": 1, "lastAt": AT}
+    assert [Applied.of(document | more).last_read for more in ({}, {"barrier": "change"})] == [9, 10]
+
+
+def test_a_log_that_has_grown_is_not_called_shorter() -> None:
+    words = Break("TWP-LOG-END", *PLACE, position=10, first=0, end=30, last_at=AT).description
+    assert "has grown since" in words and "shorter" not in words
+
+
 def test_where_a_sink_goes_on_and_what_is_told() -> None:
     at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
     begins = {
@@ -69,3 +108,60 @@ def test_where_a_sink_goes_on_and_what_is_told() -> None:
 
 def test_the_id_of_a_topic_is_written_as_java_writes_it() -> None:
     assert topic_id(Uuid(-1, -1)) == "_____________________w"
+
+
+GAP = Break("TWP-LOG-GAP", *PLACE, position=5, first=9, end=20, last_at=None)
+
+
+@pytest.mark.parametrize(
+    ("second", "found"),
+    [
+        ((GAP,), (GAP,)),
+        ((), ()),
+        ((replace(GAP, position=9),), ()),
+        ((replace(GAP, partition=4),), ()),
+        ((replace(GAP, code="TWP-LOG-END"),), ()),
+        ((replace(GAP, end=21), replace(GAP, partition=4)), (replace(GAP, end=21),)),
+    ],
+)
+def test_a_break_counts_when_a_second_reading_finds_it_at_the_same_position(
+    second: tuple[Break, ...], found: tuple[Break, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readings = iter([(GAP,), second])
+    monkeypatch.setattr(bounds, "suspected", lambda *args: next(readings))
+    monkeypatch.setattr(bounds, "_RECHECK", 0)
+    assert bounds.confirmed(PIPELINE, NONE) == found
+
+
+@pytest.mark.parametrize("mode", ["exactly-once", "plain"])
+def test_a_gap_is_accepted_while_the_sink_stands_and_after_a_new_history_began(
+    mode: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[Any] = []
+    moved = replace(GAP, position=7)  # where the sink was once it had stopped
+    readings = iter([(GAP,), (moved,), (moved,)])
+    monkeypatch.setattr(bounds, "_RECHECK", 0)
+    monkeypatch.setattr(bounds, "suspected", lambda *args: next(readings))
+    monkeypatch.setattr(bounds, "connected", lambda *args: nullcontext(NONE))
+    monkeypatch.setattr(bounds, "stop_sink", lambda *args: done.append("stopped"))
+    monkeypatch.setattr(bounds.verdict, "begin_history", lambda *args: done.append(args[2]))
+    monkeypatch.setattr(bounds, "note_breaks", lambda client, pipeline, codes, at: done.append(codes))
+    monkeypatch.setattr(bounds, "skip_to", lambda client, pipeline, offsets, at: done.append(offsets))
+    monkeypatch.setattr(bounds, "move_offsets", lambda connect, name, offsets: done.append(offsets))
+    assert bounds.accept(replace(PIPELINE, mode=mode), NONE, NONE) == (moved,)
+    positions: list[Any] = [{PLACE: 9}] if mode == "plain" else [{}, {PLACE: 9}]
+    assert done == ["stopped", "a gap in the log was accepted", *positions]
+    assert list(readings) == [], "read twice once the positions no longer move"
+
+
+def test_a_break_that_is_gone_once_the_sink_stands_is_not_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    readings = iter([(GAP,), ()])
+    monkeypatch.setattr(bounds, "suspected", lambda *args: next(readings))
+    monkeypatch.setattr(bounds, "stop_sink", lambda *args: None)
+    assert bounds.accept(PIPELINE, NONE, NONE) == ()
+
+
+def test_nothing_is_stopped_and_no_history_begins_where_there_is_no_break(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "suspected", lambda *args: ())
+    with pytest.raises(Refused, match="nothing to accept"):
+        bounds.accept(PIPELINE, NONE, NONE)

@@ -170,7 +170,7 @@ def test_a_token_that_others_can_read_or_guess_is_refused(token_file: Path) -> N
     with pytest.raises(TowpathError, match="can be read by others"):
         access_of(Listening("127.0.0.1:0", token_file))
     token_file.chmod(0o600)
-    token_file.write_text("short")
+    token_file.write_text("short", encoding="utf-8")
     with pytest.raises(TowpathError, match="at least 16 ASCII characters"):
         access_of(Listening("127.0.0.1:0", token_file))
 

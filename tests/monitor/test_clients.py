@@ -116,7 +116,7 @@ def test_clients_that_never_read_lose_updates_and_others_get_all(
 def away(pipeline: Pipeline, file: Path) -> Path:
     """A pipeline whose worker does not run, at an address of which messages are long."""
     text = pipeline.file.read_text().replace(f'name = "{pipeline.name}"', f'name = "{file.stem}"')
-    file.write_text(text.replace(pipeline.addresses.connect, f"http://127.0.0.1:1/{'x' * LONG}"))
+    file.write_text(text.replace(pipeline.addresses.connect, f"http://127.0.0.1:1/{'x' * LONG}"), encoding="utf-8")
     file.chmod(0o600)
     return file
 

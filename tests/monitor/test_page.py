@@ -283,7 +283,7 @@ def the_gate_of_a_cutover(page: Page) -> None:
 def all_at_a_glance(page: Page, pipeline: Pipeline, folder: Path) -> None:
     """Several pipelines, of which one is not deployed."""
     other = Path("crm.toml")
-    other.write_text(pipeline.file.read_text().replace(f'name = "{pipeline.name}"', 'name = "crm"'))
+    other.write_text(pipeline.file.read_text().replace(f'name = "{pipeline.name}"', 'name = "crm"'), encoding="utf-8")
     other.chmod(0o600)
     with served(folder, "monitor", pipeline.file, other) as monitor:
         page.driver.get(monitor.url)

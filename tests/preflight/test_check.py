@@ -46,6 +46,12 @@ def levels(found: list[dict[str, str]]) -> list[str]:
     return [finding["level"] for finding in found]
 
 
+def is_good(found: list[dict[str, str]]) -> bool:
+    """Nothing is amiss but that the stack of the tests has one broker."""
+    amiss = [finding["finding"] for finding in found if finding["level"] != "ok"]
+    return [finding.partition(" (")[0] for finding in amiss] == ["topics have one replica"]
+
+
 @pytest.fixture
 def filled(pipeline: Pipeline) -> Pipeline:
     pipeline.source("docs").insert_one({"_id": 1})
@@ -69,12 +75,12 @@ def test_a_good_pipeline_has_no_error_and_check_changes_nothing(filled: Pipeline
     before = everything_there(filled)
     found = check(filled, expect=0)
     assert everything_there(filled) == before
-    assert set(levels(found)) == {"ok"}
+    assert is_good(found)
     assert {f["subject"].split()[0] for f in found} >= {"file", "source", "destination", "kafka", "connect", "deploy"}
     filled.deploy()
     filled.wait()
     found = check(filled, expect=0)
-    assert set(levels(found)) == {"ok"}
+    assert is_good(found)
     one(found, "ok", "deploy", "nothing to change")
     one(found, "ok", f"connect {filled.name}-source", "Kafka Connect validated it")
     one(found, "ok", f"connect {filled.name}-sink", "Kafka Connect validated it")
@@ -85,7 +91,7 @@ def test_text_for_people_has_errors_first(filled: Pipeline) -> None:
     lines = towpath("check", filled.write(), expect=1).stdout.splitlines()
     assert lines[0].startswith(f"error    source {filled.name}.series: ")
     assert "→ leave it out" in lines[1]
-    assert lines[-1] == "1 error, 0 warnings"
+    assert lines[-1] == "1 error, 1 warning"
 
 
 def test_collections_of_the_source(make_pipeline: MakePipeline) -> None:
@@ -114,7 +120,7 @@ def test_collections_of_the_source(make_pipeline: MakePipeline) -> None:
     one(found, "ok", f"{place}.known", "whole_documents")
     one(found, "ok", f"{place}.view", "is a view")
     assert levels(found).count("error") == 6
-    assert levels(found).count("warning") == 2
+    assert levels(found).count("warning") == 3
 
 
 def test_collections_at_the_destination(pipeline: Pipeline) -> None:
@@ -138,7 +144,7 @@ def test_collections_at_the_destination(pipeline: Pipeline) -> None:
     one(found, "error", f"{place}.folded", "default collation")
     one(found, "ok", f"{place}.empty", "exists and is empty")
     assert levels(found).count("error") == 2
-    assert levels(found).count("warning") == 4
+    assert levels(found).count("warning") == 5
     before = everything_there(pipeline)
     for options in ((), ("--dry-run",)):
         said = towpath("deploy", pipeline.file, *options, expect=2).stderr

@@ -73,13 +73,27 @@ def test_a_good_broker_is_good() -> None:
         ({"replica.fetch.max.bytes": "1048576"}, 3, "warning", "replica.fetch.max.bytes=1048576"),
         ({"auto.create.topics.enable": "true"}, 3, "warning", "auto.create.topics.enable=true"),
         ({"default.replication.factor": "1", "min.insync.replicas": "1"}, 3, "warning", "one replica"),
-        ({"default.replication.factor": "1"}, 1, "error", "min.insync.replicas=2"),
+        ({"default.replication.factor": "1", "min.insync.replicas": "1"}, 1, "warning", "one replica"),
     ],
 )
 def test_a_broker_setting_that_is_a_trap(change: dict[str, str], brokers: int, level: str, words: str) -> None:
     ((found_level, finding),) = told(kafka.broker(1, GOOD_BROKER | change, brokers, PIPELINE))
     assert found_level == level
     assert words in finding
+
+
+def test_one_replica_on_one_broker_is_enough_for_a_trial_only() -> None:
+    alone = GOOD_BROKER | {"default.replication.factor": "1", "min.insync.replicas": "1"}
+    (found,) = (finding for finding in kafka.broker(1, alone, 1, PIPELINE) if finding.level == "warning")
+    assert "on 1 broker: a broker that is lost takes its part of the log with it" in found.finding
+    assert "KAFKA-20734" in found.finding
+    assert "enough for a trial" in found.advice
+
+
+def test_too_few_replicas_for_the_brokers_are_an_error() -> None:
+    findings = told(kafka.broker(1, GOOD_BROKER | {"default.replication.factor": "1"}, 1, PIPELINE))
+    assert [level for level, _ in findings] == ["warning", "error"]
+    assert "min.insync.replicas=2" in findings[1][1]
 
 
 def test_a_large_splice_cache_needs_a_larger_heap() -> None:
@@ -287,6 +301,14 @@ def test_workers_without_exactly_once_support(way: CopyMethod, level: str) -> No
     ((found, words),) = told(connect.validated("move-source", {"exactly.once.support": ["is not"]}, pipeline))
     assert found == level
     assert "no exactly-once support" in words
+
+
+def test_what_the_connector_rejects_of_its_clients_is_told_from_the_workers_policy() -> None:
+    ours = "TWP-CONFIG: producer.override.acks is '1'; set it to all: a broker that fails would lose records"
+    key = "producer.override.acks"
+    assert told(connect.validated("move-source", {key: [ours]}, PIPELINE)) == [("error", f"{key}: {ours}")]
+    policy = told(connect.validated("move-source", {key: ["The 'None' policy does not allow it."]}, PIPELINE))
+    assert "the workers do not allow a connector to set producer.override.acks" in policy[0][1]
 
 
 def test_an_unresolved_reference_is_told_from_a_cluster_out_of_reach() -> None:

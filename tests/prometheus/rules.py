@@ -24,5 +24,5 @@ def quick(file: Path, limits: Mapping[str, str]) -> Path:
     for old, new in limits.items():
         assert old in text, old
         text = text.replace(old, new)
-    file.write_text(text)
+    file.write_text(text, encoding="utf-8")
     return file

@@ -22,6 +22,7 @@ from tests.support.pipeline import TOWPATH, Pipeline, Settings, towpath
 from tests.support.raw import Documents
 from tests.support.started import started
 from tests.support.ticker import Ticker
+from towpath.session import opened
 
 pytestmark = pytest.mark.servers
 
@@ -76,7 +77,9 @@ def test_damage_of_every_kind_is_found_and_mended_while_the_source_changes(pipel
         assert named(found) == harmed
         assert (counts["clean"], counts["compared"]) == (False, COUNT + list(harmed.values()).count("extra"))
         assert f"{PLACES:,} documents" in towpath("repair", pipeline.file, "--dry-run").stdout
-        found, counts = lines("repair", pipeline.file, expect=0)
+        extras = list(harmed.values()).count("extra")
+        assert f"Delete {extras:,} documents" in towpath("repair", pipeline.file, expect=2).stderr
+        found, counts = lines("repair", pipeline.file, "--yes", expect=0)
         assert {bytes.fromhex(one["id_bson"]): one["result"] for one in found} == dict.fromkeys(harmed, "mended")
         assert (counts["mended"], counts["left"]) == (PLACES, 0)
         assert "nothing to repair" in towpath("repair", pipeline.file, "--dry-run").stdout
@@ -106,7 +109,7 @@ def test_only_what_the_newest_records_are_about_is_verified(pipeline: Pipeline) 
     found, counts = lines("verify", pipeline.file, "--since", "1h", expect=1)
     assert named(found) == harmed | {bson.encode({"_id": COUNT - 1}): "missing"}
     assert counts["compared"] == COUNT
-    towpath("repair", pipeline.file)
+    towpath("repair", pipeline.file, "--yes")
     pipeline.assert_same("docs", at_least=COUNT - 1)
 
 
@@ -194,6 +197,39 @@ def test_a_file_of_ids_is_repaired_or_refused_with_words(pipeline: Pipeline, see
     said = towpath("repair", pipeline.file, "--ids", pipeline.namespace("papers"), file).stdout
     assert f"{name}: 6 repaired, 0 left" in said
     pipeline.assert_same("docs", at_least=COUNT)
+
+
+def test_the_order_of_a_collation_deletes_nothing_and_odd_requests_stop_nothing(make_pipeline: MakePipeline) -> None:
+    pipeline = make_pipeline(Settings(partitions=1, extra="[ddl]"))
+    pipeline.source("docs").insert_one({"_id": 1})
+    pipeline.deploy()
+    pipeline.wait()
+    name, ids = pipeline.namespace("folded"), ["B", "a", "C", "d", "f", "E"]
+    pipeline.source_client[pipeline.name].create_collection("folded", collation={"locale": "en", "strength": 2})
+    pipeline.source("folded").insert_many([{"_id": id, "v": 1} for id in ids])
+    pipeline.wait()
+    with opened(pipeline.file) as session:
+        odd: list[dict[str, Any]] = [
+            {"namespace": "orders", "ids": [1]},
+            {"namespace": name, "ids": [{"$id": 5}, "a"]},
+            {"ids": 5},
+            {},
+        ]
+        producer = session.topics.producer()
+        for request in odd:
+            producer.produce(session.pipeline.request_topic, bson.encode(request))
+        assert producer.flush(60) == 0
+    copies = pipeline.destination("folded")
+    copies.update_many({"_id": {"$in": ["B", "a", "C"]}}, {"$set": {"v": 2}})
+    copies.delete_one({"_id": "d"})
+    copies.delete_one({"_id": "E"})
+    copies.insert_one({"_id": "e", "v": 3})  # one `_id` with "E" by the collation
+    lines("verify", pipeline.file, expect=1)
+    _, counts = lines("repair", pipeline.file, expect=0)
+    assert counts["left"] == 0, counts
+    pipeline.source("folded").insert_one({"_id": "after"})
+    pipeline.wait()
+    pipeline.assert_same("folded", at_least=len(ids))
 
 
 def test_a_pipeline_of_debeziums_connector_is_refused(make_pipeline: MakePipeline) -> None:

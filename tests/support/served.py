@@ -56,6 +56,6 @@ def served(folder: Path, verb: str, *arguments: str | Path, options: bool = True
 
 
 def _url(process: subprocess.Popen[bytes], errors: Path) -> str | None:
-    assert process.poll() is None, errors.read_text()
-    found = re.search(r"serving (http\S+)", errors.read_text())
+    assert process.poll() is None, errors.read_text(encoding="utf-8")
+    found = re.search(r"serving (http\S+)", errors.read_text(encoding="utf-8"))
     return found[1] if found else None

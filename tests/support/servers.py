@@ -91,9 +91,9 @@ def connect_without_plugins(directory: Path, bootstrap: str) -> Iterator[str]:
 
 @contextmanager
 def standalone_connect(
-    directory: Path, bootstrap: str, plugins: Path, *options: str, heap_mb: int = 256
+    directory: Path, bootstrap: str, plugins: Path, *options: str, heap_mb: int = 256, settings: str = ""
 ) -> Iterator[str]:
-    """A standalone Connect worker with these plugins and options of its JVM; yields its URL once it answers."""
+    """A standalone Connect worker with these plugins, options of its JVM and further settings; yields its URL."""
     found, url = parts.parts(print), f"http://127.0.0.1:{free_port()}"
     properties = directory / "worker.properties"
     properties.write_text(
@@ -101,6 +101,7 @@ def standalone_connect(
         f"offset.storage.file.filename={directory / 'offsets'}\n"
         "key.converter=org.apache.kafka.connect.converters.ByteArrayConverter\n"
         "value.converter=org.apache.kafka.connect.converters.ByteArrayConverter\n"
+        f"{settings}"
     )
     main = "org.apache.kafka.connect.cli.ConnectStandalone"
     with (directory / "worker.log").open("w") as log:

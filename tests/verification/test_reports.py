@@ -37,7 +37,7 @@ def verdict_page(place: Path, pipeline: Pipeline) -> str:
     tally.kinds = Counter({"missing": 1, "different": 2})
     example = Example("shop.orders", HOSTILE, "missing", [("a.b", "1", None)], '{"a": 1}', None)
     write_report(place, pipeline, VerificationResult(Verdict([tally], seconds=2.0), [example]))
-    return place.read_text()
+    return place.read_text(encoding="utf-8")
 
 
 def test_a_verdict_shows_each_namespace_and_the_differences(tmp_path: Path) -> None:

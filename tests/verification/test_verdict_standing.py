@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
+import subprocess
+import sys
 import time
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,13 +18,19 @@ import bson
 import pytest
 
 from towpath import state_files
-from towpath.errors import TowpathError
+from towpath.atomic_file import publish, replacing
+from towpath.cutover import gate
+from towpath.errors import Refused, TowpathError
 from towpath.events import Difference, as_line
 from towpath.pipeline import Compaction
-from towpath.verification import follow_state, verdict_file
+from towpath.verification import follow_state, full_verdict, verdict_file
 from towpath.verification.follow_state import FollowState
 from towpath.verification.full_verdict import VerdictContext
+from towpath.verification.run import resumed
 from towpath.verification.scope import Origin
+from towpath.verification.verdict_file import VerificationResult
+from verifier import Options, Pair, Tally, Verdict
+from verifier.journal import Journal
 from verifier.raw import id_key
 
 NOW = Origin(
@@ -28,7 +38,10 @@ NOW = Origin(
     {"source": {"shop.a": "01"}, "destination": {"shop.a": "02"}},
     {"shop.requests": "T1", "shop.shop.a": "T2"},
     {"include": ["shop.*"], "exclude": [], "rename": {}},
+    "",
 )
+GAP = "2026-11-22 10:30:00.000001 UTC, when a gap in the log was accepted"
+LATER = replace(NOW, history=GAP)
 
 
 @pytest.mark.parametrize(
@@ -44,11 +57,44 @@ NOW = Origin(
         ({"uuids": {**NOW.uuids, "destination": {"shop.a": "09"}}}, "at the destination shop.a was dropped since"),
         ({"uuids": {**NOW.uuids, "source": {}}}, "at the source shop.a was dropped since"),
         ({"selection": {**NOW.selection, "include": ["*.*"]}}, "the pipeline file named other collections then"),
+        ({"history": GAP}, f"the destination has another history since {GAP}"),
     ],
 )
 def test_a_verdict_is_of_the_same_clusters_collections_and_life(changes: dict[str, Any], words: str) -> None:
     doubt = NOW.doubt(replace(NOW, **changes))
     assert words in doubt and bool(words) == bool(doubt)
+
+
+def test_a_destination_that_was_restored_to_an_earlier_history_is_doubted() -> None:
+    assert LATER.doubt(NOW) == "the destination has an older history"
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "words"),
+    [
+        (None, NOW, ""),
+        (NOW, NOW, ""),
+        (replace(NOW, topics={}), replace(NOW, topics={}), ""),
+        (NOW, replace(NOW, sets={**NOW.sets, "source": "a/h2:1"}), ""),
+        (NOW, LATER, "a gap in the log was accepted; run `towpath verify` without --resume"),
+        (NOW, replace(NOW, topics={"shop.requests": "T9"}), "deployed again"),
+        (NOW, None, "cannot check what it belongs to: no answer"),
+    ],
+)
+def test_a_run_goes_on_only_in_the_history_in_which_it_began(
+    before: Origin | None, now: Origin | None, words: str, tmp_path: Path
+) -> None:
+    journal = Journal(tmp_path / "journal")
+    journal.begin({"origin": before and before.as_json()}, 1.0, [])
+    if words:
+        with pytest.raises(Refused, match=re.escape(words)):
+            resumed(journal, now, "no answer")
+    else:
+        assert resumed(journal, now, "no answer") == before, "the verdict belongs where its first range does"
+
+
+def test_without_a_run_to_resume_the_origin_is_that_of_now(tmp_path: Path) -> None:
+    assert resumed(Journal(tmp_path / "journal"), LATER, "") == LATER
 
 
 def test_one_of_before_the_deployment_does_not_count() -> None:
@@ -60,7 +106,8 @@ def test_single_collections_do_not_end_the_life() -> None:
 
 
 def verdict(id: str, at: str, **more: Any) -> dict[str, Any]:
-    return {"id": id, "at": f"2026-11-22T{at}+00:00", "origin": NOW.as_json(), **more}
+    stamp = f"2026-11-22T{at}+00:00"
+    return {"id": id, "at": stamp, "since": stamp, "origin": NOW.as_json(), **more}
 
 
 STORED = verdict("one", "10:00:00")
@@ -78,6 +125,7 @@ STORED = verdict("one", "10:00:00")
         (None, verdict("two", "11:00:00", at_destination=True), None, "restored from a backup"),
         ({**STORED, "origin": replace(NOW, topics={"shop.requests": "T9"}).as_json()}, None, None, "deployed again"),
         ({**STORED, "origin": None}, None, None, "an older version made it"),
+        ({**STORED, "origin": LATER.as_json()}, None, None, "an older history"),
     ],
 )
 def test_the_destination_has_the_last_word(stored: Any, here: Any, believed: str | None, words: str) -> None:
@@ -90,6 +138,61 @@ def test_without_an_answer_nothing_counts() -> None:
     assert VerdictContext(None, "no answer", STORED, "").newest_full(None)[1].endswith("of this deployment: no answer")
     here = verdict("one", "10:00:00", at_destination=True)
     assert VerdictContext(NOW, "", None, "not authorised").newest_full(here)[1].endswith("not authorised")
+
+
+HOUR = timedelta(hours=1)
+GOOD: dict[str, Any] = {"of": "everything", "verdict": "same", "clean": True, "compared": 3}
+
+
+@pytest.mark.parametrize(
+    ("since", "changes", "good", "words"),
+    [
+        (HOUR, {}, True, "60 min ago"),
+        (HOUR * 3, {"at": datetime.now(UTC).isoformat()}, False, "3.0 h ago"),
+        (-HOUR, {}, False, "dated 60 min in the future"),
+        (HOUR, {"verdict": "same, field order ignored"}, False, "same, field order ignored: 3 documents"),
+        (HOUR, {"verdict": "screened"}, False, "screened: 3 documents"),
+        (HOUR, {"verdict": "not the same", "clean": False, "missing": 1}, False, "not the same (1 missing)"),
+    ],
+)
+def test_a_cutover_needs_everything_the_same_by_all_bytes_and_lately(
+    since: timedelta, changes: dict[str, Any], good: bool, words: str
+) -> None:
+    began = (datetime.now(UTC) - since).isoformat()
+    full = verdict("one", "10:00:00") | GOOD | {"since": began} | changes
+    found = gate_of(full_verdict.Verified(full, full))
+    assert (found[0], words in found[1]) == (good, True), found
+
+
+@pytest.mark.parametrize(
+    ("options", "headline"),
+    [
+        (Options(), "same"),
+        (Options(ignore_field_order=True), "same, field order ignored"),
+        (Options(screen=True, ignore_field_order=True), "screened"),
+    ],
+)
+def test_a_verdict_says_what_was_not_compared(options: Options, headline: str) -> None:
+    result = VerificationResult(Verdict([Tally(Pair("shop.a", "shop.a"), options.way)]))
+    found = verdict_file.figures(result)
+    assert (found["verdict"], found["clean"]) == (headline, True)
+    assert 0 <= full_verdict.age(found) < 60
+
+
+def test_collections_that_no_verdict_compared_are_named(state: Path) -> None:
+    full = verdict("one", "10:00:00") | GOOD | {"since": datetime.now(UTC).isoformat()}
+    now = replace(NOW, uuids={"source": {"shop.a": "01"}, "destination": {"shop.a": "02", "shop.new": "09"}})
+    verified = full_verdict.Verified.of("shop", VerdictContext(now, "", full, ""))
+    assert gate_of(verified)[0] and "not compared, because created since: shop.new" in gate_of(verified)[1]
+    assert ("created after the verdict on everything, and not compared: shop.new", False) in list(verified.lines())
+
+
+def gate_of(verified: full_verdict.Verified) -> gate.Result:
+    """What the gate says about a verdict, which may be two hours old."""
+    readiness: Any = SimpleNamespace(
+        session=SimpleNamespace(file="shop.toml"), options=SimpleNamespace(max_age=7_200.0), verdict=verified
+    )
+    return gate.verified(readiness)
 
 
 PIPELINE: Any = SimpleNamespace(name="shop", compaction=None)
@@ -107,6 +210,7 @@ LEFT = FollowState(
         (replace(LEFT, ignore_field_order=True), {}, "or in another way"),
         (replace(LEFT, whole=False), {}, "no verdict on some"),
         (replace(LEFT, origin=None), {}, "not known"),
+        (replace(LEFT, origin=LATER.as_json()), {}, "an older history"),
         (replace(LEFT, origin=replace(NOW, topics={"shop.requests": "T9"}).as_json()), {}, "deployed again"),
     ],
 )
@@ -185,10 +289,32 @@ def test_a_verdict_that_was_replaced_is_not_struck(state: Path) -> None:
 
 def test_a_page_is_whole_for_whoever_reads_it_meanwhile(tmp_path: Path) -> None:
     place = tmp_path / "page.html"
-    state_files.publish(place, "first")
+    publish(place, "first")
     with place.open() as reader:
-        state_files.publish(place, "second \udcff")
+        publish(place, "second \udcff")
         assert reader.read() == "first"
     assert place.read_text() == "second \\udcff"
     assert list(tmp_path.iterdir()) == [place]
-    state_files.publish(Path(os.devnull), "nobody reads this")
+    assert place.stat().st_mode & 0o777 == 0o600, "it shows documents"
+    publish(Path(os.devnull), "nobody reads this")
+
+
+def test_nobody_can_place_a_link_where_a_file_is_about_to_be_written(tmp_path: Path) -> None:
+    place, names = tmp_path / "page.html", set[str]()
+    for _ in range(2):
+        with replacing(place):
+            names |= {one.name for one in tmp_path.glob(".page.html.*.new")}
+    assert len(names) == 2 and not any(str(os.getpid()) in name for name in names), names
+
+
+def test_files_are_utf_8_in_a_locale_without_it(tmp_path: Path) -> None:
+    file, text = tmp_path / "shop.properties", "source.uri=mongodb://Zoë:müde@db\n"
+    program = (
+        "import sys; from pathlib import Path; from towpath.deploy import credentials; file, text = sys.argv[1:];"
+        "text = bytes.fromhex(text).decode('utf-8'); credentials.write(Path(file), text);"
+        "assert not credentials.differs(Path(file), text)"
+    )
+    ascii_only = os.environ | {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    words = [sys.executable, "-c", program, str(file), text.encode().hex()]
+    subprocess.run(words, env=ascii_only, check=True)
+    assert file.read_bytes() == text.encode()

@@ -18,6 +18,7 @@ from tests.conftest import MakePipeline
 from tests.support.awaited import until
 from tests.support.pipeline import TOWPATH, Pipeline, Settings, towpath
 from towpath import stack as embedded
+from towpath.bookkeeping import verdict
 from towpath.cutover import gate as rules
 from towpath.cutover.gate import Readiness
 from towpath.cutover.steps import CutoverOptions
@@ -139,6 +140,30 @@ def test_two_verifications_at_once_both_end_with_their_verdicts(
     assert [one.kind for one in verdict_file.read(verdict_file.path(pipeline.name))] == ["extra"]
     for said in (second.stderr, refused):
         assert f"pid {first.process.pid}, since 2" in said
+
+
+def test_what_was_compared_before_another_history_began_does_not_count(
+    pipeline: Pipeline, tmp_path: Path, state: Path
+) -> None:
+    filled(pipeline)
+    towpath("verify", pipeline.file)
+    pipeline.destination("orders").insert_one({"_id": -1})
+    slow, journal = ("--first", "4", "--factor", "1", "--tries", "3"), state / pipeline.name / "verify.journal"
+    words = "the destination has another history since 2"
+    with opened(pipeline.file) as session:
+        with verify(pipeline, tmp_path, *slow) as killed:
+            until("journal", journal.exists, RUN_S)
+            killed.process.kill()
+            killed.process.wait()
+        verdict.begin_history(pipeline.destination_client, session.pipeline, "a gap in the log was accepted")
+        assert words in gate(pipeline) and "when a gap in the log was accepted" in gate(pipeline)
+        refused = towpath("verify", pipeline.file, "--resume", expect=2).stderr
+        assert "cannot resume the run" in refused and words in refused
+        with verify(pipeline, tmp_path, "--alone", *slow) as overtaken:
+            until("another journal", lambda: "a gap in" in journal.read_text(encoding="utf-8"), RUN_S)
+            verdict.begin_history(pipeline.destination_client, session.pipeline, "missed deletes were accepted")
+            overtaken.await_word("there is no verdict: ")
+            overtaken.end(expect=2)
 
 
 def test_a_verdict_is_known_on_every_machine_and_not_believed_of_a_destination_that_forgot_it(

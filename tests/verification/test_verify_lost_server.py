@@ -123,11 +123,13 @@ def test_a_run_that_lost_a_server_for_good_goes_on_where_it_was(filled: Sets, tm
 
     with MongoClient[dict[str, Any]](filled.source) as client:
         before = client.admin.command("serverStatus")["metrics"]["document"]["returned"]
+        resumed_at = time.time()
         run = verification(filled, journal, lambda progress: None, _MANY, resume=True)
         found = [(one.kind, bson.decode(one.id)["_id"]) for one in run]
         returned = client.admin.command("serverStatus")["metrics"]["document"]["returned"] - before
     assert found == [("different", 19_000)]
     assert run.verdict.compared == DOCUMENTS
+    assert run.verdict.since < resumed_at, "it is as old as its oldest range"
     assert returned < DOCUMENTS * (_MANY - ended + 1) / _MANY + 100, "ranges that were done were read again"
     assert not journal.exists(), "nothing is left to go on with"
 
@@ -193,7 +195,7 @@ def gone(*processes: psutil.Process) -> None:
 
 def peak(pid: int) -> int:
     """The most memory that a process has ever had, in bytes."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
     return next((int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:")), 0)
 
 

@@ -20,12 +20,14 @@ RANGES = [Range(n, Pair("a.b", "c.d"), one, 7, ordered=n == 0) for n, one in enu
 def test_a_journal_gives_back_the_plan_and_what_was_done_though_its_last_line_is_torn(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal")
     assert journal.read({"way": 1}) is None
-    journal.begin({"way": 1}, RANGES)
+    assert journal.about() is None
+    journal.begin({"way": 1}, 5.5, RANGES)
+    assert journal.about() == {"way": 1}
     done = FinishedRange(0, 10, 200, 400, (ID,))
     journal.add(done)
     with journal.path.open("a") as file:
         file.write('{"range": 1, "cou')
-    assert journal.read({"way": 1}) == (RANGES, {0: done})
+    assert journal.read({"way": 1}) == (5.5, RANGES, {0: done})
     assert journal.path.stat().st_mode & 0o777 == 0o600
     with pytest.raises(VerifierError, match="compared something else"):
         journal.read({"way": 2})

@@ -16,7 +16,11 @@ ASCENDING = [
     [b.MIN_KEY],
     [b.UNDEFINED],
     [b.NULL],
-    [b.double(float("nan")), b.double_bits(0x7FF8_0000_DEAD_BEEF), b.double_bits(0xFFF8_0000_0000_0000)],
+    [
+        *(b.double(float("nan")), b.double_bits(0x7FF8_0000_DEAD_BEEF), b.double_bits(0xFFF8_0000_0000_0000)),
+        # decimals: quiet, signaling, and signaling with sign and payload
+        *(b.decimal_bits(0x7C00 << 48, 0), b.decimal_bits(0x7E00 << 48, 0), b.decimal_bits(0xFE00 << 48, 7)),
+    ],
     [b.double(float("-inf")), b.decimal_bits(0xF800_0000_0000_0000, 0)],
     [b.int64(-(2**63))],
     [b.double(-0.5)],

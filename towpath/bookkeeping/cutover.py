@@ -1,17 +1,20 @@
 """The marker of a cutover at the destination, with which a later command can undo or continue an interrupted one.
 
 `towpath.cutovers` holds one document per pipeline. It is written before a step begins, so that it is never behind what
-was done, and it is removed when the source is primary again.
+was done, and it is removed when the source is primary again. Only the command whose token it has changes it: of several
+commands, on several machines, one at most goes on.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 from uuid import uuid4
 
-from pymongo import ReadPreference, WriteConcern
-from pymongo.collection import Collection
+from pymongo import ReadPreference, ReturnDocument, WriteConcern
+from pymongo.collection import Collection as MongoCollection
+from pymongo.errors import DuplicateKeyError
 
 from towpath.bookkeeping.positions import CUTOVERS, DATABASE
 from towpath.errors import Overtaken, Refused
@@ -21,6 +24,8 @@ from towpath.text import utc
 
 #: `over`: the destination is primary. `returned`: the source is primary again. The others: under way or interrupted.
 State = Literal["to the destination", "over", "back to the source", "returned"]
+#: The states in which steps have begun that can be undone.
+UNDER_WAY: tuple[State, ...] = ("to the destination", "back to the source")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +45,7 @@ class Cutover:
     has_back: bool = True
     """Whether there is a reverse pipeline."""
     token: str = field(default_factory=lambda: uuid4().hex)
-    """Identifies the command that runs it: a command that finds another token has been overtaken."""
+    """Of the command that runs it: a command that finds another token has been overtaken."""
 
     def begin(self, step: str) -> Cutover:
         return replace(self, steps=(*self.steps, step))
@@ -58,32 +63,64 @@ class Cutover:
 def read(client: Client, pipeline: Pipeline) -> Cutover | None:
     """The marker; None if the source is primary and no cutover is under way."""
     marker = _markers(client).find_one({"_id": pipeline.name})
-    if marker is None:
-        return None
-    values = {field.name: marker[field.name] for field in fields(Cutover)}
-    return Cutover(**values | {"steps": tuple(marker["steps"])})
+    return None if marker is None else _cutover(marker)
 
 
-def take(client: Client, pipeline: Pipeline, cutover: Cutover) -> None:
-    """Write the marker, and take over from any other command."""
-    _markers(client).replace_one({"_id": pipeline.name}, _document(cutover), upsert=True)
+def insert(client: Client, pipeline: Pipeline, cutover: Cutover) -> None:
+    """Store the marker of a new cutover. Raises `Overtaken` when there is one of another command."""
+    try:
+        _markers(client).insert_one({"_id": pipeline.name, **_document(cutover)})
+    except DuplicateKeyError as error:
+        stored = read(client, pipeline)  # it is ours if the reply to an earlier attempt was lost
+        if stored is None or stored.token != cutover.token:
+            raise _overtaken(pipeline) from error
 
 
-def write(client: Client, pipeline: Pipeline, cutover: Cutover) -> None:
-    """Update the marker. Raises `Overtaken` when another command has taken over."""
-    marker = {"_id": pipeline.name, "token": cutover.token}
-    if not _markers(client).replace_one(marker, _document(cutover)).matched_count:
-        raise Overtaken(
-            f"another `towpath cutover` of {pipeline.name} has begun meanwhile: this one ends, and has not switched"
-        )
+def replace_own(client: Client, pipeline: Pipeline, tokens: Collection[str], cutover: Cutover) -> None:
+    """Replace the marker if it has one of these tokens. Raises `Overtaken` otherwise."""
+    if not _markers(client).replace_one(_own(pipeline, tokens), _document(cutover)).matched_count:
+        raise _overtaken(pipeline)
+
+
+def take(client: Client, pipeline: Pipeline, tokens: Collection[str], token: str) -> Cutover:
+    """Give the marker a new token if it has one of these, and return what is stored.
+
+    Whatever an earlier token was to write, and has not reached the server yet, has no effect any more. Raises
+    `Overtaken` for a marker with another token, and for none.
+    """
+    stored = _markers(client).find_one_and_update(
+        _own(pipeline, tokens), {"$set": {"token": token}}, return_document=ReturnDocument.AFTER
+    )
+    if stored is None:
+        raise _overtaken(pipeline)
+    return _cutover(stored)
+
+
+def delete_own(client: Client, pipeline: Pipeline, tokens: Collection[str]) -> None:
+    """Remove the marker if it has one of these tokens. Raises `Overtaken` for a marker with another token."""
+    if not _markers(client).delete_one(_own(pipeline, tokens)).deleted_count and read(client, pipeline) is not None:
+        raise _overtaken(pipeline)
+
+
+def _own(pipeline: Pipeline, tokens: Collection[str]) -> dict[str, Any]:
+    return {"_id": pipeline.name, "token": {"$in": list(tokens)}}
+
+
+def _overtaken(pipeline: Pipeline) -> Overtaken:
+    return Overtaken(
+        f"another command has taken over the cutover of {pipeline.name}, or has ended it: this one ends, and has not"
+        " switched",
+        "`towpath status` shows what it is at",
+    )
 
 
 def _document(cutover: Cutover) -> dict[str, Any]:
     return {**asdict(cutover), "steps": list(cutover.steps)}
 
 
-def forget(client: Client, pipeline: Pipeline) -> None:
-    _markers(client).delete_one({"_id": pipeline.name})
+def _cutover(document: Mapping[str, Any]) -> Cutover:
+    values = {field.name: document[field.name] for field in fields(Cutover)}
+    return Cutover(**values | {"steps": tuple(document["steps"])})
 
 
 def refuse(pipeline: Pipeline) -> None:
@@ -103,7 +140,7 @@ def refuse(pipeline: Pipeline) -> None:
     )
 
 
-def _markers(client: Client) -> Collection[dict[str, Any]]:
+def _markers(client: Client) -> MongoCollection[dict[str, Any]]:
     database = client.get_database(
         DATABASE, read_preference=ReadPreference.PRIMARY, write_concern=WriteConcern("majority")
     )

@@ -2,11 +2,12 @@
 
 `offsets` holds `{_id: {pipeline, topic, partition}, offset, epoch}`, written in the transaction of its batch, so that
 it is never ahead of the documents nor behind them. Further fields: `topicId` of the topic that the offset belongs to;
-`lastAt`, when the broker received the last applied record; `clear`, up to which offset the log has no record after
-`offset`; `barrier`, the schema change that the partition waits for. With a compacted log also `at`, up to when all
-deletes are applied, and `began`, when the sink's current pass over the log began.
+`lastAt`, when the broker received the last applied record, or the schema change at `offset`; `clear`, up to which
+offset the log has no record after `offset`; `barrier`, the schema change that the partition waits for. With a
+compacted log also `at`, up to when all deletes are applied, and `began`, when the sink's current pass over the log
+began.
 
-`tasks` holds `{_id: {pipeline, task}, records, writes, …, lastRetry}`, which each task updates from time to time.
+`tasks` holds `{_id: {pipeline, task}, records, writes, …, lastRetry}`: sums that each task writes from time to time.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ REBUILDS = "rebuilds"
 CUTOVERS = "cutovers"
 #: The last verdict on everything; see `towpath.bookkeeping.verdict`.
 VERDICTS = "verdicts"
+#: Who writes at the destination; see `towpath.bookkeeping.writers`.
+WRITERS = "writers"
 #: Schema changes in the log; see `towpath.bookkeeping.schema_changes`.
 SCHEMA_CHANGES = "schema_changes"
 
@@ -63,7 +66,14 @@ class Applied:
     topic_id: str | None = None
     """The topic that the offset belongs to; None if it is not stored yet."""
     last_at: datetime | None = None
-    """When the broker received the last applied record."""
+    """When the broker received the record at `last_read`; None when unknown."""
+    stands: bool = False
+    """Whether the partition waits at the schema change at `offset`."""
+
+    @property
+    def last_read(self) -> int:
+        """The offset of the last applied record, or of the schema change that the partition waits at; -1 before any."""
+        return self.offset if self.stands else self.offset - 1
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Self:
@@ -74,6 +84,7 @@ class Applied:
             clear=int(document.get("clear", 0)),
             topic_id=document.get("topicId"),
             last_at=document.get("lastAt"),
+            stands=document.get("barrier") is not None,
         )
 
 
@@ -197,7 +208,7 @@ def skip_to(client: Client, pipeline: Pipeline, offsets: Mapping[Place, int], at
             {
                 "$inc": {"epoch": Int64(1)},
                 "$set": {"offset": Int64(offset), "at": at, "began": at},
-                "$unset": {"clear": "", "topicId": "", "barrier": ""},
+                "$unset": {"clear": "", "topicId": "", "lastAt": "", "barrier": ""},
             },
             upsert=True,
         )
@@ -212,7 +223,7 @@ def forget(client: Client, pipeline: Pipeline) -> int:
 
     Returns the number of the sink's documents.
     """
-    for name in (REBUILDS, CUTOVERS, VERDICTS):
+    for name in (REBUILDS, CUTOVERS, VERDICTS, WRITERS):
         collection_of(client, name).delete_one({"_id": pipeline.name})
     return sum(
         collection_of(client, name).delete_many(id_range(pipeline, second)).deleted_count

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 from importlib import import_module
 
 import click
 from click.shell_completion import CompletionItem
+
+from towpath.cli.output import NO_ROOM, Streams, Unwritten, standard_streams
+from towpath.signals import Interrupts, handle
 
 DIFFERENT, TROUBLE = 1, 2
 
@@ -41,6 +43,8 @@ _VERBS = {
     "doctor": ("towpath.cli.doctor", "Collect what a bug report needs, without secrets."),
     "completion": ("towpath.cli.completion", "Print a script that completes commands in a shell."),
 }
+#: The verbs whose only result is their output.
+_PRINTING = frozenset({"check", "plan", "manifests", "status", "tail", "completion"})
 
 
 class _Verbs(click.Group):
@@ -54,6 +58,13 @@ class _Verbs(click.Group):
             return None
         verb: click.Command = getattr(import_module(_VERBS[cmd_name][0]), cmd_name)
         return verb
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Before `--help` and `--version` print, which they do here."""
+        is_help = not args or args[0] not in _VERBS or not {"-h", "--help"}.isdisjoint(args)
+        if isinstance(ctx.obj, Streams) and (is_help or args[0] in _PRINTING):
+            ctx.obj.require_output()
+        return super().parse_args(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         verbs = [CompletionItem(name, help=line) for name, (_, line) in _VERBS.items() if name.startswith(incomplete)]
@@ -72,6 +83,8 @@ def towpath() -> None:
     Every verb except `demo`, `stack` and `completion` takes the path of a pipeline file; `init` writes that file.
 
     Exit codes: 0 done, running or same; 1 not running, not yet or different; 2 trouble (the message names the remedy).
+    Output that cannot be written changes none of them, but for `check`, `plan`, `manifests`, `status`, `tail` and
+    `verify --follow`, which then end with 2.
     """
 
 
@@ -100,23 +113,35 @@ def main() -> None:
 
 def exit_status() -> int:
     """Run the command line. Only this turns errors into messages and an exit status."""
+    signals = Interrupts()
+    handle(signals)
+    with standard_streams() as streams:
+        try:
+            status = _run(streams)
+        except Unwritten:
+            status = TROUBLE
+        except (click.Abort, KeyboardInterrupt, SystemError) as error:
+            if isinstance(error, SystemError) and not signals.came:  # Kafka's client turns the one into the other
+                raise
+            click.echo("stopped", err=True)
+            status = TROUBLE
+        if streams.complaint:
+            click.echo(streams.complaint, err=True)
+        return status
+
+
+def _run(streams: Streams) -> int:
     try:
-        status = towpath(standalone_mode=False)  # click returns the status of an Exit, and otherwise None
+        status = towpath(standalone_mode=False, obj=streams)  # click returns the status of an Exit, and otherwise None
         sys.stdout.flush()
         return status if isinstance(status, int) else 0
-    except click.Abort:
-        click.echo("stopped", err=True)
-        return TROUBLE
     except click.ClickException as error:
         error.show()
         return TROUBLE
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output has ended, as with `| head`
-        return TROUBLE
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno not in NO_ROOM:
             raise
-        click.echo(f"towpath: cannot write the output: {error.strerror}; make room there", err=True)
+        click.echo(f"towpath: {error}; make room there", err=True)
         return TROUBLE
     except _expected() as error:
         from towpath.errors import NotWhole, NotYet

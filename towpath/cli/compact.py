@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
@@ -53,7 +52,6 @@ def compact(
         require(PRECONDITIONS, Inventory(session, every_ms))
         compaction = session.pipeline.compaction
         assert compaction is not None
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
         report = print_json if as_json else _print_round
         with closing(Reader(session.pipeline, session.topics, from_beginning=from_beginning)) as reader:
             compactor = Compactor(session, reader, unreadable, timeout if once else None)

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from connectors.control import statuses, wait_running
-from towpath.bookkeeping import cutover, positions
+from towpath.bookkeeping import cutover, positions, verdict
 from towpath.cli.options import flag, opened, pipeline_argument, say
 from towpath.deploy import operator
 from towpath.deploy.other_pipelines import refuse_loop_on_resuming
@@ -16,7 +16,6 @@ from towpath.log import bounds
 from towpath.mongo.client import connected
 from towpath.session import Session
 from towpath.supervisor.restarts import end_transactions
-from towpath.verification import full_verdict
 
 
 @click.command()
@@ -126,7 +125,6 @@ def _accept_log_gap(session: Session) -> None:
     cutover.refuse(session.pipeline)
     refuse_loop_on_resuming(session.pipeline, session.connect, session.topics)
     gaps = bounds.accept(session.pipeline, session.topics, session.connect)
-    full_verdict.forget(session)
     for gap in gaps:
         say(f"{gap.description}; the sink continues at offset {gap.resume_at:,}")
     session.connect.resume(session.pipeline.sink_connector)
@@ -142,6 +140,6 @@ def _accept_missed_deletes(session: Session) -> None:
             " without this option to restart what has failed"
         )
     with connected(session.pipeline.destination_uri, "destination") as client:
+        verdict.begin_history(client, session.pipeline, "missed deletes were accepted")
         count = positions.accept_missed_deletes(client, session.pipeline)
-    full_verdict.forget(session)
     say(f"{session.pipeline.name}: continues at {count} positions; deletes that were missed there stay missed")

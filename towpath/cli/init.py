@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from pathlib import Path
 import click
 
 from towpath import stack as embedded
+from towpath.atomic_file import replacing
 from towpath.cli.options import FILE, FOLDER, flag, pipeline_argument, say
 from towpath.cli.questions import Answers, ask, on_terminal
 from towpath.config.loading import holds_secret, parse
@@ -235,16 +235,11 @@ def _parsed(text: str, file: Path) -> None:
 
 def _write_text(file: Path, text: str, check: Callable[[], object] = lambda: None) -> None:
     """Write a file that only its owner can read, atomically. `check` is called before it takes its place."""
-    temporary = file.with_name(f".{file.name}.{os.getpid()}")
     try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+        with replacing(file) as stream:
             stream.write(text)
-        check()
-        temporary.replace(file)
+            check()
     except UnicodeEncodeError as error:
         raise TowpathError(f"no pipeline file was written: {error.object[:80]!r} is not valid UTF-8 text") from error
     except OSError as error:
         raise TowpathError(f"cannot write {file}: {error.strerror}") from error
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -13,6 +13,7 @@ import click
 
 from towpath.cli.options import FILE, flag, say
 from towpath.pipeline import Listening
+from towpath.signals import handle
 
 if TYPE_CHECKING:
     from towpath.monitor.board import Board
@@ -91,8 +92,8 @@ def monitor(files: tuple[Path, ...], **listen: Any) -> None:
     listening = chosen(None, {**listen, "listen": listen["listen"] or _ADDRESS})
     assert listening is not None
     stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    handle(lambda *_: stop.set())
+    signal.signal(signal.SIGINT, lambda *_: stop.set())  # also where a script has started it with `&`
     board = Board()
     with watched(board, files) as start, served(board, listening, listen["ready_lag"]):
         start()

@@ -18,10 +18,9 @@ from towpath.config.loading import holds_secret
 from towpath.errors import TowpathError
 from towpath.kafka.topics import Topics
 from towpath.mongo.client import Client, connected, replica_set
-from towpath.namespaces import is_pattern
+from towpath.namespaces import RESERVED, is_pattern
 from towpath.text import counted, first_few
 
-_OWN = ("admin", "config", "local", "towpath")
 _SHOWN = 8  # databases
 _EXAMPLE = ".example:"  # a host that exists nowhere (RFC 2606)
 _BROKERS = re.compile(r"[^\s,:/]+:[0-9]{1,5}(,\s*[^\s,:/]+:[0-9]{1,5})*")
@@ -135,7 +134,7 @@ def uri_fault(uri: str) -> str:
 
 def _databases(client: Client) -> list[str]:
     try:
-        return [name for name in client.list_database_names() if name not in _OWN]
+        return [name for name in client.list_database_names() if name not in RESERVED]
     except PyMongoError:  # the user may not list them
         return []
 

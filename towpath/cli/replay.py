@@ -167,7 +167,7 @@ def destination(options: DestinationOptions) -> str:
 
 def _read_uri_file(file: Path) -> str:
     try:
-        uri = file.read_text().strip()
+        uri = file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise TowpathError(f"--destination-file: cannot read {file}: {error}") from error
     refuse_open(file, "it holds the URI of the replay's destination")

@@ -11,18 +11,19 @@ import click
 from towpath import barrier, state_files
 from towpath import resnapshot as resnapshots
 from towpath.barrier import asking, passing
+from towpath.bookkeeping import verdict
 from towpath.cli import verify
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, say
-from towpath.deploy import operator
+from towpath.deploy import operator, target
 from towpath.events import as_line
 from towpath.finding import require
 from towpath.log import reread_requests
+from towpath.mongo.client import connected
 from towpath.repair import targets
 from towpath.repair.rereads import NotRepaired, repair
 from towpath.repair.targets import DocumentRef
 from towpath.resnapshot import Captured
 from towpath.session import Session
-from towpath.verification import full_verdict
 from towpath.verification.run import VerifyRequest, differences
 from towpath.verification.scope import pairs
 from towpath.verification.verdict_file import VerificationResult, figures
@@ -51,6 +52,7 @@ def resnapshot(file: Path, only: tuple[str, ...], yes: bool, dry_run: bool, time
         operator.refuse_change(session.pipeline, "a resnapshot")
         reread_requests.refuse_unable(session.pipeline)
         session.require_deployed()
+        target.require_own(session)
         connectors = resnapshots.read_captured(session.pipeline, session.connect)
         inventory = resnapshots.Inventory(session.pipeline, connectors, only)
         require(resnapshots.PRECONDITIONS, inventory)
@@ -61,8 +63,9 @@ def resnapshot(file: Path, only: tuple[str, ...], yes: bool, dry_run: bool, time
             return
         if name is None and not yes:
             click.confirm("Re-read these documents?", abort=True)
-        if any(connector.lost for connector in connectors):
-            full_verdict.forget(session)
+        if any(connector.lost or connector.reselects for connector in connectors):
+            with connected(session.pipeline.destination_uri, "destination") as client:
+                verdict.begin_history(client, session.pipeline, "a resnapshot began, because changes were lost")
         name = resnapshots.start(session, name, only)
         _complete(session, name, only, timeout)
         compared, request = pairs(session.pipeline, only), VerifyRequest(False, only=only)
@@ -78,7 +81,12 @@ def _plan(session: Session, connectors: Sequence[Captured], name: str | None, on
     for connector in connectors:
         time = datetime.fromtimestamp(connector.since.seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
         since = f"the changes since {connector.since} ({time} UTC)"
-        if connector.lost:
+        if connector.state.lost:
+            yield (
+                f"{connector.connector}: its offsets are lost: all documents of {chosen} are re-read, and the stream"
+                " restarts after them"
+            )
+        elif connector.lost:
             yield (
                 f"{connector.connector}: the source no longer holds {since}: all"
                 f" documents of {chosen} are re-read, and the stream restarts after them"

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import click
@@ -23,6 +22,7 @@ from towpath.errors import NoSuchConnector, TowpathError
 from towpath.events import Note, TimedEvent
 from towpath.pipeline import Listening
 from towpath.session import Session
+from towpath.signals import Interrupts, handle
 from towpath.state_files import alone
 from towpath.supervisor.children import Child, Events, Row, end
 from towpath.supervisor.dead_letters import DeadLetterRetries
@@ -55,7 +55,9 @@ def run(file: Path, deploys: bool, as_json: bool, **listen: Any) -> None:
     with opened(file) as session, ExitStack() as stack:
         listening = chosen(session.pipeline.run.listening, listen)
         stack.enter_context(alone(session.pipeline.name, "run"))
-        with _stopping() as stop, live_screen() as screen, ExitStack() as serving:
+        handle(stop := Interrupts(once=True))
+        signal.signal(signal.SIGINT, stop)  # also where a script has started it with `&`
+        with live_screen() as screen, ExitStack() as serving:
             live = None if as_json else screen
             write = print_json if as_json else print_plain
             events = Events((lambda event: None) if live else write)
@@ -66,12 +68,12 @@ def run(file: Path, deploys: bool, as_json: bool, **listen: Any) -> None:
                 serving.enter_context(_serving(supervisor, listening, listen["ready_lag"]))
             try:
                 _await_deployed(session, events, lambda: _draw(live, supervisor), deploys=deploys)
-                while not stop.requested:
+                while not stop.came:
                     supervisor.turn()
                     _draw(live, supervisor)
                     time.sleep(_TICK)
             except (KeyboardInterrupt, SystemError):  # Kafka's client may turn the one into the other
-                if not stop.requested:
+                if not stop.came:
                     raise
             finally:
                 end([*supervisor.services.children, *supervisor.dead_letters.children], _GRACE)
@@ -144,26 +146,6 @@ def _deploy(session: Session, events: Events, draw: Callable[[], None]) -> None:
         time.sleep(0 if has_ended else _TICK)
     if child.exit_status:
         raise TowpathError(f"the pipeline was not deployed: {child.end_reason}")
-
-
-class _Stop:
-    """A signal handler that notes whether a signal came. The first one raises `KeyboardInterrupt`."""
-
-    requested = False
-
-    def __call__(self, number: int, frame: FrameType | None) -> None:
-        is_first, self.requested = not self.requested, True
-        if is_first:
-            raise KeyboardInterrupt
-
-
-@contextmanager
-def _stopping() -> Iterator[_Stop]:
-    """Handle SIGINT and SIGTERM. `_Stop` notes the signal even if Kafka's client swallows the exception."""
-    stop = _Stop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
-    yield stop
 
 
 def print_plain(event: TimedEvent) -> None:

@@ -13,6 +13,7 @@ from towpath.text import counted
 from towpath.verification.scope import Metadata
 from towpath.verification.verdict_file import KINDS, VerificationResult
 from verifier import Tally, Verdict
+from verifier.tally import SCREENED
 
 _MAX_VALUE = 100  # characters of a value on a line
 
@@ -76,7 +77,7 @@ def _end(result: VerificationResult) -> Iterator[str]:
     network = f"{verdict.read / verdict.compared:,.4g} bytes a document in replies" if verdict.read else ""
     figures = ", ".join(part for part in (f"{verdict.seconds:,.1f} s", rate, network) if part)
     yield f"{result.headline}: {counted(verdict.compared, 'document')} in {figures}{_metadata_summary(result)}"
-    if result.headline == "screened":
+    if result.headline == SCREENED:
         yield SCREEN_LIMITS
 
 

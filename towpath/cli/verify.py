@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -17,6 +16,7 @@ import click
 from towpath.barrier import asking
 from towpath.cli import DIFFERENT, TROUBLE
 from towpath.cli.options import FILE, duration, flag, json_option, opened, pipeline_argument, print_json, say
+from towpath.cli.output import Streams
 from towpath.cli.progress import comparison_bar
 from towpath.cli.verdict_text import show
 from towpath.events import Definition, Difference, Event, Followed
@@ -170,12 +170,13 @@ def _follow(
 ) -> int:
     """Follow until interrupted, and print each difference once it is proven. Returns their number at the end.
 
-    Exits when documents could not be judged.
+    Exits when documents could not be judged, and when its output cannot be written: without a reader it would not end.
     """
+    if streams := click.get_current_context().find_object(Streams):
+        streams.require_output()
     state = replace(start.state, whole=start.state.whole and not result.verdict.trouble)
     known = start.known_differences(session.pipeline.name)
     with nullcontext() if request.alone else asking(session) as passed:
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # stopping a service counts as an interrupt
         say("comparing documents that change, until interrupted; `towpath status` shows the progress")
         verdict = follow(session, state, known, passed, print_json if as_json else _print, request.only, options)
     print_json(Followed(**verdict.as_json())) if as_json else click.echo(verdict.description)

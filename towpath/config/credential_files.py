@@ -109,7 +109,7 @@ def beside(path: Path, name: str, key: str) -> Path:
 def _text(file: Path, where: str) -> str:
     _refuse_unreadable(file, where)
     try:
-        return file.read_text()
+        return file.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise BadPipelineFile(f"{file} is not text in UTF-8", where=where) from error
 

@@ -15,7 +15,7 @@ from towpath.config.credential_files import beside, connect_login, kafka_client,
 from towpath.config.schema import Cluster, PipelineFile, Run
 from towpath.errors import BadPipelineFile
 from towpath.mongo import uri as mongo_uri
-from towpath.namespaces import Renames, is_pattern
+from towpath.namespaces import RESERVED, Renames, is_pattern
 from towpath.pipeline import Compaction, Copy, Ddl, Listening, Mode, Pipeline, RunOptions
 
 _SPLICE_CACHE = 64 << 20  # bytes
@@ -85,6 +85,12 @@ def _pipeline(file: PipelineFile, path: Path) -> Pipeline:
                 raise BadPipelineFile(
                     f"{namespace!r} is not a namespace: database.collection", where=f"{path}: [collections.rename]"
                 )
+        if new.partition(".")[0] in RESERVED:
+            raise BadPipelineFile(
+                f"{old!r} cannot become {new!r}: the server or Towpath keeps its own data in that database; name"
+                " another one",
+                where=f"{path}: [collections.rename]",
+            )
     capture, log, run = file.capture, file.log, file.run
     return Pipeline(
         name=file.name,

@@ -8,7 +8,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, BaseModel, ByteSize, ConfigDict, Field, field_validator, model_validator
 
-from towpath.namespaces import is_pattern
+from towpath.namespaces import RESERVED, is_pattern
 from towpath.pipeline import CopyMethod, CopyOrder, DropPolicy, Mode, Owner, ReadPreference
 
 #: Ten digits of weeks, in milliseconds, still fit into Kafka's 64-bit settings.
@@ -18,6 +18,14 @@ _LENGTH = r"[1-9][0-9]{0,9}[smhdw]"
 def _pattern(text: str) -> str:
     if not is_pattern(text):
         raise ValueError(f"{text!r} is not a namespace pattern; write database.collection, with * for any characters")
+    return text
+
+
+def _included(text: str) -> str:
+    database = text.partition(".")[0]
+    if database in RESERVED:
+        whose = "Towpath keeps its positions in it" if database == "towpath" else "it belongs to the server"
+        raise ValueError(f"{text!r} cannot be replicated: the database {database} is never captured, as {whose}")
     return text
 
 
@@ -83,7 +91,7 @@ class Cluster(_Section):
 
 
 class Collections(_Section):
-    include: Annotated[list[Pattern], Field(min_length=1)]
+    include: Annotated[list[Annotated[Pattern, AfterValidator(_included)]], Field(min_length=1)]
     """Namespaces `database.collection`; `*` stands for any characters. Matching collections that are created later are
     included."""
     exclude: list[Pattern] = []

@@ -1,23 +1,22 @@
 """Fail back: the steps of a cutover in the other direction. Then the source is primary and the pipeline goes on.
 
 Capture of the source has never stopped, so its log also holds what the reverse pipeline wrote to the source. The
-destination has all of that already: the sink's positions move to the end of the log before the sink resumes.
+destination has all of that already, which is verified: the sink's positions move to the end of the log before the sink
+resumes.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import pymongo
+from dataclasses import dataclass, replace
 
 from connectors import control
 from towpath import barrier
+from towpath.bookkeeping.cutover import Cutover
 from towpath.cutover import reverse_pipeline
 from towpath.cutover.events import Reporter
-from towpath.cutover.pause import IncrementalVerification, Pause
+from towpath.cutover.pause import EchoVerification, IncrementalVerification, Pause
 from towpath.cutover.sides import Sides
 from towpath.cutover.steps import (
-    SWITCH_S,
     CutoverOptions,
     catch_up,
     relax_existing_schema,
@@ -37,6 +36,7 @@ def open_source(sides: Sides, options: CutoverOptions, reporter: Reporter) -> No
     assert reverse is not None and sides.marker is not None
     if not sides.marker.blocked or writes_through(uri, "source"):
         return
+    sides.confirm()
     allow(uri, "source")
     sides.mark(replace(sides.marker, blocked=False))
     sides.forward.say(
@@ -48,23 +48,36 @@ def open_source(sides: Sides, options: CutoverOptions, reporter: Reporter) -> No
         barrier.wait(reverse.pipeline, reverse.connect, reverse.topics, options.timeout, sides.forward.say)
 
 
-def before(sides: Sides, options: CutoverOptions, reporter: Reporter) -> IncrementalVerification:
+@dataclass(frozen=True, slots=True)
+class Verifications:
+    """Of what the reverse pipeline has applied, and of what came back through the log of the pipeline."""
+
+    changes: IncrementalVerification
+    echoes: EchoVerification
+
+
+def before(sides: Sides, options: CutoverOptions, reporter: Reporter) -> Verifications:
     """Verify all changes since the cutover: the reverse pipeline's log begins there, when both sides were the same."""
     assert sides.reverse is not None
     verification = IncrementalVerification(sides.reverse)
+    echoes = EchoVerification(sides.forward, sides.reverse)
     with reporter.step("verifying what was changed since the cutover") as figures:
         figures["documents"] = verification.verify_new()
     catch_up(sides.reverse, "destination", verification, options, reporter)
     barrier.wait_captured(sides.forward.pipeline, sides.forward.connect, options.timeout, sides.forward.say)
-    return verification
+    with reporter.step("verifying what the source has captured") as figures:
+        figures["documents"] = echoes.verify_new()
+    return Verifications(verification, echoes)
 
 
-def go_back(sides: Sides, options: CutoverOptions, verification: IncrementalVerification, reporter: Reporter) -> float:
-    """From the last write at the destination to the source as primary; return the seconds of that pause.
+def go_back(
+    sides: Sides, options: CutoverOptions, verifications: Verifications, reporter: Reporter
+) -> tuple[Cutover, float]:
+    """From the last write at the destination on; return the marker that makes the source primary, and the seconds.
 
     Raises when a check fails; the caller then has to undo the fail back.
     """
-    reverse, session, pause = sides.reverse, sides.forward, Pause(options.max_pause, reporter)
+    reverse, pause = sides.reverse, Pause(options.max_pause, reporter)
     assert reverse is not None and sides.marker is not None
     with pause.enforced():
         pause.end_writes(sides, options.write_stop(reverse.pipeline.source_uri, "destination"))
@@ -72,25 +85,30 @@ def go_back(sides: Sides, options: CutoverOptions, verification: IncrementalVeri
             connected(reverse.pipeline.source_uri, "destination") as destination,
             LateWrites(destination, reverse.pipeline, "destination", pause.end) as late_writes,
         ):
-            settle(sides, reverse, options, verification, pause)
-            _turn_round(sides, options, pause)
+            settle(sides, reverse, options, verifications.changes, pause)
+            _turn_round(sides, options, verifications.echoes, pause)
             late_writes.catch_up()
+    return replace(sides.marker, state="returned"), pause.seconds
+
+
+def open_primary(sides: Sides) -> None:
+    """Allow the writes to the source, once the marker says that it is primary again. Can be repeated."""
+    assert sides.marker is not None
     if sides.marker.blocked:
-        allow(session.pipeline.source_uri, "source")
-    with pymongo.timeout(SWITCH_S):
-        sides.mark(replace(sides.marker, state="returned"))
-    return pause.seconds
+        sides.confirm()
+        allow(sides.forward.pipeline.source_uri, "source")
 
 
-def _turn_round(sides: Sides, options: CutoverOptions, pause: Pause) -> None:
+def _turn_round(sides: Sides, options: CutoverOptions, echoes: EchoVerification, pause: Pause) -> None:
     session, reverse, reporter = sides.forward, sides.reverse, pause.reporter
     assert reverse is not None
     with reporter.step("stopping the way back's sink"):
         control.wait_stopped(reverse.connect, reverse.pipeline.sink_connector)
-    with reporter.step("moving the sink to the end of the log"):
-        timeout = pause.remaining(options.timeout)
-        barrier.wait_captured(session.pipeline, session.connect, timeout, unsaid)
-        reverse_pipeline.skip_to_end(session)
+    with reporter.step("moving the sink to the end of the log") as figures:
+        barrier.wait_captured(session.pipeline, session.connect, pause.remaining(options.timeout), unsaid)
+        ends = reverse_pipeline.written_ends(session, pause.remaining(options.timeout))
+        figures["documents"] = echoes.verify_new()
+        reverse_pipeline.skip_to_end(session, ends)
     with reporter.step("putting the source right") as figures:
         sides.begin("form")
         figures["commands"] = restore_schema(reverse.pipeline)
@@ -100,8 +118,8 @@ def finish(sides: Sides, options: CutoverOptions, reporter: Reporter) -> None:
     """The steps once the source is primary again: the pipeline goes on as before. Can be repeated."""
     session, reverse = sides.forward, sides.reverse
     assert reverse is not None and sides.marker is not None
-    if sides.marker.blocked:
-        allow(session.pipeline.source_uri, "source")
+    open_primary(sides)
+    sides.confirm()
     if "block" in sides.marker.steps:
         allow(session.pipeline.destination_uri, "destination")
     with reporter.step("making the destination one again") as figures:

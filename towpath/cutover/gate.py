@@ -159,7 +159,7 @@ def _dead_letters(readiness: Readiness) -> Result:
     retries = DeadLetterRetries(readiness.session)
     for _ in retries.read(time.monotonic()):
         pass
-    refused = f"{counted(retries.remaining, 'document')} that the destination refused"
+    refused = f"{retries.words} that the destination refused"
     advice = f"towpath repair {readiness.session.file} --dead-letters"
     return not retries.remaining, refused if retries.remaining else "nothing", advice
 
@@ -180,8 +180,9 @@ def verified(readiness: Readiness) -> Result:
     verdict = readiness.verdict
     if (full := verdict.full) is None:
         return False, verdict.doubt or "never: no verdict on everything is known", f"towpath verify {file}"
-    good = full["verdict"] == "same" and bool(full["clean"]) and age(full) <= limit and not verdict.left
+    good = full["verdict"] == "same" and bool(full["clean"]) and 0 <= age(full) <= limit and not verdict.left
     since = f"; {counted(verdict.left, 'difference')} found since" if verdict.left else ""
+    since += f"; not compared, because created since: {verdict.created_names}" if verdict.created else ""
     advice = f"towpath {'repair' if verdict.left else 'verify'} {file}"
     return good, f"{summary(full)}{since} (limit {duration(limit)})", advice
 
@@ -204,6 +205,7 @@ def _write_block(readiness: Readiness) -> Result:
 def _reverse_pipeline(readiness: Readiness) -> Result:
     reverse = readiness.reverse
     assert reverse is not None
+    reverse_pipeline.refuse_existing(reverse)
     findings = everything(reverse, reverse.file, create_stopped=reverse.pipeline.source_connectors)
     errors = [finding for finding in findings if finding.level == "error"]
     words = "; ".join(f"{error.subject}: {error.finding}" for error in errors[:_SHOWN])

@@ -16,6 +16,7 @@ from types import FrameType
 
 from towpath import state_files
 from towpath.barrier import asking
+from towpath.bookkeeping.positions import positions
 from towpath.cutover.events import Reporter
 from towpath.cutover.sides import Sides
 from towpath.cutover.writes import WriteStop
@@ -24,6 +25,7 @@ from towpath.events import as_line
 from towpath.kafka.topics import Place
 from towpath.log import changed_keys
 from towpath.log.lag import pipeline_ends
+from towpath.mongo.client import connected
 from towpath.session import Session
 from towpath.trouble import ERRORS
 from towpath.verification import verdict_file
@@ -85,14 +87,19 @@ class Pause:
                 self._armed = True
                 yield
             finally:
-                self._armed = False
-                signal.setitimer(signal.ITIMER_REAL, 0)
+                self._disarm()
         except Overtaken:
             raise
         except (_PauseEnded, SystemError, *ERRORS) as error:  # SystemError: what Kafka's client raises when interrupted
             if self._reason or (self._began and not self.remaining(self.limit)):
                 raise CheckFailed(self._reason or self._limit_message(error)) from error
             raise
+        finally:
+            self._disarm()  # an alarm may have interrupted the first
+
+    def _disarm(self) -> None:
+        self._armed = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
     def _begin(self) -> None:
         self._began = time.monotonic()
@@ -112,6 +119,10 @@ class Pause:
 
 class CheckFailed(TowpathError):
     """A check in the cutover failed: the cutover is undone."""
+
+
+class DocumentsDiffer(CheckFailed):
+    """Both sides differ; the differences are stored as the last verdict."""
 
 
 @dataclass(slots=True)
@@ -136,13 +147,53 @@ class IncrementalVerification:
 
     def _compare(self, changed: Iterable[tuple[Namespace, bytes]]) -> int:
         session, begin = self.session, time.monotonic()
-        ends = {place: end for place, (_, end) in pipeline_ends(session.pipeline, session.topics).items()}
-        with asking(session) as passed:
-            compared = _compare(
-                session, RecentVerification(session, changed, (), Options(), passed=passed), "the newest records"
-            )
+        ends = _ends(session)
+        compared = _compare_changed(session, changed)
         self._start, self.duration_s = ends, time.monotonic() - begin
         return compared
+
+
+@dataclass(slots=True)
+class EchoVerification:
+    """As `IncrementalVerification`, of what the old source has captured since a cutover: its sink has not applied it.
+
+    All of it should be what the reverse pipeline wrote. Compared are the sides of the reverse pipeline, so that a
+    document that something else has written at the old source differs.
+    """
+
+    forward: Session
+    reverse: Session
+    _start: Mapping[Place, int] | None = None
+
+    def verify_new(self) -> int:
+        """Compare the documents of the records since the last comparison began; at first from the sink's positions."""
+        forward, ends = self.forward, _ends(self.forward)
+        start = self._start if self._start is not None else self._applied()
+        new, renamed = changed_keys.ids_after(forward.pipeline, forward.topics, start), forward.pipeline.renames
+        try:
+            compared = _compare_changed(self.reverse, ((renamed.destination(name), key) for name, key in new))
+        except DocumentsDiffer as error:
+            raise DocumentsDiffer(
+                f"the source has changes that did not come from the reverse pipeline, and would be lost: {error.what}",
+                f"end what writes to the source; {error.advice}, which gives the source the destination's documents",
+            ) from error
+        self._start = ends
+        return compared
+
+    def _applied(self) -> dict[Place, int]:
+        pipeline = self.forward.pipeline
+        with connected(pipeline.destination_uri, "destination") as client:
+            return {place: position.offset for place, position in positions(client, pipeline).items()}
+
+
+def _ends(session: Session) -> dict[Place, int]:
+    return {place: end for place, (_, end) in pipeline_ends(session.pipeline, session.topics).items()}
+
+
+def _compare_changed(session: Session, changed: Iterable[tuple[Namespace, bytes]]) -> int:
+    with asking(session) as passed:
+        verification = RecentVerification(session, changed, (), Options(), passed=passed)
+        return _compare(session, verification, "the newest records")
 
 
 def compare_quiet(session: Session) -> int:
@@ -168,8 +219,8 @@ def _compare(session: Session, verification: RecentVerification | Verification, 
                 first = next(differences, None)
             end = figures(VerificationResult(verdict)) | {"of": of, "ddl": [], "only": []} | current_fields(session)
             file.write(as_line(end))
-        raise CheckFailed(
-            f"{verdict.differences:,} documents differ, such as {example}; run towpath repair {session.file}"
+        raise DocumentsDiffer(
+            f"{verdict.differences:,} documents differ, such as {example}", f"run towpath repair {session.file}"
         )
     if verdict.trouble:
         raise CheckFailed(f"there is no verdict: {'; '.join(verdict.trouble)}; run towpath verify {session.file}")

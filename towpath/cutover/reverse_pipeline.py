@@ -13,6 +13,7 @@ To fail back, when nobody writes once more:
     barrier.wait           of the reverse pipeline: its sink has applied all
     deployment.remove      the reverse pipeline, with its log
     barrier.wait_captured  of the pipeline: what the reverse pipeline wrote is in its log as well
+    written_ends           the end of that, in each partition
     skip_to_end            the pipeline's sink skips that, because its destination has it already
     connect.resume         the pipeline's sink
 
@@ -23,7 +24,7 @@ is derived from the pipeline's file: sides swapped, renames inverted.
 from __future__ import annotations
 
 import json
-import os
+import time
 import tomllib
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -32,11 +33,13 @@ from typing import Any
 
 from connectors.control import Wait, forget_offsets, statuses, wait_running, wait_stopped
 from connectors.rest import Connect
+from towpath.atomic_file import replacing
 from towpath.bookkeeping import positions
 from towpath.config import loading as pipeline_file
 from towpath.deploy.deployment import Change, Deployment
 from towpath.deploy.inventory import Inventory
 from towpath.errors import NotYet, Refused, TowpathError
+from towpath.kafka.topics import Place
 from towpath.log.lag import pipeline_ends
 from towpath.log.source_offsets import read_state
 from towpath.mongo.client import connected, operation_time
@@ -51,19 +54,24 @@ _REMOVE = "`towpath remove --topics` with the file of the reverse pipeline remov
 
 
 def plan(reverse: Session) -> list[Change]:
-    """What `make_ready` has to create.
-
-    Raises `Refused` when anything of an earlier reverse pipeline is left, whose positions or records would be taken for
-    the new one's, and what a deployment raises.
-    """
-    pipeline, connect = reverse.pipeline, reverse.connect
-    existing = [name for name in pipeline.source_connectors if connect.config(name) is not None]
-    for connector in statuses(connect, existing):  # the status of a removed connector stays for a while
-        if connector.state not in ("MISSING", "STOPPED"):
-            raise Refused(f"{connector.name} is {connector.state}: there is a reverse pipeline already; {_REMOVE}")
-    _refuse_used(reverse)
+    """What `make_ready` has to create. Raises what `refuse_existing` and a deployment raise."""
+    pipeline = reverse.pipeline
+    refuse_existing(reverse)
     stopped = pipeline.source_connectors
-    return Deployment(Inventory(pipeline, connect, reverse.topics, allow_missing=True, create_stopped=stopped)).plan()
+    return Deployment(
+        Inventory(pipeline, reverse.connect, reverse.topics, allow_missing=True, create_stopped=stopped)
+    ).plan()
+
+
+def refuse_existing(reverse: Session) -> None:
+    """Raise `Refused` when there is a reverse pipeline already, or anything is left of one.
+
+    Its positions or records would be taken for the new one's, and the undo of a cutover would remove it.
+    """
+    existing = [name for name in reverse.pipeline.connectors if reverse.connect.config(name) is not None]
+    if existing:
+        raise Refused(f"there is a reverse pipeline already: {', '.join(existing)}; {_REMOVE}")
+    _refuse_used(reverse)
 
 
 def make_ready(reverse: Session, timeout: float = 120) -> None:
@@ -121,17 +129,37 @@ def wait_begun(reverse: Session, before: ClusterTime, timeout: float) -> Cluster
     return start
 
 
-def skip_to_end(session: Session) -> int:
-    """Move the sink, which must be STOPPED, past all that is in the log; return the number of partitions.
+def written_ends(session: Session, timeout: float) -> dict[Place, int]:
+    """Partition → the end of all that is in the log now, once every transaction in it has ended.
 
-    Nobody may write at the source, and capture must have caught up (`barrier.wait_captured`): what it captures later is
-    applied. The ends are the high watermarks: the last stable offset may come before the last commit. Raises `Refused`.
+    The ends are the high watermarks: the last stable offset may come before the last commit. `timeout` is in seconds.
+    Raises `NotYet`.
+    """
+    ends = {place: end for place, (_, end) in pipeline_ends(session.pipeline, session.topics, stable=False).items()}
+    until = time.monotonic() + timeout
+    while True:
+        stable = pipeline_ends(session.pipeline, session.topics)
+        open_ends = [place for place, end in ends.items() if place in stable and stable[place][1] < end]
+        if not open_ends:
+            return ends
+        if time.monotonic() > until:
+            topic, partition = open_ends[0]
+            raise NotYet(
+                f"{topic}, partition {partition}: a transaction has not ended; `towpath restart {session.file}` ends it"
+                " as had been decided"
+            )
+        time.sleep(_POLL_S)
+
+
+def skip_to_end(session: Session, ends: Mapping[Place, int]) -> int:
+    """Move the sink, which must be STOPPED, to these ends of its log; return the number of partitions.
+
+    Both sides must have the same documents, as far as the log names them before the ends. What is captured after them
+    is applied. Raises `Refused`.
     """
     refuse_unmovable(session)
-    now = datetime.now(UTC)
-    ends = pipeline_ends(session.pipeline, session.topics, stable=False)
     with connected(session.pipeline.destination_uri, "destination") as client:
-        positions.skip_to(client, session.pipeline, {place: end for place, (_, end) in ends.items()}, now)
+        positions.skip_to(client, session.pipeline, ends, datetime.now(UTC))
     return len(ends)
 
 
@@ -220,7 +248,7 @@ def write_reverse_file(path: Path) -> Path:
     file, text = reverse_file_path(path), checked_reverse_file(path)
     try:
         if not file.exists():
-            with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as stream:
+            with replacing(file) as stream:
                 stream.write(text)
     except OSError as error:
         raise TowpathError(f"cannot write {file}: {error.strerror}") from error

@@ -4,45 +4,114 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
 from uuid import uuid4
+
+import pymongo
 
 from towpath.bookkeeping import cutover as cutovers
 from towpath.bookkeeping.cutover import Cutover, State
 from towpath.cutover.reverse_pipeline import checked_reverse_file, reverse_file_path
-from towpath.cutover.writes import allow
-from towpath.errors import MongoUnreachable, TowpathError
+from towpath.errors import MongoError, Overtaken, TowpathError
+from towpath.mongo import write_block
 from towpath.mongo.client import connected
 from towpath.session import Session, opened
+from towpath.trouble import ERRORS
+
+SWITCH_S = 10.0  # seconds for the write that switches, and again to find out whether it was done
+_TAKE_S = 2.0  # short: writes wait meanwhile, and the destination may be what does not answer
+
+
+class SwitchUnknown(TowpathError):
+    """The marker may or may not say by now that the other side is primary: nothing can be undone."""
 
 
 @dataclass(slots=True)
 class Sides:
-    """`reverse` is None without a reverse pipeline. `marker` is a copy of the one stored at the destination."""
+    """`reverse` is None without a reverse pipeline. `marker` is a copy of the one stored at the destination.
+
+    All that changes the stored marker raises `Overtaken` when another command has taken it over.
+    """
 
     forward: Session
     reverse: Session | None
     marker: Cutover | None = None
+    _tokens: list[str] = field(default_factory=list)
+    """What this command has marked, or may have marked where the reply was lost, the marker with."""
 
     def begin(self, step: str) -> None:
         """Record in the marker that a step begins."""
         assert self.marker is not None
         self.mark(self.marker.begin(step))
 
-    def take(self) -> None:
-        """Take the cutover over: any other command that runs it ends at its next step."""
+    def take(self, within: float | None = None) -> Cutover:
+        """Take over the marker as it is stored now: any other command that runs this cutover ends at its next step.
+
+        What this command has sent and the server has not done yet has no effect from then on. `within` is in seconds.
+        """
         assert self.marker is not None
-        with connected(self.forward.pipeline.destination_uri, "destination") as client:
-            self.marker = replace(self.marker, token=uuid4().hex)
-            cutovers.take(client, self.forward.pipeline, self.marker)
+        own = self._tokens or [self.marker.token]
+        token = uuid4().hex
+        self._tokens = [*own, token]
+        with pymongo.timeout(within), connected(self.forward.pipeline.destination_uri, "destination") as client:
+            self.marker = cutovers.take(client, self.forward.pipeline, own, token)
+        return self.marker
+
+    def retake(self) -> None:
+        """As `take`, before an undo, which the source waits for: without an answer, go by what this command knows."""
+        try:
+            self.take(_TAKE_S)
+        except Overtaken:
+            raise
+        except ERRORS:
+            return
 
     def enter(self, state: State) -> None:
-        if self.marker is None:
-            self.marker = Cutover(state, (), time.time(), has_back=self.reverse is not None)
-            self.take()
-        else:
+        """Begin a cutover, or a fail back. Without an answer, a new marker may be stored: see `withdraw`."""
+        if self.marker is not None:
             self.mark(replace(self.marker, state=state, steps=()))
+            return
+        marker = Cutover(state, (), time.time(), has_back=self.reverse is not None)
+        self._tokens = [marker.token]
+        with connected(self.forward.pipeline.destination_uri, "destination") as client:
+            cutovers.insert(client, self.forward.pipeline, marker)
+        self.marker = marker
+
+    def withdraw(self) -> None:
+        """Remove the marker of `enter`, with which nothing has begun. One that stays does no harm."""
+        with suppress(*ERRORS), pymongo.timeout(_TAKE_S):
+            self.mark(None)
+
+    def switch(self, marker: Cutover) -> None:
+        """Store the marker that makes the other side primary, which cannot be undone.
+
+        When this raises, it is not stored, and will not be; except for `SwitchUnknown`.
+        """
+        try:
+            with pymongo.timeout(SWITCH_S):
+                self.mark(marker)
+        except Overtaken:
+            raise
+        except Exception as error:
+            if self._stored(marker.state, error) != marker.state:
+                raise
+
+    def _stored(self, state: State, error: Exception) -> State:
+        """The state that is stored, after a write without an answer. Raises `SwitchUnknown`."""
+        try:
+            return self.take(SWITCH_S).state
+        except Overtaken:
+            raise
+        except ERRORS as still:
+            side = "destination" if state == "over" else "source"
+            raise SwitchUnknown(
+                f"it is unknown whether the {side} is primary: the destination did not answer the write that makes it"
+                f" primary ({error}), and does not say what it has stored ({still}). Nothing is undone, and the writes"
+                " stay stopped",
+                f"once the destination answers: towpath cutover {self.forward.file} --undo, which undoes it or says"
+                " that it is complete",
+            ) from still
 
     def leave(self, steps: Iterable[str]) -> None:
         """Record which steps are still to be undone; if none are, leave the state that these steps began in."""
@@ -52,31 +121,36 @@ class Sides:
         elif self.marker.state == "to the destination":
             self.mark(None)
         else:
-            self.enter("over")
+            self.mark(replace(self.marker, state="over", steps=()))
+
+    def confirm(self) -> None:
+        """Return if the marker is still this command's. Call it before a side is opened for writes."""
+        self.mark(self.marker)
 
     def mark(self, marker: Cutover | None) -> None:
         with connected(self.forward.pipeline.destination_uri, "destination") as client:
             if marker is None:
-                cutovers.forget(client, self.forward.pipeline)
+                cutovers.delete_own(client, self.forward.pipeline, self._tokens)
             else:
-                cutovers.write(client, self.forward.pipeline, marker)
+                marker = replace(marker, token=self._tokens[-1] if self._tokens else marker.token)
+                cutovers.replace_own(client, self.forward.pipeline, self._tokens, marker)
         self.marker = marker
 
 
 def read_sides(session: Session, stack: ExitStack, *, goes_forward: bool, undoes: bool, has_back: bool) -> Sides:
     """Both directions as they are now. `stack` closes the session of the reverse pipeline.
 
-    Raises `MongoUnreachable`; for an undo, it unblocks the source first and raises `TowpathError`.
+    Raises `MongoError`: nothing can be undone without the marker.
     """
     try:
         with connected(session.pipeline.destination_uri, "destination") as client:
             marker = cutovers.read(client, session.pipeline)
-    except MongoUnreachable as error:
+    except MongoError as error:
         if undoes:
-            allow(session.pipeline.source_uri, "source")
-            raise TowpathError(
-                f"writes to the source are allowed again; the destination records what else to undo: {error}."
-                " Once it answers, the same command undoes the rest"
+            raise type(error)(
+                f"nothing was undone: the destination holds what to undo, and whether it is primary: {error}",
+                "once it answers, run the same command again. Only if you know that the destination is not primary,"
+                f" allow the writes to the source by hand: {write_block.MONGOSH_UNDO}",
             ) from error
         raise
     reverse = None

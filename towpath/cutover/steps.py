@@ -1,4 +1,4 @@
-"""The steps of a cutover, in their order, and their undo.
+"""The steps of a cutover, in their order.
 
 1. the newest records are verified; the reverse pipeline is created, but captures nothing yet
 2. the writes to the source end
@@ -8,41 +8,32 @@
 6. the destination's schema is restored; the source gets the relaxed schema of a destination
 7. the destination is primary
 
-The marker at the destination names each step before it begins. Until the last step, `undo` takes back every step
-that the marker names, also after a kill, and as often as it takes.
+The marker at the destination names each step before it begins. Until the last step, `towpath.cutover.undo` takes back
+every step that the marker names, also after a kill, and as often as it takes.
 """
 
 from __future__ import annotations
 
-import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from types import FrameType
 
 import pymongo
 
 from connectors.control import wait_stopped
 from towpath import barrier
+from towpath.bookkeeping.cutover import Cutover
 from towpath.cutover import reverse_pipeline
 from towpath.cutover.events import Reporter
 from towpath.cutover.pause import IncrementalVerification, Pause, compare_quiet
 from towpath.cutover.sides import Sides
-from towpath.cutover.writes import LateWrites, WriteStop, allow, writes_through
-from towpath.deploy import deployment
-from towpath.errors import MongoUnreachable, Overtaken, TowpathError
-from towpath.events import CutoverNote
-from towpath.mongo import write_block
+from towpath.cutover.writes import LateWrites, WriteStop, writes_through
 from towpath.mongo.client import connected, open_two_connections, operation_time
 from towpath.pipeline import Pipeline
 from towpath.schema import apply
 from towpath.schema import plan as schema_plan
-from towpath.session import Say, Session, unsaid
-from towpath.trouble import ERRORS
+from towpath.session import Session, unsaid
 
 SHORT_S, ROUNDS = 2.0, 5  # the pause begins once a comparison takes no longer than this, or after so many
-SWITCH_S = 10.0  # seconds for the final write, which cannot be undone; without it the destination is not primary
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +67,7 @@ def before(sides: Sides, options: CutoverOptions, reporter: Reporter) -> Increme
         figures["documents"] = verification.verify_newest(options.newest)
     if sides.reverse is not None:
         with reporter.step("making the way back ready"):
+            reverse_pipeline.refuse_existing(sides.reverse)  # before the step begins, whose undo removes it
             sides.begin("ready")
             reverse_pipeline.make_ready(sides.reverse, options.timeout)
     catch_up(session, "source", verification, options, reporter)
@@ -99,8 +91,10 @@ def catch_up(
     barrier.wait(session.pipeline, session.connect, session.topics, options.timeout, session.say)
 
 
-def cut_over(sides: Sides, options: CutoverOptions, verification: IncrementalVerification, reporter: Reporter) -> float:
-    """From the last write at the source to the destination as primary; return the seconds of that pause.
+def cut_over(
+    sides: Sides, options: CutoverOptions, verification: IncrementalVerification, reporter: Reporter
+) -> tuple[Cutover, float]:
+    """From the last write at the source on; return the marker that makes the destination primary, and the seconds.
 
     Raises when a check fails; the caller then has to undo the cutover.
     """
@@ -117,9 +111,7 @@ def cut_over(sides: Sides, options: CutoverOptions, verification: IncrementalVer
             late_writes.catch_up()
     assert sides.marker is not None
     over = replace(sides.marker, state="over", moment=str(last_write), over=time.time(), blocked=options.blocks)
-    with pymongo.timeout(SWITCH_S):
-        sides.mark(over)
-    return pause.seconds
+    return over, pause.seconds
 
 
 def _turn_round(sides: Sides, options: CutoverOptions, pause: Pause) -> None:
@@ -177,116 +169,3 @@ def relax_schema(pipeline: Pipeline) -> int:
 def _apply(pipeline: Pipeline, plan: schema_plan.Plan) -> int:
     apply.run(pipeline, plan.steps)
     return len(plan.steps)
-
-
-_RECLAIM_S = 2.0  # short: writes wait meanwhile, and the destination may be what does not answer
-
-
-class NotUndone(TowpathError):
-    """Some steps could not be undone; the message says what to run."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Undo:
-    """How to undo a step of the marker. `words` name what is undone, `by_hand` how to do it without Towpath."""
-
-    step: str
-    words: str
-    run: Callable[[], object]
-    by_hand: str = ""
-    in_order: bool = True
-    """Whether it runs only if every undo before it succeeded."""
-
-
-@contextmanager
-def undone(sides: Sides, reporter: Reporter) -> Iterator[None]:
-    """Undo everything when the body raises, unless another command has taken the cutover over: that one does it.
-
-    Raises `NotUndone` when the undo fails, and `Overtaken`.
-    """
-    try:
-        yield
-    except Overtaken:
-        raise
-    except BaseException as error:
-        sides.forward.say("" if isinstance(error, KeyboardInterrupt) else f"towpath: {error}")
-        with suppress(MongoUnreachable), pymongo.timeout(_RECLAIM_S):
-            sides.mark(sides.marker)  # raises Overtaken when another command has taken over
-        undo(sides, reporter)
-        raise
-
-
-def undo(sides: Sides, reporter: Reporter) -> None:
-    """Undo the steps that the marker names, the write block first. Raises `NotUndone`."""
-    assert sides.marker is not None
-    going_back = sides.marker.state == "back to the source"
-    steps, failures = list(sides.marker.steps), list[str]()
-    with _uninterrupted(sides.forward.say):
-        for action in _fail_back_undos(sides) if going_back else _cutover_undos(sides):
-            if action.step in steps and not (failures and action.in_order):
-                try:
-                    action.run()
-                    steps.remove(action.step)
-                    reporter.report(CutoverNote(event="undone", words=f"undone: {action.words}"))
-                except ERRORS as error:
-                    failures.append(f"{action.words}: {error}{action.by_hand}")
-        try:
-            sides.leave(steps)
-        except ERRORS as error:
-            failures.append(f"the cutover marker at the destination: {error}")
-    for failure in failures:
-        reporter.report(CutoverNote(event="left", words=f"not undone: {failure}"))
-    if failures:
-        raise NotUndone(
-            f"not all could be undone; once that answers again: towpath cutover {sides.forward.file} --undo"
-        )
-    words = f"everything is as before: the {'destination' if going_back else 'source'} is primary"
-    reporter.report(CutoverNote(event="undone", words=words))
-
-
-def _cutover_undos(sides: Sides) -> Iterator[_Undo]:
-    """The reverse pipeline must be gone before the sink resumes, or changes would travel in a circle."""
-    session, reverse = sides.forward, sides.reverse
-    yield _allow(session.pipeline, "source")
-    if reverse is not None:
-        yield _Undo("gentle", "the schema change of the source", lambda: restore_schema(reverse.pipeline))
-    yield _Undo("form", "the schema change of the destination", lambda: relax_schema(session.pipeline))
-    if reverse is not None:
-        yield _Undo(
-            "ready",
-            "the reverse pipeline",
-            lambda: deployment.remove(reverse.pipeline, reverse.connect, reverse.topics, log=True, say=unsaid),
-        )
-    yield _Undo("sink", "the stop of the sink", lambda: session.connect.resume(session.pipeline.sink_connector))
-
-
-def _fail_back_undos(sides: Sides) -> Iterator[_Undo]:
-    reverse = sides.reverse
-    assert reverse is not None
-    yield _allow(reverse.pipeline, "destination")
-    yield _Undo("form", "the schema change of the source", lambda: relax_existing_schema(reverse.pipeline))
-    yield _Undo(
-        "sink",
-        "the stop of the reverse pipeline's sink",
-        lambda: reverse.connect.resume(reverse.pipeline.sink_connector),
-    )
-
-
-def _allow(pipeline: Pipeline, side: str) -> _Undo:
-    by_hand = f"; if the {side} still blocks writes, unblock it by hand: {write_block.MONGOSH_UNDO}"
-    return _Undo("block", f"the write block of the {side}", lambda: allow(pipeline.source_uri, side), by_hand, False)
-
-
-@contextmanager
-def _uninterrupted(say: Say) -> Iterator[None]:
-    """A second Ctrl-C does not interrupt the body."""
-
-    def refuse(number: int, frame: FrameType | None) -> None:
-        say("undoing the cutover; this cannot be interrupted")
-
-    previous = {number: signal.signal(number, refuse) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

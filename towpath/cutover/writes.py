@@ -12,11 +12,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import psutil
 from bson.json_util import RELAXED_JSON_OPTIONS, dumps
 from pymongo.change_stream import ChangeStream
 from pymongo.errors import ConnectionFailure, PyMongoError
@@ -83,15 +85,36 @@ class WriteStop:
 
 
 def hook(command: str) -> None:
-    """Run a command of the user; its output goes to standard error. Raises `TowpathError` when it fails."""
+    """Run a command of the user; its output goes to standard error. Raises `TowpathError` when it fails.
+
+    It keeps the terminal, where it may ask for a password. Whatever ends it early also ends what it has started.
+    """
+    process = subprocess.Popen(command, shell=True, stdin=subprocess.DEVNULL, stdout=sys.stderr)
     try:
-        process = subprocess.run(
-            command, shell=True, timeout=_HOOK_S, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False
-        )
-    except subprocess.TimeoutExpired as error:
-        raise TowpathError(f"{command!r} did not end within {_HOOK_S} s") from error
-    if process.returncode:
-        raise TowpathError(f"{command!r} ended with exit status {process.returncode}")
+        status = process.wait(_HOOK_S)
+    except BaseException as error:
+        _end_with_children(process)
+        if isinstance(error, subprocess.TimeoutExpired):
+            raise TowpathError(f"{command!r} did not end within {_HOOK_S} s, and was ended") from error
+        raise
+    if status:
+        raise TowpathError(f"{command!r} ended with exit status {status}")
+
+
+def _end_with_children(process: subprocess.Popen[bytes]) -> None:
+    """Kill a child and its descendants. Each is suspended first, so that none starts another one in the meantime."""
+    suspended: list[psutil.Process] = []
+    with suppress(psutil.NoSuchProcess):
+        root = psutil.Process(process.pid)
+        while running := [one for one in (root, *root.children(recursive=True)) if one not in suspended]:
+            for one in running:
+                with suppress(psutil.NoSuchProcess):
+                    one.suspend()
+            suspended += running
+    for one in suspended:
+        with suppress(psutil.NoSuchProcess):
+            one.kill()
+    process.wait()
 
 
 def command_problem(command: str) -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
-from contextlib import suppress
 from pathlib import Path
 
+from towpath.atomic_file import replacing
 from towpath.errors import TowpathError
 from towpath.mongo import uri as mongo_uri
 from towpath.mongo.uri import with_option
@@ -78,7 +77,7 @@ def _lines(side: str, uri: str) -> str:
 def read_destination(file: Path) -> str | None:
     """The destination's URI in a properties file of Towpath; None if it is not readable on this machine."""
     try:
-        lines = file.read_text().split("\n")
+        lines = file.read_text(encoding="utf-8").split("\n")
     except OSError:
         return None
     values = {
@@ -97,7 +96,7 @@ def _line(key: str, text: str) -> str:
 def differs(file: Path, text: str) -> bool:
     """Whether the file is missing or has another content."""
     try:
-        return file.read_text() != text
+        return file.read_text(encoding="utf-8") != text
     except FileNotFoundError:
         return True
     except OSError as error:
@@ -105,17 +104,12 @@ def differs(file: Path, text: str) -> bool:
 
 
 def write(file: Path, text: str) -> None:
-    """Replace the file atomically; only its owner can read it."""
-    new = file.with_suffix(".new")
+    """Replace the file; only its owner can read it."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        new.unlink(missing_ok=True)
-        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
+        with replacing(file) as stream:
             stream.write(text)
-        new.replace(file)
     except OSError as error:
-        with suppress(OSError):
-            new.unlink(missing_ok=True)  # a partial file holds secrets too
         raise _unusable(file, error) from error
 
 

@@ -11,6 +11,8 @@ from dataclasses import replace
 
 from connectors.configs import DDL, plugins
 from towpath.bookkeeping import cutover
+from towpath.bookkeeping.writers import Registration
+from towpath.deploy import target
 from towpath.deploy.inventory import DESTINATION_SET, SOURCE_SET, Configurations, Inventory
 from towpath.deploy.other_pipelines import loops, writers
 from towpath.errors import Refused
@@ -144,7 +146,9 @@ def no_cutover(inventory: Inventory) -> Iterator[Finding]:
 def one_writer(inventory: Inventory) -> Iterator[Finding]:
     """No other sink writes a namespace of the pipeline. The sink of a pipeline's old name counts as another."""
     sink, destination = inventory.pipeline.sink_connector, inventory.destination.replica_set
+    connectors = set()
     for writer in writers(inventory.configurations, destination, inventory.targets, except_for=sink):
+        connectors |= {writer.connector, writer.connector.removesuffix("-sink")}
         if writer.replay_of:
             yield error(
                 _DEPLOY,
@@ -160,6 +164,12 @@ def one_writer(inventory: Inventory) -> Iterator[Finding]:
                 f" position stay with the old name ({writer.connector.removesuffix('-sink')})",
                 "keep that, or `towpath remove` the old pipeline first",
             )
+    ours = Registration.of(inventory.pipeline, inventory.kafka_cluster, inventory.source.replica_set)
+    own = inventory.registered.get(ours.name)
+    if own is not None and own.kafka != ours.kafka:
+        yield target.of_another_kafka(ours.name, own.kafka, ours.kafka)
+    elsewhere = {name: theirs for name, theirs in inventory.registered.items() if name not in connectors}
+    yield from target.others(ours, elsewhere, inventory.targets)
 
 
 def same_clusters(inventory: Inventory) -> Iterator[Finding]:

@@ -243,15 +243,25 @@ class Topics:
         """Partition → the first offset at or after a time (ms since the epoch); -1 if there is none."""
         return self._offsets(_partitions(topics), OffsetSpec.for_timestamp(time_ms))
 
+    def offsets_at_times(self, times_ms: Mapping[Place, int]) -> dict[Place, int]:
+        """As `offsets_at`, with a time for each partition."""
+        return self._offsets_of(
+            {TopicPartition(*place): OffsetSpec.for_timestamp(time_ms) for place, time_ms in times_ms.items()}
+        )
+
     def _offsets(
         self,
         partitions: list[TopicPartition],
         spec: OffsetSpec,
         level: IsolationLevel = IsolationLevel.READ_COMMITTED,
     ) -> dict[Place, int]:
-        if not partitions:
+        return self._offsets_of(dict.fromkeys(partitions, spec), level)
+
+    def _offsets_of(
+        self, specs: dict[TopicPartition, OffsetSpec], level: IsolationLevel = IsolationLevel.READ_COMMITTED
+    ) -> dict[Place, int]:
+        if not specs:
             return {}
-        specs = dict.fromkeys(partitions, spec)
         futures = self._admin.list_offsets(specs, isolation_level=level, request_timeout=_TIMEOUT)
         return {
             (partition.topic, partition.partition): self._result(f"read the ends of {partition.topic}", future).offset

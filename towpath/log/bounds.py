@@ -7,16 +7,17 @@ run, and mongo-kafka's sink, which silently continues at the beginning of the lo
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 
 from connectors.control import move_offsets, stop_sink
 from connectors.rest import Connect
+from towpath.bookkeeping import verdict
 from towpath.bookkeeping.positions import LOG_GAP, Applied, note_breaks, noted_breaks, positions, skip_to
 from towpath.errors import Refused, TowpathError
-from towpath.kafka.consume import Window
+from towpath.kafka.consume import Window, messages
 from towpath.kafka.topics import Place, Topics
 from towpath.log.lag import pipeline_ends
 from towpath.mongo.client import briefly, connected
@@ -32,6 +33,7 @@ _MEANING: dict[Code, str] = {
     "TWP-LOG-END": "the log is shorter than what the sink has applied",
     "TWP-LOG-TOPIC": "the topic was deleted and recreated",
 }
+_OVERGROWN = "brokers lost the end of the log, which has grown since, so the last applied record is not in it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +62,14 @@ class Break:
         return self.end if self.code == "TWP-LOG-END" else self.first
 
     @property
+    def meaning(self) -> str:
+        return _OVERGROWN if self.code == "TWP-LOG-END" and self.position <= self.end else _MEANING[self.code]
+
+    @property
     def description(self) -> str:
         since = f", stored at {self.last_at:%Y-%m-%d %H:%M:%S} UTC" if self.last_at else ""
         return (
-            f"{self.code}: {self.topic}, partition {self.partition}: {_MEANING[self.code]}: the sink has applied up to"
+            f"{self.code}: {self.topic}, partition {self.partition}: {self.meaning}: the sink has applied up to"
             f" offset {self.position:,}{since}, and the log goes from {self.first:,} to {self.end:,}"
         )
 
@@ -110,6 +116,39 @@ def _code(applied: Applied, first: int, end: int, topic_id: str | None, *, trans
     return "TWP-LOG-GAP" if clear < first and not only_control_record else None
 
 
+def is_overgrown(applied: Applied, found_ms: int | None, *, may_be_cleaned: bool) -> bool:
+    """Whether the log was cut short before the position and has grown beyond it since, as its offsets do not show.
+
+    `found_ms` is the broker's time of the record at `last_read`; None if the log, which holds that offset, has no
+    record there. Kafka's cleaner may have removed it if `may_be_cleaned`.
+    """
+    if applied.last_at is None:
+        return False
+    return not may_be_cleaned if found_ms is None else found_ms != _ms(applied.last_at)
+
+
+def _ms(time: datetime) -> int:
+    return round(time.timestamp() * 1000)
+
+
+def _overgrown(pipeline: Pipeline, topics: Topics, done: Mapping[Place, Applied], ends: Window) -> Iterator[Break]:
+    """The positions in a log that was cut short and has grown since.
+
+    The sink reads the record itself, whenever it takes a partition over. Here one is read only where the brokers find
+    a later one before the position, which costs one request for all partitions.
+    """
+    within = {place: one for place, one in done.items() if place in ends and one.last_read in range(*ends[place])}
+    later = topics.offsets_at_times({place: _ms(at) + 1 for place, one in within.items() if (at := one.last_at)})
+    window = {place: (n, n + 1) for place in later if 0 <= later[place] <= (n := done[place].last_read)}
+    if not window:
+        return
+    with topics.reader() as consumer:
+        found = {place: message.timestamp()[1] for place, message in messages(consumer, window)}
+    for place in sorted(window):
+        if is_overgrown(done[place], found.get(place), may_be_cleaned=pipeline.compaction is not None):
+            yield Break("TWP-LOG-END", *place, done[place].offset, *ends[place], done[place].last_at)
+
+
 @dataclass(frozen=True, slots=True)
 class LogState:
     """The sink's positions, the ends of the log (read after them; uncommitted records count), and the topics' ids."""
@@ -131,7 +170,14 @@ def suspected(pipeline: Pipeline, topics: Topics, state: LogState | None = None)
         state = LogState(done, ends, topics.ids(topic for topic, _ in ends))
     # without a position a sink begins at offset 0
     done = dict.fromkeys(state.ends, Applied(0, 0)) | dict(state.done) if pipeline.exactly_once else state.done
-    return judge(done, state.ends, state.ids, transactional=pipeline.has_own_source)
+    return _breaks(pipeline, topics, LogState(done, state.ends, state.ids))
+
+
+def _breaks(pipeline: Pipeline, topics: Topics, state: LogState) -> tuple[Break, ...]:
+    breaks = judge(state.done, state.ends, state.ids, transactional=pipeline.has_own_source)
+    known = {gap.place for gap in breaks}
+    intact = {place: applied for place, applied in state.done.items() if place not in known}
+    return (*breaks, *_overgrown(pipeline, topics, intact, state.ends))
 
 
 def breaks_within(log: Window, topics: Topics, done: Mapping[Place, Applied]) -> tuple[Break, ...]:
@@ -175,9 +221,9 @@ def cut_short(pipeline: Pipeline, topics: Topics, log: Window) -> dict[Place, st
     """
     with briefly(pipeline.destination_uri, "destination") as client:
         codes, done = noted_breaks(client, pipeline), positions(client, pipeline)
-    breaks = judge(done, _ends(log, topics), topics.ids(topic for topic, _ in log), transactional=True)
+    breaks = _breaks(pipeline, topics, LogState(done, _ends(log, topics), topics.ids(topic for topic, _ in log)))
     reasons = {place: f"{code}: the sink continued in spite of it" for place, code in codes.items()}
-    reasons |= {gap.place: f"{gap.code}: {_MEANING[gap.code]}" for gap in breaks if gap.code != "TWP-LOG-GAP"}
+    reasons |= {gap.place: f"{gap.code}: {gap.meaning}" for gap in breaks if gap.code != "TWP-LOG-GAP"}
     return {place: reasons[place] for place in sorted(reasons) if place in log}
 
 
@@ -190,7 +236,9 @@ def refuse(pipeline: Pipeline, topics: Topics) -> None:
 def accept(pipeline: Pipeline, topics: Topics, connect: Connect) -> tuple[Break, ...]:
     """Stop the sink, move its positions to where the log continues, and return the accepted breaks.
 
-    The sink stays STOPPED. Raises `Refused` when there is no break: nobody can accept one in advance.
+    Verdicts of before no longer count. The sink stays STOPPED.
+
+    Raises `Refused` when there is no break: nobody can accept one in advance.
     """
     if not suspected(pipeline, topics):
         raise Refused(
@@ -199,11 +247,14 @@ def accept(pipeline: Pipeline, topics: Topics, connect: Connect) -> tuple[Break,
         )
     stop_sink(pipeline, connect)
     breaks = confirmed(pipeline, topics)  # positions no longer move
+    if not breaks:
+        return ()
     offsets, now = {gap.place: gap.resume_at for gap in breaks}, datetime.now(UTC)
-    if pipeline.exactly_once:
-        with connected(pipeline.destination_uri, "destination") as client:
+    with connected(pipeline.destination_uri, "destination") as client:
+        verdict.begin_history(client, pipeline, "a gap in the log was accepted")
+        if pipeline.exactly_once:
             note_breaks(client, pipeline, {gap.place: gap.code for gap in breaks if gap.code != "TWP-LOG-GAP"}, now)
             skip_to(client, pipeline, offsets, now)
-    elif offsets:
+    if not pipeline.exactly_once:
         move_offsets(connect, pipeline.sink_connector, offsets)
     return breaks

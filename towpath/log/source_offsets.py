@@ -152,6 +152,8 @@ class SourceState:
     """The last resnapshot that ended; empty without one."""
     gap: ClusterTime | None = None
     """Since when changes are missing from the log and documents are re-read instead; None when none are missing."""
+    lost: bool = False
+    """Whether the offsets were gone while the log had records: nothing is captured until a resnapshot."""
     ddl: DdlHistory | None = None
     """The schema changes seen; None when the connector does not watch them."""
     schema: SchemaCapture | None = None
@@ -202,6 +204,7 @@ def source_state(offsets: Iterable[Mapping[str, Any]]) -> SourceState:
             resnapshot=root.get("resnapshot", ""),
             closed=root.get("closed", ""),
             gap=cluster_time(root["gap"]) if root.get("gap") else None,
+            lost=bool(root.get("lost")),
             ddl=ddl_history(ddl[0]) if ddl else None,
             schema=next((_schema(offset) for partition, offset in ours if "schema" in partition), None),
             splices=_splices(splices[0]) if splices else Splices(),

@@ -171,7 +171,7 @@ def _outdated(inventory: Inventory) -> bool:
 def validated(name: str, errors: Mapping[str, list[str]], pipeline: Pipeline) -> Iterator[Finding]:
     """The findings from the answer to a validation. `errors`: setting → messages."""
     subject = f"{SUBJECT} {name}"
-    overrides = [key for key in errors if ".override." in key]
+    overrides = [key for key in errors if ".override." in key and not code_of(errors[key][0])]
     if overrides:
         yield error(
             subject,

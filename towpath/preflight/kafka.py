@@ -117,13 +117,16 @@ def broker(number: int, settings: Settings, brokers: int, pipeline: Pipeline) ->
 def _replication(subject: str, settings: Settings, brokers: int, configured: int) -> Iterator[Finding]:
     factor = configured if configured > 0 else int(settings.get("default.replication.factor", "1"))
     insync = int(settings.get("min.insync.replicas", "1"))
-    if brokers > 1 and factor == 1:
+    if factor == 1:
         where = "[kafka] replication_factor" if configured > 0 else "the broker's default.replication.factor"
         yield warning(
             subject,
-            f"topics have one replica ({where}) on {brokers} brokers: a broker that is lost takes its part of the log"
-            " with it",
-            "set [kafka] replication_factor = 3 before the first deploy",
+            f"topics have one replica ({where}) on {counted(brokers, 'broker')}: a broker that is lost takes its part"
+            " of the log with it, and one that is killed can lose the end of a transaction (KAFKA-20734)",
+            "set [kafka] replication_factor = 3 before the first deploy"
+            if brokers > 1
+            else "enough for a trial; for data that counts, use three brokers or more, and set [kafka]"
+            " replication_factor = 3 before the first deploy",
         )
     if insync > factor:
         yield error(

@@ -16,8 +16,9 @@ from pymongo.collection import Collection
 
 from connectors.configs import DDL_REPLAY
 from connectors.control import statuses, stop_sink
-from towpath.bookkeeping import cutover, positions, schema_changes
+from towpath.bookkeeping import cutover, positions, schema_changes, verdict
 from towpath.bookkeeping.positions import DATABASE, OFFSETS, REBUILDS
+from towpath.deploy import target
 from towpath.deploy.other_pipelines import refuse_loop_on_resuming
 from towpath.errors import Refused
 from towpath.finding import require
@@ -34,7 +35,6 @@ from towpath.replay.sink_run import SinkRun
 from towpath.replay.steps import Confirm, Report, check_log, empty, question
 from towpath.replay.verdict import Verdict
 from towpath.session import Session
-from towpath.verification import full_verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +88,7 @@ def rebuild(session: Session, options: RebuildOptions, report: Report, confirm: 
     inventory, pipeline = Inventory(session, options), session.pipeline
     require(OF_MODE, inventory)
     session.require_deployed()
+    target.require_own(session)
     cutover.refuse(pipeline)
     refuse_loop_on_resuming(pipeline, session.connect, session.topics)
     with connected(pipeline.destination_uri, "destination") as client:
@@ -119,7 +120,6 @@ def _begin(inventory: Inventory, report: Report, confirm: Confirm) -> tuple[Rebu
     )
     with connected(pipeline.destination_uri, "destination") as client:
         mark(client, pipeline, rebuild)
-    full_verdict.forget(session)
     return rebuild, check
 
 
@@ -139,12 +139,14 @@ def _resume(
 def _empty(session: Session, rebuild: Rebuild) -> Rebuild:
     """Stop the sink, delete the positions of the topics, empty their namespaces; in this order.
 
-    A task that Connect has lost track of, with an open transaction, then finds no position, and aborts.
+    A task that Connect has lost track of, with an open transaction, then finds no position, and aborts. Verdicts of
+    before, and of verifications that began while documents were removed, do not count.
     """
     pipeline = session.pipeline
     session.say(f"stopping {pipeline.sink_connector}")
     stop_sink(pipeline, session.connect)
     with connected(pipeline.destination_uri, "destination") as client:
+        verdict.begin_history(client, pipeline, "a rebuild began")
         offsets = client.get_database(DATABASE, write_concern=WriteConcern("majority"))[OFFSETS]
         for topic in rebuild.topics:
             prefix = {"pipeline": pipeline.name, "topic": topic}
@@ -157,6 +159,7 @@ def _empty(session: Session, rebuild: Rebuild) -> Rebuild:
             _set_replay(session, only if rebuild.only else "true")
         schema_changes.forget(client, pipeline, rebuild.topics if rebuild.only else None)
         empty(session, client, rebuild.log)
+        verdict.begin_history(client, pipeline, "a rebuild had emptied the destination")
         emptied = replace(rebuild, phase="applying")
         mark(client, pipeline, emptied)
     return emptied

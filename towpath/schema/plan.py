@@ -64,7 +64,7 @@ def plan(pipeline: Pipeline, *, overwrite: bool = False, final: bool = False) ->
 
     Existing objects that differ stay, unless `overwrite`. Even then a collection is never dropped. `final` restores
     the source's schema; the default is the relaxed schema, with which replicated changes do no harm. Raises
-    `MongoUnreachable`.
+    `MongoError`.
     """
     try:
         replicated = pairs(pipeline, (), views=True)
@@ -99,7 +99,7 @@ def plan_in_place(pipeline: Pipeline) -> Plan:
 
     Only the namespaces come from the source. Store `undo` before the steps run: it holds the only record of the old
     settings, unless `plan` with `final` restores the source's. Raises `Refused` if no collection matches, and
-    `MongoUnreachable`.
+    `MongoError`.
     """
     targets = tuple(Pair(pair.destination, pair.destination) for pair in pairs(pipeline, ()))
     with connected(pipeline.destination_uri, "destination") as client:

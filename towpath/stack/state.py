@@ -15,6 +15,7 @@ from typing import Any
 
 import psutil
 
+from towpath.atomic_file import replacing
 from towpath.stack.errors import FolderUnusable, NoStack, PortInUse, StackError
 from towpath.stack.processes import Process
 
@@ -44,7 +45,7 @@ def read(directory: Path) -> State:
     """The record in the folder. Raises `NoStack` without one, `StackError` for a damaged one."""
     file = directory / FILE
     try:
-        record = json.loads(file.read_text())
+        record = json.loads(file.read_text(encoding="utf-8"))
         if record["format"] != _FORMAT:
             raise StackError(f"{file} has format {record['format']}; this version of Towpath reads {_FORMAT}")
         return State(record["settings"], {name: _process(name, it) for name, it in record["processes"].items()})
@@ -68,13 +69,9 @@ def write(directory: Path, state: State) -> None:
     """Replace the record atomically."""
     processes = {name: _fields(process) for name, process in state.processes.items()}
     text = json.dumps({"format": _FORMAT, "settings": state.settings, "processes": processes}, indent=1)
-    fresh = directory / f"{FILE}.new"
     try:
-        with fresh.open("w") as file:
+        with replacing(directory / FILE) as file:
             file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(directory / FILE)
     except OSError as error:
         raise FolderUnusable(f"cannot write {directory / FILE}: {error.strerror}") from error
 
@@ -94,7 +91,7 @@ def prepare(directory: Path, *folders: str) -> None:
 def held(directory: Path, progress: Callable[[str], None]) -> Iterator[None]:
     """Lock the stack in this folder against other commands that change it; wait for one that holds the lock."""
     try:
-        lock = (directory / "lock").open("w")
+        lock = (directory / "lock").open("w", encoding="utf-8")
     except (FileNotFoundError, NotADirectoryError):
         raise NoStack(f"there is no stack in {directory}") from None
     except OSError as error:

@@ -157,7 +157,7 @@ def read_running(pipeline: str) -> RunningVerdict | None:
     """The running verdict of a pipeline; None if there is none. Raises `TowpathError` for a broken file."""
     place = running_path(pipeline)
     try:
-        return RunningVerdict(**json.loads(place.read_text()))
+        return RunningVerdict(**json.loads(place.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError) as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -18,7 +18,7 @@ from towpath.bookkeeping import verdict as stored
 from towpath.errors import TowpathError
 from towpath.mongo.client import briefly, connected
 from towpath.session import Session
-from towpath.text import duration
+from towpath.text import duration, first_few
 from towpath.verification import follow_state, scope, verdict_file
 from towpath.verification.follow_state import RunningVerdict
 from towpath.verification.scope import Origin
@@ -27,9 +27,10 @@ from towpath.verification.scope import Origin
 EVERYTHING = "everything"
 _STORED_FIELDS = (
     *("id", "at", "verdict", "clean", "compared", "missing", "extra", "different", "order"),
-    *("metadata", "held_back", "of", "seconds", "origin"),
+    *("metadata", "held_back", "of", "seconds", "since", "origin"),
 )
 _FAILURES = (TowpathError, PyMongoError, BSONError)
+_SHOWN = 3  # collections that are named; the others are counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class VerdictContext:
         if doubt := self.doubt(last):
             return None, doubt
         if last is local and local["at_destination"]:
-            reason = self.unread or "it was restored from a backup, or is being re-read or rebuilt"
+            reason = self.unread or "it was restored from a backup"
             return None, f"the destination no longer has that verdict: {reason}"
         return last, ""
 
@@ -109,23 +110,12 @@ def read(pipeline: str) -> dict[str, Any] | None:
     """The verdict stored on this machine. Raises `TowpathError` for a broken file."""
     place = _path(pipeline)
     try:
-        verdict: dict[str, Any] = json.loads(place.read_text())
+        verdict: dict[str, Any] = json.loads(place.read_text(encoding="utf-8"))
         return verdict if verdict["id"] and verdict["at"] and isinstance(verdict["at_destination"], bool) else None
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise TowpathError(f"cannot read the verdict {place}: {error!r}; remove it") from error
-
-
-def forget(session: Session) -> None:
-    """Delete the verdict before something that makes it void is done to the destination. Raises `TowpathError`.
-
-    It no longer counts on other machines either, because the destination no longer has it.
-    """
-    with connected(session.pipeline.destination_uri, "destination") as client:
-        stored.forget(client, session.pipeline)
-    with state_files.file_errors(place := _path(session.pipeline.name)):
-        place.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +129,8 @@ class Verified:
     full: Mapping[str, Any] | None = None
     doubt: str = ""
     following: RunningVerdict | None = None
+    created: Sequence[str] = ()
+    """Collections that were created since `full`, by their names at the source: it did not compare them."""
 
     @classmethod
     def read(cls, session: Session, topic_ids: Mapping[str, str] | None = None) -> Verified:
@@ -155,16 +147,23 @@ class Verified:
         elif full is None or last.get("id") != full["id"]:
             reason = context.doubt(last)
             if full is None and last.get("of") == EVERYTHING:
-                reason = reason or doubt or "the documents were rebuilt or re-read since"
+                reason = reason or doubt or "the destination no longer has it"
             if reason:
                 last, doubt = full, reason
-        return cls(last, full, doubt, _following(pipeline, context))
+        before = Origin.from_json(full["origin"]) if full else None
+        created = before.created(context.origin) if before and context.origin else ()
+        return cls(last, full, doubt, _following(pipeline, context), created)
 
     @property
     def left(self) -> int:
         """Differences found since the verdict on everything, by later verdicts or by `verify --follow`."""
         later = self.last if self.full is None or (self.last and self.last["id"] != self.full["id"]) else None
         return (_total(later) if later else 0) + (self.following.differences if self.following else 0)
+
+    @property
+    def created_names(self) -> str:
+        """`created` as text, the first few by name."""
+        return first_few(self.created, _SHOWN)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -178,6 +177,8 @@ class Verified:
         """Lines of text, each with whether it reports differences."""
         if self.full is not None and self.last is not None and self.full["id"] != self.last["id"]:
             yield summary(self.full), not self.full["clean"]
+        if self.created:
+            yield f"created after the verdict on everything, and not compared: {self.created_names}", False
         if self.last is not None:
             yield summary(self.last), not self.last["clean"]
         if self.doubt:
@@ -211,9 +212,10 @@ def summary(last: Mapping[str, Any]) -> str:
     differences = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
     headline = "repaired since" if last.get("repaired") and not differences else last["verdict"]
     head = f"{headline}{f' ({differences})' if differences else ''}: {last['compared']:,} documents, {last['of']}"
-    return f"{head}, {duration(age(last))} ago"
+    seconds = age(last)
+    return f"{head}, {duration(seconds)} ago" if seconds >= 0 else f"{head}, dated {duration(-seconds)} in the future"
 
 
 def age(verdict: Mapping[str, Any]) -> float:
-    """The age of a verdict in seconds."""
-    return max(0.0, time.time() - datetime.fromisoformat(verdict["at"]).timestamp())
+    """Seconds since the oldest comparison of a verdict began; negative for one of the future, whose clock was wrong."""
+    return time.time() - datetime.fromisoformat(verdict["since"]).timestamp()

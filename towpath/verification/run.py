@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -15,7 +16,8 @@ from uuid import uuid4
 
 from towpath import events, state_files
 from towpath.barrier import asking
-from towpath.errors import TowpathError
+from towpath.bookkeeping import verdict as stored
+from towpath.errors import Refused, TowpathError
 from towpath.events import Event, as_line
 from towpath.log.changed_keys import ids
 from towpath.log.lag import pipeline_ends
@@ -25,11 +27,12 @@ from towpath.text import duration
 from towpath.verification import follow_state, full_verdict, scope, verdict_file
 from towpath.verification.follow_state import FollowState
 from towpath.verification.full_verdict import EVERYTHING, VerdictContext
-from towpath.verification.scope import Metadata
+from towpath.verification.scope import Metadata, Origin
 from towpath.verification.verdict_file import Example, VerificationResult, figures
 from verifier import Difference, Namespace, Options, Pair, Passed, Progress, Tally, Verdict, Verification, VerifierError
+from verifier.journal import Journal
 from verifier.proof import Same, Unsettled
-from verifier.reads import chunks
+from verifier.reads import chunks, with_retries
 from verifier.settlement import Settling
 
 _EXAMPLES = 50  # differences shown in full
@@ -51,6 +54,10 @@ def run(
     place, examples = verdict_file.path(session.pipeline.name), list[Example]()
     # first: collections recreated during the run are not what the verdict is about
     now, unknown = scope.try_origin(session)
+    if options.journal:
+        if options.resume:
+            now = resumed(Journal(options.journal), now, unknown)
+        options = replace(options, origin=now and now.as_json())
     with (
         nullcontext() if request.alone else asking(session) as passed,
         state_files.writing(place, verdict_file.locked(place)) as file,
@@ -67,6 +74,8 @@ def run(
         for event in itertools.chain[Event](document_events, request.definitions):
             file.write(event.line)
             report(event)
+        if now is not None:
+            _refuse_other_history(session, now, options.lost_for)
         last = events.Verdict(**figures(result), of=request.of, ddl=request.ddl, only=request.only, id=request.id)
         whole = last.as_json() | {"origin": now and now.as_json()}
         file.write(as_line(whole))
@@ -74,6 +83,32 @@ def run(
         full_verdict.store(session, whole, unknown)
     report(last)
     return result
+
+
+def resumed(journal: Journal, now: Origin | None, unknown: str) -> Origin | None:
+    """The origin of the run to resume, or `now` if there is none. Raises `Refused` when its ranges no longer count."""
+    about = journal.about()
+    if about is None:
+        return now
+    before = Origin.from_json(about.get("origin"))
+    if before == now or before is None:  # without an origin, the verdict does not count for a cutover
+        return before
+    doubt = f"cannot check what it belongs to: {unknown}" if now is None else before.doubt(now)
+    if doubt:
+        raise Refused(f"cannot resume the run in {journal.path}: {doubt}; run `towpath verify` without --resume")
+    return before
+
+
+def _refuse_other_history(session: Session, began: Origin, lost_for: float) -> None:
+    """Raise `TowpathError` when the comparison was overtaken by what voids verdicts."""
+    with connected(session.pipeline.destination_uri, "destination") as client:
+        read = partial(stored.history, client, session.pipeline)
+        try:
+            history = with_retries("read towpath.verdicts at the destination", lost_for, read)
+        except VerifierError as error:
+            raise TowpathError(error.sentence, error.advice, where=error.where) from error
+    if doubt := began.history_doubt(history):
+        raise TowpathError(f"there is no verdict: {doubt}, during the comparison; run `towpath verify` again")
 
 
 def differences(
@@ -233,7 +268,7 @@ class RecentVerification:
 
     def _tally(self, namespace: Namespace) -> Tally:
         if namespace not in self._tallies:
-            tally = Tally(Pair(namespace, self._session.pipeline.renames.destination(namespace)))
+            tally = Tally(Pair(namespace, self._session.pipeline.renames.destination(namespace)), self._options.way)
             self._tallies[namespace] = tally
             self.verdict.tallies.append(tally)
         return self._tallies[namespace]

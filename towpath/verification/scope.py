@@ -2,7 +2,8 @@
 
 All of it can be read with few privileges. A cluster is identified by its replica set and the UUIDs of its collections,
 which are new for each collection. A deployment is identified by the ids of the pipeline's topics, which are new for
-each topic: `remove --topics` and `deploy` start another one.
+each topic: `remove --topics` and `deploy` start another one. Within a deployment, a new history begins at the
+destination when changes may be missing there or it is rebuilt (`towpath.bookkeeping.verdict`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from uuid import uuid4
 
 from pymongo.errors import PyMongoError
 
-from towpath.errors import MongoUnreachable, Refused, TowpathError
+from towpath.bookkeeping import verdict
+from towpath.errors import MongoError, Refused, TowpathError
 from towpath.mongo.client import ANSWER_S, Collection, ReplicaSet, briefly, collections, connected, replica_set
 from towpath.namespaces import Selection
 from towpath.pipeline import Pipeline
@@ -30,12 +32,13 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """`sets`: side → replica set; `uuids`: side → namespace → UUID; `topics`: topic → id."""
+    """`sets`: side → replica set; `uuids`: side → namespace → UUID; `topics`: topic → id; `history`: see `verdict`."""
 
     sets: Mapping[str, str]
     uuids: Mapping[str, Mapping[str, str]]
     topics: Mapping[str, str]
     selection: Mapping[str, Any]
+    history: str
 
     @classmethod
     def read(cls, session: Session, topic_ids: Mapping[str, str] | None = None) -> Self:
@@ -54,21 +57,25 @@ class Origin:
                     for side, client in zip(_SIDES, (source, destination), strict=True)
                 }
                 both = _collections(pipeline, pipeline.selection, source, destination, views=False)
+                history = verdict.history(destination, pipeline)
             except PyMongoError as error:
-                raise TowpathError(f"cannot list the collections of both clusters: {error}") from error
+                raise TowpathError(
+                    f"cannot list the collections of both clusters and read towpath.verdicts at the destination:"
+                    f" {error}"
+                ) from error
         if topic_ids is None:
             topic_ids = session.topics.ids(pipeline_topics(pipeline, session.topics.all()))
         uuids = {
             side: {collection.namespace: collection.uuid for collection in by_name.values() if collection.uuid}
             for side, by_name in zip(_SIDES, both, strict=True)
         }
-        return cls(sets, uuids, topic_ids, _selection(pipeline))
+        return cls(sets, uuids, topic_ids, _selection(pipeline), history)
 
     @classmethod
     def from_json(cls, value: Any) -> Self | None:
         """None for a verdict of a version that stored no origin."""
         try:
-            return cls(value["sets"], value["uuids"], value["topics"], value["selection"])
+            return cls(value["sets"], value["uuids"], value["topics"], value["selection"], value["history"])
         except (KeyError, TypeError):
             return None
 
@@ -93,7 +100,18 @@ class Origin:
         recreated = (name for name in common if self.topics[name] != now.topics[name])
         if name := next(recreated, ""):
             return f"the pipeline was removed and deployed again since: the topic {name} is another one"
-        return ""
+        return self.history_doubt(now.history)
+
+    def history_doubt(self, now: str) -> str:
+        """As `doubt`, but only for the history at the destination, which is `now`."""
+        if self.history == now:
+            return ""
+        return f"the destination has another history since {now}" if now else "the destination has an older history"
+
+    def created(self, now: Origin) -> list[str]:
+        """The collections, by their names at the source, that exist now, and did not when this origin was read."""
+        before, after = ({name for side in _SIDES for name in one.uuids[side]} for one in (self, now))
+        return sorted(after - before)
 
     def _changed(self, now: Origin) -> Iterator[str]:
         for side in _SIDES:
@@ -191,7 +209,7 @@ def metadata(pipeline: Pipeline, only: Sequence[str]) -> Metadata:
             connected(pipeline.destination_uri, "destination", answer=ANSWER_S) as destination,
         ):
             both = Schemas.read(source, destination, compared)
-    except MongoUnreachable as error:
+    except MongoError as error:
         raise TowpathError(
             f"{error}. Options, views and indexes are compared with listCollections and listIndexes;"
             " --no-metadata leaves them out"

@@ -18,6 +18,7 @@ from towpath.events import BadLine, Difference, as_line, event
 from towpath.verification.scope import Metadata
 from verifier import Kind, Namespace, Verdict
 from verifier.raw import Key, id_key
+from verifier.tally import SCREENED, UNORDERED
 from verifier.values import Shown, extended_json, paths, whole
 
 KINDS: tuple[Kind, ...] = ("missing", "extra", "different", "order")
@@ -112,7 +113,7 @@ def remove_repaired(place: Path, repaired: Set[tuple[Namespace, Key]], only: str
 
 def _lines(place: Path) -> Iterator[dict[str, Any]]:
     try:
-        with place.open() as file:
+        with place.open(encoding="utf-8") as file:
             for text in file:
                 line = json.loads(text)
                 if not isinstance(line, dict):
@@ -161,19 +162,20 @@ class VerificationResult:
 
     @property
     def headline(self) -> str:
-        """In one word or two: `same`, `screened`, `not the same`, `no verdict`."""
+        """In a few words: `same`, `same, field order ignored`, `screened`, `not the same`, `no verdict`."""
         if self.differences:
             return "not the same"
         if self.verdict.trouble:
             return "no verdict"
-        return "screened" if any(tally.way == "screened" for tally in self.verdict.tallies) else "same"
+        words = [tally.verdict for tally in self.verdict.tallies]
+        return next((weaker for weaker in (SCREENED, UNORDERED) if weaker in words), "same")
 
 
 def figures(result: VerificationResult) -> dict[str, Any]:
     """The counts of a verdict."""
     verdict = result.verdict
     return {
-        "clean": result.headline in ("same", "screened"),
+        "clean": result.headline in ("same", SCREENED, UNORDERED),
         "compared": verdict.compared,
         **{kind: verdict.total(kind) for kind in KINDS},
         "metadata": None if result.metadata is None else len(result.metadata.differences),
@@ -181,6 +183,7 @@ def figures(result: VerificationResult) -> dict[str, Any]:
         "seconds": round(verdict.seconds, 3),
         "documents_per_second": round(verdict.compared / verdict.seconds) if verdict.seconds else 0,
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "since": datetime.fromtimestamp(verdict.since, UTC).isoformat(timespec="seconds"),
         "verdict": result.headline,
         "bytes_per_document": round(verdict.read / verdict.compared, 3) if verdict.compared else 0,
         "notes": [note for tally in verdict.tallies for note in tally.notes],

@@ -7,7 +7,7 @@ from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
-from towpath import state_files
+from towpath.atomic_file import publish
 from towpath.errors import TowpathError
 from towpath.events import label
 
@@ -31,6 +31,6 @@ def page(template: str, **values: Any) -> str:
 def write(place: Path, template: str, **values: Any) -> None:
     """Write the page. Raises `TowpathError` when the file cannot be written."""
     try:
-        state_files.publish(place, page(template, **values))
+        publish(place, page(template, **values))
     except OSError as error:
         raise TowpathError(f"cannot write the report {place}: {error.strerror}; choose another path") from error

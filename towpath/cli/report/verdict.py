@@ -13,6 +13,7 @@ from towpath.pipeline import Pipeline
 from towpath.text import utc
 from towpath.verification.verdict_file import KINDS, VerificationResult
 from verifier import Tally
+from verifier.tally import SCREENED, UNORDERED
 
 
 def write_report(place: Path, pipeline: Pipeline, result: VerificationResult) -> None:
@@ -23,10 +24,10 @@ def write_report(place: Path, pipeline: Pipeline, result: VerificationResult) ->
         "verdict",
         name=pipeline.name,
         headline=headline,
-        mark=headline if headline in ("same", "screened") else "bad",
+        mark={"same": "same", SCREENED: "screened", UNORDERED: "screened"}.get(headline, "bad"),
         facts=_facts(pipeline, result),
         trouble=verdict.trouble,
-        note=SCREEN_LIMITS if headline == "screened" else "",
+        note=SCREEN_LIMITS if headline == SCREENED else "",
         kinds=KINDS,
         tallies=verdict.tallies,
         bar=_bar,

@@ -28,6 +28,17 @@ public final class Requirements {
         return this;
     }
 
+    /** Requires what the rules for inherited settings say of those that are set. */
+    public Requirements inherited(InheritedSettings settings) {
+        settings.check(configuration, this);
+        return this;
+    }
+
+    /** Requires that a setting is omitted. Its value may be a secret. */
+    Requirements without(String key, String why) {
+        return fault(key, "%s cannot be used with this connector; remove it: %s".formatted(key, why));
+    }
+
     /** Requires one of these values; the setting must not be omitted. */
     public Requirements set(String key, List<String> values, String why) {
         return unless(key, has(key, values), values, why);

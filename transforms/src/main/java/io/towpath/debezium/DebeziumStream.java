@@ -7,6 +7,7 @@ import io.towpath.net.ReadFault;
 import io.towpath.net.ServerError;
 import io.towpath.record.ClusterTime;
 import java.time.Duration;
+import java.util.Collection;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -27,6 +28,10 @@ public final class DebeziumStream implements AutoCloseable {
     private static final Logger LOGGER = LoggerFactory.getLogger(DebeziumStream.class);
     private static final int MOST_ATTEMPTS = 20;
     private static final long PAUSE_MS = 500;
+    /** Debezium's setting: the longest pause before a stream that an error has ended begins again. */
+    private static final String LONGEST_PAUSE = "retriable.restart.connector.wait.ms";
+
+    private static final String LONGEST_PAUSE_MS = "10000"; // Debezium's default
     /** How long to search for the first oversized event, which is in the failed batch, and for each further one. */
     private static final long FIRST_SEARCH_NS = Duration.ofSeconds(60).toNanos();
 
@@ -39,9 +44,13 @@ public final class DebeziumStream implements AutoCloseable {
     /** Resume tokens of events that are too large, with their times. */
     private final Map<String, ClusterTime> oversized = new TreeMap<>();
 
-    private DebeziumTask task;
+    private volatile DebeziumTask task;
     private QueuedBytes queue;
     private int attempts;
+    /** The next pause after an error; it doubles until there are records again. */
+    private long pauseMs = PAUSE_MS;
+
+    private long beginNs = System.nanoTime();
 
     /** @param start where the stream begins when there is no offset */
     public DebeziumStream(
@@ -71,10 +80,14 @@ public final class DebeziumStream implements AutoCloseable {
     /** Debezium's records; null when there are none. */
     public List<SourceRecord> poll() throws InterruptedException {
         try {
+            if (task == null && !isDue()) return null;
             if (task == null) begin();
             List<SourceRecord> records = task.poll();
             queue.taken(records);
-            if (records != null && !records.isEmpty()) attempts = 0;
+            if (records != null && !records.isEmpty()) {
+                attempts = 0;
+                pauseMs = PAUSE_MS;
+            }
             return records;
         } catch (RuntimeException error) {
             recover(error);
@@ -82,20 +95,38 @@ public final class DebeziumStream implements AutoCloseable {
         }
     }
 
-    /** With Debezium's configuration, but without its snapshot, and with the start of its stream. */
+    /** Whether the pause after an error is over; otherwise waits for a part of it, as a task that is to stop must not wait long. */
+    private boolean isDue() throws InterruptedException {
+        long leftMs = (beginNs - System.nanoTime()) / 1_000_000;
+        if (leftMs > 0) Thread.sleep(Math.min(leftMs, PAUSE_MS));
+        return System.nanoTime() - beginNs >= 0;
+    }
+
     private void begin() {
+        Map<String, String> settings = settings(configuration, start, oversized.keySet());
+        queue = QueuedBytes.insteadOf(settings);
+        task = new DebeziumTask(queue);
+        task.initialize(context);
+        task.start(settings);
+    }
+
+    /**
+     * Debezium's configuration, but without its snapshot, and with the start of its stream.
+     *
+     * @param oversized resume tokens of events of which only the key is requested
+     */
+    static Map<String, String> settings(
+            Map<String, String> configuration, ClusterTime start, Collection<String> oversized) {
         Map<String, String> settings = new HashMap<>(configuration);
         settings.keySet().removeIf(key -> key.startsWith("towpath.") && !key.startsWith(PemFiles.PREFIX));
         settings.put("snapshot.mode", "no_data");
         settings.put("capture.start.op.time", Long.toString(start.bits()));
+        settings.put(LONGEST_PAUSE, Long.toString(PAUSE_MS)); // of a start that fails; this class begins a stream again
         if (!oversized.isEmpty()) {
-            settings.put(CursorPipeline.SETTING, CursorPipeline.json(oversized.keySet()));
+            settings.put(CursorPipeline.SETTING, CursorPipeline.json(oversized));
             settings.put("cursor.pipeline.order", "user_first"); // Debezium's filter puts whole events together
         }
-        queue = QueuedBytes.insteadOf(settings);
-        task = new DebeziumTask();
-        task.initialize(context);
-        task.start(settings);
+        return settings;
     }
 
     /** Prepares the next poll to restart the stream. Rethrows errors that it cannot recover from, and transient ones. */
@@ -106,7 +137,7 @@ public final class DebeziumStream implements AutoCloseable {
         boolean isStartFailure = error instanceof DebeziumException; // it cannot resume, for whatever reason
         if (!isTooLarge && !isLost && !isStartFailure) {
             if (!(error instanceof RetriableException)) throw error;
-            LOGGER.warn("Debezium restarts its stream: {}", error.getMessage());
+            beginAgain(error);
             return;
         }
         ResumePoint point = point();
@@ -127,6 +158,18 @@ public final class DebeziumStream implements AutoCloseable {
         else Thread.sleep(PAUSE_MS);
     }
 
+    /** Soon, as most errors pass with an election; Debezium itself would do nothing for its longest pause. */
+    private void beginAgain(RuntimeException error) {
+        close();
+        LOGGER.warn(
+                "the stream ended, and begins again in {} ms: {}",
+                pauseMs,
+                rootCause(error).toString());
+        beginNs = System.nanoTime() + Duration.ofMillis(pauseMs).toNanos();
+        long longest = Long.parseLong(configuration.getOrDefault(LONGEST_PAUSE, LONGEST_PAUSE_MS));
+        pauseMs = Math.max(PAUSE_MS, Math.min(2 * pauseMs, longest));
+    }
+
     private Optional<OversizedSearch.Match> search(ResumePoint point, long end) {
         try {
             return new OversizedSearch(source, oversized.keySet()).after(point, end);
@@ -137,6 +180,10 @@ public final class DebeziumStream implements AutoCloseable {
         }
     }
 
+    private static Throwable rootCause(Throwable error) {
+        return error.getCause() == null ? error : rootCause(error.getCause());
+    }
+
     private static Optional<ServerError> serverError(Throwable error) {
         for (Throwable cause = error; cause != null; cause = cause.getCause()) {
             if (cause instanceof MongoException fault) return ServerError.of(fault.getCode());
@@ -145,11 +192,13 @@ public final class DebeziumStream implements AutoCloseable {
     }
 
     public void commitRecord(SourceRecord record, RecordMetadata metadata) throws InterruptedException {
-        if (task != null) task.commitRecord(record, metadata);
+        DebeziumTask current = task; // an error can end it meanwhile
+        if (current != null) current.commitRecord(record, metadata);
     }
 
     public void commit() throws InterruptedException {
-        if (task != null) task.commit();
+        DebeziumTask current = task;
+        if (current != null) current.commit();
     }
 
     @Override

@@ -1,5 +1,7 @@
 package io.towpath.debezium;
 
+import com.mongodb.client.ChangeStreamIterable;
+import com.mongodb.client.MongoClient;
 import io.debezium.DebeziumException;
 import io.debezium.bean.StandardBeanNames;
 import io.debezium.config.CommonConnectorConfig;
@@ -21,9 +23,11 @@ import io.debezium.connector.mongodb.MongoDbEventMetadataProvider;
 import io.debezium.connector.mongodb.MongoDbOffsetContext;
 import io.debezium.connector.mongodb.MongoDbPartition;
 import io.debezium.connector.mongodb.MongoDbSchema;
+import io.debezium.connector.mongodb.MongoDbStreamingChangeEventSource;
 import io.debezium.connector.mongodb.MongoDbTaskContext;
 import io.debezium.connector.mongodb.connection.MongoDbConnections;
 import io.debezium.connector.mongodb.metrics.MongoDbChangeEventSourceMetricsFactory;
+import io.debezium.connector.mongodb.metrics.MongoDbStreamingChangeEventSourceMetrics;
 import io.debezium.document.DocumentReader;
 import io.debezium.pipeline.ChangeEventSourceCoordinator;
 import io.debezium.pipeline.DataChangeEvent;
@@ -32,6 +36,8 @@ import io.debezium.pipeline.EventDispatcher;
 import io.debezium.pipeline.notification.NotificationService;
 import io.debezium.pipeline.signal.SignalProcessor;
 import io.debezium.pipeline.source.spi.EventMetadataProvider;
+import io.debezium.pipeline.source.spi.StreamingChangeEventSource;
+import io.debezium.pipeline.spi.ChangeRecordEmitter;
 import io.debezium.pipeline.spi.OffsetContext;
 import io.debezium.pipeline.spi.Offsets;
 import io.debezium.schema.AbstractTopicNamingStrategy;
@@ -59,9 +65,15 @@ import org.bson.BsonDocument;
  * a worker's processor time for a change. It only streams, from the offset of one partition. With a new version of Debezium, compare the two.
  */
 final class DebeziumTask extends BaseSourceTask<MongoDbPartition, MongoDbOffsetContext> {
+    private final QueuedBytes bytes;
     private volatile MongoDbTaskContext taskContext;
     private volatile ChangeEventQueue<DataChangeEvent> queue;
     private volatile ErrorHandler errorHandler;
+
+    /** @param bytes bounds what the task holds */
+    DebeziumTask(QueuedBytes bytes) {
+        this.bytes = bytes;
+    }
 
     @Override
     public String version() {
@@ -135,17 +147,8 @@ final class DebeziumTask extends BaseSourceTask<MongoDbPartition, MongoDbOffsetC
                 DocumentReader.defaultReader(),
                 offsets);
         EventMetadataProvider metadata = new Metadata();
-        EventDispatcher<MongoDbPartition, CollectionId> dispatcher = new EventDispatcher<>(
-                settings,
-                topics,
-                schema,
-                queue,
-                taskContext.getFilters().collectionFilter()::test,
-                DataChangeEvent::new,
-                metadata,
-                adjuster,
-                signals,
-                settings.getServiceRegistry().tryGetService(DebeziumHeaderProducer.class));
+        EventDispatcher<MongoDbPartition, CollectionId> dispatcher =
+                dispatcher(settings, topics, schema, metadata, adjuster, signals);
         requirePosition(configuration, settings, dispatcher, offsets);
 
         SnapshotterService snapshots = settings.getServiceRegistry().tryGetService(SnapshotterService.class);
@@ -156,12 +159,9 @@ final class DebeziumTask extends BaseSourceTask<MongoDbPartition, MongoDbOffsetC
                         errorHandler,
                         MongoDbConnector.class,
                         settings,
-                        new MongoDbChangeEventSourceFactory(
+                        sources(
                                 settings,
-                                errorHandler,
                                 dispatcher,
-                                Clock.system(),
-                                taskContext,
                                 schema,
                                 metrics.getStreamingMetrics(taskContext, queue, metadata, Collections::emptySet),
                                 snapshots),
@@ -177,6 +177,57 @@ final class DebeziumTask extends BaseSourceTask<MongoDbPartition, MongoDbOffsetC
                         snapshots);
         coordinator.start(taskContext, queue, metadata);
         return coordinator;
+    }
+
+    private EventDispatcher<MongoDbPartition, CollectionId> dispatcher(
+            MongoDbConnectorConfig settings,
+            TopicNamingStrategy<CollectionId> topics,
+            MongoDbSchema schema,
+            EventMetadataProvider metadata,
+            SchemaNameAdjuster adjuster,
+            SignalProcessor<MongoDbPartition, MongoDbOffsetContext> signals) {
+        return new EventDispatcher<>(
+                settings,
+                topics,
+                schema,
+                queue,
+                taskContext.getFilters().collectionFilter()::test,
+                DataChangeEvent::new,
+                metadata,
+                adjuster,
+                signals,
+                settings.getServiceRegistry().tryGetService(DebeziumHeaderProducer.class)) {
+            @Override
+            public boolean dispatchDataChangeEvent(
+                    MongoDbPartition partition, CollectionId collection, ChangeRecordEmitter<MongoDbPartition> emitter)
+                    throws InterruptedException {
+                bytes.dispatched();
+                return super.dispatchDataChangeEvent(partition, collection, emitter);
+            }
+        };
+    }
+
+    /** Debezium's own, with a change stream that {@link #bytes} bounds. */
+    private MongoDbChangeEventSourceFactory sources(
+            MongoDbConnectorConfig settings,
+            EventDispatcher<MongoDbPartition, CollectionId> dispatcher,
+            MongoDbSchema schema,
+            MongoDbStreamingChangeEventSourceMetrics metrics,
+            SnapshotterService snapshots) {
+        return new MongoDbChangeEventSourceFactory(
+                settings, errorHandler, dispatcher, Clock.system(), taskContext, schema, metrics, snapshots) {
+            @Override
+            public StreamingChangeEventSource<MongoDbPartition, MongoDbOffsetContext> getStreamingChangeEventSource() {
+                return new MongoDbStreamingChangeEventSource(
+                        settings, taskContext, dispatcher, errorHandler, Clock.system(), metrics, snapshots) {
+                    @Override
+                    protected ChangeStreamIterable<BsonDocument> initChangeStream(
+                            MongoClient client, MongoDbOffsetContext offset) {
+                        return BoundedCursor.of(super.initChangeStream(client, offset), bytes);
+                    }
+                };
+            }
+        };
     }
 
     /** Throws {@link DebeziumException} when the source no longer holds the changes after the offset. */

@@ -1,26 +1,28 @@
 package io.towpath.debezium;
 
+import com.mongodb.client.model.changestream.ChangeStreamDocument;
+import java.util.ArrayDeque;
 import java.util.List;
 import java.util.Map;
-import java.util.UUID;
-import java.util.concurrent.ConcurrentHashMap;
+import java.util.Queue;
 import org.apache.kafka.connect.data.Struct;
 import org.apache.kafka.connect.source.SourceRecord;
+import org.bson.BsonDocument;
 
 /**
- * Bounds Debezium's queue by the bytes of the documents in it. Debezium does that by itself with {@value #LIMIT}, but encodes the text of
- * each event once more to know its size.
+ * Bounds by their bytes the documents that one of Debezium's streams holds: in events that are read from the source, of which Debezium
+ * itself only counts how many there are, and in the queue of records. With {@value #LIMIT}, Debezium bounds the queue, but encodes the text
+ * of each event once more to know its size.
  */
 final class QueuedBytes implements AutoCloseable {
     /** Debezium's setting, which a pipeline has. */
     static final String LIMIT = "max.queue.size.in.bytes";
-    /** The setting by which {@link RawDocuments}, which Debezium makes, finds the bound of its stream. */
-    private static final String ID = "towpath.queue.id";
 
-    private static final Map<String, QueuedBytes> OPEN = new ConcurrentHashMap<>();
-
-    private final String id = UUID.randomUUID().toString();
     private final long limit;
+    /** The sizes of the events that are read, and not in the queue yet. */
+    private final Queue<Integer> read = new ArrayDeque<>();
+
+    private long readBytes;
     private long queued;
     private boolean closed;
 
@@ -32,24 +34,31 @@ final class QueuedBytes implements AutoCloseable {
     static QueuedBytes insteadOf(Map<String, String> settings) {
         QueuedBytes bytes = new QueuedBytes(Long.parseLong(settings.getOrDefault(LIMIT, "0")));
         settings.put(LIMIT, "0");
-        settings.put(ID, bytes.id);
-        OPEN.put(bytes.id, bytes);
         return bytes;
     }
 
-    /** Of the stream with these settings; null where Debezium bounds its queue itself. */
-    static QueuedBytes of(Map<String, String> settings) {
-        String id = settings.get(ID);
-        return id == null ? null : OPEN.get(id);
+    /** Waits until there is room for another event, unless the thread is interrupted. */
+    synchronized void awaitRoom() {
+        try {
+            while (limit > 0 && readBytes + queued >= limit && !closed) wait();
+        } catch (InterruptedException stopped) {
+            Thread.currentThread().interrupt(); // Debezium looks before it waits for anything
+        }
     }
 
-    /** A document goes into the queue. Waits while the queue is full, unless the thread is interrupted. */
-    synchronized void add(int bytes) {
-        try {
-            while (limit > 0 && queued >= limit && !closed) wait();
-        } catch (InterruptedException stopped) {
-            Thread.currentThread().interrupt(); // Debezium looks before it puts anything into the queue
-        }
+    /** An event is read from the source. */
+    synchronized void read(ChangeStreamDocument<BsonDocument> event) {
+        int bytes =
+                RawDocument.length(event.getFullDocument()) + RawDocument.length(event.getFullDocumentBeforeChange());
+        read.add(bytes);
+        readBytes += bytes;
+    }
+
+    /** The first event that is read goes into the queue, or is left out. */
+    synchronized void dispatched() {
+        Integer bytes = read.poll();
+        if (bytes == null) return;
+        readBytes -= bytes;
         queued += bytes;
     }
 
@@ -72,7 +81,6 @@ final class QueuedBytes implements AutoCloseable {
 
     @Override
     public synchronized void close() {
-        OPEN.remove(id);
         closed = true;
         notifyAll();
     }

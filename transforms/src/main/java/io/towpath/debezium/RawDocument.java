@@ -24,16 +24,9 @@ final class RawDocument extends BsonDocument {
     static final class Codec extends BsonDocumentCodec {
         private static final RawBsonDocumentCodec RAW = new RawBsonDocumentCodec();
 
-        private final QueuedBytes queue;
-
-        /** @param queue null where nobody counts the bytes in Debezium's queue */
-        Codec(QueuedBytes queue) {
-            this.queue = queue;
-        }
-
         @Override
         public BsonDocument decode(BsonReader reader, DecoderContext context) {
-            return new RawDocument(RAW.decode(reader, context), queue);
+            return new RawDocument(RAW.decode(reader, context));
         }
 
         @Override
@@ -44,18 +37,19 @@ final class RawDocument extends BsonDocument {
     }
 
     private final RawBsonDocument view;
-    private final transient QueuedBytes queue;
 
-    private RawDocument(RawBsonDocument view, QueuedBytes queue) {
+    private RawDocument(RawBsonDocument view) {
         this.view = view;
-        this.queue = queue;
     }
 
-    /** For the record that Debezium puts into its queue next. */
+    /** The bytes of a document of the hook's; 0 of any other, and of null. */
+    static int length(BsonDocument document) {
+        return document instanceof RawDocument raw ? raw.view.getByteBuffer().remaining() : 0;
+    }
+
     @Override
     public String toJson() {
         ByteBuffer bytes = view.getByteBuffer().asNIO();
-        if (queue != null) queue.add(bytes.remaining());
         return BsonText.of(bytes.array(), bytes.arrayOffset() + bytes.position(), bytes.remaining());
     }
 

@@ -19,13 +19,11 @@ public class RawDocuments extends DefaultMongoDbAuthProvider {
 
     private Optional<SSLContext> context = Optional.empty();
     private ConnectionString uri;
-    private QueuedBytes queue;
 
     @Override
     public void init(Configuration config) {
         CursorPipeline.require(config.getString(CursorPipeline.SETTING));
         context = PemFiles.of(config.asMap()).context();
-        queue = QueuedBytes.of(config.asMap());
         uri = new MongoDbConnectorConfig(config).getConnectionString();
         super.init(config);
     }
@@ -37,7 +35,7 @@ public class RawDocuments extends DefaultMongoDbAuthProvider {
         SilentServers.watch(settings, uri, "source");
         return super.addAuthConfig(settings)
                 .codecRegistry(CodecRegistries.fromRegistries(
-                        CodecRegistries.fromCodecs(new RawDocument.Codec(queue)),
+                        CodecRegistries.fromCodecs(new RawDocument.Codec()),
                         MongoClientSettings.getDefaultCodecRegistry()));
     }
 }

@@ -49,6 +49,7 @@ public final class SourceCluster implements AutoCloseable {
 
     private static final int REPORTS_SCHEMA_CHANGES = 6;
     private static final String SIMPLE = "simple";
+    private static final String BOOKKEEPING = "towpath.";
     /** Instead of the client's, which keeps documents as Debezium needs them. */
     private static final CodecRegistry REGISTRY = MongoClientSettings.getDefaultCodecRegistry();
 
@@ -241,12 +242,18 @@ public final class SourceCluster implements AutoCloseable {
         }
     }
 
-    /** What a connector with these settings captures, as Debezium decides it. */
+    /** Whether a namespace belongs to Towpath: what a sink keeps at its destination, which may be the source of another pipeline. */
+    public static boolean isBookkeeping(String namespace) {
+        return namespace.startsWith(BOOKKEEPING);
+    }
+
+    /** What a connector with these settings captures: as Debezium decides it, and never Towpath's bookkeeping. */
     public static Predicate<String> selection(Map<String, String> configuration) {
         Predicate<CollectionId> filter = new Filters(Configuration.from(configuration)).collectionFilter();
         return namespace -> {
             MongoNamespace name = new MongoNamespace(namespace);
-            return filter.test(new CollectionId(name.getDatabaseName(), name.getCollectionName()));
+            return !isBookkeeping(namespace)
+                    && filter.test(new CollectionId(name.getDatabaseName(), name.getCollectionName()));
         };
     }
 

@@ -136,6 +136,7 @@ public enum ServerError {
     APIDeprecationError(324, Retry.NEVER),
     APIMismatchError(347, Retry.NEVER),
     // Errors whose meaning depends on the request.
+    BadValue(2, Retry.UNDECIDED),
     UnknownError(8, Retry.UNDECIDED),
     NamespaceNotFound(26, Retry.UNDECIDED),
     IndexNotFound(27, Retry.UNDECIDED),

@@ -13,6 +13,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.WeakHashMap;
+import java.util.function.Function;
 import javax.net.ssl.KeyManager;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.SSLContextSpi;
@@ -34,6 +35,25 @@ final class Sockets {
     /** When each was created, by {@link System#nanoTime}. */
     private final Map<Socket, Long> created = new WeakHashMap<>();
 
+    private final Function<String, List<InetAddress>> resolver;
+
+    Sockets() {
+        this(Sockets::addresses);
+    }
+
+    /** @param resolver the addresses of a host; none if it is unknown */
+    Sockets(Function<String, List<InetAddress>> resolver) {
+        this.resolver = resolver;
+    }
+
+    private static List<InetAddress> addresses(String host) {
+        try {
+            return List.of(InetAddress.getAllByName(host));
+        } catch (UnknownHostException error) {
+            return List.of();
+        }
+    }
+
     /** @param tls to create them with; empty: without TLS */
     SSLContext context(Optional<SSLContext> tls) {
         Factory factory = new Factory(tls.map(SSLContext::getSocketFactory));
@@ -42,10 +62,11 @@ final class Sockets {
 
     /** Closes those to a server that were created before {@code ns}, and returns how many. */
     int close(ServerAddress server, long ns) {
+        List<InetAddress> addresses = resolver.apply(server.getHost()); // not while no socket can be created
         List<Socket> old = new ArrayList<>();
         synchronized (created) {
             created.forEach((socket, at) -> {
-                if (at - ns < 0 && isTo(socket, server)) old.add(socket);
+                if (at - ns < 0 && isTo(socket, server, addresses)) old.add(socket);
             });
         }
         for (Socket socket : old) {
@@ -59,15 +80,13 @@ final class Sockets {
         return old.size();
     }
 
-    private static boolean isTo(Socket socket, ServerAddress server) {
+    private static boolean isTo(Socket socket, ServerAddress server, List<InetAddress> addresses) {
         if (socket.isClosed() || socket.getPort() != server.getPort()) return false;
-        try {
-            return List.of(InetAddress.getAllByName(server.getHost())).contains(socket.getInetAddress());
-        } catch (UnknownHostException error) {
-            return ((InetSocketAddress) socket.getRemoteSocketAddress())
-                    .getHostString()
-                    .equals(server.getHost());
-        }
+        return addresses.isEmpty()
+                ? ((InetSocketAddress) socket.getRemoteSocketAddress())
+                        .getHostString()
+                        .equals(server.getHost())
+                : addresses.contains(socket.getInetAddress());
     }
 
     private Socket register(Socket socket) {

@@ -175,7 +175,12 @@ final class BatchWriter {
     }
 
     static ConnectException hopeless(RuntimeException error) {
-        boolean standalone = error instanceof MongoException mongoError && ServerError.IllegalOperation.is(mongoError);
+        if (!(error instanceof MongoException))
+            return new ConnectException(
+                    "cannot write to the destination: an error in the sink itself, of which no record becomes a dead letter; "
+                            + "report it with `towpath doctor`: " + error,
+                    error);
+        boolean standalone = ServerError.IllegalOperation.is((MongoException) error);
         return new ConnectException(
                 "the destination does not support such writes: "
                         + (standalone ? Destination.NEEDS_REPLICA_SET : Verdict.message(error)),

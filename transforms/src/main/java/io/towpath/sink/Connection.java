@@ -212,7 +212,7 @@ final class Connection implements AutoCloseable {
         Closing.all(
                 barriers,
                 transaction == null ? null : transaction::abort,
-                transaction == null ? null : facts::writeNow,
+                () -> facts.close(transaction != null),
                 session,
                 client);
     }

@@ -4,6 +4,7 @@ import java.time.Duration;
 import java.util.Collection;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.OptionalLong;
 import java.util.Properties;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
@@ -15,6 +16,7 @@ import java.util.stream.Collectors;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AdminClientConfig;
 import org.apache.kafka.clients.admin.ListOffsetsOptions;
+import org.apache.kafka.clients.admin.ListOffsetsResult.ListOffsetsResultInfo;
 import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.TopicDescription;
 import org.apache.kafka.common.IsolationLevel;
@@ -30,6 +32,7 @@ final class LogAdmin implements LogBounds.Source {
     private record Ids(Map<String, String> byTopic, long readNs) {}
 
     private final Admin admin;
+    private final LogEnd records;
     private volatile Ids latest = new Ids(Map.of(), 0);
 
     /** @param consumer the settings to read the log with, which include how to log in */
@@ -40,6 +43,12 @@ final class LogAdmin implements LogBounds.Source {
         settings.put(AdminClientConfig.REQUEST_TIMEOUT_MS_CONFIG, PATIENCE_MS);
         settings.put(AdminClientConfig.DEFAULT_API_TIMEOUT_MS_CONFIG, PATIENCE_MS);
         admin = Admin.create(settings);
+        records = new LogEnd(consumer);
+    }
+
+    @Override
+    public Map<TopicPartition, OptionalLong> timesAt(Map<TopicPartition, Long> offsets) {
+        return records.timesAt(offsets);
     }
 
     @Override
@@ -61,7 +70,7 @@ final class LogAdmin implements LogBounds.Source {
 
     /** Reads the committed end first: where both ends are the same, no transaction was open. */
     private CompletionStage<Map<TopicPartition, LogBounds>> withEnds(
-            Map<String, String> ids, Map<TopicPartition, Long> starts) {
+            Map<String, String> ids, Map<TopicPartition, ListOffsetsResultInfo> starts) {
         return offsets(starts.keySet(), OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
                 .thenCompose(stable -> offsets(starts.keySet(), OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
                         .thenApply(written -> bounds(ids, starts, stable, written)));
@@ -69,18 +78,27 @@ final class LogAdmin implements LogBounds.Source {
 
     private static Map<TopicPartition, LogBounds> bounds(
             Map<String, String> ids,
-            Map<TopicPartition, Long> starts,
-            Map<TopicPartition, Long> stable,
-            Map<TopicPartition, Long> written) {
+            Map<TopicPartition, ListOffsetsResultInfo> starts,
+            Map<TopicPartition, ListOffsetsResultInfo> stable,
+            Map<TopicPartition, ListOffsetsResultInfo> written) {
         Map<TopicPartition, LogBounds> bounds = new HashMap<>();
         starts.forEach((partition, start) -> bounds.put(
                 partition,
                 new LogBounds(
                         ids.get(partition.topic()),
-                        start,
-                        stable.getOrDefault(partition, LogBounds.UNKNOWN),
-                        written.getOrDefault(partition, LogBounds.UNKNOWN))));
+                        start.offset(),
+                        offset(stable.get(partition)),
+                        offset(written.get(partition)),
+                        epoch(stable.get(partition)))));
         return bounds;
+    }
+
+    private static long offset(ListOffsetsResultInfo end) {
+        return end == null ? LogBounds.UNKNOWN : end.offset();
+    }
+
+    private static int epoch(ListOffsetsResultInfo end) {
+        return end == null ? LogBounds.NO_EPOCH : end.leaderEpoch().orElse(LogBounds.NO_EPOCH);
     }
 
     private CompletionStage<Map<String, String>> recentIds(Set<String> topics) {
@@ -112,16 +130,11 @@ final class LogAdmin implements LogBounds.Source {
         throw new CompletionException(cause);
     }
 
-    private CompletionStage<Map<TopicPartition, Long>> offsets(
+    private CompletionStage<Map<TopicPartition, ListOffsetsResultInfo>> offsets(
             Set<TopicPartition> partitions, OffsetSpec spec, IsolationLevel level) {
         Map<TopicPartition, OffsetSpec> specs =
                 partitions.stream().collect(Collectors.toMap(Function.identity(), partition -> spec));
-        return admin.listOffsets(specs, new ListOffsetsOptions(level))
-                .all()
-                .toCompletionStage()
-                .thenApply(offsets -> offsets.entrySet().stream()
-                        .collect(Collectors.toMap(
-                                Map.Entry::getKey, entry -> entry.getValue().offset())));
+        return admin.listOffsets(specs, new ListOffsetsOptions(level)).all().toCompletionStage();
     }
 
     @Override

@@ -5,6 +5,7 @@ import java.time.temporal.ChronoUnit;
 import java.util.Collection;
 import java.util.Map;
 import java.util.Optional;
+import java.util.OptionalLong;
 import java.util.concurrent.CompletableFuture;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.connect.errors.ConnectException;
@@ -16,12 +17,16 @@ import org.apache.kafka.connect.errors.ConnectException;
  * @param start the first offset that is left
  * @param stable the end of what is committed
  * @param end of what is written
+ * @param leaderEpoch of the leader that reported the ends; a log is cut short only where another leader follows
  */
-record LogBounds(String topicId, long start, long stable, long end) {
+record LogBounds(String topicId, long start, long stable, long end, int leaderEpoch) {
     /** Reads the bounds of partitions. */
     interface Source extends AutoCloseable {
         /** Where these partitions begin, and with {@code ends} where they end. Omits topics that do not exist. */
         CompletableFuture<Map<TopicPartition, LogBounds>> bounds(Collection<TopicPartition> partitions, boolean ends);
+
+        /** As {@link LogEnd#timesAt}. */
+        Map<TopicPartition, OptionalLong> timesAt(Map<TopicPartition, Long> offsets);
 
         @Override
         void close();
@@ -29,6 +34,9 @@ record LogBounds(String topicId, long start, long stable, long end) {
 
     /** Where the ends were not requested. */
     static final long UNKNOWN = Long.MAX_VALUE;
+
+    /** Where the ends were not requested, or the broker did not say. */
+    static final int NO_EPOCH = -1;
 
     private static final String WAY_ON =
             " `towpath restart PIPELINE --accept-log-gap` lets the sink continue at %s; then `towpath verify PIPELINE` "
@@ -55,6 +63,26 @@ record LogBounds(String topicId, long start, long stable, long end) {
         return start > position.clear() && !isEmptyBehind(position)
                 ? Optional.of(gap(partition, position))
                 : Optional.empty();
+    }
+
+    /**
+     * Why a sink cannot continue at this position, although the log reaches beyond it: it was cut short before the position and has grown
+     * since, so the last record that was read is another one now. Empty where nothing proves that.
+     *
+     * @param found the broker's time of the record at {@link OffsetDocument#lastRead}; empty when there is none
+     * @param isCleaned whether Kafka's cleaner may have removed the record
+     */
+    Optional<Broken> overgrown(
+            TopicPartition partition, OffsetDocument position, OptionalLong found, boolean isCleaned) {
+        long offset = position.lastRead();
+        if (offset < 0 || position.lastAtMs() == null) return Optional.empty();
+        if (found.isPresent() && found.getAsLong() == position.lastAtMs()) return Optional.empty();
+        if (found.isEmpty() && (isCleaned || start > offset)) return Optional.empty();
+        String there = found.isPresent() ? "has a record of " + text(found.getAsLong()) : "has no record";
+        return Optional.of(beyondTheEnd(
+                partition,
+                position,
+                "offset %d %s now: brokers lost the end of the log, and it has grown since".formatted(offset, there)));
     }
 
     /** Throws {@link Broken} where a sink cannot continue at this position. */
@@ -89,9 +117,11 @@ record LogBounds(String topicId, long start, long stable, long end) {
     }
 
     private static String upTo(OffsetDocument position) {
-        String since = position.lastAtMs() == null
-                ? ""
-                : ", stored at " + Instant.ofEpochMilli(position.lastAtMs()).truncatedTo(ChronoUnit.SECONDS);
+        String since = position.lastAtMs() == null ? "" : ", stored at " + text(position.lastAtMs());
         return "up to offset %d%s".formatted(position.offset(), since);
+    }
+
+    private static Instant text(long ms) {
+        return Instant.ofEpochMilli(ms).truncatedTo(ChronoUnit.SECONDS);
     }
 }

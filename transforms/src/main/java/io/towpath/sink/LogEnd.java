@@ -5,7 +5,11 @@ import java.util.HashMap;
 import java.util.Map;
 import java.util.OptionalLong;
 import java.util.Properties;
+import java.util.Set;
+import java.util.function.Predicate;
+import java.util.stream.Collectors;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
@@ -14,7 +18,7 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Reads from Kafka what follows a position. That Connect delivers nothing proves nothing: it delivers nothing to a paused connector either.
+ * Reads from Kafka what is at a position, or follows it. That Connect delivers nothing proves nothing: it delivers nothing to a paused connector either.
  * Offsets prove nothing either: the markers of transactions have offsets too.
  */
 final class LogEnd {
@@ -38,29 +42,62 @@ final class LogEnd {
      * answer.
      */
     Map<TopicPartition, OptionalLong> firstTimes(Map<TopicPartition, Long> positions) {
+        return times(positions, record -> true);
+    }
+
+    /** The broker's time of the record at exactly this offset, of each partition; else as {@link #firstTimes}. */
+    Map<TopicPartition, OptionalLong> timesAt(Map<TopicPartition, Long> offsets) {
+        return times(offsets, record -> record.offset() == offsets.get(partition(record)));
+    }
+
+    private Map<TopicPartition, OptionalLong> times(
+            Map<TopicPartition, Long> offsets, Predicate<ConsumerRecord<byte[], byte[]>> counts) {
         Map<TopicPartition, OptionalLong> times = new HashMap<>();
         ByteArrayDeserializer bytes = new ByteArrayDeserializer();
         try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(settings, bytes, bytes)) {
-            Map<TopicPartition, Long> open = consumer.endOffsets(positions.keySet(), PATIENCE);
+            Map<TopicPartition, Long> open = consumer.endOffsets(offsets.keySet(), PATIENCE);
             consumer.assign(open.keySet());
-            positions.forEach(consumer::seek);
-            for (long until = System.nanoTime() + PATIENCE.toNanos(); System.nanoTime() < until; ) {
-                for (TopicPartition partition : Map.copyOf(open).keySet()) {
-                    if (consumer.position(partition, PATIENCE) < open.get(partition)) continue;
-                    times.putIfAbsent(partition, OptionalLong.empty());
-                    open.remove(partition);
+            offsets.forEach(consumer::seek);
+            long last = System.nanoTime();
+            boolean isSilent = true; // what is at its end already brings nothing
+            while (System.nanoTime() - last < PATIENCE.toNanos()) {
+                if (isSilent && drop(atEnd(consumer, open), consumer, open, times)) last = System.nanoTime();
+                if (open.isEmpty()) break;
+                ConsumerRecords<byte[], byte[]> records = consumer.poll(POLL);
+                isSilent = records.isEmpty();
+                for (ConsumerRecord<byte[], byte[]> record : records) {
+                    if (counts.test(record)) times.put(partition(record), OptionalLong.of(record.timestamp()));
+                    drop(Set.of(partition(record)), consumer, open, times);
+                    last = System.nanoTime();
                 }
                 if (open.isEmpty()) break;
-                consumer.assign(open.keySet());
-                for (ConsumerRecord<byte[], byte[]> record : consumer.poll(POLL)) {
-                    TopicPartition partition = new TopicPartition(record.topic(), record.partition());
-                    times.put(partition, OptionalLong.of(record.timestamp()));
-                    open.remove(partition);
-                }
             }
         } catch (KafkaException error) {
             LOG.warn("cannot read which records of the log are not applied: {}", error.toString());
         }
         return times;
+    }
+
+    private static TopicPartition partition(ConsumerRecord<?, ?> record) {
+        return new TopicPartition(record.topic(), record.partition());
+    }
+
+    private static Set<TopicPartition> atEnd(KafkaConsumer<?, ?> consumer, Map<TopicPartition, Long> open) {
+        return open.entrySet().stream()
+                .filter(end -> consumer.position(end.getKey(), PATIENCE) >= end.getValue())
+                .map(Map.Entry::getKey)
+                .collect(Collectors.toSet());
+    }
+
+    /** Reads no more of these partitions. Returns whether there are any. */
+    private static boolean drop(
+            Set<TopicPartition> read,
+            KafkaConsumer<?, ?> consumer,
+            Map<TopicPartition, Long> open,
+            Map<TopicPartition, OptionalLong> times) {
+        consumer.pause(read);
+        open.keySet().removeAll(read);
+        read.forEach(partition -> times.putIfAbsent(partition, OptionalLong.empty()));
+        return !read.isEmpty();
     }
 }

@@ -6,6 +6,7 @@ import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.OptionalLong;
 import java.util.Properties;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
@@ -20,8 +21,10 @@ import org.apache.kafka.connect.sink.SinkRecord;
  */
 final class LogGuard implements AutoCloseable {
     private static final long PATIENCE_S = 12;
+    private static final String FAILURE = "cannot check whether the log still holds all records that are not applied";
 
     private final LogBounds.Source log;
+    private final long lagMs;
     private final QuietPartitions quiet;
     private final Map<TopicPartition, Reading> readings = new HashMap<>();
     private final Set<TopicPartition> unchecked = new HashSet<>();
@@ -30,12 +33,14 @@ final class LogGuard implements AutoCloseable {
     /** Without Kafka's address nothing is guarded. */
     static LogGuard of(LogSettings settings) {
         Properties consumer = settings.consumer();
-        if (consumer.getProperty("bootstrap.servers", "").isEmpty()) return new LogGuard(null, null);
-        return new LogGuard(new LogAdmin(consumer), new LogEnd(consumer));
+        if (consumer.getProperty("bootstrap.servers", "").isEmpty()) return new LogGuard(null, null, settings.lagMs());
+        return new LogGuard(new LogAdmin(consumer), new LogEnd(consumer), settings.lagMs());
     }
 
-    LogGuard(LogBounds.Source log, LogEnd end) {
+    /** @param lagMs before the cleaner may remove a record; less than 0 when it never does */
+    LogGuard(LogBounds.Source log, LogEnd end, long lagMs) {
         this.log = log;
+        this.lagMs = lagMs;
         this.quiet = new QuietPartitions(this::bounds, end, readings);
     }
 
@@ -52,7 +57,38 @@ final class LogGuard implements AutoCloseable {
             bounds.requireContains(partition, positions.get(partition));
             topics.put(partition, bounds.topicId());
         });
+        requireGrown(current, positions);
         return topics;
+    }
+
+    /**
+     * Requires that the last records that were read are still the ones before these positions, wherever another leader may have cut the log
+     * short since they were last found there. Throws {@link Broken}, and {@link Unanswered}.
+     */
+    private void requireGrown(Map<TopicPartition, LogBounds> current, Map<TopicPartition, OffsetDocument> positions) {
+        Map<TopicPartition, Long> offsets = new HashMap<>();
+        current.forEach((partition, bounds) -> {
+            OffsetDocument position = positions.get(partition);
+            boolean isStored = position.lastRead() >= 0 && position.lastAtMs() != null;
+            if (isStored && readings.get(partition).isUnproven(bounds)) offsets.put(partition, position.lastRead());
+        });
+        if (offsets.isEmpty()) return;
+        Map<TopicPartition, OptionalLong> times = log.timesAt(offsets);
+        if (!times.keySet().containsAll(offsets.keySet())) throw new Unanswered(FAILURE);
+        // after the records were read: retention may have deleted one meanwhile
+        bounds(offsets.keySet()).forEach((partition, bounds) -> {
+            OffsetDocument position = positions.get(partition);
+            bounds.overgrown(partition, position, times.get(partition), mayBeCleaned(position))
+                    .ifPresent(broken -> {
+                        throw broken;
+                    });
+            readings.get(partition).proven(current.get(partition));
+        });
+    }
+
+    /** With half of the lag, because the brokers' clocks and this one may differ. */
+    private boolean mayBeCleaned(OffsetDocument position) {
+        return lagMs >= 0 && System.currentTimeMillis() - position.lastAtMs() > lagMs / 2;
     }
 
     /** The position was reloaded; the consumer continues there, or had passed it already. */
@@ -87,7 +123,13 @@ final class LogGuard implements AutoCloseable {
 
     /** Requests what {@link #require} needs, so that it is there in time. */
     void prepare() {
-        request = log == null || unchecked.isEmpty() ? null : log.bounds(Set.copyOf(unchecked), false);
+        if (log == null || unchecked.isEmpty()) {
+            request = null;
+            return;
+        }
+        boolean isSeeked =
+                unchecked.stream().map(readings::get).anyMatch(reading -> reading != null && reading.isSeeked());
+        request = log.bounds(Set.copyOf(unchecked), isSeeked);
     }
 
     /** Requires that no record is missing since the last call. Throws {@link Broken}, and {@link Unanswered}. */
@@ -96,14 +138,18 @@ final class LogGuard implements AutoCloseable {
         if (request == null) prepare();
         CompletableFuture<Map<TopicPartition, LogBounds>> pending = request;
         request = null;
-        await(pending).forEach((partition, bounds) -> {
+        Map<TopicPartition, LogBounds> current = new HashMap<>(await(pending));
+        current.keySet().removeIf(partition -> !positions.containsKey(partition) || !readings.containsKey(partition));
+        current.forEach((partition, bounds) -> {
             OffsetDocument position = positions.get(partition);
             Reading reading = readings.get(partition);
-            if (position == null || reading == null) return;
             bounds.requireTopic(partition, position);
             if (reading.hasLost(bounds)) throw bounds.gap(partition, position);
-            reading.checked();
         });
+        Map<TopicPartition, LogBounds> seeked = new HashMap<>(current);
+        seeked.keySet().removeIf(partition -> !readings.get(partition).isSeeked());
+        requireGrown(seeked, positions);
+        current.keySet().forEach(partition -> readings.get(partition).checked());
         unchecked.clear();
     }
 
@@ -114,7 +160,7 @@ final class LogGuard implements AutoCloseable {
 
     /** Called before each transaction's first poll; see {@link QuietPartitions#check}. */
     Map<TopicPartition, Long> checkQuiet(Map<TopicPartition, OffsetDocument> positions) {
-        return log == null ? Map.of() : quiet.check(positions);
+        return log == null ? Map.of() : quiet.check(positions, current -> requireGrown(current, positions));
     }
 
     private Map<TopicPartition, LogBounds> bounds(Collection<TopicPartition> partitions) {
@@ -122,8 +168,7 @@ final class LogGuard implements AutoCloseable {
     }
 
     private static Map<TopicPartition, LogBounds> await(CompletableFuture<Map<TopicPartition, LogBounds>> response) {
-        return Unanswered.await(
-                response, PATIENCE_S, "cannot check whether the log still holds all records that are not applied");
+        return Unanswered.await(response, PATIENCE_S, FAILURE);
     }
 
     @Override

@@ -60,9 +60,10 @@ public final class MongoSink extends MongoSinkConnector {
         return config;
     }
 
-    /** What Connect and its consumers need so that the sink reads the whole log once. */
-    private static Requirements requirements(Map<String, String> settings) {
+    /** What Connect, mongo-kafka and Connect's consumers need so that the sink reads the whole log once. */
+    static Requirements requirements(Map<String, String> settings) {
         return new Requirements(settings)
+                .inherited(MongoKafkaSettings.RULES)
                 .bytes()
                 .set(
                         "consumer.override.isolation.level",

@@ -40,6 +40,7 @@ public final class MongoSinkTask extends SinkTask {
 
     @Override
     public void start(Map<String, String> properties) {
+        MongoSink.requirements(properties).require(); // an earlier version may have validated the connector
         settings = SinkSettings.of(properties);
         log = logs.apply(settings.log());
         metrics = new SinkMetrics(

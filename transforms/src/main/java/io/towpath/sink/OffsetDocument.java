@@ -15,7 +15,7 @@ import org.bson.conversions.Bson;
  * @param offset of the next record to apply
  * @param clear at least {@code offset}: the log holds no record from there up to this one
  * @param topicId of the topic that the offset belongs to; null until a sink of this version has taken the partition over
- * @param lastAtMs the broker's time of the last record applied; null if it is not known
+ * @param lastAtMs the broker's time of the record at {@link #lastRead}; null if it is not known
  * @param barrier the schema change at {@code offset}, at which the partition stands; null when it does not
  */
 record OffsetDocument(long epoch, long offset, long clear, String topicId, Long lastAtMs, String barrier) {
@@ -39,7 +39,7 @@ record OffsetDocument(long epoch, long offset, long clear, String topicId, Long 
                 offset,
                 Math.max(offset, stored.getNumber(CLEAR, new BsonInt64(offset)).longValue()),
                 stored.containsKey(TOPIC_ID) ? stored.getString(TOPIC_ID).getValue() : null,
-                stored.containsKey(LAST_AT) ? stored.getDateTime(LAST_AT).getValue() : null,
+                stored.isDateTime(LAST_AT) ? stored.getDateTime(LAST_AT).getValue() : null,
                 stored.containsKey(BARRIER) ? stored.getString(BARRIER).getValue() : null);
     }
 
@@ -69,7 +69,7 @@ record OffsetDocument(long epoch, long offset, long clear, String topicId, Long 
     }
 
     OffsetDocument movedTo(long next, Long atMs) {
-        return new OffsetDocument(epoch, next, next, topicId, atMs == null ? lastAtMs : atMs);
+        return new OffsetDocument(epoch, next, next, topicId, atMs);
     }
 
     OffsetDocument clearTo(long upTo) {
@@ -80,12 +80,17 @@ record OffsetDocument(long epoch, long offset, long clear, String topicId, Long 
         return new OffsetDocument(epoch, offset, clear, id, lastAtMs, barrier);
     }
 
-    OffsetDocument standingAt(long offset, String change) {
-        return new OffsetDocument(epoch, offset, Math.max(offset, clear), topicId, lastAtMs, change);
+    OffsetDocument standingAt(long offset, String change, Long atMs) {
+        return new OffsetDocument(epoch, offset, Math.max(offset, clear), topicId, atMs, change);
     }
 
     /** The offset of the next record to read. */
     long next() {
         return barrier == null ? offset : offset + 1;
+    }
+
+    /** The offset of the last record that was applied, or of the schema change at which the partition stands; -1 before the first. */
+    long lastRead() {
+        return next() - 1;
     }
 }

@@ -19,7 +19,9 @@ import org.apache.kafka.connect.sink.SinkTaskContext;
 import org.bson.BsonDateTime;
 import org.bson.BsonDocument;
 import org.bson.BsonInt64;
+import org.bson.BsonNull;
 import org.bson.BsonString;
+import org.bson.BsonValue;
 
 /**
  * How far each partition is applied, as the destination has it: one document per partition, which the transactions that apply the records
@@ -143,8 +145,8 @@ final class Offsets {
     }
 
     private UpdateOneModel<BsonDocument> advance(TopicPartition partition, End end) {
-        BsonDocument set = new BsonDocument(OffsetDocument.OFFSET, new BsonInt64(end.offset()));
-        if (end.atMs() != null) set.append(OffsetDocument.LAST_AT, new BsonDateTime(end.atMs()));
+        BsonDocument set = new BsonDocument(OffsetDocument.OFFSET, new BsonInt64(end.offset()))
+                .append(OffsetDocument.LAST_AT, time(end.atMs()));
         if (guard.watches(partition) && end.atMs() != null) set.append(DeleteGuard.AT, new BsonDateTime(end.atMs()));
         OffsetDocument position = positions.get(partition);
         BsonDocument update = OffsetDocument.set(set);
@@ -164,14 +166,15 @@ final class Offsets {
             BsonDocument set = new BsonDocument(OffsetDocument.OFFSET, new BsonInt64(barrier.offset()))
                     .append(
                             OffsetDocument.BARRIER,
-                            new BsonString(barrier.change().id()));
+                            new BsonString(barrier.change().id()))
+                    .append(OffsetDocument.LAST_AT, time(barrier.appendedMs()));
             updates.add(new UpdateOneModel<>(store.at(partition, positions.get(partition)), OffsetDocument.set(set)));
         });
         if (store.durable().bulkWrite(updates).getMatchedCount() != updates.size()) return false;
         barriers.forEach((partition, barrier) -> positions.computeIfPresent(
                 partition,
                 (unused, from) ->
-                        from.standingAt(barrier.offset(), barrier.change().id())));
+                        from.standingAt(barrier.offset(), barrier.change().id(), barrier.appendedMs())));
         return true;
     }
 
@@ -184,7 +187,12 @@ final class Offsets {
         ends.forEach((partition, end) -> updates.add(advance(partition, end)));
         if (store.durable().bulkWrite(updates).getMatchedCount() != updates.size()) return false;
         advanced(ends);
+        ends.keySet().forEach(partition -> log.moved(partition, positions.get(partition)));
         return true;
+    }
+
+    private static BsonValue time(Long ms) {
+        return ms == null ? BsonNull.VALUE : new BsonDateTime(ms);
     }
 
     /** The transaction has been committed. */

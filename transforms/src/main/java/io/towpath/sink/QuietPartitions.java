@@ -5,6 +5,7 @@ import java.util.HashMap;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
 import java.util.function.Function;
 import java.util.stream.Collectors;
 import org.apache.kafka.common.TopicPartition;
@@ -44,8 +45,11 @@ final class QuietPartitions {
     /**
      * Returns the offsets up to which the log holds no more records: there are only markers of transactions, which retention can delete
      * without a loss. Throws {@link LogBounds.Broken}.
+     *
+     * @param grown requires of the bounds of partitions that their logs were not cut short before the positions
      */
-    Map<TopicPartition, Long> check(Map<TopicPartition, OffsetDocument> positions) {
+    Map<TopicPartition, Long> check(
+            Map<TopicPartition, OffsetDocument> positions, Consumer<Map<TopicPartition, LogBounds>> grown) {
         long now = System.nanoTime();
         if (now - checkedNs < QUIET_NS) return Map.of();
         checkedNs = now;
@@ -56,7 +60,8 @@ final class QuietPartitions {
         Map<TopicPartition, Long> clear = new HashMap<>();
         Map<TopicPartition, Long> open = new HashMap<>();
         try {
-            log.apply(quiet).forEach((partition, bounds) -> {
+            Map<TopicPartition, LogBounds> current = log.apply(quiet);
+            current.forEach((partition, bounds) -> {
                 OffsetDocument position = positions.get(partition);
                 bounds.requireContains(partition, position);
                 long behind = bounds.stable() - position.clear();
@@ -65,6 +70,7 @@ final class QuietPartitions {
                 else if (behind > 0 && !readings.get(partition).isUnreadBehind(position))
                     open.put(partition, bounds.stable());
             });
+            grown.accept(current);
         } catch (Unanswered error) {
             return Map.of(); // the next time
         }

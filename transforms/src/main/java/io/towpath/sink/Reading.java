@@ -15,6 +15,10 @@ final class Reading {
     private long unread = -1;
 
     private long receivedNs = System.nanoTime();
+    /** The last record that was read was found in the log of this leader. */
+    private int provenEpoch = LogBounds.NO_EPOCH;
+    /** Connect's consumer begins at the position without knowing which leader's record is before it. */
+    private boolean isSeeked = true;
 
     Reading(long next) {
         this.next = next;
@@ -23,6 +27,21 @@ final class Reading {
     /** The destination's position was reloaded; the consumer continues there, or had passed it already. */
     void moveTo(long position) {
         next = position;
+        isSeeked = true;
+    }
+
+    /** Nothing was received since the consumer was sent to the position. From then on, it notices a log that is cut short itself. */
+    boolean isSeeked() {
+        return isSeeked;
+    }
+
+    /** Whether another leader may have cut the log short since the last record that was read was found in it. */
+    boolean isUnproven(LogBounds bounds) {
+        return bounds.leaderEpoch() == LogBounds.NO_EPOCH || bounds.leaderEpoch() != provenEpoch;
+    }
+
+    void proven(LogBounds bounds) {
+        provenEpoch = bounds.leaderEpoch();
     }
 
     /** The first record of a poll. Throws {@link LogBounds.Broken} when Kafka has gone back before what is applied. */
@@ -54,6 +73,7 @@ final class Reading {
     /** The log still holds the places where offsets were missing. */
     void checked() {
         hole = -1;
+        isSeeked = false;
     }
 
     /** Whether everything received is applied, and nothing has come for this long. */

@@ -9,6 +9,10 @@ import java.util.concurrent.TimeoutException;
 final class Unanswered extends RuntimeException {
     private static final long serialVersionUID = 1;
 
+    Unanswered(String failure) {
+        super(failure + ": Kafka does not answer");
+    }
+
     private Unanswered(String failure, Exception cause) {
         super(failure + ": " + cause, cause);
     }

@@ -8,6 +8,8 @@ import com.mongodb.MongoSocketException;
 import com.mongodb.MongoWriteConcernException;
 import io.towpath.net.ServerError;
 import java.util.regex.Pattern;
+import org.bson.BSONException;
+import org.bson.BsonInvalidOperationException;
 
 /** What an error of the server or the driver means for a transaction. */
 enum Verdict {
@@ -17,9 +19,9 @@ enum Verdict {
     REFUSED,
     /** The document to insert exists already. */
     PRESENT,
-    /** Something is too large, or the error is about a write that it does not name: smaller transactions will show. */
+    /** Something is too large or is no BSON, or the error is about a write that it does not name: smaller transactions will show. */
     UNCLEAR,
-    /** Neither a retry nor another record will help. */
+    /** Neither a retry nor another record will help; or the error is our own, and no record is to blame for it. */
     HOPELESS;
 
     private static final Pattern ON_ID = Pattern.compile(" index: _id_ |collection: \\S+ dup key: \\{ _id:");
@@ -38,7 +40,10 @@ enum Verdict {
     static Verdict of(RuntimeException error) {
         if (error instanceof MongoBulkWriteException bulk && bulk.getWriteConcernError() != null)
             return of(bulk.getWriteConcernError().getCode());
-        if (!(error instanceof MongoException mongoError)) return UNCLEAR;
+        if (!(error instanceof MongoException mongoError))
+            return error instanceof BSONException || error instanceof BsonInvalidOperationException
+                    ? UNCLEAR
+                    : HOPELESS;
         if (mongoError.hasErrorLabel(MongoException.TRANSIENT_TRANSACTION_ERROR_LABEL)
                 || mongoError.hasErrorLabel(MongoException.UNKNOWN_TRANSACTION_COMMIT_RESULT_LABEL)
                 || mongoError instanceof MongoSocketException

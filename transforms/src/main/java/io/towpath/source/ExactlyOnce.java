@@ -1,9 +1,7 @@
 package io.towpath.source;
 
-import io.towpath.connector.Requirements;
 import java.lang.management.ManagementFactory;
 import java.time.Duration;
-import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.locks.LockSupport;
@@ -19,22 +17,10 @@ import org.apache.kafka.connect.errors.ConnectException;
  * worker loses rows or repeats changes, so the connector does not run without them.
  */
 final class ExactlyOnce {
-    private static final String WHY =
-            "rows and the offset behind them must be one transaction; otherwise a worker that is killed loses rows or repeats changes";
     private static final String METRIC = "transaction-size-max";
     private static final Duration PAUSE = Duration.ofMillis(500);
 
     private ExactlyOnce() {}
-
-    /** What a configuration must contain. The worker itself checks whether it supports that, as the configuration requires it. */
-    static Requirements in(Requirements requirements) {
-        return boundary(requirements.set("exactly.once.support", List.of("required"), WHY));
-    }
-
-    /** A poll's records share a transaction. Tasks check it too, as an earlier version may have validated the connector. */
-    static Requirements boundary(Requirements requirements) {
-        return requirements.unset("transaction.boundary", List.of("poll"), WHY);
-    }
 
     /**
      * Throws {@link ConnectException} where the worker has no transactions: a standalone one, or one whose settings have changed since it
@@ -47,7 +33,7 @@ final class ExactlyOnce {
         if (lacksTransactions(configuration.get("name")))
             throw new ConnectException(
                     "TWP-NOT-EXACTLY-ONCE: this worker writes without transactions (its tasks have no metric %s): %s. Set exactly.once.source.support=enabled on every worker of a distributed cluster (first `preparing` on all, then `enabled`), and restart them; a standalone worker does not support it"
-                            .formatted(METRIC, WHY));
+                            .formatted(METRIC, DebeziumSettings.WHOLE_TRANSACTION));
     }
 
     private static boolean lacksTransactions(String connector) {

@@ -2,6 +2,7 @@ package io.towpath.source;
 
 import io.debezium.connector.mongodb.MongoDbConnector;
 import io.debezium.util.Strings;
+import io.towpath.connector.KeyPartitioner;
 import io.towpath.connector.Requirements;
 import io.towpath.debezium.CursorPipeline;
 import io.towpath.debezium.RawDocuments;
@@ -21,13 +22,8 @@ import org.apache.kafka.connect.connector.Task;
  * without what the rows hold already, and re-read documents in between.
  */
 public final class MongoSource extends MongoDbConnector {
-    private static final String HOOK = "mongodb.authentication.class";
-    /** The hook's name in pipelines that earlier versions deployed. */
-    private static final String HOOK_BEFORE = "io.towpath.source.RawDocuments";
-
     private static final String TASKS_MAX = "tasks.max";
-
-    private static final String SILENT = "what Debezium cannot read would be left out silently";
+    private static final String PARTITIONER = "producer.override.partitioner.class";
 
     private int tasks = 1;
 
@@ -58,7 +54,11 @@ public final class MongoSource extends MongoDbConnector {
 
     @Override
     public Config validate(Map<String, String> configuration) {
-        Requirements requirements = requirements(configuration);
+        Requirements requirements = requirements(configuration)
+                .set(
+                        PARTITIONER,
+                        List.of(KeyPartitioner.class.getName()),
+                        "a worker's own partitioner could separate the changes of one document");
         // Debezium omits settings that it defines, and Connect fails on that when there is an error
         Map<String, ConfigValue> values = new LinkedHashMap<>(config().validateAll(configuration));
         // it also connects, and our hook throws where it cannot work
@@ -67,19 +67,18 @@ public final class MongoSource extends MongoDbConnector {
         return new Config(requirements.addedTo(values.values()));
     }
 
-    /** What it needs of the settings of Connect and of Debezium. */
+    /**
+     * What it needs of the settings of Connect and of Debezium. A configuration of an earlier version has no partitioner, and its tasks
+     * run with a new plugin all the same.
+     */
     static Requirements requirements(Map<String, String> configuration) {
-        Requirements requirements = ExactlyOnce.in(new Requirements(configuration))
+        Requirements requirements = new Requirements(configuration)
+                .inherited(DebeziumSettings.RULES)
                 .bytes()
-                .unset("errors.tolerance", List.of("none"), "records with errors would be left out silently")
-                .unset("event.processing.failure.handling.mode", List.of("fail"), SILENT)
-                .unset("cursor.oversize.handling.mode", List.of("fail"), SILENT)
+                .set("exactly.once.support", List.of("required"), DebeziumSettings.WHOLE_TRANSACTION)
                 .set(
-                        HOOK,
-                        List.of(
-                                HOOK_BEFORE.equals(configuration.get(HOOK))
-                                        ? HOOK_BEFORE
-                                        : RawDocuments.class.getName()),
+                        DebeziumSettings.HOOK,
+                        List.of(RawDocuments.class.getName(), DebeziumSettings.HOOK_BEFORE),
                         "documents would lose their bytes and types")
                 .passes(
                         CursorPipeline.SETTING,

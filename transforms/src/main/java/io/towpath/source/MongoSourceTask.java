@@ -2,7 +2,6 @@ package io.towpath.source;
 
 import io.debezium.connector.mongodb.Module;
 import io.towpath.connector.Closing;
-import io.towpath.connector.Requirements;
 import io.towpath.debezium.DebeziumStream;
 import io.towpath.debezium.EventTime;
 import io.towpath.debezium.ResumePoint;
@@ -29,8 +28,10 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Properties;
+import java.util.Set;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Predicate;
+import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.connect.errors.ConnectException;
@@ -74,7 +75,7 @@ public sealed class MongoSourceTask extends SourceTask permits SharedSourceTask 
     @Override
     public void start(Map<String, String> properties) {
         configuration = Map.copyOf(properties);
-        ExactlyOnce.boundary(new Requirements(configuration)).require();
+        MongoSource.requirements(configuration).require(); // an earlier version may have validated the connector
         ExactlyOnce.requireOfWorker(configuration);
         settings = SourceSettings.of(configuration);
         partitions = new Partitions(configuration.get("topic.prefix"));
@@ -91,10 +92,16 @@ public sealed class MongoSourceTask extends SourceTask permits SharedSourceTask 
         progress = new Progress(settings.name(), partitions, ledger, metrics);
         startSchema();
         String selection = configuration.getOrDefault(SELECTION, "");
+        if (!ledger.hasBegun() && isCapturedBefore()) {
+            ledger.lose(selection, source.now(), settings.resnapshot());
+            startRecords.add(ledger.rootRecord());
+            return;
+        }
+        if (ledger.history().isLost() && !isResnapshotDue()) throw offsetsLost();
+        boolean isBack = false;
         if (!ledger.hasBegun()) begin(selection);
-        else if (!ledger.selection().equals(selection)) reselect(selection);
-        if (!ledger.history().resnapshot().equals(settings.resnapshot())
-                && !settings.resnapshot().isEmpty()) resnapshot(selection);
+        else if (!ledger.selection().equals(selection)) isBack = reselect(selection);
+        if (isResnapshotDue()) resnapshot(selection, isBack);
         if (ledger.isStreaming()) ResumePoint.of(streamOffset(), ledger.start()).requireHistory(source);
         if (ledger.history().copied().isEmpty()) {
             ledger.history().copiedBefore(source.now());
@@ -108,6 +115,28 @@ public sealed class MongoSourceTask extends SourceTask permits SharedSourceTask 
                             context.offsetStorageReader().offset(partitions.ddl()),
                             EventTime.of(streamOffset()).orElse(ledger.start())),
                     settings.name());
+    }
+
+    private boolean isResnapshotDue() {
+        return !settings.resnapshot().isEmpty()
+                && !ledger.history().resnapshot().equals(settings.resnapshot());
+    }
+
+    /** Without offsets. Where Kafka's address is not set, no earlier capture can be seen. */
+    private boolean isCapturedBefore() {
+        return !capturedBefore(SourceCluster.selection(configuration)).isEmpty();
+    }
+
+    private Set<String> capturedBefore(Predicate<String> selection) {
+        if (!settings.rereads().areUsed()) return Set.of();
+        return new CapturedLog(settings.name(), settings.rereads().client()).namespaces(selection);
+    }
+
+    private ConnectException offsetsLost() {
+        return CapturedLog.lost(
+                capturedBefore(SourceCluster.selection(configuration)),
+                "the connector's offsets are lost, so that nothing says what is captured",
+                "");
     }
 
     private void startSchema() {
@@ -151,11 +180,12 @@ public sealed class MongoSourceTask extends SourceTask permits SharedSourceTask 
      * Re-reads what a resnapshot names: while the stream goes on if it can, and otherwise before it restarts. One transaction stores that
      * and deletes the offsets of the stream and of the earlier copy.
      */
-    private void resnapshot(String selection) {
+    private void resnapshot(String selection, boolean isBack) {
         Predicate<String> included = settings.isResnapshot().and(SourceCluster.selection(configuration));
         ResumePoint point = ResumePoint.of(streamOffset(), ledger.start());
-        if (ledger.isStreaming() && !point.isLost(source)) {
-            startRecords.addAll(ledger.copyAgain(settings.resnapshot(), source.namespaces(included)));
+        if (ledger.isStreaming() && !ledger.history().isLost() && !point.isLost(source)) {
+            startRecords.addAll(
+                    ledger.copyAgain(settings.resnapshot(), source.namespaces(included), source.now(), isBack));
             return;
         }
         List<String> everything = source.comparableNamespaces(SourceCluster.selection(configuration));
@@ -174,18 +204,30 @@ public sealed class MongoSourceTask extends SourceTask permits SharedSourceTask 
         return context.offsetStorageReader().offset(DebeziumStream.partition(configuration));
     }
 
-    /** Copies collections that are newly selected, and forgets those that are no longer selected. */
-    private void reselect(String selection) {
+    /**
+     * Copies collections that are newly selected, and forgets those that are no longer selected. Returns whether some were captured before:
+     * without a resnapshot of them, throws {@link ConnectException}, as a copy does not show what was deleted meanwhile.
+     */
+    private boolean reselect(String selection) {
         Map<String, String> before = new HashMap<>(configuration);
         before.put(SELECTION, ledger.selection());
         Predicate<String> wasSelected = SourceCluster.selection(before);
         Predicate<String> isSelected = SourceCluster.selection(configuration);
+        Set<String> back = capturedBefore(isSelected.and(wasSelected.negate()));
+        if (!back.isEmpty()
+                && !ledger.history().isLost()
+                && !(isResnapshotDue() && back.stream().allMatch(settings.isResnapshot())))
+            throw CapturedLog.lost(
+                    back,
+                    "collections are included again, whose changes were not captured while they were excluded",
+                    back.stream().map(" --only %s"::formatted).limit(3).collect(Collectors.joining()));
         List<String> added = settings.copies() ? added(isSelected.and(wasSelected.negate())) : List.of();
         List<String> dropped = ledger.rows().copies().keySet().stream()
                 .filter(isSelected.negate())
                 .toList();
         startRecords.addAll(ledger.reselect(selection, added, dropped));
         schema.ifPresent(changes -> changes.select(isSelected.and(wasSelected.negate())));
+        return !back.isEmpty();
     }
 
     /** While the stream goes on, rows are read as of its position, and no event is compared with them. */
@@ -238,6 +280,13 @@ public sealed class MongoSourceTask extends SourceTask permits SharedSourceTask 
     }
 
     private List<SourceRecord> pollFirst() throws InterruptedException {
+        if (ledger.history().isLost()) {
+            // stored first: a resnapshot has to see from the offsets what happened
+            if (startRecords.isEmpty()) throw offsetsLost();
+            List<SourceRecord> records = List.copyOf(startRecords);
+            startRecords.clear();
+            return records;
+        }
         Optional<List<SourceRecord>> described = beginSchema();
         if (described.isEmpty()) return null;
         startRecords.addAll(0, described.get());
@@ -269,7 +318,8 @@ public sealed class MongoSourceTask extends SourceTask permits SharedSourceTask 
                 reads,
                 settings.rereads(),
                 context.offsetStorageReader(),
-                SourceCluster.selection(configuration));
+                SourceCluster.selection(configuration),
+                schema);
         return new Streaming(debezium, last, progress, reads, rereads, schema, settings.wholeDocuments());
     }
 

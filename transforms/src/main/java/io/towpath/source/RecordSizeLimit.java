@@ -12,6 +12,7 @@ import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
@@ -41,8 +42,15 @@ final class RecordSizeLimit implements AutoCloseable {
     private static final long FRESH_NS = Duration.ofSeconds(10).toNanos();
     private static final long TIMEOUT_MS = 10_000;
 
-    /** A topic's {@code max.message.bytes}. */
-    private record Limit(int bytes, long readNs) {}
+    /**
+     * What a topic takes.
+     *
+     * @param bytes its {@code max.message.bytes}
+     * @param compression its {@code compression.type}: the brokers compress again, and check both sizes; empty when they keep what is sent
+     */
+    private record Limit(int bytes, Optional<String> compression, long readNs) {}
+
+    private static final Limit NONE = new Limit(Integer.MAX_VALUE, Optional.empty(), 0);
 
     private final SourceSettings settings;
     private final SourceMetrics metrics;
@@ -71,40 +79,52 @@ final class RecordSizeLimit implements AutoCloseable {
             return "the record has %,d bytes, and the source connector's producer sends %,d at most (max.request.size)"
                     .formatted(size, settings.largestRequest());
         }
-        int limit = limit(record.topic());
-        if (size <= limit) return "";
-        int packed = OVERHEAD + packed(key, value);
-        if (packed <= limit) return "";
+        Limit limit = limit(record.topic());
+        if (size <= limit.bytes) return "";
+        int sent = packed(settings.compression(), key, value);
+        int stored = limit.compression
+                .map(compression -> packed(compression, key, value))
+                .orElse(sent);
+        int packed = OVERHEAD + Math.max(sent, stored);
+        if (packed <= limit.bytes) return "";
         return "the record has %,d bytes, and the topic %s takes %,d at most (max.message.bytes): raise that, then `towpath repair PIPELINE --dead-letters`"
-                .formatted(packed, record.topic(), limit);
+                .formatted(packed, record.topic(), limit.bytes);
     }
 
-    /** How large a record a topic takes, read every few seconds; the largest number where it cannot be read. */
-    private int limit(String topic) throws InterruptedException {
+    /** What a topic takes, read every few seconds; anything where it cannot be read. */
+    private Limit limit(String topic) throws InterruptedException {
         Limit last = limits.get(topic);
-        if (last != null && System.nanoTime() - last.readNs < FRESH_NS) return last.bytes;
-        int bytes = last == null ? Integer.MAX_VALUE : last.bytes;
+        if (last != null && System.nanoTime() - last.readNs < FRESH_NS) return last;
+        Limit limit = last == null ? NONE : last;
         try {
-            bytes = readLimit(topic);
+            limit = readLimit(topic);
         } catch (ExecutionException | TimeoutException error) {
             LOGGER.debug("cannot read the settings of the topic {}", topic, error);
         }
-        limits.put(topic, new Limit(bytes, System.nanoTime()));
-        return bytes;
+        limit = new Limit(limit.bytes, limit.compression, System.nanoTime());
+        limits.put(topic, limit);
+        return limit;
     }
 
-    private int readLimit(String topic) throws InterruptedException, ExecutionException, TimeoutException {
+    private Limit readLimit(String topic) throws InterruptedException, ExecutionException, TimeoutException {
         if (admin == null) admin = Admin.create(settings.rereads().client());
         ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, topic);
         Config config =
                 admin.describeConfigs(List.of(resource)).values().get(resource).get(TIMEOUT_MS, TimeUnit.MILLISECONDS);
-        return Integer.parseInt(config.get("max.message.bytes").value());
+        int bytes = Integer.parseInt(config.get("max.message.bytes").value());
+        return new Limit(bytes, ofTopic(config.get("compression.type").value()), System.nanoTime());
     }
 
-    /** The size after compression, as the producer's {@code compression.type} of {@code source.json} does it. */
-    private static int packed(byte[] key, byte[] value) {
+    /** The value of a topic's {@code compression.type}: empty when the brokers keep what the producer sends. */
+    static Optional<String> ofTopic(String type) {
+        if (type.equals("producer")) return Optional.empty();
+        return Optional.of(type.equals("uncompressed") ? "none" : type);
+    }
+
+    /** The size after compression at the default level. */
+    static int packed(String compression, byte[] key, byte[] value) {
         ByteBufferOutputStream packed = new ByteBufferOutputStream(1 << 20);
-        try (OutputStream out = Compression.lz4().build().wrapForOutput(packed, (byte) 2)) {
+        try (OutputStream out = Compression.of(compression).build().wrapForOutput(packed, (byte) 2)) {
             out.write(key);
             if (value != null) out.write(value);
         } catch (IOException error) {

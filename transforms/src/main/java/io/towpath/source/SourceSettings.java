@@ -29,6 +29,7 @@ public record SourceSettings(
         String resnapshot,
         Predicate<String> isResnapshot,
         int largestRequest,
+        String compression,
         long spliceCacheBytes,
         boolean ddl) {
     private static final String NAME = "towpath.name";
@@ -41,6 +42,9 @@ public record SourceSettings(
     private static final String DDL = "towpath.ddl";
     /** Connect's own setting of the connector's producer. */
     private static final String LARGEST_REQUEST = "producer.override.max.request.size";
+
+    /** The same. What the worker sets for all producers is not known here. */
+    private static final String COMPRESSION = "producer.override.compression.type";
 
     private static final String RANGES = "ranges";
     private static final String NONE = "none";
@@ -102,7 +106,14 @@ public record SourceSettings(
                         1 << 20,
                         Range.atLeast(1),
                         Importance.MEDIUM,
-                        "The largest record that the connector's producer sends; larger ones become dead letters.");
+                        "The largest record that the connector's producer sends; larger ones become dead letters.")
+                .define(
+                        COMPRESSION,
+                        Type.STRING,
+                        NONE,
+                        ValidString.in(NONE, "gzip", "snappy", "lz4", "zstd"),
+                        Importance.MEDIUM,
+                        "How the connector's producer compresses; a record that is larger than its topic takes even so becomes a dead letter.");
     }
 
     private static void validateExpression(String name, Object value) {
@@ -125,6 +136,7 @@ public record SourceSettings(
                 parsed.getString(RESNAPSHOT),
                 Pattern.compile(parsed.getString(RESNAPSHOT_ONLY)).asMatchPredicate(),
                 parsed.getInt(LARGEST_REQUEST),
+                parsed.getString(COMPRESSION),
                 parsed.getLong(SPLICE_CACHE_BYTES),
                 parsed.getBoolean(DDL));
     }

@@ -2,10 +2,9 @@ package io.towpath.debezium;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
-import static org.junit.jupiter.api.Assertions.assertNotNull;
-import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import com.mongodb.client.model.changestream.ChangeStreamDocument;
 import io.towpath.support.Raw;
 import java.util.HashMap;
 import java.util.List;
@@ -14,6 +13,9 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import org.apache.kafka.connect.source.SourceRecord;
+import org.bson.BsonDocument;
+import org.bson.RawBsonDocument;
+import org.bson.codecs.DecoderContext;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -21,11 +23,35 @@ import org.junit.jupiter.api.Timeout;
 @Timeout(value = 60, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
 class QueuedBytesTest {
     private static final byte[] DOCUMENT = Raw.document(Raw.int32("_id", 1), Raw.string("text", "x".repeat(500)));
+    private static final ChangeStreamDocument<BsonDocument> EVENT = event();
     private static final SourceRecord RECORD =
             DebeziumRecords.op("c").after(DOCUMENT).record();
 
     private final Map<String, String> settings = new HashMap<>(Map.of(QueuedBytes.LIMIT, "1000"));
     private final QueuedBytes bytes = QueuedBytes.insteadOf(settings);
+
+    private static ChangeStreamDocument<BsonDocument> event() {
+        BsonDocument document = new RawDocument.Codec()
+                .decode(
+                        new RawBsonDocument(DOCUMENT).asBsonReader(),
+                        DecoderContext.builder().build());
+        return new ChangeStreamDocument<>(
+                "insert",
+                new BsonDocument(),
+                null,
+                null,
+                null,
+                document,
+                null,
+                null,
+                null,
+                null,
+                null,
+                null,
+                null,
+                null,
+                null);
+    }
 
     @AfterEach
     void close() {
@@ -38,37 +64,38 @@ class QueuedBytesTest {
     }
 
     @Test
-    void theHookFindsTheBoundOfItsStreamUntilItIsClosed() {
-        assertNotNull(QueuedBytes.of(settings));
-        assertNull(QueuedBytes.of(Map.of()));
-        bytes.close();
-        assertNull(QueuedBytes.of(settings));
-    }
-
-    @Test
-    void aFullQueueWaitsForWhatIsTaken() throws Exception {
-        bytes.add(DOCUMENT.length);
-        bytes.add(DOCUMENT.length); // the queue has one document more than fits
-        CompletableFuture<Void> third = CompletableFuture.runAsync(() -> bytes.add(DOCUMENT.length));
+    void whatIsReadAndNotTakenBoundsWhatIsRead() throws Exception {
+        read();
+        bytes.dispatched();
+        read(); // one event more than fits: one is in the queue, and one before it
+        CompletableFuture<Void> third = CompletableFuture.runAsync(bytes::awaitRoom);
         assertTrue(isWaiting(third));
         bytes.taken(List.of(RECORD));
         third.get(10, TimeUnit.SECONDS);
-        assertTrue(isWaiting(CompletableFuture.runAsync(() -> bytes.add(1))));
+        read();
+        assertTrue(isWaiting(CompletableFuture.runAsync(bytes::awaitRoom)));
     }
 
     @Test
-    void anEmptyQueueHasNoBytes() throws Exception {
-        bytes.add(5_000);
-        CompletableFuture<Void> next = CompletableFuture.runAsync(() -> bytes.add(1));
+    void anEmptyQueueHasNoBytesOfEventsThatAreLeftOut() throws Exception {
+        read();
+        read();
+        bytes.dispatched(); // and not put into the queue
+        CompletableFuture<Void> next = CompletableFuture.runAsync(bytes::awaitRoom);
         assertTrue(isWaiting(next));
         bytes.taken(List.of());
         next.get(10, TimeUnit.SECONDS);
+        read();
+        CompletableFuture<Void> full = CompletableFuture.runAsync(bytes::awaitRoom);
+        bytes.taken(List.of());
+        assertTrue(isWaiting(full), "two events are read and not in the queue yet");
     }
 
     @Test
     void aStreamThatEndsDoesNotWait() throws Exception {
-        bytes.add(5_000);
-        CompletableFuture<Void> next = CompletableFuture.runAsync(() -> bytes.add(1));
+        read();
+        read();
+        CompletableFuture<Void> next = CompletableFuture.runAsync(bytes::awaitRoom);
         assertTrue(isWaiting(next));
         bytes.close();
         next.get(10, TimeUnit.SECONDS);
@@ -76,10 +103,11 @@ class QueuedBytesTest {
 
     @Test
     void anInterruptReachesDebezium() throws Exception {
-        bytes.add(5_000);
+        read();
+        read();
         CompletableFuture<Boolean> interrupted = new CompletableFuture<>();
         Thread thread = new Thread(() -> {
-            bytes.add(1);
+            bytes.awaitRoom();
             interrupted.complete(Thread.currentThread().isInterrupted());
         });
         thread.start();
@@ -89,11 +117,16 @@ class QueuedBytesTest {
     }
 
     @Test
-    void withoutALimitNobodyWaits() {
+    void withoutALimitNothingWaits() {
         try (QueuedBytes unlimited = QueuedBytes.insteadOf(new HashMap<>())) {
-            unlimited.add(Integer.MAX_VALUE);
-            unlimited.add(Integer.MAX_VALUE);
+            for (int count = 0; count < 3; count++) unlimited.read(EVENT);
+            unlimited.awaitRoom();
         }
+    }
+
+    private void read() {
+        bytes.awaitRoom();
+        bytes.read(EVENT);
     }
 
     private static boolean isWaiting(CompletableFuture<?> future) throws Exception {

@@ -15,6 +15,7 @@ import java.net.SocketException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.security.KeyStore;
+import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
@@ -50,6 +51,34 @@ class SocketsTest {
     @Test
     void aWriteEndsWhenItsSocketIsClosedThatHasTls(@TempDir Path folder) throws Exception {
         writesUntilClosed(Optional.of(tls(folder)));
+    }
+
+    @Test
+    void socketsAreCreatedWhileANameIsResolved() throws Exception {
+        CompletableFuture<Void> resolving = new CompletableFuture<>();
+        CompletableFuture<List<InetAddress>> resolved = new CompletableFuture<>();
+        Sockets slow = new Sockets(host -> {
+            resolving.complete(null);
+            return resolved.join();
+        });
+        try (Socket existing = slow.context(Optional.empty()).getSocketFactory().createSocket()) {
+            ServerAddress address = new ServerAddress("localhost", 1);
+            CompletableFuture<Integer> closing =
+                    CompletableFuture.supplyAsync(() -> slow.close(address, System.nanoTime()));
+            resolving.get(10, TimeUnit.SECONDS);
+            CompletableFuture.runAsync(() -> created(slow)).get(10, TimeUnit.SECONDS);
+            resolved.complete(List.of());
+            assertEquals(0, closing.get(10, TimeUnit.SECONDS));
+            assertFalse(existing.isClosed());
+        }
+    }
+
+    private static void created(Sockets sockets) {
+        try {
+            sockets.context(Optional.empty()).getSocketFactory().createSocket().close();
+        } catch (IOException error) {
+            throw new IllegalStateException(error);
+        }
     }
 
     private void readsUntilClosed(Optional<SSLContext> tls) throws Exception {

@@ -4,6 +4,8 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.time.Instant;
+import java.util.Optional;
+import java.util.OptionalLong;
 import org.apache.kafka.common.TopicPartition;
 import org.junit.jupiter.api.Test;
 
@@ -35,7 +37,41 @@ class LogBoundsTest {
     @Test
     void aLogThatEndsBeforeThePositionWasCut() {
         assertEquals("TWP-LOG-END", code(at(10, 10), log(0, 9)));
-        assertEquals("", code(at(10, 10), new LogBounds("id", 0, 8, 10)), "a transaction is open");
+        assertEquals("", code(at(10, 10), new LogBounds("id", 0, 8, 10, 1)), "a transaction is open");
+    }
+
+    @Test
+    void anotherRecordBeforeThePositionIsALogThatWasCutAndGrew() {
+        OffsetDocument position = new OffsetDocument(1, 10, 10, "id", 5_000L);
+        assertEquals("", overgrown(position, OptionalLong.of(5_000), true));
+        assertEquals("TWP-LOG-END", overgrown(position, OptionalLong.of(5_001), true));
+        assertEquals("TWP-LOG-END", overgrown(position, OptionalLong.of(4_999), true), "clocks of brokers differ");
+        assertEquals("TWP-LOG-END", overgrown(position, OptionalLong.empty(), false), "the mark of a transaction");
+    }
+
+    @Test
+    void aRecordThatTheCleanerOrRetentionMayHaveRemovedProvesNothing() {
+        OffsetDocument position = new OffsetDocument(1, 10, 10, "id", 5_000L);
+        assertEquals("", overgrown(position, OptionalLong.empty(), true));
+        assertEquals("", code(log(10, 20).overgrown(PARTITION, position, OptionalLong.empty(), false)));
+        assertEquals("", overgrown(at(10, 10), OptionalLong.of(1), false), "its time is not stored");
+        assertEquals("", overgrown(new OffsetDocument(1, 0, 0, "id", 5_000L), OptionalLong.empty(), false));
+    }
+
+    @Test
+    void ofAPartitionThatStandsAtASchemaChangeThatRecordIsTheLastOne() {
+        OffsetDocument standing = new OffsetDocument(1, 5, 5, "id", 1_000L).standingAt(10, "change", 5_000L);
+        assertEquals(10, standing.lastRead());
+        assertEquals("", overgrown(standing, OptionalLong.of(5_000), false));
+        assertEquals("TWP-LOG-END", overgrown(standing, OptionalLong.of(1_000), false));
+    }
+
+    private static String overgrown(OffsetDocument position, OptionalLong found, boolean isCleaned) {
+        return code(log(0, 20).overgrown(PARTITION, position, found, isCleaned));
+    }
+
+    private static String code(Optional<LogBounds.Broken> broken) {
+        return broken.map(each -> each.getMessage().split(":")[0]).orElse("");
     }
 
     @Test
@@ -65,12 +101,10 @@ class LogBoundsTest {
     }
 
     private static LogBounds log(long start, long end) {
-        return new LogBounds("id", start, end, end);
+        return new LogBounds("id", start, end, end, 1);
     }
 
     private static String code(OffsetDocument position, LogBounds log) {
-        return log.broken(PARTITION, position)
-                .map(broken -> broken.getMessage().split(":")[0])
-                .orElse("");
+        return code(log.broken(PARTITION, position));
     }
 }

@@ -11,6 +11,7 @@ import java.util.Collection;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.OptionalLong;
 import java.util.concurrent.CompletableFuture;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.connect.sink.SinkRecord;
@@ -21,8 +22,11 @@ class LogGuardTest {
     private static final TopicPartition PARTITION = new TopicPartition("t", 0);
 
     private final Map<TopicPartition, OffsetDocument> positions = new HashMap<>();
-    private LogBounds log = new LogBounds("id", 0, 100, 100);
+    private LogBounds log = new LogBounds("id", 0, 100, 100, 1);
+    private final Map<Long, Long> times = new HashMap<>();
+    private boolean answers = true;
     private int questions;
+    private int reads;
     private final LogGuard guard = new LogGuard(
             new LogBounds.Source() {
                 @Override
@@ -33,9 +37,21 @@ class LogGuardTest {
                 }
 
                 @Override
+                public Map<TopicPartition, OptionalLong> timesAt(Map<TopicPartition, Long> offsets) {
+                    reads++;
+                    Map<TopicPartition, OptionalLong> found = new HashMap<>();
+                    if (!answers) return found;
+                    offsets.forEach((partition, offset) -> found.put(
+                            partition,
+                            times.containsKey(offset) ? OptionalLong.of(times.get(offset)) : OptionalLong.empty()));
+                    return found;
+                }
+
+                @Override
                 public void close() {}
             },
-            null);
+            null,
+            -1);
 
     @Test
     void offsetsThatAreMissingAreMarksWhileTheLogStillHoldsTheirPlace() {
@@ -137,7 +153,7 @@ class LogGuardTest {
     @Test
     void aTopicThatWasMadeAgainIsSeenWithoutAHole() {
         opened(10);
-        log = new LogBounds("another", 0, 100, 100);
+        log = new LogBounds("another", 0, 100, 100, 1);
         came(10, 11);
         assertBroken("TWP-LOG-TOPIC", this::required);
     }
@@ -152,6 +168,75 @@ class LogGuardTest {
         guard.require(positions);
         guard.require(positions);
         assertEquals(1, questions - before);
+    }
+
+    @Test
+    void aLogThatWasCutShortAndGrewBeyondThePositionIsSeenWhenItIsTakenOver() {
+        times.put(9L, 7_000L);
+        assertBroken("TWP-LOG-END", () -> opened(10, 5_000));
+        times.put(9L, 5_000L);
+        opened(10, 5_000);
+    }
+
+    @Test
+    void aLogThatIsCutShortBeforeTheFirstRecordsComeIsSeenWhenTheyCome() {
+        times.put(9L, 5_000L);
+        opened(10, 5_000);
+        cutShort();
+        came(10);
+        assertBroken("TWP-LOG-END", this::required);
+    }
+
+    @Test
+    void aLogThatIsCutShortAfterTheConsumerWasSentToThePositionIsSeenWhenRecordsCome() {
+        times.put(9L, 5_000L);
+        opened(10, 5_000);
+        came(10);
+        required();
+        position(10, 5_000);
+        guard.moved(PARTITION, positions.get(PARTITION));
+        cutShort();
+        came(10);
+        assertBroken("TWP-LOG-END", this::required);
+    }
+
+    @Test
+    void recordsAreReadAgainOnlyWhereAnotherLeaderMayHaveCutTheLog() {
+        times.put(9L, 5_000L);
+        opened(10, 5_000);
+        came(10);
+        required();
+        applied(11);
+        came(11);
+        required();
+        assertEquals(1, reads, "the leader is the same");
+        position(10, 5_000);
+        guard.moved(PARTITION, positions.get(PARTITION));
+        log = new LogBounds("id", 0, 100, 100, 2);
+        came(10);
+        required();
+        assertEquals(2, reads);
+    }
+
+    @Test
+    void nothingIsAppliedWhileKafkaDoesNotSayWhichRecordIsThere() {
+        answers = false;
+        assertThrows(Unanswered.class, () -> opened(10, 5_000));
+    }
+
+    /** Brokers lose the end of the log, and the source writes on. */
+    private void cutShort() {
+        times.put(9L, 7_000L);
+        log = new LogBounds("id", 0, 100, 100, 2);
+    }
+
+    private void opened(long offset, long atMs) {
+        position(offset, atMs);
+        guard.opened(positions);
+    }
+
+    private void position(long offset, long atMs) {
+        positions.put(PARTITION, new OffsetDocument(1, offset, offset, "id", atMs));
     }
 
     private void opened(long offset) {
@@ -183,7 +268,7 @@ class LogGuardTest {
     }
 
     private static LogBounds log(long start) {
-        return new LogBounds("id", start, 100, 100);
+        return new LogBounds("id", start, 100, 100, 1);
     }
 
     private static void assertBroken(String code, Runnable act) {

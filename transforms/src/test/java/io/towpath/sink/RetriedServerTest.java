@@ -145,6 +145,24 @@ class RetriedServerTest extends DestinationTest {
     }
 
     @Test
+    void numbersWhoseWriteIsNotAnsweredInTimeCountOnceAndDelayNothing() throws Exception {
+        try (TestTask sink = TestTask.opened(collection)) {
+            sink.put(0, "c {_id: 1}");
+            server.fail(
+                    "alwaysOn",
+                    "namespace: 'towpath.tasks', failCommands: ['update'], blockConnection: true, blockTimeMS: 3000");
+            for (int i = 1; i < 4; i++) {
+                Thread.sleep(1_100); // the numbers are due again
+                int offset = i;
+                assertTimeout(Duration.ofSeconds(1), () -> sink.put(offset, "c {_id: %d}".formatted(offset + 1)));
+            }
+            Thread.sleep(3_000); // the server has done what it was asked
+            server.fail("off", "");
+        }
+        assertEquals(4, server.tasks().find().first().getInt64("records").getValue());
+    }
+
+    @Test
     void whatGoesOnForTooLongIsLeftToConnect() throws Exception {
         try (TestTask sink = TestTask.opened(collection, SinkSettings.RETRY_TIMEOUT, "500")) {
             server.fail("alwaysOn", "failCommands: ['insert'], errorCode: 13");

@@ -8,6 +8,7 @@ import io.towpath.record.CanonicalKey;
 import io.towpath.sink.plain.RecordHandler;
 import io.towpath.sink.plain.TopicNamespaceMapper;
 import io.towpath.support.Context;
+import io.towpath.support.Definitions;
 import io.towpath.support.Server;
 import java.lang.management.ManagementFactory;
 import java.util.ArrayList;
@@ -32,7 +33,7 @@ final class TestTask implements AutoCloseable {
     static final String PIPELINE = "test";
 
     final Context context = new Context();
-    final MongoSinkTask task = new MongoSinkTask(log -> new LogGuard(null, null)); // there is no Kafka to ask
+    final MongoSinkTask task = new MongoSinkTask(log -> new LogGuard(null, null, -1)); // there is no Kafka to ask
     final TopicPartition partition;
     /** The broker's time of the records to come; null for none. */
     Long appendedMs;
@@ -40,7 +41,8 @@ final class TestTask implements AutoCloseable {
     TestTask(MongoCollection<RawBsonDocument> collection, Map<String, String> more) {
         partition =
                 new TopicPartition(PIPELINE + "." + collection.getNamespace().getFullName(), 0);
-        Map<String, String> settings = new HashMap<>();
+        Map<String, String> settings = Definitions.filled("sink.json");
+        settings.keySet().removeIf(key -> key.startsWith("towpath.") || key.startsWith("topics"));
         settings.put("connection.uri", System.getenv(Server.URI));
         settings.put("topics", partition.topic());
         settings.put("database", "unused");

@@ -1,6 +1,7 @@
 package io.towpath.sink;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.mongodb.MongoCommandException;
 import com.mongodb.MongoException;
@@ -10,6 +11,8 @@ import com.mongodb.ServerAddress;
 import java.util.List;
 import org.bson.BsonDocument;
 import org.bson.BsonInt32;
+import org.bson.BsonInvalidOperationException;
+import org.bson.BsonMaximumSizeExceededException;
 import org.bson.BsonSerializationException;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -75,9 +78,18 @@ class VerdictTest {
     }
 
     @Test
-    void anErrorOfTheDriversOwnIsUnclear() {
+    void anErrorAboutBsonIsUnclear() {
         assertEquals(Verdict.UNCLEAR, Verdict.of(new BsonSerializationException("too large")));
-        assertEquals(Verdict.UNCLEAR, Verdict.of(new IllegalArgumentException("a name")));
+        assertEquals(Verdict.UNCLEAR, Verdict.of(new BsonInvalidOperationException("not a document")));
+        assertEquals(Verdict.UNCLEAR, Verdict.of(new BsonMaximumSizeExceededException("too large")));
+    }
+
+    @Test
+    void anErrorOfTheSinkItselfMakesNoRecordADeadLetter() {
+        assertEquals(Verdict.HOPELESS, Verdict.of(new NullPointerException("a field")));
+        assertEquals(Verdict.HOPELESS, Verdict.of(new IllegalStateException("a state")));
+        String words = BatchWriter.hopeless(new NullPointerException("a field")).getMessage();
+        assertTrue(words.contains("an error in the sink itself") && words.contains("NullPointerException"), words);
     }
 
     private static MongoException command(int code) {

@@ -98,6 +98,16 @@ class SourceSettingsTest {
     }
 
     @Test
+    void aConfigurationOfAnEarlierVersionRunsWithoutAPartitionerUntilItIsDeployedAgain() {
+        Map<String, String> settings = settings("producer.override.partitioner.class", null);
+        assertTrue(MongoSource.requirements(settings).areMet());
+        assertTrue(new MongoSource()
+                .validate(settings).configValues().stream()
+                        .flatMap(value -> value.errorMessages().stream())
+                        .anyMatch(message -> message.contains("set it to io.towpath.connector.KeyPartitioner")));
+    }
+
+    @Test
     void aTaskThatAnEarlierVersionLetBeWithoutBoundariesDoesNotStart() {
         MongoSourceTask task = new MongoSourceTask();
         ConnectException refused =

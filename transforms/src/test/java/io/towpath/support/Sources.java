@@ -10,6 +10,7 @@ import java.util.HashMap;
 import java.util.Map;
 import org.apache.kafka.common.config.AbstractConfig;
 import org.apache.kafka.common.config.ConfigDef;
+import org.apache.kafka.connect.converters.ByteArrayConverter;
 
 /** Settings by which tests connect to the server as a source. */
 public final class Sources {
@@ -28,7 +29,15 @@ public final class Sources {
                 "mongodb.authentication.class",
                 RawDocuments.class.getName(),
                 "cursor.pipeline",
-                CursorPipeline.PIPELINE));
+                CursorPipeline.PIPELINE,
+                "exactly.once.support",
+                "required",
+                "key.converter",
+                ByteArrayConverter.class.getName(),
+                "value.converter",
+                ByteArrayConverter.class.getName(),
+                "header.converter",
+                ByteArrayConverter.class.getName()));
     }
 
     /** Reads by the default settings. */

@@ -1,6 +1,7 @@
 package io.towpath.source.copy;
 
 import com.mongodb.MongoException;
+import com.mongodb.MongoInterruptedException;
 import com.mongodb.ReadPreference;
 import io.towpath.connector.Closing;
 import io.towpath.debezium.SourceCluster;
@@ -21,6 +22,7 @@ final class NaturalReads implements AutoCloseable {
 
     private final Map<String, ClusterTime> times = new HashMap<>();
     private double safeSeconds = -1;
+    private boolean closed;
 
     NaturalReads(SnapshotReads reads) {
         this.reads = reads;
@@ -65,7 +67,9 @@ final class NaturalReads implements AutoCloseable {
                     .formatted(namespace, planned.table(), planned.member()));
     }
 
+    /** Throws {@link MongoInterruptedException} once this is closed: a thread that still runs would open a client for good. */
     private synchronized SourceCluster member(String address) {
+        if (closed) throw new MongoInterruptedException("the copy has ended", new InterruptedException());
         return members.computeIfAbsent(address, reads.source()::at);
     }
 
@@ -86,6 +90,7 @@ final class NaturalReads implements AutoCloseable {
 
     @Override
     public synchronized void close() {
+        closed = true;
         Closing.all(members.values().toArray(AutoCloseable[]::new));
     }
 }

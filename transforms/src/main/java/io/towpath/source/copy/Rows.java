@@ -33,14 +33,18 @@ public record Rows(String topicPrefix, String namespace, Map<String, ?> partitio
         return records;
     }
 
-    /** @param gone keys that no document has */
+    /**
+     * Deletes, then rows.
+     *
+     * @param gone keys that no document has
+     */
     public List<SourceRecord> records(Collection<byte[]> documents, Collection<byte[]> gone, ClusterTime time) {
         List<SourceRecord> records = new ArrayList<>(documents.size() + gone.size());
         String topic = TopicNames.of(topicPrefix, namespace);
-        Headers read = headers("r", time);
-        for (byte[] document : documents) records.add(record(topic, CanonicalKey.of(document), document, read));
         Headers deleted = headers("d", time);
         for (byte[] key : gone) records.add(record(topic, key, null, deleted));
+        Headers read = headers("r", time);
+        for (byte[] document : documents) records.add(record(topic, CanonicalKey.of(document), document, read));
         return records;
     }
 

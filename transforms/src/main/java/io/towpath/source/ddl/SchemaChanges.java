@@ -316,6 +316,16 @@ public final class SchemaChanges implements AutoCloseable {
         return stream.readUpTo(source.now()) ? Optional.of(true) : Optional.empty();
     }
 
+    /**
+     * Whether the source may have dropped or renamed a collection by a change that is not emitted yet: a read of it finds nothing then, as
+     * of any time. Also true while that is unknown.
+     */
+    public boolean mayBeGone(String namespace) throws InterruptedException {
+        return attempt(() -> stream.readUpTo(source.now()) ? Optional.of(true) : Optional.empty())
+                        .isEmpty()
+                || willBeGone(namespace);
+    }
+
     private boolean willBeGone(String namespace) {
         return planned.stream().anyMatch(change -> change.gone().contains(namespace))
                 || stream.events().stream()

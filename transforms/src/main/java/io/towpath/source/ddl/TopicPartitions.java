@@ -6,6 +6,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.OptionalInt;
 import java.util.Properties;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
@@ -21,17 +22,29 @@ public final class TopicPartitions implements AutoCloseable {
 
     private final String prefix;
     private final Optional<Properties> client;
+    private final Counts counts;
     private final int ofNewTopics;
     private final Map<String, Integer> known = new HashMap<>();
     private Admin admin;
+
+    /** How many partitions a topic has; empty when it does not exist. */
+    interface Counts {
+        OptionalInt of(String topic) throws InterruptedException;
+    }
 
     /**
      * @param prefix of topics
      * @param client how to reach Kafka; empty: all topics are new
      */
     public TopicPartitions(String prefix, Map<String, String> configuration, Optional<Properties> client) {
+        this(prefix, configuration, client, null);
+    }
+
+    /** @param counts null to ask Kafka */
+    TopicPartitions(String prefix, Map<String, String> configuration, Optional<Properties> client, Counts counts) {
         this.prefix = prefix;
         this.client = client;
+        this.counts = counts == null ? this::read : counts;
         this.ofNewTopics = Integer.parseInt(configuration.getOrDefault(NEW_TOPICS, "1"));
     }
 
@@ -46,25 +59,26 @@ public final class TopicPartitions implements AutoCloseable {
     }
 
     private int of(String topic) throws InterruptedException {
+        if (client.isEmpty()) return ofNewTopics;
         Integer count = known.get(topic);
-        if (count == null) {
-            count = client.isPresent() ? read(topic) : ofNewTopics;
-            known.put(topic, count); // it never changes
-        }
-        return count;
+        if (count != null) return count;
+        OptionalInt read = counts.of(topic);
+        // a topic may yet be created with another count; that of one that exists does not change
+        read.ifPresent(existing -> known.put(topic, existing));
+        return read.orElse(ofNewTopics);
     }
 
-    private int read(String topic) throws InterruptedException {
+    private OptionalInt read(String topic) throws InterruptedException {
         if (admin == null) admin = Admin.create(client.orElseThrow());
         try {
-            return admin.describeTopics(List.of(topic))
+            return OptionalInt.of(admin.describeTopics(List.of(topic))
                     .topicNameValues()
                     .get(topic)
                     .get(TIMEOUT_MS, TimeUnit.MILLISECONDS)
                     .partitions()
-                    .size();
+                    .size());
         } catch (ExecutionException error) {
-            if (error.getCause() instanceof UnknownTopicOrPartitionException) return ofNewTopics;
+            if (error.getCause() instanceof UnknownTopicOrPartitionException) return OptionalInt.empty();
             throw new RetriableException("Kafka does not describe the topic " + topic, error.getCause());
         } catch (TimeoutException error) {
             throw new RetriableException("Kafka does not describe the topic " + topic, error);

@@ -47,7 +47,10 @@ public final class Ledger {
     public boolean followFirst(OffsetStorageReader reader) {
         rows.readPlans(partitions, reader);
         // afterwards: the stream forgets ranges, and a range that is forgotten looks as if nobody had begun it
-        return reader.offset(partitions.root()).get("phase").equals(COPY);
+        Map<String, Object> root = reader.offset(partitions.root());
+        // a plan may follow one in natural order that this task has never seen: then all ranges are the first task's
+        rows.readAbandoned(root);
+        return root.get("phase").equals(COPY);
     }
 
     /** Takes over how far the other tasks have come: what they have committed. */
@@ -92,6 +95,18 @@ public final class Ledger {
         rows.add(namespaces);
     }
 
+    /**
+     * The offsets were lost, and the log has records of an earlier capture.
+     *
+     * @param now when that was found
+     * @param resnapshot the one that the configuration names
+     */
+    public void lose(String newSelection, ClusterTime now, String resnapshot) {
+        begin(newSelection, now, List.of());
+        streaming = true;
+        history.lose(resnapshot);
+    }
+
     /** Another selection: forgets collections that are no longer in it, and copies new ones. */
     public List<SourceRecord> reselect(String newSelection, Collection<String> added, Collection<String> dropped) {
         List<SourceRecord> records = forget(dropped);
@@ -118,12 +133,17 @@ public final class Ledger {
         return records;
     }
 
-    /** Copies these once more while the stream goes on. */
-    public List<SourceRecord> copyAgain(String name, Collection<String> namespaces) {
+    /**
+     * Copies these once more while the stream goes on.
+     *
+     * @param missing whether the log lacks changes of some of them
+     */
+    public List<SourceRecord> copyAgain(String name, Collection<String> namespaces, ClusterTime now, boolean missing) {
         List<SourceRecord> records = new ArrayList<>();
         namespaces.stream().filter(rows.copies()::containsKey).forEach(namespace -> records.addAll(abandon(namespace)));
         rows.add(namespaces);
-        history.begin(name);
+        if (missing) history.begin(name, now);
+        else history.begin(name);
         records.add(rootRecord());
         return records;
     }

@@ -10,6 +10,7 @@ public final class LogHistory {
     private String resnapshot;
     private String closed;
     private String gap;
+    private boolean lost;
 
     /** @param root the root offset; empty when nothing is stored */
     LogHistory(Map<String, Object> root) {
@@ -18,6 +19,7 @@ public final class LogHistory {
         resnapshot = (String) root.getOrDefault("resnapshot", "");
         closed = (String) root.getOrDefault("closed", "");
         gap = (String) root.getOrDefault("gap", "");
+        lost = (Boolean) root.getOrDefault("lost", false);
     }
 
     void addTo(Map<String, Object> root) {
@@ -25,6 +27,18 @@ public final class LogHistory {
         if (!resnapshot.isEmpty()) root.put("resnapshot", resnapshot);
         if (!closed.isEmpty()) root.put("closed", closed);
         if (!gap.isEmpty()) root.put("gap", gap);
+        if (lost) root.put("lost", true);
+    }
+
+    /** Whether the offsets were gone while the log had records: nothing is captured until a resnapshot. */
+    public boolean isLost() {
+        return lost;
+    }
+
+    /** The offsets are gone. A resnapshot of the name that the configuration has already began before that. */
+    void lose(String name) {
+        skip(name);
+        lost = true;
     }
 
     /** The largest cluster time of everything that was ever copied: from then on the log has every state. Empty when unknown. */
@@ -66,6 +80,7 @@ public final class LogHistory {
     /** A resnapshot re-reads documents whose changes since then are missing in the log. */
     void begin(String name, ClusterTime missingSince) {
         resnapshot = name;
+        lost = false;
         if (gap.isEmpty()) gap = missingSince.toString();
     }
 

@@ -52,13 +52,7 @@ public final class RowTimes {
         add(namespaces);
         JsonArrays.parse((String) root.getOrDefault("refilled", "[]"))
                 .forEach(namespace -> refilled.add(namespace.asString().getValue()));
-        BsonArray times = JsonArrays.parse((String) root.getOrDefault("abandoned", "[]"));
-        for (int index = 0; index < times.size(); index += 3)
-            abandoned.put(
-                    times.get(index).asString().getValue(),
-                    new Times(
-                            ClusterTime.parse(times.get(index + 1).asString().getValue()),
-                            ClusterTime.parse(times.get(index + 2).asString().getValue())));
+        readAbandoned(root);
         for (String namespace : namespaces) {
             PendingKeys keys = partitions.pendingKeys(namespace, reader);
             if (!keys.isEmpty()) pending.put(namespace, keys);
@@ -76,6 +70,17 @@ public final class RowTimes {
             Map<Integer, Map<String, Object>> ranges = partitions.ranges(namespace, plan.ranges(), reader);
             copies.put(namespace, Optional.of(new CollectionCopy(plan, ranges::get)));
         });
+    }
+
+    /** Reads which collections were read in natural order before their copy began anew. */
+    void readAbandoned(Map<String, Object> root) {
+        BsonArray times = JsonArrays.parse((String) root.getOrDefault("abandoned", "[]"));
+        for (int index = 0; index < times.size(); index += 3)
+            abandoned.put(
+                    times.get(index).asString().getValue(),
+                    new Times(
+                            ClusterTime.parse(times.get(index + 1).asString().getValue()),
+                            ClusterTime.parse(times.get(index + 2).asString().getValue())));
     }
 
     /** Reads how far the other tasks have come with ranges that are not done here. */

@@ -17,6 +17,7 @@ public final class SourceMetrics implements AutoCloseable {
     private final AtomicLong events = new AtomicLong();
     private final AtomicLong dropped = new AtomicLong();
     private final AtomicLong reread = new AtomicLong();
+    private final AtomicLong requestsSkipped = new AtomicLong();
     private final AtomicLong oversized = new AtomicLong();
     private final RetryCounts retries = new RetryCounts();
     private final AtomicLong splices = new AtomicLong();
@@ -35,6 +36,10 @@ public final class SourceMetrics implements AutoCloseable {
             .add("Events", "Records of changes, from the stream", events::get)
             .add("DroppedEvents", "Events that a copied row already held", dropped::get)
             .add("ReadAgain", "Documents re-read on request, including those that were gone", reread::get)
+            .add(
+                    "RequestsSkipped",
+                    "Re-read requests, and documents in them, that cannot be answered",
+                    requestsSkipped::get)
             .add("Retries", "Reads that were retried after a transient error", retries::total)
             .add("LastRetry", "The last such error; empty if there was none", () -> lastRetry)
             .add("WaitsFor", "What the copy waits for in other tasks; empty: nothing", () -> waitsFor)
@@ -84,6 +89,10 @@ public final class SourceMetrics implements AutoCloseable {
 
     public void reread(long count) {
         reread.addAndGet(count);
+    }
+
+    public void requestSkipped() {
+        requestsSkipped.incrementAndGet();
     }
 
     public void retried(RetryCause cause, String reason) {

@@ -1,7 +1,6 @@
 package io.towpath.source.reread;
 
 import com.mongodb.MongoException;
-import com.mongodb.client.ClientSession;
 import io.towpath.debezium.OversizedEvent;
 import io.towpath.net.ReadFault;
 import io.towpath.net.RetryCause;
@@ -9,13 +8,13 @@ import io.towpath.record.ClusterTime;
 import io.towpath.source.copy.DriverKey;
 import io.towpath.source.copy.Rows;
 import io.towpath.source.copy.SnapshotReads;
+import io.towpath.source.ddl.SchemaChanges;
 import io.towpath.source.progress.Progress;
-import java.util.ArrayList;
+import java.nio.ByteBuffer;
 import java.util.List;
 import java.util.Optional;
 import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.source.SourceRecord;
-import org.bson.BsonDocument;
 import org.bson.RawBsonDocument;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -23,12 +22,14 @@ import org.slf4j.LoggerFactory;
 /**
  * Documents in place of events that are too large: each as of its event, or, where the source no longer holds that state, as of now. It
  * includes the document's events up to then, so the stream drops these.
+ *
+ * @param schema present if schema changes are captured; not closed by this
  */
-public record OversizedRead(Progress progress, SnapshotReads reads) {
+public record OversizedRead(Progress progress, SnapshotReads reads, Optional<SchemaChanges> schema) {
     private static final Logger LOGGER = LoggerFactory.getLogger(OversizedRead.class);
 
     /** The records in place of Debezium's, which has the offset; empty when the read has to be retried. */
-    public Optional<List<SourceRecord>> of(SourceRecord record, OversizedEvent event) {
+    public Optional<List<SourceRecord>> of(SourceRecord record, OversizedEvent event) throws InterruptedException {
         if (!DriverKey.isExact(event.key())) {
             throw new ConnectException(
                     "the change of %s %s is too large for a change stream, and the document cannot be read by its _id, which no driver sends unchanged. Remove the document, or exclude the collection"
@@ -53,18 +54,22 @@ public record OversizedRead(Progress progress, SnapshotReads reads) {
         return Optional.empty();
     }
 
-    private List<SourceRecord> read(SourceRecord record, OversizedEvent event, Optional<ClusterTime> eventTime) {
-        List<byte[]> documents = new ArrayList<>();
+    private List<SourceRecord> read(SourceRecord record, OversizedEvent event, Optional<ClusterTime> eventTime)
+            throws InterruptedException {
         // always explicit: a member that lags would read the state before the event, and one without the collection
         // reports no time
         ClusterTime time = eventTime.orElseGet(reads.source()::now);
-        try (ClientSession session = reads.source().snapshot(time)) {
-            BsonDocument filter = new BsonDocument("_id", new RawBsonDocument(event.key()).get("_id"));
-            reads.documents(event.namespace(), session, filter).into(documents);
-        }
+        RereadAnswer answer =
+                RereadAnswer.read(new RereadRequest(-1, event.namespace(), List.of(event.key()), ""), 0, time, reads);
         Rows rows = new Rows(progress.name(), event.namespace(), record.sourcePartition(), record.sourceOffset());
-        List<byte[]> gone = documents.isEmpty() ? List.of(event.key()) : List.of();
-        List<SourceRecord> records = rows.records(documents, gone, time);
+        // what else was found by the key follows in the stream
+        byte[] document = answer.documents().get(ByteBuffer.wrap(event.key()));
+        List<byte[]> found = document == null ? List.of() : List.of(document);
+        // a schema change that is still to come decides about the documents of a collection that is gone
+        boolean isKept = schema.isPresent()
+                && answer.documents().isEmpty()
+                && schema.get().mayBeGone(event.namespace());
+        List<SourceRecord> records = rows.records(found, isKept ? List.of() : answer.gone(), time);
         progress.ledger().addDocument(event.namespace(), event.key(), time, eventTime.isEmpty());
         records.add(progress.ledger().rootRecord());
         progress.metrics().oversized();

@@ -1,6 +1,8 @@
 package io.towpath.source.reread;
 
-import io.towpath.source.copy.DriverKey;
+import io.towpath.record.ContractException;
+import io.towpath.record.TopicNames;
+import io.towpath.source.progress.Progress;
 import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.List;
@@ -24,12 +26,14 @@ final class RequestLog implements AutoCloseable {
 
     private final KafkaConsumer<byte[], byte[]> consumer;
     private final Predicate<String> selection;
+    private final Progress progress;
     private final Queue<RereadRequest> waiting = new ArrayDeque<>();
     private long read;
 
     /** @param next offset of the first request to read */
-    RequestLog(String topic, Properties settings, long next, Predicate<String> selection) {
+    RequestLog(String topic, Properties settings, long next, Predicate<String> selection, Progress progress) {
         this.selection = selection;
+        this.progress = progress;
         this.read = next;
         Properties properties = new Properties();
         properties.putAll(settings);
@@ -54,27 +58,35 @@ final class RequestLog implements AutoCloseable {
 
     private void take(ConsumerRecord<byte[], byte[]> record) {
         read = record.offset() + 1;
-        Optional<RereadRequest> closing = RereadRequest.closing(record.offset(), record.value());
-        if (closing.isPresent()) {
-            waiting.add(closing.get());
-            return;
-        }
         try {
             RereadRequest request = RereadRequest.of(record.offset(), record.value());
+            if (!request.closes().isEmpty()) {
+                waiting.add(request);
+                return;
+            }
             if (!selection.test(request.namespace())) return;
-            request.keys().stream()
-                    .filter(key -> !DriverKey.isExact(key))
-                    .forEach(key -> LOGGER.error(
-                            "{} of {} cannot be re-read: no driver sends such an _id unchanged",
-                            new RawBsonDocument(key),
-                            request.namespace()));
-            List<byte[]> readable =
-                    request.keys().stream().filter(DriverKey::isExact).toList();
+            TopicNames.of(progress.name(), request.namespace());
+            List<byte[]> readable = request.keys().stream()
+                    .filter(key -> isReadable(request, key))
+                    .toList();
             if (!readable.isEmpty())
                 waiting.add(new RereadRequest(request.offset(), request.namespace(), readable, ""));
-        } catch (DataException error) {
-            LOGGER.error("skipped: {}", error.getMessage());
+        } catch (DataException | ContractException error) {
+            skip(error.getMessage());
         }
+    }
+
+    private boolean isReadable(RereadRequest request, byte[] key) {
+        Optional<String> oddity = RereadRequest.oddity(key);
+        oddity.ifPresent(why -> skip("request %d: %s of %s cannot be re-read: %s"
+                .formatted(request.offset(), new RawBsonDocument(key), request.namespace(), why)));
+        return oddity.isEmpty();
+    }
+
+    /** A request, or one of its documents, that is never answered. */
+    void skip(String why) {
+        progress.metrics().requestSkipped();
+        LOGGER.error("TWP-REQUEST: skipped: {}", why);
     }
 
     /** The offset up to which there is nothing to answer. */

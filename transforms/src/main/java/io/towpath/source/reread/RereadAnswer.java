@@ -2,12 +2,12 @@ package io.towpath.source.reread;
 
 import com.mongodb.client.ClientSession;
 import com.mongodb.client.MongoCursor;
-import io.towpath.record.BsonOrder;
 import io.towpath.record.CanonicalKey;
 import io.towpath.record.ClusterTime;
 import io.towpath.source.copy.Rows;
 import io.towpath.source.copy.SnapshotReads;
-import java.util.ArrayList;
+import java.nio.ByteBuffer;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.kafka.connect.source.SourceRecord;
@@ -18,26 +18,49 @@ import org.bson.RawBsonDocument;
 /**
  * Requested documents of one namespace as of one cluster time.
  *
- * @param gone keys that no document has
+ * @param keys that are answered: the next ones of the request
+ * @param documents all that the server finds by these keys, by their own keys. Under a default collation it finds "a" by "A": so a document
+ *     may have a key that is none of {@code keys}, and is no answer to the one that found it
  */
-record RereadAnswer(String namespace, ClusterTime time, List<byte[]> documents, List<byte[]> gone) {
+record RereadAnswer(String namespace, ClusterTime time, List<byte[]> keys, Map<ByteBuffer, byte[]> documents) {
     private static final long MOST_BYTES = 8 << 20;
 
-    /** Answers a request from a key on, up to a number of bytes. Throws the driver's exceptions. */
+    /**
+     * Answers a request from a key on: as many keys as the bytes of an answer allow, but at least one. The order in which the server returns
+     * documents is that of the collection's default collation, and proves nothing. Throws the driver's exceptions.
+     */
     static RereadAnswer read(RereadRequest request, int from, ClusterTime time, SnapshotReads reads) {
         List<byte[]> keys = request.keys().subList(from, request.keys().size());
-        List<byte[]> documents = new ArrayList<>();
+        while (true) {
+            Map<ByteBuffer, byte[]> documents = new LinkedHashMap<>();
+            if (readAll(request.namespace(), keys, time, reads, documents))
+                return new RereadAnswer(request.namespace(), time, keys, documents);
+            keys = keys.subList(0, Math.min(documents.size(), keys.size() - 1));
+            // mostly these are the documents of the first keys
+            if (keys.stream().allMatch(key -> documents.containsKey(ByteBuffer.wrap(key))))
+                return new RereadAnswer(request.namespace(), time, keys, documents);
+        }
+    }
+
+    /** Returns false when there are more documents than an answer may have. */
+    private static boolean readAll(
+            String namespace,
+            List<byte[]> keys,
+            ClusterTime time,
+            SnapshotReads reads,
+            Map<ByteBuffer, byte[]> documents) {
         long bytes = 0;
         try (ClientSession session = reads.source().snapshot(time);
-                MongoCursor<byte[]> cursor = reads.documents(request.namespace(), session, filter(keys))
-                        .iterator()) {
-            while (bytes < MOST_BYTES && cursor.hasNext()) {
-                documents.add(cursor.next());
-                bytes += documents.get(documents.size() - 1).length;
+                MongoCursor<byte[]> cursor =
+                        reads.documents(namespace, session, filter(keys)).iterator()) {
+            while (cursor.hasNext()) {
+                if (bytes >= MOST_BYTES && keys.size() > 1) return false;
+                byte[] document = cursor.next();
+                documents.put(ByteBuffer.wrap(CanonicalKey.of(document)), document);
+                bytes += document.length;
             }
         }
-        byte[] last = bytes < MOST_BYTES ? null : CanonicalKey.of(documents.get(documents.size() - 1));
-        return new RereadAnswer(request.namespace(), time, documents, missing(keys, documents, last));
+        return true;
     }
 
     private static BsonDocument filter(List<byte[]> keys) {
@@ -46,23 +69,15 @@ record RereadAnswer(String namespace, ClusterTime time, List<byte[]> documents, 
         return new BsonDocument("_id", new BsonDocument("$in", ids));
     }
 
-    /** The keys, up to {@code last} unless it is null, that no document has; both lists are in the order of {@code _id}s. */
-    private static List<byte[]> missing(List<byte[]> keys, List<byte[]> documents, byte[] last) {
-        List<byte[]> missing = new ArrayList<>();
-        int index = 0;
-        for (byte[] key : keys) {
-            if (last != null && BsonOrder.compare(key, last) > 0) break;
-            if (index < documents.size() && BsonOrder.compare(key, documents.get(index)) == 0) index++;
-            else missing.add(key);
-        }
-        return missing;
+    /** The answered keys that no document has. */
+    List<byte[]> gone() {
+        return keys.stream()
+                .filter(key -> !documents.containsKey(ByteBuffer.wrap(key)))
+                .toList();
     }
 
-    int size() {
-        return documents.size() + gone.size();
-    }
-
-    List<SourceRecord> records(String topicPrefix, Map<String, Object> partition, Map<String, Object> offset) {
-        return new Rows(topicPrefix, namespace, partition, offset).records(documents, gone, time);
+    /** Deletes come first: at a destination with the same default collation, the delete of "A" removes "a", whose row follows. */
+    List<SourceRecord> records(String topicPrefix, Map<String, ?> partition, Map<String, ?> offset) {
+        return new Rows(topicPrefix, namespace, partition, offset).records(documents.values(), gone(), time);
     }
 }

@@ -1,5 +1,6 @@
 package io.towpath.source.reread;
 
+import com.mongodb.MongoNamespace;
 import io.towpath.record.BsonBytes;
 import io.towpath.record.BsonElements;
 import io.towpath.record.BsonOrder;
@@ -14,8 +15,10 @@ import java.util.Set;
 import java.util.TreeSet;
 import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.errors.DataException;
+import org.bson.BsonDocument;
 import org.bson.BsonInvalidOperationException;
 import org.bson.BsonSerializationException;
+import org.bson.BsonValue;
 import org.bson.RawBsonDocument;
 
 /**
@@ -41,43 +44,63 @@ record RereadRequest(long offset, String namespace, List<byte[]> keys, String cl
                 -1, namespace, keys.stream().sorted(BsonOrder::compare).toList(), "");
     }
 
-    /** From {@code {resnapshot: "…"}}; empty for anything else. */
-    static Optional<RereadRequest> closing(long offset, byte[] value) {
-        try {
-            RawBsonDocument request = new RawBsonDocument(value == null ? new byte[0] : value);
-            if (!request.containsKey("resnapshot")) return Optional.empty();
-            return Optional.of(new RereadRequest(
-                    offset, "", List.of(), request.getString("resnapshot").getValue()));
-        } catch (BsonSerializationException | BsonInvalidOperationException | IllegalArgumentException other) {
-            return Optional.empty();
-        }
-    }
-
-    /** From {@code {namespace: "db.collection", ids: [_id, …]}}. Throws {@link DataException} on anything else. */
+    /**
+     * From {@code {namespace: "db.collection", ids: [_id, …]}}, or from {@code {resnapshot: "…"}}. Throws {@link DataException} on anything
+     * else.
+     */
     static RereadRequest of(long offset, byte[] value) {
         try {
             if (value == null) throw new DataException("it is empty");
             WholeBson.require(value);
-            String namespace = new RawBsonDocument(value).getString("namespace").getValue();
-            TreeSet<byte[]> keys = new TreeSet<>(BsonOrder::compare);
-            BsonElements fields = new BsonElements(value, 0);
-            while (fields.next()) {
-                if (!fields.nameIs(new byte[] {'i', 'd', 's'}) || fields.type() != BsonElements.ARRAY) continue;
-                BsonElements ids = new BsonElements(value, fields.valueStart());
-                while (ids.next()) {
-                    if (NO_IDS.contains(ids.type()))
-                        throw new DataException("no _id is an array, a regex or undefined");
-                    keys.add(CanonicalKey.of(
-                            BsonBytes.ofField(ids.type(), BsonElements.ID, value, ids.valueStart(), ids.valueEnd())));
-                }
-            }
+            RawBsonDocument request = new RawBsonDocument(value);
+            if (request.containsKey("resnapshot"))
+                return new RereadRequest(
+                        offset, "", List.of(), request.getString("resnapshot").getValue());
+            String namespace = request.getString("namespace").getValue();
+            new MongoNamespace(namespace);
+            TreeSet<byte[]> keys = keys(value);
             if (keys.isEmpty()) throw new DataException("it names no ids");
             return new RereadRequest(offset, namespace, new ArrayList<>(keys), "");
-        } catch (BsonSerializationException | BsonInvalidOperationException | ContractException | DataException error) {
+        } catch (BsonSerializationException
+                | BsonInvalidOperationException
+                | IllegalArgumentException
+                | ContractException
+                | DataException error) {
             throw new DataException(
                     "request %d is not {namespace: \"db.collection\", ids: [_id, …]}: %s"
                             .formatted(offset, error.getMessage()),
                     error);
         }
+    }
+
+    private static TreeSet<byte[]> keys(byte[] value) {
+        TreeSet<byte[]> keys = new TreeSet<>(BsonOrder::compare);
+        BsonElements fields = new BsonElements(value, 0);
+        while (fields.next()) {
+            if (!fields.nameIs(new byte[] {'i', 'd', 's'}) || fields.type() != BsonElements.ARRAY) continue;
+            BsonElements ids = new BsonElements(value, fields.valueStart());
+            while (ids.next())
+                keys.add(CanonicalKey.of(
+                        BsonBytes.ofField(ids.type(), BsonElements.ID, value, ids.valueStart(), ids.valueEnd())));
+        }
+        return keys;
+    }
+
+    /** Why no document can be read by this key; empty if one can. */
+    static Optional<String> oddity(byte[] key) {
+        BsonElements id = BsonElements.atId(key).orElseThrow();
+        if (NO_IDS.contains(id.type())) return Optional.of("no _id is an array, a regex or undefined");
+        if (!DriverKey.isExact(key)) return Optional.of("no driver sends such an _id unchanged");
+        BsonValue value = new RawBsonDocument(key).get("_id");
+        return value.isDocument() && isOperator(value.asDocument())
+                ? Optional.of("the server takes it for an operator, and stores no such _id")
+                : Optional.empty();
+    }
+
+    /** Whether a query has another meaning for the document: a reference to a document is one only if it is complete. */
+    private static boolean isOperator(BsonDocument id) {
+        return !id.isEmpty()
+                && id.getFirstKey().startsWith("$")
+                && !(id.getFirstKey().equals("$ref") && id.isString("$ref") && id.containsKey("$id"));
     }
 }

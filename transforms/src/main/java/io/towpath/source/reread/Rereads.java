@@ -3,9 +3,11 @@ package io.towpath.source.reread;
 import com.mongodb.MongoException;
 import io.towpath.net.ReadFault;
 import io.towpath.net.RetryCause;
+import io.towpath.net.ServerError;
 import io.towpath.record.ClusterTime;
 import io.towpath.source.copy.AddedCopy;
 import io.towpath.source.copy.SnapshotReads;
+import io.towpath.source.ddl.SchemaChanges;
 import io.towpath.source.progress.Progress;
 import io.towpath.source.progress.RowTimes;
 import java.time.Duration;
@@ -27,28 +29,33 @@ import org.slf4j.LoggerFactory;
 public final class Rereads implements AutoCloseable {
     private static final Logger LOGGER = LoggerFactory.getLogger(Rereads.class);
     private static final long PAUSE_NS = Duration.ofSeconds(1).toNanos();
+    private static final String GONE = " is dropped or renamed by a schema change that has to come first";
 
     private final Progress progress;
     private final SnapshotReads reads;
     private final AddedCopy added;
+    private final Optional<SchemaChanges> schema;
     private final Optional<RequestLog> requests;
     private final Map<String, Object> partition;
     private Position position;
     private long pausedUntil = System.nanoTime();
 
+    /** @param schema present if schema changes are captured; not closed by this */
     public Rereads(
             Progress progress,
             SnapshotReads reads,
             RereadSettings settings,
             OffsetStorageReader reader,
-            Predicate<String> selection) {
+            Predicate<String> selection,
+            Optional<SchemaChanges> schema) {
         this.progress = progress;
         this.reads = reads;
+        this.schema = schema;
         this.added = new AddedCopy(progress, reads);
         partition = progress.partitions().requests(settings.topic());
         position = Position.of(reader.offset(partition));
         requests = settings.areUsed()
-                ? Optional.of(new RequestLog(settings.topic(), settings.client(), position.next(), selection))
+                ? Optional.of(new RequestLog(settings.topic(), settings.client(), position.next(), selection, progress))
                 : Optional.empty();
     }
 
@@ -80,7 +87,7 @@ public final class Rereads implements AutoCloseable {
      * Some of what is pending, as of {@code time}; empty when there is no more, or it has to wait. All events up to then must be emitted,
      * and no later one.
      */
-    public List<SourceRecord> read(ClusterTime time) {
+    public List<SourceRecord> read(ClusterTime time) throws InterruptedException {
         if (!isPending()) return List.of();
         try {
             Optional<RowTimes.Pending> changed = rows().nextPending();
@@ -99,12 +106,16 @@ public final class Rereads implements AutoCloseable {
     }
 
     private List<SourceRecord> pause(MongoException error, ClusterTime time) {
-        pausedUntil = System.nanoTime() + PAUSE_NS;
         String reason = ReadFault.isAboutTime(error)
                 ? "the source does not hold its state of %s: capture lags behind by more than the source's minSnapshotHistoryWindowInSeconds, or a collection or its indexes changed since"
                         .formatted(new ClusterTime(time.seconds(), 0))
                 : ReadFault.message(error);
         progress.metrics().retried(RetryCause.of(error), reason);
+        return pause(reason);
+    }
+
+    private List<SourceRecord> pause(String reason) {
+        pausedUntil = System.nanoTime() + PAUSE_NS;
         LOGGER.warn("re-reads have to wait: {}", reason);
         position = new Position(position.next(), position.index(), reason);
         return List.of(offsetRecord("requests wait: " + reason));
@@ -120,27 +131,57 @@ public final class Rereads implements AutoCloseable {
                 progress.ledger().rootRecord());
     }
 
-    private List<SourceRecord> answer(RereadRequest request, ClusterTime time) {
+    private List<SourceRecord> answer(RereadRequest request, ClusterTime time) throws InterruptedException {
         int index = request.offset() == position.next() ? position.index() : 0;
-        RereadAnswer answer = RereadAnswer.read(request, index, time, reads);
-        boolean isAll = index + answer.size() == request.keys().size();
-        position = isAll
-                ? new Position(request.offset() + 1, 0, "")
-                : new Position(request.offset(), index + answer.size(), "");
+        RereadAnswer answer;
+        try {
+            answer = RereadAnswer.read(request, index, time, reads);
+        } catch (MongoException error) {
+            if (!isRefusal(error)) throw error;
+            return skip(request, error);
+        }
+        if (mayBeGone(answer)) return pause(answer.namespace() + GONE);
+        int answered = index + answer.keys().size();
+        boolean isAll = answered == request.keys().size();
+        position = isAll ? new Position(request.offset() + 1, 0, "") : new Position(request.offset(), answered, "");
         if (isAll) requests.orElseThrow().answered();
-        progress.metrics().reread(answer.size());
+        progress.metrics().reread(answer.keys().size());
         return answer.records(progress.name(), partition, position.offset());
     }
 
+    /** Whether the server refuses the query, whatever the documents are. */
+    private static boolean isRefusal(MongoException error) {
+        return ServerError.BadValue.is(error) || ServerError.InvalidNamespace.is(error);
+    }
+
+    private List<SourceRecord> skip(RereadRequest request, MongoException error) {
+        requests.orElseThrow()
+                .skip("request %d for documents of %s: %s"
+                        .formatted(request.offset(), request.namespace(), ReadFault.message(error)));
+        requests.orElseThrow().answered();
+        position = new Position(request.offset() + 1, 0, "");
+        return List.of(offsetRecord("request %d: skipped".formatted(request.offset())));
+    }
+
+    /**
+     * Whether the answer says nothing about the documents: the server finds none in a collection that was dropped or renamed since, and its
+     * deletes would come before that change.
+     */
+    private boolean mayBeGone(RereadAnswer answer) throws InterruptedException {
+        return answer.documents().isEmpty()
+                && schema.isPresent()
+                && schema.get().mayBeGone(answer.namespace());
+    }
+
     /** Documents that changed while their collection was copied in natural order. */
-    private List<SourceRecord> readPending(RowTimes.Pending changed, ClusterTime time) {
+    private List<SourceRecord> readPending(RowTimes.Pending changed, ClusterTime time) throws InterruptedException {
         RereadRequest request = RereadRequest.of(changed.namespace(), changed.keys());
         RereadAnswer answer = RereadAnswer.read(request, 0, time, reads);
+        if (mayBeGone(answer)) return pause(answer.namespace() + GONE);
         position = new Position(position.next(), position.index(), "");
-        progress.metrics().reread(answer.size());
+        progress.metrics().reread(answer.keys().size());
         List<SourceRecord> records = answer.records(progress.name(), partition, position.offset());
-        records.addAll(
-                progress.ledger().reread(changed.namespace(), request.keys().subList(0, answer.size()), time));
+        records.addAll(progress.ledger().reread(changed.namespace(), answer.keys(), time));
         return records;
     }
 

@@ -6,6 +6,7 @@ import io.towpath.debezium.DebeziumStream;
 import io.towpath.debezium.DebeziumToRecord;
 import io.towpath.debezium.EventTime;
 import io.towpath.debezium.OversizedEvent;
+import io.towpath.debezium.SourceCluster;
 import io.towpath.record.ClusterTime;
 import io.towpath.source.copy.OplogWatch;
 import io.towpath.source.copy.SnapshotReads;
@@ -72,7 +73,7 @@ public final class Streaming implements Phase {
         this.ledger = progress.ledger();
         this.rereads = rereads;
         this.schema = schema;
-        this.oversizedRead = new OversizedRead(progress, reads);
+        this.oversizedRead = new OversizedRead(progress, reads, schema);
         this.watch = new OplogWatch(progress, reads);
         this.metrics = progress.metrics();
         this.namespaceAt = progress.name().length() + 1;
@@ -187,19 +188,20 @@ public final class Streaming implements Phase {
     }
 
     /** What one of Debezium's records becomes; empty when its document cannot be read yet. */
-    private Optional<List<SourceRecord>> convert(SourceRecord record, Optional<ClusterTime> time) {
+    private Optional<List<SourceRecord>> convert(SourceRecord record, Optional<ClusterTime> time)
+            throws InterruptedException {
         if (heartbeats.isIdle(record)) return Optional.of(List.of());
         Optional<DebeziumEvent> event = toRecord.event(record);
         if (event.isPresent() && event.get().isOversized()) {
             OversizedEvent oversized = OversizedEvent.of(event.get());
-            if (isTemporary(oversized.namespace())) return Optional.of(List.of());
+            if (isLeftOut(oversized.namespace())) return Optional.of(List.of());
             boolean isHeld = ledger.rows().holds(oversized.namespace(), oversized.key(), oversized.time());
             return isHeld ? dropped() : oversizedRead.of(record, oversized);
         }
         SourceRecord converted = toRecord.apply(record, event);
         if (converted == null) return Optional.of(List.of());
         boolean isChange = !converted.headers().isEmpty();
-        if (isChange && isTemporary(namespace(converted))) return Optional.of(List.of());
+        if (isChange && isLeftOut(namespace(converted))) return Optional.of(List.of());
         return isChange && isHeld(converted, time) ? dropped() : Optional.of(List.of(converted));
     }
 
@@ -219,9 +221,12 @@ public final class Streaming implements Phase {
                 && ledger.rows().holds(namespace(record), (byte[]) record.key(), time.get());
     }
 
-    /** Whether the server renames the collection once it has all documents; they are read then. */
-    private boolean isTemporary(String namespace) {
-        return schema.isPresent() && SchemaChanges.isTemporary(namespace);
+    /**
+     * Whether the collection is Towpath's own, which Debezium's filter may include, or the server renames it once it has all documents; they
+     * are read then.
+     */
+    private boolean isLeftOut(String namespace) {
+        return SourceCluster.isBookkeeping(namespace) || schema.isPresent() && SchemaChanges.isTemporary(namespace);
     }
 
     private String namespace(SourceRecord record) {

@@ -5,10 +5,12 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import com.mongodb.MongoException;
 import com.mongodb.client.MongoCollection;
 import com.mongodb.client.model.Filters;
 import com.mongodb.client.model.Updates;
 import io.towpath.debezium.SourceCluster;
+import io.towpath.net.ReadFault;
 import io.towpath.record.BsonBytes;
 import io.towpath.record.ClusterTime;
 import io.towpath.record.RandomIds;
@@ -84,6 +86,15 @@ class NaturalReadsServerTest {
         } finally {
             server.onAdmin("{setParameter: 1, wiredTigerEngineRuntimeConfig: 'cache_size=512M'}");
         }
+    }
+
+    @Test
+    void aThreadThatOutlivesTheCopyOpensNoClient() {
+        String namespace = filled("outlived", 100, id -> "{$numberLong: '%d'}".formatted(id));
+        NaturalReads natural = natural("natural", RANGE_BYTES);
+        natural.close();
+        MongoException ended = assertThrows(MongoException.class, () -> natural.plan(namespace));
+        assertTrue(ReadFault.isInterrupt(ended), "which ends the thread as an interrupt does");
     }
 
     @Test

@@ -376,10 +376,53 @@ class LedgerTest {
     }
 
     @Test
+    void lostOffsetsStayLostUntilAResnapshotBeginsWhichLeavesAGap() throws Exception {
+        Ledger ledger = new Ledger(partitions, reader());
+        ledger.lose("shop\\..*", START, "earlier");
+        store(List.of(ledger.rootRecord()));
+        Ledger again = restored();
+        assertTrue(again.history().isLost());
+        assertTrue(again.isStreaming(), "no other task copies anything");
+        assertEquals("earlier", again.history().resnapshot());
+
+        store(again.restart("again", again.selection(), again.start(), new ClusterTime(900, 1), List.of(ORDERS)));
+        Ledger copying = restored();
+        assertFalse(copying.history().isLost());
+        assertFalse(copying.isStreaming());
+        assertEquals(START.toString(), copying.history().gap());
+    }
+
+    @Test
+    void collectionsThatComeBackLeaveAGap() throws Exception {
+        Ledger ledger = begun();
+        ledger.beginStream();
+        store(ledger.copyAgain("again", List.of(ORDERS), new ClusterTime(900, 1), true));
+        assertEquals("900:1", restored().history().gap());
+    }
+
+    @Test
+    void aTaskThatNeverSawAPlanInNaturalOrderReadsNothingOfThePlanAfterIt() throws Exception {
+        Ledger first = begun();
+        store(List.of(first.rootRecord()));
+        Ledger other = restored();
+        // within a second, between two looks of the other task
+        store(List.of(first.plan(ORDERS, natural())));
+        store(first.copyAnew(ORDERS));
+        store(List.of(first.plan(ORDERS, new RangePlan(List.of(id(10), id(20)), 30, 3000, 7))));
+
+        assertTrue(other.followFirst(reader()));
+        assertEquals(3, other.rows().copies().get(ORDERS).orElseThrow().ranges().size());
+        for (int range = 0; range < 3; range++) {
+            assertTrue(first.rows().has(new CopyShare(0, 2), ORDERS, range));
+            assertFalse(other.rows().has(new CopyShare(1, 2), ORDERS, range), "range " + range);
+        }
+    }
+
+    @Test
     void collectionsThatAreCopiedOnceMoreLeaveNoGap() throws Exception {
         Ledger ledger = begun();
         ledger.beginStream();
-        store(ledger.copyAgain("again", List.of(ORDERS, "shop.later")));
+        store(ledger.copyAgain("again", List.of(ORDERS, "shop.later"), START, false));
         Ledger again = restored();
         assertTrue(again.isStreaming());
         assertEquals("", again.history().gap());

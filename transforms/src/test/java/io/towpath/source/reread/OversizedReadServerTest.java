@@ -20,6 +20,7 @@ import io.towpath.support.SourceContext;
 import io.towpath.support.Sources;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.bson.RawBsonDocument;
 import org.junit.jupiter.api.AfterEach;
@@ -47,7 +48,7 @@ class OversizedReadServerTest {
     }
 
     @Test
-    void aDocumentOfADroppedCollectionIsGone() {
+    void aDocumentOfADroppedCollectionIsGone() throws InterruptedException {
         collection.insertOne(RawBsonDocument.parse("{_id: 1}"));
         collection.drop();
         ClusterTime before = source.now();
@@ -60,7 +61,7 @@ class OversizedReadServerTest {
     }
 
     @Test
-    void aDocumentWhoseMomentIsNotHeldAnyMoreIsReadAsOfNow() {
+    void aDocumentWhoseMomentIsNotHeldAnyMoreIsReadAsOfNow() throws InterruptedException {
         collection.insertOne(RawBsonDocument.parse("{_id: 1}"));
         ClusterTime before = source.now();
 
@@ -71,13 +72,13 @@ class OversizedReadServerTest {
         assertHeldSince(before);
     }
 
-    private List<SourceRecord> readAsOf(ClusterTime time) {
+    private List<SourceRecord> readAsOf(ClusterTime time) throws InterruptedException {
         ledger.begin("", time, List.of());
         SourceRecord record =
                 new SourceRecord(Map.of("server_id", "p"), Map.of("sec", 1, "ord", 1), "p", null, null, null);
         try (SourceMetrics metrics = new SourceMetrics("p-source", "p", "p", new CopyShare(0, 1))) {
             Progress progress = new Progress("p", new Partitions("p"), ledger, metrics);
-            return new OversizedRead(progress, Sources.reads(source))
+            return new OversizedRead(progress, Sources.reads(source), Optional.empty())
                     .of(record, new OversizedEvent(namespace(), key, time))
                     .orElseThrow();
         }

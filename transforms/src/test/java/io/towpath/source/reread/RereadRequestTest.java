@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.towpath.record.BsonBytes;
 import io.towpath.support.Raw;
 import java.util.List;
+import java.util.Random;
 import org.apache.kafka.connect.errors.DataException;
 import org.bson.BsonDocument;
 import org.bson.RawBsonDocument;
@@ -44,6 +45,11 @@ class RereadRequestTest {
                 "{namespace: 'a.b'}",
                 "{namespace: 'a.b', ids: []}",
                 "{namespace: 5, ids: [1]}",
+                "{namespace: 'orders', ids: [1]}",
+                "{namespace: 'a.', ids: [1]}",
+                "{namespace: '', ids: [1]}",
+                "{namespace: 'a b.c', ids: [1]}",
+                "{resnapshot: 5}",
                 "{ids: [1]}"
             })
     void anythingElseIsRefusedWithItsOffset(String json) {
@@ -57,6 +63,38 @@ class RereadRequestTest {
     void aRequestWithoutAValueOrWithADamagedOneIsRefused() {
         assertThrows(DataException.class, () -> RereadRequest.of(1, null));
         assertThrows(DataException.class, () -> RereadRequest.of(1, new byte[] {9, 0, 0, 0, 1}));
+    }
+
+    @Test
+    void anIdThatNoDocumentCanBeReadByHasAReason() {
+        byte[] value = BsonBytes.of(BsonDocument.parse(
+                "{namespace: 'a.b', ids: [{$id: 5}, {$ref: 5}, {$: 1}, [1], /x/, 1, {a: 1}, {$ref: 'c', $id: 5}]}"));
+
+        List<String> readable = RereadRequest.of(1, value).keys().stream()
+                .filter(key -> RereadRequest.oddity(key).isEmpty())
+                .map(RereadRequestTest::text)
+                .toList();
+
+        assertEquals(
+                List.of("{\"_id\": 1}", "{\"_id\": {\"a\": 1}}", "{\"_id\": {\"$ref\": \"c\", \"$id\": 5}}"), readable);
+    }
+
+    @Test
+    void damagedBytesAreRefusedAndNothingElse() {
+        byte[] whole =
+                BsonBytes.of(BsonDocument.parse("{namespace: 'a.b', ids: [1, 'x', {$id: 5}, [1]], resnapshot: 'r'}"));
+        Random random = new Random(1);
+        int refused = 0;
+        for (int run = 0; run < 20_000; run++) {
+            byte[] damaged = whole.clone();
+            for (int n = 0; n <= run % 3; n++) damaged[random.nextInt(damaged.length)] = (byte) random.nextInt();
+            try {
+                RereadRequest.of(1, damaged).keys().forEach(RereadRequest::oddity);
+            } catch (DataException expected) {
+                refused++;
+            }
+        }
+        assertTrue(refused > 5_000, "refused: " + refused);
     }
 
     private static String text(byte[] key) {

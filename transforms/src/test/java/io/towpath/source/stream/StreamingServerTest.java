@@ -85,6 +85,22 @@ class StreamingServerTest {
     }
 
     @Test
+    void anUpdateThatIsLookedUpHoldsWhatWasDoneByThen() throws InterruptedException {
+        collection.insertOne(RawBsonDocument.parse("{_id: 1}"));
+        ClusterTime start = source.now().next();
+        collection.updateOne(Filters.eq("_id", 1), Updates.set("n", 1));
+        collection.updateOne(Filters.eq("_id", 1), Updates.set("n", 2));
+        Ledger ledger = new Ledger(new Partitions("p"), new SourceContext(configuration));
+        ledger.begin("", start, List.of());
+        ledger.beginStream();
+
+        SourceRecord first = firstOf(ledger, start).get(0);
+
+        assertEquals(
+                2, new RawBsonDocument((byte[]) first.value()).getInt32("n").getValue(), "n after the first update");
+    }
+
+    @Test
     void whatChangedDuringACopyInNaturalOrderIsRereadOnceAlsoAfterARestart() throws InterruptedException {
         server.requireTestCommands();
         for (int id = 1; id <= 5; id++) collection.insertOne(document("{_id: %d, n: 0}", id));
@@ -226,7 +242,7 @@ class StreamingServerTest {
         Progress progress = new Progress("p", new Partitions("p"), ledger, metrics);
         SnapshotReads reads = Sources.reads(source);
         RereadSettings none = new RereadSettings("", new Properties());
-        Rereads rereads = new Rereads(progress, reads, none, context, namespace::equals);
+        Rereads rereads = new Rereads(progress, reads, none, context, namespace::equals, Optional.empty());
         Optional<ClusterTime> last = EventTime.of(context.offset(DebeziumStream.partition(configuration)));
         return new Streaming(debezium, last, progress, reads, rereads, Optional.empty(), true);
     }

@@ -1,0 +1,252 @@
+"""Every rule of the gate: green when all is well, and red, alone and with what to do, for each of its reasons."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from pymongo.errors import OperationFailure
+
+from connectors.rest import Connector, Task
+from tests.status.test_screens import status
+from tests.support.cutover_world import OPTIONS, pipeline_of
+from towpath.cutover import gate
+from towpath.cutover.gate import GATE, PRECONDITIONS, Readiness, red, run
+from towpath.errors import ConnectUnreachable, MongoUnreachable, Refused
+from towpath.finding import Finding
+from towpath.mongo.client import ReplicaSet
+from towpath.mongo.privileges import Privileges
+from towpath.schema.apply import Step
+from towpath.schema.changes import SchemaChanges
+from towpath.session import Session
+from towpath.status.figures import Copied, Waiting
+from towpath.verification.full_verdict import Verified
+from towpath.verification.scope import Metadata
+
+RUNNING = Connector("shop-source", "RUNNING", "w", (Task(0, "RUNNING", "w", ""),))
+FAILED = Connector("shop-source", "FAILED", "w", (Task(0, "FAILED", "w", "java.lang.Exception: boom"),), "boom")
+#: May do nothing.
+STRANGER = Privileges("me@admin", ())
+
+
+def verdict(**changed: Any) -> dict[str, Any]:
+    at = (datetime.now(UTC) - timedelta(seconds=changed.pop("age", 1))).isoformat()
+    return {"id": "1", "at": at, "verdict": "same", "clean": True, "compared": 7, "of": "everything"} | changed
+
+
+@dataclass
+class Case:
+    """What the rules look at; by default all is well."""
+
+    folder: Path
+    patch: pytest.MonkeyPatch
+    options: Any = field(default_factory=lambda: replace(OPTIONS, stop_with="true"))
+    returns: bool = False
+    report: Path | None = None
+    status: Any = field(default_factory=lambda: status(lag_records=0))
+    verdict: Verified = field(default_factory=lambda: Verified(verdict(), verdict()))
+    more: str = ""
+    """Of the pipeline file."""
+
+    def fake(self, name: str, value: Any, of: Any = gate) -> None:
+        self.patch.setattr(of, name, value)
+
+    def well(self) -> None:
+        self.report = self.folder / "report.html"
+        self.fake("DeadLetterRetries", lambda session: SimpleNamespace(read=lambda now: (), remaining=0))
+        self.fake("unsettled", lambda *_, **__: (), gate.unreplicated)
+        self.fake("metadata", lambda *_: Metadata((), ()))
+        self.fake("connected", lambda uri, side: nullcontext(side))
+        self.fake("trouble", lambda client: "", gate.write_block)
+        self.fake("writes_through", lambda client: True, gate.write_block)
+        self.fake("everything", lambda *_, **__: [Finding("warning", "kafka", "one broker")])
+        self.fake("refuse_existing", lambda reverse: None, gate.reverse_pipeline)
+        self.fake("refuse_unmovable", lambda session: None, gate.reverse_pipeline)
+        self.fake("source_set", lambda client: ReplicaSet("rs", ("a:1",)))
+        self.fake("destination_set", lambda client, transactions: ReplicaSet("rs", ("a:1",)))
+        self.fake("privileges", lambda client: None)
+        self.fake("watch", lambda *_, **__: nullcontext())
+        self.fake("now", lambda client: None)
+        for name in ("plan", "plan_in_place"):
+            self.fake(name, lambda *_, **__: SimpleNamespace(steps=(step("shop.orders", "collMod"),)), gate.plan)
+        self.fake("statuses", lambda connect, names: [RUNNING])
+
+    def session(self, name: str) -> Session:
+        pipeline = pipeline_of(self.folder, name, more=self.more)
+        return Session(pipeline, cast(Any, None), cast(Any, None), self.folder / f"{name}.toml")
+
+    def checks(self) -> list[Any]:
+        readiness = Readiness(
+            self.session("shop"), self.session("shop-back"), self.options, self.report, self.returns, answers=True
+        )
+        readiness.__dict__.update(status=self.status, verdict=self.verdict)
+        return run((*GATE, *PRECONDITIONS), readiness)
+
+
+def step(namespace: str, command: str) -> Step:
+    return Step(namespace, cast(Any, SimpleNamespace(body={command: "orders"}, text="")))
+
+
+def raising(error: Exception) -> Callable[..., Any]:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise error
+
+    return fail
+
+
+def change(**fields: Any) -> Callable[[Case], None]:
+    def apply(case: Case) -> None:
+        for name, value in fields.items():
+            setattr(case, name, value)
+
+    return apply
+
+
+def fake(name: str, value: Any, of: Any = gate, **fields: Any) -> Callable[[Case], None]:
+    def apply(case: Case) -> None:
+        case.fake(name, value, of)
+        change(**fields)(case)
+
+    return apply
+
+
+def options(**changed: Any) -> Callable[[Case], None]:
+    return lambda case: setattr(case, "options", replace(case.options, **changed))
+
+
+def nobody(case: Case) -> None:
+    case.options = replace(case.options, stop_with=None, blocks=False)
+    case.patch.setattr(sys, "stdin", Path("/dev/null").open(encoding="utf-8"))  # noqa: SIM115
+
+
+def stranger(case: Case) -> None:
+    """Without --block-writes, the rights to change schemas are all that is missing."""
+    case.fake("privileges", lambda client: STRANGER)
+
+
+def no_bypass(side: str, **fields: Any) -> Callable[[Case], None]:
+    return fake("writes_through", lambda client: client != side, gate.write_block, **fields)
+
+
+def in_folder(case: Case) -> None:
+    case.report = case.folder / "nowhere" / "report.html"
+
+
+DIFFERENT = SimpleNamespace(pair=SimpleNamespace(source="shop.orders"), what="the index more is missing")
+#: Rule → what makes it red, and a part of what was found.
+RED: list[tuple[str, Callable[[Case], None], str]] = [
+    ("operator", change(more='owner = "strimzi"'), "Strimzi's operator, which owns them"),
+    ("connectors", change(status="cannot reach Kafka Connect"), "cannot reach Kafka Connect"),
+    ("connectors", change(status=status(state="paused")), "paused"),
+    ("connectors", change(status=status(state="failed", connectors=(FAILED,))), "failed; shop-source: boom"),
+    ("connectors", change(status=status(trouble=("the destination is away",))), "running; the destination is away"),
+    ("copy", change(status=status(snapshot_done=False, snapshot=(Copied("a.b", 1, 2, 0, 0, 1, 0),))), "1 collection"),
+    ("lag", change(status=status(lag_records=9, apply_seconds=10.5)), "10.5 s, 9 records (limit 10 s)"),
+    ("lag", change(status=status(capture_seconds=11.0)), "(limit 10 s)"),
+    ("lag", change(status=status(lag_records=None, apply_seconds=None)), "unknown"),
+    ("reading again", change(status=status(waiting=(Waiting("shop-source", 4, ""),))), "4 requests waiting"),
+    (
+        "set aside",
+        fake("DeadLetterRetries", lambda session: SimpleNamespace(read=lambda now: ("x",), remaining=2)),
+        "2 documents that the destination refused",
+    ),
+    ("collections", change(status=status(changes=None)), "schema changes in the log are unknown"),
+    (
+        "collections",
+        change(status=status(changes=SchemaChanges((cast(Any, SimpleNamespace(line=lambda file: "drop waits")),)))),
+        "drop waits",
+    ),
+    (
+        "collections",
+        fake("unsettled", lambda *_, **__: (SimpleNamespace(line="renamed at the source"),), gate.unreplicated),
+        "renamed at the source",
+    ),
+    ("verified", change(verdict=Verified()), "never"),
+    ("verified", change(verdict=Verified(doubt="it was rebuilt since")), "it was rebuilt since"),
+    ("verified", change(verdict=Verified(verdict(age=7200), verdict(age=7200))), "2.0 h ago (limit 10 s)"),
+    ("verified", change(verdict=Verified(verdict(clean=False), verdict(clean=False))), "same: 7 documents"),
+    (
+        "verified",
+        change(verdict=Verified(verdict(verdict="different"), verdict(verdict="different"))),
+        "different: 7 documents",
+    ),
+    ("verified", change(verdict=Verified(verdict(id="2", missing=3), verdict())), "3 differences found since"),
+    ("metadata", fake("metadata", lambda *_: Metadata([DIFFERENT] * 5, ())), "the index more is missing; and 2 more"),
+    ("metadata", fake("metadata", raising(MongoUnreachable("the source is away"))), "the source is away"),
+    ("write block", fake("trouble", lambda client: "it is MongoDB 5.0", gate.write_block), "it is MongoDB 5.0"),
+    (
+        "way back",
+        fake("everything", lambda *_, **__: [Finding("error", "source", "may not insert", "grant readWrite")]),
+        "source: may not insert",
+    ),
+    (
+        "way back",
+        fake("refuse_existing", raising(Refused("there is one already", "remove it")), gate.reverse_pipeline),
+        "there is one already",
+    ),
+    ("commands", options(stop_with="/nowhere/stop"), "--stop-with: /nowhere/stop does not exist"),
+    ("commands", options(switch_with="if true"), "--switch-with: 'if true' is not a valid command"),
+    ("commands", nobody, "nobody could confirm that the writes have stopped: standard input is /dev/null"),
+    ("own writes", no_bypass("destination"), "Towpath has to write there, and nobody may without access control"),
+    ("own writes", no_bypass("source", returns=True), "while writes to the source are blocked"),
+    ("late writes", fake("watch", raising(OperationFailure("not authorized", 13))), "not authorized"),
+    ("forms", stranger, "me@admin misses collMod on shop.orders at the destination"),
+    (
+        "capture",
+        fake("statuses", lambda connect, names: [FAILED], returns=True),
+        "shop-source is FAILED: boom",
+    ),
+    ("capture", fake("statuses", raising(ConnectUnreachable("no answer")), returns=True), "no answer"),
+    (
+        "sink",
+        fake("refuse_unmovable", raising(Refused("shop-sink is RUNNING")), gate.reverse_pipeline, returns=True),
+        "shop-sink is RUNNING",
+    ),
+    ("report", in_folder, "report.html cannot be written"),
+]
+
+
+@pytest.fixture
+def case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Case:
+    case = Case(tmp_path, monkeypatch)
+    case.well()
+    return case
+
+
+def test_the_table_has_every_rule() -> None:
+    assert {name for name, _, _ in RED} == {rule.name for rule in (*GATE, *PRECONDITIONS)}
+
+
+@pytest.mark.parametrize("returns", [False, True])
+def test_all_is_green_when_all_is_well(case: Case, returns: bool) -> None:
+    case.returns = returns
+    checks = case.checks()
+    assert red(checks) == []
+    only = {"capture", "sink"} if returns else {"verified", "way back"}
+    absent = {"verified", "way back"} if returns else {"capture", "sink"}
+    names = {check.name for check in checks}
+    assert only <= names and not absent & names and all(check.found for check in checks)
+
+
+@pytest.mark.parametrize(("name", "breaks", "found"), RED, ids=[f"{name}: {found}" for name, _, found in RED])
+def test_each_rule_is_red(case: Case, name: str, breaks: Callable[[Case], None], found: str) -> None:
+    breaks(case)
+    failed = red(case.checks())
+    assert [check.name for check in failed] == [name], failed
+    assert found in failed[0].found
+
+
+def test_rules_that_do_not_apply_are_left_out(case: Case) -> None:
+    case.options = replace(case.options, blocks=False)
+    case.report = None
+    names = {check.name for check in case.checks()}
+    assert not {"operator", "write block", "own writes", "report"} & names
+    case.status = "cannot reach Kafka Connect"
+    assert not {"copy", "lag", "reading again", "set aside", "collections"} & {check.name for check in case.checks()}

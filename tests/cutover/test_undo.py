@@ -1,0 +1,368 @@
+"""Whatever ends a cutover before its switch, all is as before: each call × failure × second signal × output."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from tests.support import cutover_world
+from tests.support.cutover_world import SWITCH, State, World
+from towpath.cli.cutover import _print_event
+from towpath.cli.options import say
+from towpath.cli.output import standard_streams
+from towpath.cutover import sides as sides_module
+from towpath.cutover.command import Command
+from towpath.cutover.sides import SwitchUnknown, read_sides
+from towpath.cutover.undo import NotUndone
+from towpath.errors import MongoUnreachable, NotYet, Overtaken, Refused
+from towpath.signals import ENDING, Interrupts, handle
+
+Act = Callable[[], object]
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    return cutover_world.world(tmp_path, monkeypatch)
+
+
+@pytest.fixture(autouse=True)
+def handlers() -> Iterator[None]:
+    numbers = (*ENDING, signal.SIGALRM)
+    before = [signal.getsignal(number) for number in numbers]
+    yield
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
+
+
+def fail() -> None:
+    raise NotYet("it did not come about")
+
+
+def swallowed() -> None:
+    """As Kafka's client makes it of an interrupt."""
+    with suppress(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+    raise SystemError("returned NULL without setting an exception")
+
+
+TROUBLES: dict[str, Act] = {
+    "failure": fail,
+    "Kafka": swallowed,
+    **{number.name: lambda number=number: signal.raise_signal(number) for number in ENDING},  # type: ignore[misc]
+}
+
+
+def signals() -> Interrupts:
+    handle(handler := Interrupts(once=True))
+    return handler
+
+
+@contextmanager
+def output(kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Standard output and standard error."""
+    with _file(kind, folder) as file, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", file)
+        patch.setattr(sys, "stderr", file)
+        with standard_streams():
+            yield
+
+
+def _file(kind: str, folder: Path) -> IO[str]:
+    if kind == "closed":
+        reads, writes = os.pipe()
+        os.close(reads)
+        return io.TextIOWrapper(io.FileIO(writes, "w"), encoding="ascii")  # type: ignore[arg-type]
+    return (Path("/dev/full") if kind == "full" else folder / "out").open("a", encoding="ascii")
+
+
+WAYS: dict[str, Callable[[World, Command], bool]] = {"there": World.cut_over, "back": World.go_back}
+
+
+def begin(world: World, way: str) -> State:
+    """Put everything as it is before this way; return that."""
+    world.trouble = lambda name, is_done: None
+    world.marker, world.state.blocked, world.state.sinks = None, set(), {"shop": "RUNNING"}
+    world.state.relaxed, world.state.captures_back = {"destination"}, False
+    if way == "back":
+        assert world.cut_over(world.command(signals()))
+        world.state.blocked.clear()
+    world.calls.clear()
+    return deepcopy(world.state)
+
+
+def calls_of(world: World, way: str) -> list[str]:
+    """All calls of a cutover to which nothing happens."""
+    begin(world, way)
+    assert WAYS[way](world, world.command(signals()))
+    assert world.calls[-1] in SWITCH and len(world.calls) > 15, world.calls
+    return list(world.calls)
+
+
+def at(world: World, index: int, act: Act, *, done: bool, later: Act = lambda: None) -> None:
+    """Do something at the call of this number, before or after it is done, and `later` at every call after that."""
+
+    def trouble(name: str, is_done: bool) -> None:
+        if len(world.calls) == index + 1 and is_done == done:
+            act()
+        elif len(world.calls) > index + 1:
+            later()
+
+    world.trouble = trouble
+
+
+def assert_as_before(world: World, way: str, before: State, where: object) -> None:
+    assert world.state == before, where
+    assert (world.marker.state if world.marker else None) == ("over" if way == "back" else None), where
+
+
+@pytest.mark.parametrize("kind", ["fine", "closed", "full"])
+@pytest.mark.parametrize("trouble", TROUBLES)
+@pytest.mark.parametrize("way", WAYS)
+def test_whatever_ends_it_all_is_as_before(
+    world: World, way: str, trouble: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = calls_of(world, way)
+    first = names.index("take") + 1 if way == "back" else 0
+    with output(kind, tmp_path, monkeypatch):
+        world.say = say
+        for index, name in list(enumerate(names))[first:]:
+            for done in (False, True):
+                for again in (lambda: None, lambda: signal.raise_signal(signal.SIGTERM)):
+                    before, where = begin(world, way), (name, index, done, again)
+                    at(world, index, TROUBLES[trouble], done=done, later=again)
+                    is_done = WAYS[way](world, world.command(signals(), _print_event))
+                    if name in SWITCH and (done or trouble.startswith("SIG")):  # the reply was lost, or held
+                        assert is_done and world.marker and world.marker.state == name.removeprefix("mark "), where
+                    else:
+                        assert not is_done, where
+                        assert_as_before(world, way, before, where)
+
+
+def test_a_signal_before_signals_are_held_does_not_skip_the_undo(world: World) -> None:
+    class Late(Interrupts):
+        def hold(self) -> None:
+            signal.raise_signal(signal.SIGINT)
+            super().hold()
+
+    names, before = calls_of(world, "there"), begin(world, "there")
+    at(world, names.index("begin"), fail, done=True)
+    handle(handler := Late(once=True))
+    assert not world.cut_over(world.command(handler))
+    assert_as_before(world, "there", before, "begin")
+
+
+def test_the_undo_is_done_before_anything_is_printed(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reader of a pipe sleeps, and the pipe is full."""
+    before = begin(world, "there")
+    reads, writes = os.pipe()
+    os.set_blocking(writes, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(writes, b"x" * 4096)
+    os.set_blocking(writes, True)
+    undone, in_time = threading.Event(), list[bool]()
+
+    def wake() -> None:
+        in_time.append(undone.wait(10))
+        while os.read(reads, 65536):
+            pass
+
+    reader = threading.Thread(target=wake, daemon=True)
+    with io.TextIOWrapper(io.FileIO(writes, "w"), encoding="ascii") as file:  # type: ignore[arg-type]
+        monkeypatch.setattr(sys, "stdout", file)
+        monkeypatch.setattr(sys, "stderr", file)
+        with standard_streams():
+            command = world.command(signals())
+
+            def trouble(name: str, is_done: bool) -> None:
+                if name == "begin" and is_done:  # from here on all that is printed waits
+                    world.say = say
+                    command.reporter.show, command.reporter.say = _print_event, say
+                    command.sides.forward = replace(command.sides.forward, say=say)
+                    reader.start()
+                    fail()
+                if name == "delete" and is_done:
+                    undone.set()
+
+            world.trouble = trouble
+            assert not world.cut_over(command)
+    reader.join(30)
+    assert in_time == [True]
+    assert_as_before(world, "there", before, "begin")
+
+
+UNDOS = {
+    "there": ("allow", "restore", "relax", "remove", "resume shop", "delete"),
+    "back": ("allow", "relax in place", "resume shop-back", "mark over"),
+}
+
+
+@pytest.mark.parametrize("error", [MongoUnreachable("away"), RuntimeError("a bug")], ids=["away", "a bug"])
+@pytest.mark.parametrize(("way", "step"), [(way, step) for way, undos in UNDOS.items() for step in undos])
+def test_what_cannot_be_undone_is_told_and_a_later_undo_does_it(
+    world: World, way: str, step: str, error: Exception
+) -> None:
+    names = calls_of(world, way)
+    before, is_begun = begin(world, way), False
+
+    def trouble(name: str, is_done: bool) -> None:
+        nonlocal is_begun
+        if name == "late writes":
+            is_begun = True
+            fail()
+        if is_begun and name == step and not is_done:
+            raise error
+
+    assert "late writes" in names
+    world.trouble = trouble
+    with pytest.raises(NotUndone, match=r"towpath cutover .*shop.toml --undo"):
+        WAYS[way](world, world.command(signals()))
+    assert world.marker is not None and world.marker.state in ("to the destination", "back to the source")
+    assert step == "allow" or not world.state.blocked, "writes are allowed first, whatever else fails"
+    left = [event.words for event in world.events if getattr(event, "event", "") == "left"]
+    assert len(left) == 1 and str(error) in str(left[0])
+    assert not (world.state.sinks["shop"] == "RUNNING" and world.state.captures_back), "changes would circulate"
+    world.trouble = lambda name, is_done: None
+    assert world.command(signals()).undo()
+    assert_as_before(world, way, before, step)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_who_is_overtaken_touches_nothing_any_more(world: World, way: str) -> None:
+    """Another command, on another machine, takes the cutover over at each call; then this one fails, or goes on."""
+    names = calls_of(world, way)
+    entered = 1 if way == "there" else names.index("mark a step") + 1
+    for act in (fail, lambda: None):
+        for index in range(entered, len(names)):
+            begin(world, way)
+            others = list[str]()
+
+            def overtaken(act: Act = act, others: list[str] = others) -> None:
+                trouble, world.trouble = world.trouble, lambda name, is_done: None
+                other = world.command(Interrupts(once=True))
+                others.append(other.sides.take().token)
+                world.trouble = trouble
+                act()
+
+            at(world, index, overtaken, done=False)
+            with pytest.raises(Overtaken):
+                WAYS[way](world, world.command(signals()))
+            assert world.marker and [world.marker.token] == others, (names[index], index)
+            after = world.calls[index + 2 :]
+            assert not {"allow", "remove", "relax", "resume shop", "delete"} & set(after), (names[index], after)
+
+
+def test_of_two_that_begin_at_once_one_does(world: World) -> None:
+    begin(world, "there")
+    first, second = world.command(signals()), world.command(signals())
+    first.sides.enter("to the destination")
+    with pytest.raises(Overtaken):
+        world.cut_over(second)
+    assert world.marker == first.sides.marker
+    assert "block" not in world.calls and "allow" not in world.calls
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+@pytest.mark.parametrize("way", WAYS)
+def test_nothing_is_undone_while_it_is_unknown_who_is_primary(world: World, way: str, is_stored: bool) -> None:
+    names, before = calls_of(world, way), begin(world, way)
+
+    def away() -> None:
+        world.is_reachable = False
+        raise MongoUnreachable("no reply")
+
+    at(world, len(names) - 1, away, done=is_stored)
+    with pytest.raises(SwitchUnknown, match=r"it is unknown whether .* Nothing is undone.*--undo"):
+        WAYS[way](world, world.command(signals()))
+    assert world.state.blocked == {"source" if way == "there" else "destination"}
+    world.is_reachable, world.trouble = True, lambda name, is_done: None
+    if is_stored and way == "there":
+        with pytest.raises(Refused, match="is complete and cannot be undone"):
+            world.command(signals()).undo()
+        assert world.state.blocked == {"source"}
+    else:
+        assert world.command(signals()).undo()
+        assert not world.state.blocked
+        assert_as_before(world, "there" if is_stored else way, State() if is_stored else before, way)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_switch_that_arrives_after_the_undo_has_no_effect(world: World, way: str) -> None:
+    names, before = calls_of(world, way), begin(world, way)
+    sent: list[str] = []
+
+    def delayed() -> None:
+        assert world.marker is not None
+        sent.append(world.marker.token)
+        raise MongoUnreachable("no reply")
+
+    at(world, len(names) - 1, delayed, done=False)
+    assert not WAYS[way](world, world.command(signals()))
+    assert_as_before(world, way, before, "the switch")
+    assert sent and (world.marker is None or world.marker.token not in sent)
+
+
+def test_a_destination_that_is_away_does_not_keep_writes_stopped(world: World) -> None:
+    """Before the switch is sent: then the destination is not primary."""
+    names, before = calls_of(world, "there"), begin(world, "there")
+
+    def away() -> None:
+        world.is_reachable = False
+        fail()
+
+    at(world, names.index("begin"), away, done=True)
+    with pytest.raises(NotUndone):
+        world.cut_over(world.command(signals()))
+    assert not world.state.blocked
+    world.is_reachable, world.trouble = True, lambda name, is_done: None
+    assert world.command(signals()).undo()
+    assert_as_before(world, "there", before, "away")
+
+
+def test_an_undo_opens_no_side_without_the_marker(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin(world, "there")
+    world.state.blocked = {"source"}
+
+    def away(*_: object) -> None:
+        raise MongoUnreachable("cannot reach the destination")
+
+    monkeypatch.setattr(sides_module.cutovers, "read", away)
+    session = world.command(signals()).sides.forward
+    with pytest.raises(MongoUnreachable, match=r"nothing was undone: .*setUserWriteBlockMode"):
+        read_sides(session, None, goes_forward=False, undoes=True, has_back=True)  # type: ignore[arg-type]
+    assert world.state.blocked == {"source"}
+
+
+def test_an_undo_of_what_was_switched_in_the_meantime_is_refused(world: World) -> None:
+    names = calls_of(world, "there")
+    begin(world, "there")
+    late: list[Command] = []
+    at(world, names.index("begin"), lambda: late.append(world.command(Interrupts(once=True))), done=True)
+    assert world.cut_over(world.command(signals()))
+    with pytest.raises(Refused, match="is complete and cannot be undone"):
+        late[0].undo()
+    assert world.state.blocked == {"source"} and world.state.sinks["shop"] == "STOPPED"
+
+
+def test_a_reverse_pipeline_that_was_there_stays(world: World) -> None:
+    names = calls_of(world, "there")
+    begin(world, "there")
+    world.state.sinks["shop-back"] = "RUNNING"
+    before = deepcopy(world.state)
+    at(world, names.index("look for a reverse pipeline"), fail, done=False)
+    assert not world.cut_over(world.command(signals()))
+    assert "remove" not in world.calls
+    assert_as_before(world, "there", before, "there")

@@ -1,0 +1,238 @@
+"""A cutover without servers: what its steps change is kept here, and each call to a server may go wrong.
+
+Only functions of Towpath that ask a server are replaced: the steps, their order and the undo are the real ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from towpath.bookkeeping.cutover import Cutover
+from towpath.config import loading
+from towpath.cutover import fail_back, reverse_pipeline, sides, steps, undo, writes
+from towpath.cutover.command import Command
+from towpath.cutover.events import Reporter
+from towpath.cutover.sides import Sides
+from towpath.cutover.steps import CutoverOptions
+from towpath.errors import MongoUnreachable, Overtaken
+from towpath.events import TimedEvent
+from towpath.pipeline import ClusterTime, Pipeline
+from towpath.session import Session, unsaid
+from towpath.signals import Interrupts
+
+_FILE = """
+name = "{}"
+[source]
+uri = "mongodb://{}/?replicaSet=rs0"
+[destination]
+uri = "mongodb://{}/?replicaSet=rs0"
+[collections]
+include = ["shop.*"]
+[kafka]
+bootstrap = "127.0.0.1:1"
+[connect]
+url = "http://127.0.0.1:1"
+{}
+"""
+OPTIONS = CutoverOptions(
+    max_lag=10, max_age=10, newest=1, quiet=False, blocks=True, stop_with=None, switch_with=None, timeout=9, max_pause=9
+)
+SWITCH = "mark over", "mark returned"
+
+
+@dataclass(slots=True)
+class State:
+    """What a cutover changes."""
+
+    blocked: set[str] = field(default_factory=set)
+    sinks: dict[str, str] = field(default_factory=lambda: {"shop": "RUNNING"})
+    captures_back: bool = False
+    relaxed: set[str] = field(default_factory=lambda: {"destination"})
+
+
+@dataclass(slots=True)
+class World:
+    folder: Path
+    state: State = field(default_factory=State)
+    marker: Cutover | None = None
+    """As the destination has it."""
+    calls: list[str] = field(default_factory=list)
+    trouble: Callable[[str, bool], object] = lambda name, is_done: None
+    """Called with the name of each call, before and after it is done; may raise."""
+    events: list[TimedEvent] = field(default_factory=list)
+    is_reachable: bool = True
+    """The destination, as far as the marker is concerned."""
+    say: Callable[[str], None] = unsaid
+
+    def command(self, signals: Interrupts, show: Callable[[TimedEvent], None] | None = None) -> Command:
+        """A command, which has read the marker."""
+        forward, reverse = self._session("shop", "source"), self._session("shop-back", "destination")
+        both = Sides(forward, reverse, self.marker)
+        return Command(both, OPTIONS, Reporter(show or self.events.append, self.say), signals)
+
+    def cut_over(self, command: Command) -> bool:
+        """As `Command.cut_over` when all is ready."""
+        return command.ended(lambda: command.perform("to the destination", steps.before, steps.cut_over))
+
+    def go_back(self, command: Command) -> bool:
+        """As `Command.go_back` when all is ready, up to the switch."""
+        command._take()
+        return command.ended(lambda: command.perform("back to the source", fail_back.before, fail_back.go_back))
+
+    def _session(self, name: str, source: str) -> Session:
+        other = "destination" if source == "source" else "source"
+        pipeline, file = pipeline_of(self.folder, name, source, other), self.folder / f"{name}.toml"
+        connect = SimpleNamespace(
+            stop=self.does(f"stop {name}", lambda _: self.state.sinks.update({name: "STOPPED"})),
+            resume=self.does(f"resume {name}", lambda _: self.state.sinks.update({name: "RUNNING"})),
+        )
+        return Session(pipeline, cast(Any, connect), cast(Any, None), file, self.say)
+
+    def does(self, name: str, effect: Callable[..., Any]) -> Callable[..., Any]:
+        def do(*arguments: Any, **named: Any) -> Any:
+            self.calls.append(name)
+            self.trouble(name, False)
+            result = effect(*arguments, **named)
+            self.trouble(name, True)
+            return result
+
+        return do
+
+    # the marker, with the rules of `towpath.bookkeeping.cutover`, which test_marker.py tests
+
+    def insert(self, client: object, pipeline: object, marker: Cutover) -> None:
+        def effect() -> None:
+            if self.marker is not None:
+                raise Overtaken("there is one")
+            self.marker = marker
+
+        self._stored("insert", effect)
+
+    def replace_own(self, client: object, pipeline: object, tokens: list[str], marker: Cutover) -> None:
+        def effect() -> None:
+            self._own(tokens)
+            self.marker = marker
+
+        self._stored(f"mark {marker.state}" if marker.state in ("over", "returned") else "mark a step", effect)
+
+    def take(self, client: object, pipeline: object, tokens: list[str], token: str) -> Cutover:
+        def effect() -> Cutover:
+            self.marker = replace(self._own(tokens), token=token)
+            return self.marker
+
+        return cast(Cutover, self._stored("take", effect))
+
+    def delete_own(self, client: object, pipeline: object, tokens: list[str]) -> None:
+        def effect() -> None:
+            if self.marker is not None:
+                self._own(tokens)
+            self.marker = None
+
+        self._stored("delete", effect)
+
+    def _own(self, tokens: list[str]) -> Cutover:
+        if self.marker is None or self.marker.token not in tokens:
+            raise Overtaken("another command has it")
+        return self.marker
+
+    def _stored(self, name: str, effect: Callable[[], Any]) -> Any:
+        if not self.is_reachable:
+            raise MongoUnreachable("the destination does not answer")
+        return self.does(name, effect)()
+
+
+def pipeline_of(
+    folder: Path, name: str = "shop", source: str = "source", destination: str = "destination", more: str = ""
+) -> Pipeline:
+    """A pipeline of servers that are not there."""
+    return loading.parse(_FILE.format(name, source, destination, more), folder / f"{name}.toml")
+
+
+class _Verification:
+    duration_s = 0.0
+
+    def __init__(self, verify: Callable[[], int]) -> None:
+        self.verify_new = verify
+
+    def verify_newest(self, records: int) -> int:
+        return self.verify_new()
+
+
+class _LateWrites:
+    def __init__(self, catch_up: Callable[[], None]) -> None:
+        self.catch_up = catch_up
+
+
+@contextmanager
+def _connected(uri: str, side: str, **_: Any) -> Iterator[str]:
+    yield side
+
+
+def world(folder: Path, patch: pytest.MonkeyPatch) -> World:
+    """Replace what asks a server."""
+    it = World(folder)
+    state = it.state
+
+    def everywhere(name: str, value: Any) -> None:
+        for module in (sides, steps, fail_back, undo, writes):
+            if hasattr(module, name):
+                patch.setattr(module, name, value)
+
+    def finished(pipeline: Pipeline) -> int:
+        state.relaxed.discard("destination" if pipeline.name == "shop" else "source")
+        return 1
+
+    def relaxed(pipeline: Pipeline) -> int:
+        state.relaxed.add("destination" if pipeline.name == "shop" else "source")
+        return 1
+
+    def removed(pipeline: Pipeline, *_: Any, **__: Any) -> None:
+        assert pipeline.name == "shop-back"
+        state.sinks.pop("shop-back", None)
+        state.captures_back = False
+
+    def begun(*_: Any) -> None:
+        assert state.sinks["shop"] == "STOPPED", "both sinks would run"
+        state.captures_back = True
+
+    def nothing(*_: Any, **__: Any) -> int:
+        return 1
+
+    for name in ("insert", "replace_own", "take", "delete_own"):
+        patch.setattr(sides.cutovers, name, getattr(it, name))
+    everywhere("connected", _connected)
+    everywhere("open_two_connections", it.does("connect", nothing))
+    everywhere("operation_time", it.does("time", lambda _: ClusterTime(1, 1)))
+    everywhere("writes_through", lambda uri, side: True)
+    everywhere("allow", it.does("allow", lambda uri, side: state.blocked.discard(side)))
+    patch.setattr(writes.write_block, "block", it.does("block", lambda side, **_: state.blocked.add(side)))
+    for name in ("IncrementalVerification", "EchoVerification"):
+        everywhere(name, lambda *_: _Verification(it.does("verify", nothing)))
+    everywhere("LateWrites", lambda *_: nullcontext(_LateWrites(it.does("late writes", nothing))))
+    everywhere("restore_schema", it.does("restore", finished))
+    everywhere("relax_schema", it.does("relax", relaxed))
+    everywhere("relax_existing_schema", it.does("relax in place", relaxed))
+    everywhere("wait_stopped", it.does("wait stopped", nothing))
+    patch.setattr(fail_back.control, "wait_stopped", it.does("wait stopped", nothing))
+    patch.setattr(fail_back.control, "wait_running", it.does("wait running", nothing))
+    patch.setattr(steps.barrier, "wait", it.does("wait", nothing))
+    patch.setattr(steps.barrier, "wait_captured", it.does("wait captured", nothing))
+    patch.setattr(undo.deployment, "remove", it.does("remove", removed))
+    ready = it.does("make ready", lambda *_: state.sinks.update({"shop-back": "RUNNING"}))
+    for name, value in {
+        "refuse_existing": it.does("look for a reverse pipeline", nothing),
+        "make_ready": ready,
+        "begin": it.does("begin", begun),
+        "wait_begun": it.does("wait begun", nothing),
+        "written_ends": it.does("ends", lambda *_: {}),
+        "skip_to_end": it.does("skip", nothing),
+    }.items():
+        patch.setattr(reverse_pipeline, name, value)
+    return it

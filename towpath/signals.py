@@ -1,0 +1,37 @@
+"""The signals that ask a command to end: Ctrl-C, SIGTERM, and SIGHUP, which comes when a terminal closes."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from types import FrameType
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Interrupts:
+    """A signal handler that raises `KeyboardInterrupt`; with `once`, later signals are only noted.
+
+    `came` tells of a signal whose exception a library has swallowed: Kafka's client makes a `SystemError` of it.
+    """
+
+    def __init__(self, *, once: bool = False) -> None:
+        self.came = False
+        self._once, self._held = once, False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        is_held, self._held = self._held, self._held or self._once
+        self.came = True
+        if not is_held:
+            raise KeyboardInterrupt
+
+    def hold(self) -> None:
+        """From now on only note signals."""
+        self._held = True
+
+
+def handle(handler: Callable[[int, FrameType | None], object]) -> None:
+    """Have these signals call `handler`, except those that are ignored: by `nohup`, or by a shell's `&`."""
+    for number in ENDING:
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, handler)

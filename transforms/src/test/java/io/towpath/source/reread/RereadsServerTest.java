@@ -1,0 +1,136 @@
+package io.towpath.source.reread;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.mongodb.MongoNamespace;
+import com.mongodb.client.MongoCollection;
+import io.towpath.debezium.OversizedEvent;
+import io.towpath.debezium.SourceCluster;
+import io.towpath.record.BsonBytes;
+import io.towpath.record.CanonicalKey;
+import io.towpath.record.ClusterTime;
+import io.towpath.source.ddl.SchemaChanges;
+import io.towpath.source.ddl.TopicPartitions;
+import io.towpath.source.progress.CopyShare;
+import io.towpath.source.progress.Ledger;
+import io.towpath.source.progress.Page;
+import io.towpath.source.progress.Partitions;
+import io.towpath.source.progress.Progress;
+import io.towpath.source.progress.RangePlan;
+import io.towpath.source.progress.RecordIds;
+import io.towpath.source.progress.SourceMetrics;
+import io.towpath.support.Server;
+import io.towpath.support.SourceContext;
+import io.towpath.support.Sources;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Properties;
+import java.util.function.Consumer;
+import org.apache.kafka.connect.source.SourceRecord;
+import org.bson.BsonDocument;
+import org.bson.RawBsonDocument;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** Re-reads between two events, at a real server whose collections are dropped and renamed meanwhile. */
+@Tag("server")
+@EnabledIfEnvironmentVariable(named = Server.URI, matches = ".+")
+class RereadsServerTest {
+    private final Server server = new Server();
+    private final MongoCollection<RawBsonDocument> collection = server.fresh("rereads");
+    private final String namespace = collection.getNamespace().getFullName();
+    private final String topic = "p." + namespace;
+    private final SourceContext context = new SourceContext(Map.of());
+    private final SourceCluster source = Sources.connected(Sources.configuration());
+    private final SourceMetrics metrics = new SourceMetrics("p-source", "p", "p", new CopyShare(0, 1));
+    private final Ledger ledger = new Ledger(new Partitions("p"), context);
+    private final Progress progress = new Progress("p", new Partitions("p"), ledger, metrics);
+    private final byte[] key = CanonicalKey.of(BsonBytes.of(BsonDocument.parse("{_id: 1}")));
+    private SchemaChanges schema;
+    private Rereads rereads;
+    private ClusterTime position;
+
+    /** A document that changed while its collection was copied in natural order is pending. */
+    @BeforeEach
+    void begin() throws InterruptedException {
+        collection.insertOne(RawBsonDocument.parse("{_id: 1}"));
+        ClusterTime first = source.now();
+        server.fresh("other").insertOne(RawBsonDocument.parse("{_id: 1}"));
+        position = source.now();
+        ledger.begin("", first, List.of(namespace));
+        RecordIds recordIds = new RecordIds("localhost:1", "table", first);
+        ledger.plan(namespace, new RangePlan(List.of(RecordIds.position(3)), 5, 5, 1, Optional.of(recordIds)));
+        ledger.advance(new Page(namespace, 0, List.of(), 0, first, RangePlan.OPEN_END));
+        ledger.advance(new Page(namespace, 1, List.of(), 0, position, RangePlan.OPEN_END));
+        ledger.beginStream();
+        assertTrue(ledger.rows().holds(namespace, key, position));
+        TopicPartitions topics = new TopicPartitions("p", Map.of(), Optional.empty());
+        schema = new SchemaChanges(source, namespace::equals, topics, progress, context);
+        Optional<List<SourceRecord>> begun = Optional.empty();
+        while (begun.isEmpty()) begun = schema.beginStream(position);
+        RereadSettings none = new RereadSettings("", new Properties());
+        rereads = new Rereads(progress, Sources.reads(source), none, context, namespace::equals, Optional.of(schema));
+    }
+
+    @AfterEach
+    void close() {
+        rereads.close();
+        schema.close();
+        source.close();
+        metrics.close();
+        server.close();
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"drop", "rename"})
+    void nothingIsDeletedBeforeTheChangeThatTookTheCollection(String how) throws InterruptedException {
+        take(how);
+
+        assertEquals(0, of(rereads.read(position)), "records of documents");
+        assertTrue(ledger.rows().nextPending().isPresent(), "the document waits");
+
+        assertTrue(schema.readUpTo(source.now()));
+        assertTrue(of(schema.take(source.now())) > 0, "the change itself");
+        assertEquals(Optional.empty(), ledger.rows().nextPending());
+    }
+
+    @Test
+    void whatWasDeletedInACollectionThatIsThereIsDeleted() throws InterruptedException {
+        collection.deleteOne(new BsonDocument());
+
+        assertEquals(1, of(rereads.read(source.now())));
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"drop", "rename"})
+    void aDocumentInPlaceOfALargeChangeIsLeftToTheChangeThatTookTheCollection(String how) throws InterruptedException {
+        take(how);
+        SourceRecord record =
+                new SourceRecord(Map.of("server_id", "p"), Map.of("sec", 1, "ord", 1), "p", null, null, null);
+
+        List<SourceRecord> records = new OversizedRead(progress, Sources.reads(source), Optional.of(schema))
+                .of(record, new OversizedEvent(namespace, key, position))
+                .orElseThrow();
+
+        assertEquals(0, of(records), "records of documents");
+    }
+
+    private void take(String how) {
+        Consumer<MongoCollection<RawBsonDocument>> change = how.equals("drop")
+                ? MongoCollection::drop
+                : taken -> taken.renameCollection(
+                        new MongoNamespace(collection.getNamespace().getDatabaseName(), "elsewhere"));
+        change.accept(collection);
+    }
+
+    private long of(List<SourceRecord> records) {
+        return records.stream().filter(record -> record.topic().equals(topic)).count();
+    }
+}
