@@ -26,7 +26,6 @@ from pymongo.errors import (
 from connectors.rest import Connect
 from tests.schema.test_changes_in_log import LOGGED
 from towpath.cli import deploy, manifests
-from towpath.cutover import steps as cutover
 from towpath.errors import ConnectError, ConnectUnreachable, MongoError, MongoUnreachable, TowpathError
 from towpath.mongo import client as clusters
 from towpath.mongo.client import ReplicaSet, connected
@@ -160,17 +159,6 @@ def test_a_replay_whose_destination_refuses_is_not_half_removed(
     with pytest.raises(TowpathError, match=r"nothing else of it was removed: .*no; without the file"):
         steps.remove(replay, session, keep_letters=False)
     assert done == ["stopped"]
-
-
-def test_an_undo_runs_whether_the_destination_refuses_or_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    done: list[str] = []
-    monkeypatch.setattr(cutover, "undo", lambda *_: done.append("undone"))
-    for error in (REFUSED, GONE):
-        sides: Any = SimpleNamespace(forward=SimpleNamespace(say=lambda _: None), marker=None, mark=failing(error))
-        reporter: Any = None
-        with pytest.raises(ValueError, match="x"), cutover.undone(sides, reporter):
-            raise ValueError("x")
-    assert done == ["undone", "undone"]
 
 
 def test_manifests_are_those_of_a_first_deployment_only_where_nothing_answers() -> None:
