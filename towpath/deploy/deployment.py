@@ -103,12 +103,17 @@ class Deployment:
         return differences
 
     def _topic_changes(self, existing: Mapping[str, Topic]) -> Iterator[Change]:
-        for name, partitions, settings in self._desired_topics():
+        desired = self._desired_topics()
+        judged = {name: of for name, _, of in desired if name in existing and of is not HEARTBEAT_SETTINGS}
+        current = self.topics.settings_of_all(judged)
+        unsafe = self._unsafe(existing[name] for name, of in judged.items() if _begins_compaction(current[name], of))
+        for name, partitions, settings in desired:
             if name not in existing:
                 create = partial(self.topics.create, name, partitions, self.pipeline.replication_factor, settings)
                 yield Change(f"create topic {name}", create)
-            elif settings is not HEARTBEAT_SETTINGS:
-                yield from self._settings_change(name, self._safe(existing[name], settings))
+            elif name in judged:
+                safe = {key: text for key, text in settings.items() if key != POLICY or name not in unsafe}
+                yield from self._settings_change(name, current[name], safe)
 
     def _registration_changes(self, existing: Mapping[str, Topic]) -> Iterator[Change]:
         """The destination knows the pipeline before a connector writes there, and the ids of the topics made for it."""
@@ -141,20 +146,14 @@ class Deployment:
             *((name, 1, HEARTBEAT_SETTINGS) for name in pipeline.heartbeat_topics),
         ]
 
-    def _safe(self, topic: Topic, settings: Mapping[str, str]) -> Mapping[str, str]:
-        """The settings that can be applied to a topic now.
+    def _unsafe(self, topics: Iterable[Topic]) -> set[str]:
+        """Those of these topics in which the cleaner would drop whole documents at once: they hold records already.
 
-        In a topic that holds records already, the cleaner would drop whole documents at once. `towpath compact` enables
-        it there, once a whole document follows each update.
+        `towpath compact` enables it there, once a whole document follows each update.
         """
-        if not is_compacted(settings) or is_compacted(self.topics.settings(topic.name)):
-            return settings
-        if all(first == end for first, end in self.topics.ends([topic]).values()):
-            return settings
-        return {key: text for key, text in settings.items() if key != POLICY}
+        return {name for (name, _), (first, end) in self.topics.ends(topics).items() if first != end}
 
-    def _settings_change(self, name: str, settings: Mapping[str, str]) -> Iterator[Change]:
-        current = self.topics.settings(name)
+    def _settings_change(self, name: str, current: Mapping[str, str], settings: Mapping[str, str]) -> Iterator[Change]:
         differing = {key: value for key, value in settings.items() if current.get(key) != value}
         if differing:
             listed = ", ".join(f"{key}={value}" for key, value in differing.items())
@@ -193,6 +192,10 @@ class Deployment:
             if keys := _differing(before, after):
                 update = partial(put, self.connect, name, after, self.pipeline.secrets)
                 yield Change(f"update connector {name} ({', '.join(keys)})", update)
+
+
+def _begins_compaction(current: Mapping[str, str], settings: Mapping[str, str]) -> bool:
+    return is_compacted(settings) and not is_compacted(current)
 
 
 def _differing(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:

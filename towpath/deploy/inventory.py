@@ -147,9 +147,10 @@ class Inventory:
     @cached_property
     def target_collections(self) -> tuple[CollectionInfo, ...]:
         """The `targets` that exist at the destination."""
-        databases = sorted({name.partition(".")[0] for name in self.targets})
+        targets = frozenset(self.targets)
+        databases = sorted({name.partition(".")[0] for name in targets})
         existing = self.destination.ask(partial(collections, databases=databases))
-        return tuple(collection for collection in existing if collection.namespace in self.targets)
+        return tuple(collection for collection in existing if collection.namespace in targets)
 
     @cached_property
     def registered(self) -> Mapping[str, Registration]:

@@ -20,7 +20,7 @@ from towpath.finding import Finding, error, refusal, required
 from towpath.kafka.topics import Topic
 from towpath.log.source_offsets import SELECTION
 from towpath.mongo.client import Collection, ReplicaSet
-from towpath.namespaces import Selection, refuse_bad_names, topic_of
+from towpath.namespaces import bad_names, topic_of, unmatched
 from towpath.pipeline import Pipeline
 
 _REMOVE = "`towpath remove --topics` the pipeline and deploy it again"
@@ -38,27 +38,22 @@ def replica_sets(inventory: Inventory) -> Iterator[Finding]:
 
 def included(inventory: Inventory) -> Iterator[Finding]:
     """Each pattern of [collections] include matches a collection."""
-    for pattern in () if inventory.allow_missing else inventory.pipeline.include:
-        if not any(Selection((pattern,)).matches(name) for name in inventory.namespaces):
-            yield error(
-                _SOURCE,
-                f"[collections] include {pattern!r} matches no collection that the user in [source] uri can see, after"
-                " exclude",
-                "correct it, grant what `towpath check` finds missing, or pass --allow-missing if the collection"
-                " will be created later",
-            )
+    for pattern in () if inventory.allow_missing else unmatched(inventory.pipeline.include, inventory.namespaces):
+        yield error(
+            _SOURCE,
+            f"[collections] include {pattern!r} matches no collection that the user in [source] uri can see, after"
+            " exclude",
+            "correct it, grant what `towpath check` finds missing, or pass --allow-missing if the collection"
+            " will be created later",
+        )
 
 
 def names(inventory: Inventory) -> Iterator[Finding]:
     """The topic name of every namespace is valid and collides with no other."""
     own_topics = {topic_of(inventory.pipeline.name, name) for name in inventory.namespaces}
-    earlier = [topic for topic in inventory.existing if topic not in own_topics]
-    for namespace in inventory.namespaces:
-        try:
-            refuse_bad_names(inventory.pipeline.name, [namespace], earlier)
-        except Refused as refused:
-            yield refusal(f"{_SOURCE} {namespace}", refused)
-        earlier.append(topic_of(inventory.pipeline.name, namespace))
+    others = [topic for topic in inventory.existing if topic not in own_topics]
+    for namespace, refused in bad_names(inventory.pipeline.name, inventory.namespaces, others):
+        yield refusal(f"{_SOURCE} {namespace}", refused)
 
 
 def kinds(inventory: Inventory) -> Iterator[Finding]:

@@ -156,7 +156,7 @@ def selected(inventory: Inventory) -> Iterator[Finding]:
         )
         return
     for pattern in inventory.options.only:
-        if not any(chosen(pipeline, (pattern,)).matches(name) for name in names):
+        if not any(map(chosen(pipeline, (pattern,)).matches, names)):
             listed = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
             yield _error(
                 f"--only {pattern}: the log holds no such namespace (use the source's names)",
