@@ -225,7 +225,7 @@ def test_the_order_of_a_collation_deletes_nothing_and_odd_requests_stop_nothing(
     copies.delete_one({"_id": "E"})
     copies.insert_one({"_id": "e", "v": 3})  # one `_id` with "E" by the collation
     lines("verify", pipeline.file, expect=1)
-    _, counts = lines("repair", pipeline.file, expect=0)
+    _, counts = lines("repair", pipeline.file, "--yes", expect=0)
     assert counts["left"] == 0, counts
     pipeline.source("folded").insert_one({"_id": "after"})
     pipeline.wait()

@@ -184,6 +184,7 @@ def verified(readiness: Readiness) -> Result:
     since = f"; {counted(verdict.left, 'difference')} found since" if verdict.left else ""
     since += f"; not compared, because created since: {verdict.created_names}" if verdict.created else ""
     advice = f"towpath {'repair' if verdict.left else 'verify'} {file}"
+    advice += ", or allow more: --verified-within" if age(full) > limit else ""
     return good, f"{summary(full)}{since} (limit {duration(limit)})", advice
 
 
