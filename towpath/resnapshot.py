@@ -97,12 +97,13 @@ class Inventory:
 
     @property
     def started(self) -> list[Captured]:
-        return [connector for connector in self.captured if connector.under_way]
+        """Those that have begun one. One that was only asked to, as its task refused, may be asked for another."""
+        return [one for one in self.captured if one.under_way and one.state.resnapshot == one.resnapshot]
 
     @property
     def interrupted(self) -> str | None:
         """The name of an interrupted resnapshot to continue; None to start a new one."""
-        lost = any(connector.lost and connector.state.resnapshot == connector.resnapshot for connector in self.started)
+        lost = any(connector.lost for connector in self.started)
         return self.started[0].resnapshot if self.started and not lost else None
 
 
@@ -155,8 +156,8 @@ def start(session: Session, interrupted: str | None, only: Iterable[str]) -> str
     """
     connect, name = session.connect, interrupted or datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     for connector in session.pipeline.source_connectors:
-        if interrupted is None:
-            config = connect.config(connector) or {}
+        config = connect.config(connector) or {}
+        if config.get(NAME) != name:
             connect.put(connector, {**config, NAME: name, ONLY: expression(session.pipeline, only)})
         connect.resume(connector)
         if interrupted is not None:
