@@ -125,7 +125,7 @@ class Connect:
                 base_url=self.url, timeout=_TIMEOUT, transport=transport, auth=login.basic, verify=verify
             )
         except (OSError, httpx.InvalidURL) as error:
-            raise self._unreachable(error) from error
+            raise self._no_answer(error) from error
 
     def __enter__(self) -> Connect:
         return self
@@ -182,6 +182,20 @@ class Connect:
     def status(self, name: str) -> Connector:
         return self._read("GET", f"/connectors/{name}/status", lambda status: _connector(name, status))
 
+    def topics(self, name: str) -> list[str]:
+        """The topics that a connector has written or read since it was created; none if it does not exist.
+
+        None either where the workers do not keep count of them (`topic.tracking.enable=false`).
+        """
+        try:
+            return self._read("GET", f"/connectors/{name}/topics", lambda found: names(found[name]["topics"]))
+        except NoSuchConnector:
+            return []
+        except ConnectError as error:
+            if error.status == 403 and "tracking is disabled" in error.what:
+                return []
+            raise
+
     def offsets(self, name: str) -> list[dict[str, Any]]:
         """The connector's committed offsets: `[{"partition": {…}, "offset": {…}}, …]`."""
         return self._read("GET", f"/connectors/{name}/offsets", offsets)
@@ -237,7 +251,7 @@ class Connect:
         except httpx.DecodingError as error:
             raise self._no_connect(method, path, f"the answer cannot be decoded ({error})") from error
         except (httpx.RequestError, httpx.InvalidURL) as error:
-            raise self._unreachable(error) from error
+            raise self._no_answer(error) from error
         if answer.is_success:
             try:
                 return answer.json() if answer.content else None
@@ -254,11 +268,14 @@ class Connect:
         what, where = f"{answer.status_code}: {reason}", f"{method} {self.url}{path}"
         raise _kind(answer)(what, advice, where=where, status=answer.status_code)
 
-    def _unreachable(self, error: Exception) -> ConnectUnreachable:
-        trouble = self._login.trouble(self.url)
+    def _no_answer(self, error: Exception) -> ConnectError:
+        """`ConnectUnreachable` unless the URL cannot be used, or TLS is the problem: then something is there."""
+        unusable = isinstance(error, httpx.InvalidURL | httpx.UnsupportedProtocol)
+        trouble = None if unusable else self._login.trouble(self.url)
         reason, advice = (trouble.what, trouble.advice) if trouble else (str(error), "is a worker running there?")
         what = f"cannot reach Kafka Connect at {self.url}: {reason}"
-        return ConnectUnreachable(what, f"{advice} ([connect] url)", where=self.url)
+        kind = ConnectError if trouble or unusable else ConnectUnreachable
+        return kind(what, f"{advice} ([connect] url)", where=self.url)
 
 
 def _connector(name: str, status: Any) -> Connector:

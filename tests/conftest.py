@@ -190,7 +190,7 @@ def make_pipeline(
         try:
             if pipeline.file.exists() and pipeline.has_left_something():
                 pipeline.write()
-                pipeline.remove()
+                pipeline.discard()
         finally:
             source_client.drop_database(pipeline.name)
             destination_client.drop_database(pipeline.name)

@@ -7,11 +7,12 @@ TowpathError                    root
 │   ├── NoSuchConnector         Connect does not know the connector
 │   └── Unresolved              a worker cannot read a file that a configuration refers to
 ├── ConnectorFailed             a connector or one of its tasks has failed, and stays so
-├── KafkaUnreachable            no broker answers at the bootstrap address
+├── KafkaUnreachable            no broker answers at the bootstrap address, or none accepts the login
 ├── TopicError                  a topic is not as the record contract needs it
 ├── Refused                     the change would break the order of records or lose some of them
 │   └── Overtaken               another command is at the same work by now
-├── MongoUnreachable            a cluster does not answer, or refuses the credentials
+├── MongoError                  a cluster refuses the user or a command, or its URI cannot be used
+│   └── MongoUnreachable        no server of a cluster answers: the only one that a command may tolerate
 ├── NotWhole                    the log cannot rebuild all documents
 ├── NotYet                      what was waited for did not come about in time
 └── StackError                  the embedded stack; the tree below it is in `towpath/stack/errors.py`
@@ -78,7 +79,7 @@ class ConnectorFailed(TowpathError):
 
 
 class KafkaUnreachable(TowpathError):
-    """No broker answers at the bootstrap address."""
+    """No broker answers at the bootstrap address, or none accepts the login."""
 
 
 class TopicError(TowpathError):
@@ -93,8 +94,12 @@ class Overtaken(Refused):
     """Another command is at the same work by now, and goes on instead of this one."""
 
 
-class MongoUnreachable(TowpathError):
-    """A cluster does not answer, or refuses the credentials."""
+class MongoError(TowpathError):
+    """A cluster refuses the user or a command, or its URI cannot be used. It does not pass without a change."""
+
+
+class MongoUnreachable(MongoError):
+    """No server of a cluster answers, or not in time. It may be lost."""
 
 
 class NotWhole(TowpathError):

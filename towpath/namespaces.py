@@ -1,16 +1,17 @@
 """Which collections a pipeline includes, and the topics of their records.
 
 The same regular expression decides everywhere: in Debezium's `collection.include.list`, in the change stream filter
-that Debezium derives from it (the server's PCRE), in the sink's `topics.regex` (Java) and here. Debezium ignores case
-and, in the change stream, adds no anchors; `(?-i:…)`, `^` and `$` undo both.
+that Debezium derives from it (the server's PCRE) and in the sink's `topics.regex` (Java); `Selection.matches` decides
+as it does. Debezium ignores case and, in the change stream, adds no anchors; `(?-i:…)`, `^` and `$` undo both.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from towpath.errors import Refused
 
@@ -30,6 +31,22 @@ def is_pattern(text: str) -> bool:
     return _PATTERN.fullmatch(text) is not None
 
 
+def meet(one: str, other: str) -> str:
+    """A pattern that both patterns match, by database and collection; empty where none of the two is within the other.
+
+    `shop.*` and `*.orders` meet in `shop.orders`.
+    """
+    parts = [_narrower(*pair) for pair in zip(one.split(".", 1), other.split(".", 1), strict=True)]
+    return ".".join(parts) if all(parts) else ""
+
+
+def _narrower(one: str, other: str) -> str:
+    for wide, narrow in ((one, other), (other, one)):
+        if re.fullmatch(_escaped(wide, ".*"), narrow):
+            return narrow
+    return ""
+
+
 def _expression(pattern: str) -> str:
     database, collection = pattern.split(".", 1)
     return f"{_escaped(database, '[^.]*')}\\.{_escaped(collection, '.*')}"
@@ -44,9 +61,13 @@ def _either(patterns: Iterable[str]) -> str:
     return "(?:" + "|".join(_expression(pattern) for pattern in patterns) + ")"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Selection:
-    """The namespaces that match one of `include`, none of `exclude` and, if given, one of `only`."""
+    """The namespaces that match one of `include`, none of `exclude` and, if given, one of `only`.
+
+    Keep the object where many names are matched: it compiles its patterns once, which takes milliseconds for a thousand
+    listed names. `matches` looks those up, and so takes no longer for them; else it is `namespace_regex`.
+    """
 
     include: tuple[str, ...]
     exclude: tuple[str, ...] = ()
@@ -55,10 +76,15 @@ class Selection:
     """Without the server's temporary collections."""
 
     @property
-    def _core(self) -> str:
+    def _limits(self) -> str:
+        """What a name must not be, or must be besides, to match."""
         exclude = f"(?!{_either(self.exclude)}$)" if self.exclude else ""
         only = f"(?={_either(self.only)}$)" if self.only else ""
-        return _NEVER + (_TEMPORARY if self.lasting else "") + exclude + only + _either(self.include)
+        return _NEVER + (_TEMPORARY if self.lasting else "") + exclude + only
+
+    @property
+    def _core(self) -> str:
+        return self._limits + _either(self.include)
 
     @property
     def namespace_regex(self) -> str:
@@ -69,8 +95,22 @@ class Selection:
         """Matches the whole name of a topic of these namespaces."""
         return f"^{re.escape(prefix)}\\.{self._core}$".replace(r"\-", "-")
 
+    @cached_property
+    def _listed(self) -> frozenset[str]:
+        return frozenset(pattern for pattern in self.include if "*" not in pattern)
+
+    @cached_property
+    def _unlisted(self) -> re.Pattern[str]:
+        return re.compile(self._limits + _either(pattern for pattern in self.include if "*" in pattern))
+
+    @cached_property
+    def _limited(self) -> re.Pattern[str]:
+        return re.compile(self._limits)
+
     def matches(self, namespace: str) -> bool:
-        return re.fullmatch(self.namespace_regex, namespace) is not None
+        if namespace in self._listed:
+            return self._limited.match(namespace) is not None
+        return bool(namespace) and self._unlisted.fullmatch(namespace) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +133,19 @@ def namespace_of(prefix: str, topic: str) -> str:
     return topic.removeprefix(prefix + ".")
 
 
-def refuse_bad_names(prefix: str, namespaces: Iterable[str], other_topics: Iterable[str] = ()) -> None:
-    """Raise `Refused` for namespaces whose topic names are not valid or would collide.
+def unmatched(patterns: Iterable[str], namespaces: Collection[str]) -> Iterator[str]:
+    """The patterns that match none of these namespaces."""
+    known = frozenset(namespaces)
+    for pattern in patterns:
+        # a thousand listed names are not each compared with ten thousand collections
+        if pattern not in known and not ("*" in pattern and any(map(Selection((pattern,)).matches, namespaces))):
+            yield pattern
+
+
+def bad_names(
+    prefix: str, namespaces: Iterable[str], other_topics: Iterable[str] = ()
+) -> Iterator[tuple[str, Refused]]:
+    """The namespaces whose topic names are not valid, or collide with another topic or with that of an earlier one.
 
     Kafka refuses a topic whose name differs from that of another only in `.` and `_`, because metric names use `_` for
     both.
@@ -103,17 +154,18 @@ def refuse_bad_names(prefix: str, namespaces: Iterable[str], other_topics: Itera
     for namespace in namespaces:
         topic = topic_of(prefix, namespace)
         if not TOPIC_NAME.fullmatch(topic):
-            raise Refused(
+            refused = Refused(
                 f"{namespace!r} cannot be replicated: its topic would be called {topic!r}, and Kafka allows only"
                 " letters, digits, '.', '_' and '-', 249 of them at most",
                 "leave it out with [collections] exclude",
             )
-        twin = by_metric.setdefault(topic.replace(".", "_"), topic)
-        if twin != topic:
-            raise Refused(
+            yield namespace, refused
+        elif (twin := by_metric.setdefault(topic.replace(".", "_"), topic)) != topic:
+            refused = Refused(
                 f"the topics {twin!r} and {topic!r} would collide (Kafka does not distinguish '.' and '_' there)",
                 f"leave {namespace!r} out with [collections] exclude and move it in a pipeline of another name",
             )
+            yield namespace, refused
 
 
 def renames_of(config: Mapping[str, str]) -> dict[str, str]:

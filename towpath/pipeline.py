@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import base64
-import re
 import ssl
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -16,7 +16,7 @@ import bson
 
 from towpath.errors import TowpathError
 from towpath.kafka.client import ANYBODY, KafkaClient
-from towpath.namespaces import Renames, Selection
+from towpath.namespaces import Renames, Selection, namespace_of
 from towpath.tls import Trouble, Trust, trouble
 
 #: How records are applied: exactly once, in transactions (MongoSink), or at least once (mongo-kafka's sink).
@@ -124,7 +124,7 @@ class Ddl:
     drop: DropPolicy
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class Pipeline:
     """One pipeline. URIs may hold passwords: print `source_address` and `destination_address` instead."""
 
@@ -187,17 +187,17 @@ class Pipeline:
         """Whether MongoSource captures, which copies in ranges and re-reads on request; else stock Debezium does."""
         return self.exactly_once or self.copy.method == "towpath"
 
-    @property
+    @cached_property
     def selection(self) -> Selection:
         """Every namespace of the pipeline."""
         return Selection(self.include, self.exclude, lasting=self.ddl is not None)
 
-    @property
+    @cached_property
     def captured_by_update(self) -> Selection:
         """The namespaces whose updates travel as updates."""
         return replace(self.selection, exclude=self.exclude + self.whole_documents)
 
-    @property
+    @cached_property
     def captured_whole(self) -> Selection | None:
         """The namespaces whose updates travel as whole documents, looked up at the source; None if there are none."""
         return replace(self.selection, only=self.whole_documents) if self.whole_documents else None
@@ -258,8 +258,7 @@ class Pipeline:
 
     def is_change_topic(self, topic: str) -> bool:
         """Whether a topic holds the changes of a namespace of the pipeline."""
-        is_prefixed = topic.startswith(f"{self.name}.")  # spares the pattern for most topics of a large cluster
-        return is_prefixed and re.fullmatch(self.selection.topic_regex(self.name), topic) is not None
+        return topic.startswith(f"{self.name}.") and self.selection.matches(namespace_of(self.name, topic))
 
     @property
     def heartbeat_topics(self) -> tuple[str, ...]:

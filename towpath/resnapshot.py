@@ -17,11 +17,11 @@ from typing import Any
 
 import bson
 from bson.timestamp import Timestamp
-from pymongo.errors import OperationFailure, PyMongoError
+from pymongo.errors import OperationFailure
 
 from connectors.control import Wait
 from connectors.rest import Connect
-from towpath.errors import MongoUnreachable, NotYet, TopicError
+from towpath.errors import NotYet, TopicError
 from towpath.finding import Finding, Preconditions, error, required
 from towpath.log.source_offsets import SELECTION, SourceState, read_state
 from towpath.mongo.client import Client, connected
@@ -59,7 +59,7 @@ class Captured:
 
 
 def read_captured(pipeline: Pipeline, connect: Connect) -> list[Captured]:
-    """Every source connector that has a position. Raises `MongoUnreachable` when the source does not answer."""
+    """Every source connector that has a position. Raises `MongoError` when the source does not answer, or refuses."""
     captured = []
     with connected(pipeline.source_uri, "source") as client:
         for name in pipeline.source_connectors:
@@ -81,10 +81,10 @@ def is_lost(client: Client, since: ClusterTime) -> bool:
         with client.watch(keys, start_at_operation_time=start, batch_size=1, max_await_time_ms=100) as stream:
             stream.try_next()
         return False
-    except PyMongoError as failure:
-        if isinstance(failure, OperationFailure) and failure.code in _LOST:
+    except OperationFailure as failure:
+        if failure.code in _LOST:
             return True
-        raise MongoUnreachable(f"the source does not say how far back its oplog reaches: {failure}") from failure
+        raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +97,13 @@ class Inventory:
 
     @property
     def started(self) -> list[Captured]:
-        return [connector for connector in self.captured if connector.under_way]
+        """Those that have begun one. One that was only asked to, as its task refused, may be asked for another."""
+        return [one for one in self.captured if one.under_way and one.state.resnapshot == one.resnapshot]
 
     @property
     def interrupted(self) -> str | None:
         """The name of an interrupted resnapshot to continue; None to start a new one."""
-        lost = any(connector.lost and connector.state.resnapshot == connector.resnapshot for connector in self.started)
+        lost = any(connector.lost for connector in self.started)
         return self.started[0].resnapshot if self.started and not lost else None
 
 
@@ -155,8 +156,8 @@ def start(session: Session, interrupted: str | None, only: Iterable[str]) -> str
     """
     connect, name = session.connect, interrupted or datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     for connector in session.pipeline.source_connectors:
-        if interrupted is None:
-            config = connect.config(connector) or {}
+        config = connect.config(connector) or {}
+        if config.get(NAME) != name:
             connect.put(connector, {**config, NAME: name, ONLY: expression(session.pipeline, only)})
         connect.resume(connector)
         if interrupted is not None:

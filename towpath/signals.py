@@ -29,6 +29,10 @@ class Interrupts:
         """From now on only note signals."""
         self._held = True
 
+    def release(self) -> None:
+        """From now on raise again."""
+        self._held = False
+
 
 def handle(handler: Callable[[int, FrameType | None], object]) -> None:
     """Have these signals call `handler`, except those that are ignored: by `nohup`, or by a shell's `&`."""

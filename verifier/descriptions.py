@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from threading import Thread
+from typing import Any, Literal, TypeVar
 
 import bson
 from pymongo import MongoClient
@@ -15,6 +20,7 @@ from verifier.differences import Namespace, Pair, by_database
 Kind = Literal["collection", "view", "timeseries"]
 Options = dict[str, Any]
 Client = MongoClient[dict[str, Any]]
+Answer = TypeVar("Answer")
 
 #: Options that the server adds, or that newer servers no longer use.
 _SERVER_MADE = {"uuid", "autoIndexId", "flags", "temp", "create", "recordPreImages"}
@@ -55,18 +61,52 @@ def version(client: Client) -> tuple[int, int]:
 
 def described(client: Client, namespaces: Iterable[str]) -> dict[str, Described]:
     """The descriptions of these namespaces, without those that do not exist."""
-    descriptions: dict[str, Described] = {}
-    for database, names in by_database(namespaces).items():
-        for entry in client[database].list_collections(filter={"name": {"$in": names}}):
-            name, kind = entry["name"], entry["type"]
-            indexes = {} if kind == "view" else _indexes(client, database, name)
-            descriptions[f"{database}.{name}"] = Described(kind, options(entry.get("options", {})), indexes)
+    descriptions = {
+        f"{database}.{entry['name']}": Described(entry["type"], options(entry.get("options", {})))
+        for database, names in by_database(namespaces).items()
+        for entry in client[database].list_collections(filter={"name": {"$in": names}})
+    }
+    holders = [name for name, described in descriptions.items() if described.kind != "view"]
+    for name, indexes in concurrently(lambda holder: _indexes(client, holder), holders).items():
+        descriptions[name] = replace(descriptions[name], indexes=indexes)
     return descriptions
 
 
-def _indexes(client: Client, database: str, name: str) -> dict[str, Options]:
+def _indexes(client: Client, namespace: str) -> dict[str, Options]:
+    database, name = namespace.split(".", 1)
     specs = client[database][name].list_indexes()
     return {spec["name"]: index(spec) for spec in specs if spec["name"] != "_id_" and not spec.get("clustered")}
+
+
+_THREADS = 8  # commands that a server has to answer at the same time, at most
+_SHARE = 25  # commands for which another thread is worth while; fewer are sent one after the other
+
+
+def concurrently(ask: Callable[[Namespace], Answer], namespaces: Sequence[Namespace]) -> dict[Namespace, Answer]:
+    """The answer for each namespace, where servers have no command that answers for all. Raises the first error.
+
+    One after the other, ten thousand commands would take ten thousand times the way to the server and back.
+    """
+    threads = min(_THREADS, len(namespaces) // _SHARE)
+    if threads < 2:
+        return {name: ask(name) for name in namespaces}
+    answers: dict[Namespace, Future[Answer]] = {name: Future() for name in namespaces}
+    unasked = deque(namespaces)
+
+    def work() -> None:
+        with suppress(IndexError):  # none is left
+            while name := unasked.popleft():
+                try:
+                    answers[name].set_result(ask(name))
+                except BaseException as error:  # noqa: BLE001 - raised where the answer is used
+                    answers[name].set_exception(error)
+
+    for number in range(threads):  # not an executor's: an interrupt must not wait for a server that does not answer
+        Thread(target=copy_context().run, args=(work,), name=f"ask {number}", daemon=True).start()
+    try:
+        return {name: answer.result() for name, answer in answers.items()}
+    finally:
+        unasked.clear()
 
 
 def options(listed: Mapping[str, Any]) -> Options:

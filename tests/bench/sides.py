@@ -44,10 +44,12 @@ class Settings:
     """What a run asks of its side; `sink` is added to the sink connector's configuration as it is.
 
     `capture`: more of `[capture]`. `checkout`: another version, whose `towpath deploy` makes the pipeline; it also
-    creates the connectors.
+    creates the connectors. `topics`: the namespaces that have one, where patterns are among `namespaces`.
     """
 
     namespaces: Sequence[str] = (NAMESPACE,)
+    topics: Sequence[str] = ()
+    partitions: int = PARTITIONS
     copy: bool = True
     threads: int = 4
     tasks: int = 2
@@ -153,7 +155,7 @@ def _ours(stack: embedded.Stack, name: str, side: Side, settings: Settings) -> I
         try:
             with applied(it.pipeline, it.topics) as done:
                 definitions = _deployed(it, settings.checkout, file) if settings.checkout else _prepared(it)
-                names = tuple(f"{it.pipeline.name}.{namespace}" for namespace in settings.namespaces)
+                names = tuple(f"{it.pipeline.name}.{namespace}" for namespace in settings.topics or settings.namespaces)
                 source, sink = it.pipeline.source_connector, it.pipeline.sink_connector
                 yield Way(side, it.connect, it.topics, source, sink, names, definitions, done)
         finally:
@@ -191,7 +193,7 @@ def _write_file(stack: embedded.Stack, name: str, side: Side, settings: Settings
         f"destination.uri = {json.dumps(stack.destination)}",
         f"collections.include = {json.dumps(list(settings.namespaces))}",
         f"kafka.bootstrap = {json.dumps(stack.bootstrap)}",
-        f"kafka.partitions = {PARTITIONS}",
+        f"kafka.partitions = {settings.partitions}",
         f"connect.url = {json.dumps(stack.connect)}",
         f"connect.secrets = {json.dumps(str(stack.directory.resolve() / 'secrets'))}",
         "[capture]",

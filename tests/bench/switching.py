@@ -24,7 +24,7 @@ from towpath import stack as embedded
 
 _TOWPATH = Path(sys.executable).parent / "towpath"
 _WRITTEN = "written"
-_PAUSE, _WAITED = "pause s", "writers waited s"
+PAUSE, _WAITED = "pause s", "writers waited s"
 _QUIET_S, _WRITING_S = 2.0, 3.0  # of a pause, at most
 
 
@@ -41,7 +41,7 @@ def bench(stack: embedded.Stack, *, documents: int, writes: int, repetitions: in
 
     runs = pairs("cutover", list(paces), repetitions, one)
     goals = [
-        at_most(f"pause, {words}", median(run.figures[_PAUSE] for run in runs if run.side == side), limit, "s")
+        at_most(f"pause, {words}", median(run.figures[PAUSE] for run in runs if run.side == side), limit, "s")
         for side, words, limit in (
             (BASE, "nobody writes", _QUIET_S),
             (writing, f"{writes:,} writes/s until it begins", _WRITING_S),
@@ -66,10 +66,10 @@ def _run(stack: embedded.Stack, name: str, side: str, documents: int, writes: in
             file = pipeline_file(stack, name)
             for verb in ("wait", "prepare", "verify"):
                 subprocess.run([_TOWPATH, verb, file], check=True, stdout=sys.stderr)
-            with _writing(writer) if writes else nullcontext(), _removed(file.with_name(f"{name}-back.toml")):
-                figures = _cut_over(file, writer if writes else None)
+            with _writing(writer) if writes else nullcontext(), removed(file.with_name(f"{name}-back.toml")):
+                figures = cut_over(file, writer if writes else None)
         oracle.assert_same(stack.source, stack.destination, namespaces, at_least=documents)
-    return Run(side, 1, figures[_PAUSE], {}, figures)
+    return Run(side, 1, figures[PAUSE], {}, figures)
 
 
 @contextmanager
@@ -80,7 +80,7 @@ def _writing(writer: AcknowledgedWriter) -> Iterator[None]:
 
 
 @contextmanager
-def _removed(file: Path) -> Iterator[None]:
+def removed(file: Path) -> Iterator[None]:
     """The reverse pipeline of that file is removed at the end, if there is one."""
     try:
         yield
@@ -89,7 +89,7 @@ def _removed(file: Path) -> Iterator[None]:
             subprocess.run([_TOWPATH, "remove", file, "--topics", "--yes"], check=True, stdout=sys.stderr)
 
 
-def _cut_over(file: Path, writer: AcknowledgedWriter | None) -> dict[str, float]:
+def cut_over(file: Path, writer: AcknowledgedWriter | None) -> dict[str, float]:
     """The seconds of the pause, and of each step in it."""
     command: list[str | Path] = [_TOWPATH, "cutover", file, "--json"]
     figures: dict[str, float] = {}
@@ -106,7 +106,7 @@ def _cut_over(file: Path, writer: AcknowledgedWriter | None) -> dict[str, float]
                 case "step" if stopped:
                     figures[f"{event['step']} s"] = event["seconds"]
                 case "switch":
-                    figures = {_PAUSE: event["pause_seconds"], _WAITED: time.monotonic() - stopped, **figures}
-    if process.returncode or _PAUSE not in figures:
+                    figures = {PAUSE: event["pause_seconds"], _WAITED: time.monotonic() - stopped, **figures}
+    if process.returncode or PAUSE not in figures:
         raise ValueError(f"the cutover ended with {process.returncode}")
     return figures

@@ -62,11 +62,10 @@ def test_a_collection_with_documents_can_be_added_and_once_taken_out_not_come_ba
 def wait_lost(pipeline: Pipeline, reason: str) -> None:
     """The source task has stopped as its history is lost, and says why."""
 
-    def told() -> bool:
-        done = towpath("status", pipeline.file, expect=1)
-        return "TWP-HISTORY-LOST" in done.stdout and reason in done.stdout
-
-    until("lost history", told, 120)
+    connect, source = Connect(pipeline.addresses.connect), f"{pipeline.name}-source"
+    until("a source task that has failed", lambda: any(task.state == "FAILED" for task in connect.status(source).tasks))
+    said = towpath("status", pipeline.file, expect=1).stdout
+    assert "TWP-HISTORY-LOST" in said and reason in said
 
 
 def test_neither_lost_offsets_nor_a_collection_that_comes_back_lose_deletes(exactly_once: Pipeline) -> None:

@@ -293,7 +293,8 @@ def _shown(pipeline: Pipeline) -> str:
 
 
 def policy(pipeline: Pipeline) -> dict[str, str]:
-    found = Topics(pipeline.addresses.bootstrap).settings(pipeline.topic("docs"))
+    topic = pipeline.topic("docs")
+    found = Topics(pipeline.addresses.bootstrap).settings_of_all([topic])[topic]
     return {key: found[key] for key in ("cleanup.policy", "min.compaction.lag.ms")}
 
 

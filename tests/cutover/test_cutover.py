@@ -75,7 +75,7 @@ def not_skipped(pipeline: Pipeline, folder: Path) -> None:
         told = running.ended(1)
     assert "the source has changes that did not come from the reverse pipeline" in told[-1]["words"], told
     assert "stray" in told[-1]["words"] and "stop writes" not in [one["event"] for one in told], told
-    towpath("repair", pipeline.file.with_name(f"{pipeline.file.stem}-back.toml"))
+    towpath("repair", pipeline.file.with_name(f"{pipeline.file.stem}-back.toml"), "--yes")
     assert pipeline.source("users").find_one({"_id": "stray"}) is None
 
 

@@ -38,7 +38,12 @@ STRANGER = Privileges("me@admin", ())
 
 def verdict(**changed: Any) -> dict[str, Any]:
     at = (datetime.now(UTC) - timedelta(seconds=changed.pop("age", 1))).isoformat()
-    return {"id": "1", "at": at, "verdict": "same", "clean": True, "compared": 7, "of": "everything"} | changed
+    same = {"id": "1", "at": at, "since": at, "verdict": "same", "clean": True, "compared": 7, "of": "everything"}
+    return same | changed
+
+
+def refused(documents: int) -> Any:
+    return SimpleNamespace(read=lambda now: (), remaining=documents, words=f"{documents} documents")
 
 
 @dataclass
@@ -60,7 +65,7 @@ class Case:
 
     def well(self) -> None:
         self.report = self.folder / "report.html"
-        self.fake("DeadLetterRetries", lambda session: SimpleNamespace(read=lambda now: (), remaining=0))
+        self.fake("DeadLetterRetries", lambda session: refused(0))
         self.fake("unsettled", lambda *_, **__: (), gate.unreplicated)
         self.fake("metadata", lambda *_: Metadata((), ()))
         self.fake("connected", lambda uri, side: nullcontext(side))
@@ -154,7 +159,7 @@ RED: list[tuple[str, Callable[[Case], None], str]] = [
     ("reading again", change(status=status(waiting=(Waiting("shop-source", 4, ""),))), "4 requests waiting"),
     (
         "set aside",
-        fake("DeadLetterRetries", lambda session: SimpleNamespace(read=lambda now: ("x",), remaining=2)),
+        fake("DeadLetterRetries", lambda session: refused(2)),
         "2 documents that the destination refused",
     ),
     ("collections", change(status=status(changes=None)), "schema changes in the log are unknown"),
@@ -171,6 +176,7 @@ RED: list[tuple[str, Callable[[Case], None], str]] = [
     ("verified", change(verdict=Verified()), "never"),
     ("verified", change(verdict=Verified(doubt="it was rebuilt since")), "it was rebuilt since"),
     ("verified", change(verdict=Verified(verdict(age=7200), verdict(age=7200))), "2.0 h ago (limit 10 s)"),
+    ("verified", change(verdict=Verified(verdict(age=-60), verdict(age=-60))), "in the future"),
     ("verified", change(verdict=Verified(verdict(clean=False), verdict(clean=False))), "same: 7 documents"),
     (
         "verified",

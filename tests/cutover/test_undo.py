@@ -18,10 +18,12 @@ import pytest
 
 from tests.support import cutover_world
 from tests.support.cutover_world import SWITCH, State, World
+from towpath.bookkeeping.cutover import Cutover
 from towpath.cli.cutover import _print_event
 from towpath.cli.options import say
 from towpath.cli.output import standard_streams
 from towpath.cutover import sides as sides_module
+from towpath.cutover import steps
 from towpath.cutover.command import Command
 from towpath.cutover.sides import SwitchUnknown, read_sides
 from towpath.cutover.undo import NotUndone
@@ -366,3 +368,29 @@ def test_a_reverse_pipeline_that_was_there_stays(world: World) -> None:
     assert not world.cut_over(world.command(signals()))
     assert "remove" not in world.calls
     assert_as_before(world, "there", before, "there")
+
+
+@pytest.mark.parametrize("number", ENDING)
+@pytest.mark.parametrize("moment", ["allow", "late writes"])
+def test_a_signal_counts_also_after_an_earlier_attempt_was_undone(
+    world: World, number: signal.Signals, moment: str
+) -> None:
+    """During the undo it is held until that is done; after it, it ends the new attempt."""
+    before = begin(world, "there")
+    world.marker, world.state.blocked = Cutover("to the destination", ("block",), 0.0), {"source"}
+
+    def trouble(name: str, is_done: bool) -> None:
+        if name == moment and not is_done and not said:
+            said.append(name)
+            signal.raise_signal(number)
+
+    said: list[str] = []
+    world.trouble = trouble
+    command = world.command(signals())
+
+    def again() -> None:
+        command._undo_earlier("an earlier cutover was interrupted; undoing it first")
+        command.perform("to the destination", steps.before, steps.cut_over)
+
+    assert not command.ended(again) and said == [moment]
+    assert_as_before(world, "there", before, moment)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.conftest import MakePipeline
 from tests.support.pipeline import Pipeline, Settings, towpath
@@ -84,3 +85,70 @@ def test_time_series_and_collations(pipeline: Pipeline) -> None:
     settings = Settings(mode="plain", exclude=("series",))
     assert "has a default collation" in refused(replace(pipeline, settings=settings))
     towpath("deploy", replace(pipeline, settings=replace(settings, partitions=1)).write(), "--dry-run")
+
+
+def test_a_file_that_names_another_destination_deletes_nothing(pipeline: Pipeline) -> None:
+    """Neither the source, which was emptied once, nor where another pipeline writes."""
+    documents = pipeline.source("docs")
+    documents.insert_many([{"_id": n} for n in range(300)])
+    first = replace(pipeline, settings=Settings(include=("docs",)))
+    first.deploy()
+    first.wait()
+    towpath("verify", first.file)
+    registered = pipeline.destination_client["towpath"]["writers"]
+    own = registered.find_one({"_id": pipeline.name})
+    assert own is not None and own["include"] == [pipeline.namespace("docs")]
+
+    looped = replace(first, addresses=replace(pipeline.addresses, destination=pipeline.addresses.source))
+    for words in DESTRUCTIVE:
+        said = towpath(words[0], looped.write(), *words[1:], expect=2).stderr
+        assert "that is not the destination of the deployed pipeline, and nothing was changed" in said, words
+    assert (documents.count_documents({}), pipeline.destination("docs").count_documents({})) == (300, 300)
+    assert pipeline.source_client["towpath"]["writers"].find_one({"_id": pipeline.name}) is None
+
+    registered.insert_one(own | {"_id": f"{pipeline.name}x", "kafka": "another"})
+    hint = f'writers.deleteOne({{_id: "{pipeline.name}x"}})'
+    for words in (*DESTRUCTIVE[:-1], ("deploy",)):
+        said = towpath(words[0], first.write(), *words[1:], expect=2).stderr
+        assert f"is registered at the destination as a writer of {pipeline.namespace('docs')}" in said and hint in said
+    registered.delete_one({"_id": f"{pipeline.name}x"})
+
+    registered.delete_one({"_id": pipeline.name})
+    assert "run `towpath deploy`" in towpath("replay", first.file, "--rebuild", "--yes", expect=2).stderr
+    first.deploy()
+    towpath("replay", first.file, "--rebuild", "--yes")
+    first.assert_same("docs", at_least=300)
+
+
+#: The last one only removes what is the pipeline's own.
+DESTRUCTIVE = (
+    ("replay", "--rebuild", "--yes"),
+    ("repair", "--yes"),
+    ("resnapshot", "--yes"),
+    ("prepare",),
+    ("cutover", "--dry-run"),
+    ("remove", "--topics", "--yes"),
+)
+
+
+def test_topics_that_others_made_outlive_the_pipeline(pipeline: Pipeline) -> None:
+    """Under a name that the pipeline would give. A topic that its source made while it ran goes with it."""
+    pipeline.source("docs").insert_one({"_id": 1})
+    pipeline.deploy()
+    pipeline.source("later").insert_one({"_id": 1})
+    pipeline.wait()
+    kafka, foreign = AdminClient({"bootstrap.servers": pipeline.addresses.bootstrap}), pipeline.topic("not.ours")
+    kafka.create_topics([NewTopic(foreign, 1, 1)])[foreign].result(30)
+    try:
+        shown = towpath("remove", pipeline.file, "--topics", "--dry-run").stderr
+        assert f"would remove {pipeline.topic('docs')}" in shown and f"left the topic {foreign}" in shown
+        said = towpath("remove", pipeline.file, "--topics", expect=2)
+        assert f"topic {pipeline.topic('later')}\n" in said.stderr
+        assert "Delete these 5 topics" in said.stdout + said.stderr
+        towpath("remove", pipeline.file)  # what is known of its topics stays
+        assert f"left the topic {foreign}" in towpath("remove", pipeline.file, "--topics", "--yes").stderr
+        left = [name for name in kafka.list_topics(timeout=30).topics if name.startswith(f"{pipeline.name}.")]
+        assert left == [foreign]
+        assert pipeline.destination_client["towpath"]["writers"].find_one({"_id": pipeline.name}) is None
+    finally:
+        kafka.delete_topics([foreign])[foreign].result(30)

@@ -12,7 +12,7 @@ from towpath.barrier import uncaptured
 from towpath.errors import TowpathError
 from towpath.log.source_offsets import SourceState, Splices, source_state
 from towpath.pipeline import ClusterTime
-from towpath.resnapshot import Captured
+from towpath.resnapshot import Captured, Inventory
 from towpath.status.figures import copied_by_ranges, held
 
 SELECTION = "^(?-i:shop\\..*)$"
@@ -184,6 +184,11 @@ def test_a_resnapshot_is_under_way_until_it_is_closed() -> None:
     assert (state.start, state.gap, state.resnapshot) == (ClusterTime(90, 1), ClusterTime(80, 2), "again")
     captured = Captured("shop-source", state, ClusterTime(90, 1), False, "again", ".*")
     assert captured.under_way
+    pipeline: Any = None
+    assert Inventory(pipeline, [captured], ()).started == [captured]
+    # its task has refused that one, and may be asked for another
+    refused = Inventory(pipeline, [replace(captured, resnapshot="more")], ())
+    assert refused.started == [] and refused.interrupted is None
     begun["offset"] |= {"phase": "stream", "closed": "again", "gap": ""}
     closed = source_state([begun])
     assert closed.gap is None

@@ -213,7 +213,7 @@ def nothing_known(facts: Facts) -> Facts:
 def test_a_plan_of_nothing_says_why(facts: Facts) -> None:
     plan = decide(nothing_known(facts), FILE)
     shown = text(plan)
-    assert shown.startswith("plan of shop: incomplete: no answer from kafka, source\n")
+    assert shown.startswith("plan of shop: incomplete: cannot read kafka, source\n")
     assert shown.count("unknown: no answer") >= 6
     assert json_fields(plan)["copy"] is None
     assert set(plan.unknown.values()) == {"no answer"}

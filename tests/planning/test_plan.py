@@ -90,7 +90,7 @@ def test_servers_that_do_not_answer(pipeline: Pipeline) -> None:
     found = plan(pipeline, expect=2, source=f"mongodb://{nowhere()}/?{SOON}")
     assert found["unreachable"] == ["source"]
     assert (found["copy"], found["collections"], found["oplog"]) == (None, [], None)
-    assert {"what": "copy", "reason": "the source does not answer"} in found["unknown"]
+    assert {"what": "copy", "reason": "the source cannot be read"} in found["unknown"]
     assert found["commands"][0]["command"].startswith("towpath plan ")
     found = plan(pipeline, expect=2, connect=f"http://{nowhere()}")
     assert (found["unreachable"], found["deployed"]) == (["connect"], None)

@@ -25,7 +25,7 @@ READER: list[dict[str, Any]] = [
 #: And for a copy in ranges.
 COPIER: list[dict[str, Any]] = [{**READER[0], "actions": [*READER[0]["actions"], "collStats"]}]
 WRITER_ACTIONS = ["insert", "update", "remove"]
-#: And in exactly-once mode where the sink keeps its positions.
+#: And where writers are registered and the sink keeps its positions.
 POSITIONS: dict[str, Any] = {
     "resource": {"db": "towpath", "collection": ""},
     "actions": ["find", "insert", "update", "remove"],
@@ -83,7 +83,7 @@ def test_the_least_privileges_are_enough(
     """What `check` asks for is what the pipeline needs: it runs with exactly that, from end to end."""
     pipeline = make_pipeline(Settings(mode=mode, include=("docs",), rename={"docs": "copies"}))
     writer = [{"resource": {"db": pipeline.name, "collection": ""}, "actions": WRITER_ACTIONS}]
-    writer += [POSITIONS] if mode == "exactly-once" else []
+    writer += [POSITIONS]
     reader = COPIER if mode == "exactly-once" else READER
     for name, privileges in ((f"reader-{mode}", reader), (f"writer-{mode}", writer)):
         root.admin.command("createRole", name, privileges=privileges, roles=[])
@@ -96,13 +96,15 @@ def test_the_least_privileges_are_enough(
     found = check(pipeline, expect=0)
     one(found, "warning", "source oplog", "may not read local.oplog.rs")
     one(found, "warning", "destination", "may not find, listCollections, listIndexes")
-    pipeline.deploy()
+    said = towpath("deploy", pipeline.write(), expect=2).stderr
+    assert "not authorized" in said and "with --no-prepare" in said, "and no collection without its options"
+    pipeline.deploy("--no-prepare")
     documents.update_many({}, {"$set": {"seen": True}})
     documents.delete_one({"_id": 7})
     pipeline.wait()
     assert pipeline.destination("docs").count_documents({"seen": True}) == 49
     towpath("remove", pipeline.file, "--yes")  # what comes next takes the positions over
-    pipeline.deploy()
+    pipeline.deploy("--no-prepare")
     documents.update_many({}, {"$set": {"seen": False}})
     pipeline.wait()
     assert pipeline.destination("docs").count_documents({"seen": False}) == 49
@@ -137,7 +139,7 @@ def test_a_destination_user_who_may_not_keep_positions(filled: Pipeline, user_wi
     uri = user_with([*left, {"resource": {"db": filled.name, "collection": ""}, "actions": WRITER_ACTIONS}])
     exactly_once = replace(filled, settings=Settings(mode="exactly-once"))
     found = check(exactly_once, expect=1, destination=uri)
-    words = "may not update, remove, find, insert in towpath.offsets and towpath.tasks"
+    words = "may not find, insert, update, remove in towpath.writers and towpath.offsets and towpath.tasks"
     assert 'role: "readWrite", db: "towpath"' in one(found, "error", "destination", words)["advice"]
 
 
@@ -152,5 +154,5 @@ def test_what_mongo_kafka_validates_is_foreseen(filled: Pipeline, user_with: Use
         other.file.write_text(text)
         said = towpath("check", other.file, "--json", expect=int(refused)).stdout
         assert ("own validation would report insert, update, remove missing" in said) is refused
-        said = towpath("deploy", other.file, expect=2 if refused else 0).stderr
+        said = towpath("deploy", other.file, "--no-prepare", expect=2 if refused else 0).stderr
         assert ("own validation would report insert, update, remove missing" in said) is refused

@@ -16,7 +16,7 @@ from tests.support.awaited import until
 from tests.support.servers import free_port, replica_set
 from tests.support.started import started
 from towpath.deploy.inventory import Cluster
-from towpath.errors import MongoUnreachable, Refused
+from towpath.errors import MongoError, Refused
 from towpath.mongo.client import source_set
 from towpath.mongo.versions import imitation
 from towpath.preflight import cluster
@@ -53,7 +53,7 @@ def test_what_the_driver_does_not_speak_to_is_refused(tmp_path: Path) -> None:
     program = str(mongods.mongod("4.2.6"))
     with started([program, "--dbpath", tmp_path, "--port", str(port), "--logpath", tmp_path / "log"]):
         until("a mongod", lambda: accepts(port), 30, 0.1)
-        with pytest.raises(MongoUnreachable, match=r"cannot be used: .*wire version") as raised:
+        with pytest.raises(MongoError, match=r"cannot be used: .*wire version") as raised:
             errors(f"127.0.0.1:{port}", "directConnection=true")
     assert raised.value.advice == "Towpath supports MongoDB 5.0 and later ([source] uri)"
 

@@ -234,7 +234,7 @@ def mended(pipeline: Pipeline, look: Monitor, folder: Path) -> Iterator[None]:
         look.await_value(f'towpath_lag_records{{pipeline="{pipeline.name}"}} == 0')
         pipeline.destination("b").drop()
         towpath("ddl", pipeline.file, "--accept")
-        towpath("repair", pipeline.file)
+        towpath("repair", pipeline.file, "--yes")
         try:
             with started([TOWPATH, "verify", pipeline.file, "--follow", "--processes", "1"], stdout=subprocess.DEVNULL):
                 yield

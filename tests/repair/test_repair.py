@@ -77,7 +77,9 @@ def test_damage_of_every_kind_is_found_and_mended_while_the_source_changes(pipel
         assert named(found) == harmed
         assert (counts["clean"], counts["compared"]) == (False, COUNT + list(harmed.values()).count("extra"))
         assert f"{PLACES:,} documents" in towpath("repair", pipeline.file, "--dry-run").stdout
-        found, counts = lines("repair", pipeline.file, expect=0)
+        extras = list(harmed.values()).count("extra")
+        assert f"Delete {extras:,} documents" in towpath("repair", pipeline.file, expect=2).stderr
+        found, counts = lines("repair", pipeline.file, "--yes", expect=0)
         assert {bytes.fromhex(one["id_bson"]): one["result"] for one in found} == dict.fromkeys(harmed, "mended")
         assert (counts["mended"], counts["left"]) == (PLACES, 0)
         assert "nothing to repair" in towpath("repair", pipeline.file, "--dry-run").stdout
@@ -107,7 +109,7 @@ def test_only_what_the_newest_records_are_about_is_verified(pipeline: Pipeline) 
     found, counts = lines("verify", pipeline.file, "--since", "1h", expect=1)
     assert named(found) == harmed | {bson.encode({"_id": COUNT - 1}): "missing"}
     assert counts["compared"] == COUNT
-    towpath("repair", pipeline.file)
+    towpath("repair", pipeline.file, "--yes")
     pipeline.assert_same("docs", at_least=COUNT - 1)
 
 
@@ -223,7 +225,7 @@ def test_the_order_of_a_collation_deletes_nothing_and_odd_requests_stop_nothing(
     copies.delete_one({"_id": "E"})
     copies.insert_one({"_id": "e", "v": 3})  # one `_id` with "E" by the collation
     lines("verify", pipeline.file, expect=1)
-    _, counts = lines("repair", pipeline.file, expect=0)
+    _, counts = lines("repair", pipeline.file, "--yes", expect=0)
     assert counts["left"] == 0, counts
     pipeline.source("folded").insert_one({"_id": "after"})
     pipeline.wait()

@@ -65,7 +65,7 @@ def test_drops_renames_indexes_and_options_are_told_until_both_sides_are_the_sam
     counts = json.loads(looked.stdout.splitlines()[-1])
     assert (counts["missing"], counts["extra"], counts["different"]) == (20, 47 + 20 + 10, 0)
     assert f"source: {pipeline.name}.gone was dropped" in looked.stderr
-    towpath("repair", pipeline.file)
+    towpath("repair", pipeline.file, "--yes")
     pipeline.assert_same("orders", "new", "kept", at_least=3)
     assert pipeline.destination("gone").count_documents({}) == pipeline.destination("old").count_documents({}) == 0
 

@@ -85,7 +85,7 @@ def deployed(pipeline: Pipeline, count: int = 100) -> None:
 def mend(pipeline: Pipeline, at_least: int) -> None:
     pipeline.wait()
     towpath("verify", pipeline.file, expect=1)
-    towpath("repair", pipeline.file)
+    towpath("repair", pipeline.file, "--yes")
     towpath("verify", pipeline.file)
     pipeline.assert_same("docs", at_least=at_least)
 

@@ -32,6 +32,7 @@ from towpath.supervisor.dead_letters import DeadLetterRetries
 from towpath.supervisor.restarts import HangingTransactions, Pulse
 from towpath.supervisor.services import Service, Services
 from towpath.supervisor.supervisor import Supervisor
+from verifier.raw import id_key
 
 ROUND = Round(
     at=0.0,
@@ -251,6 +252,36 @@ def test_what_was_set_aside_while_a_side_is_away_is_not_forgotten(file: Path, mo
         words = list(aside.read(0.0))
     assert words == ["the destination refused 1 document of shop.orders: refused (121); retried in 5 s"]
     assert aside.remaining == 1
+
+
+def test_dead_letters_beyond_those_that_are_remembered_are_not_forgotten(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten documents are refused, of which two are the same by now, with room for five."""
+    keys = [bson.encode({"_id": n}) for n in range(10)]
+    refused = [
+        DeadLetter(("shop.shop.orders", 0, n), "shop.orders", "121", "refused", None, keys[n % 10], None, at=n)
+        for n in range(20)
+    ]
+    same = {id_key(keys[0]), id_key(keys[7])}
+    monkeypatch.setattr(dead_letter_retries, "_MAX_KNOWN", 5)
+    monkeypatch.setattr(dead_letters, "end", lambda *_: len(refused))
+    monkeypatch.setattr(dead_letters, "letters", lambda *_, follow, start: refused[start:])
+    monkeypatch.setattr(
+        DeadLetterRetries,
+        "_differing",
+        lambda self, refusals: {one.document_id for one in refusals if one.document_id[1] not in same},
+    )
+    with opened(file) as it:
+        aside = DeadLetterRetries(it)
+        list(aside.read(0.0))
+        assert (aside.words, {id[1] for id in aside._refusals}) == ("5 documents or more", {*map(id_key, keys[1:6])})
+        same |= {id_key(keys[n]) for n in (1, 2, 3, 4)}
+        for n in (1, 2, 3, 4):  # repaired
+            del aside._refusals["shop.orders", id_key(keys[n])]
+        list(aside.read(0.0))
+        assert (aside.words, aside.has_more) == ("4 documents", False)
+        assert {id[1] for id in aside._refusals} == {id_key(keys[n]) for n in (5, 6, 8, 9)}
 
 
 def test_a_verb_takes_no_module_of_the_folder_that_it_is_called_in(

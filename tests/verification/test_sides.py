@@ -11,7 +11,7 @@ from pymongo import InsertOne, MongoClient
 from pymongo.errors import AutoReconnect
 
 from tests.support import servers
-from towpath.errors import MongoUnreachable
+from towpath.errors import MongoError, MongoUnreachable
 from towpath.mongo.client import connected
 
 pytestmark = pytest.mark.servers
@@ -49,13 +49,14 @@ def well(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield f"mongodb://{address}"
 
 
-def failure(uris: dict[str, str], unwell: str, call: Callable[[Client], object]) -> str:
+def failure(uris: dict[str, str], unwell: str, call: Callable[[Client], object], kind: type[MongoError]) -> str:
     with (
-        pytest.raises(MongoUnreachable) as raised,
+        pytest.raises(MongoError) as raised,
         connected(uris["source"], "source", timeout=0.1) as source,
         connected(uris["destination"], "destination", timeout=0.1) as destination,
     ):
         call({"source": source, "destination": destination}[unwell])
+    assert type(raised.value) is kind
     return str(raised.value)
 
 
@@ -63,14 +64,14 @@ def failure(uris: dict[str, str], unwell: str, call: Callable[[Client], object])
 @pytest.mark.parametrize("name", CALLS)
 def test_a_server_that_is_gone_is_the_one_that_is_named(well: str, name: str, unwell: str) -> None:
     gone = f"mongodb://127.0.0.1:{servers.free_port()}"
-    words = failure({"source": well, "destination": well} | {unwell: gone}, unwell, CALLS[name])
+    words = failure({"source": well, "destination": well} | {unwell: gone}, unwell, CALLS[name], MongoUnreachable)
     assert words.startswith(f"cannot reach the {unwell} at {gone}") and words.endswith(f"([{unwell}] uri)")
 
 
 @pytest.mark.parametrize("unwell", ["source", "destination"])
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_server_that_refuses_is_the_one_that_is_named(well: str, name: str, unwell: str) -> None:
-    words = failure({"source": well, "destination": well}, unwell, REFUSED[name])
+    words = failure({"source": well, "destination": well}, unwell, REFUSED[name], MongoError)
     assert words.startswith(f"the {unwell} at {well} refused: ")
 
 
@@ -88,5 +89,5 @@ def test_a_server_that_goes_while_it_is_read_is_the_one_that_is_named(
                 client.admin.command("shutdown", force=True)
             list(cursor)
 
-        words = failure({"source": uri, "destination": well}, "source", read)
+        words = failure({"source": uri, "destination": well}, "source", read, MongoUnreachable)
     assert words.startswith(f"cannot reach the source at {uri}")

@@ -35,8 +35,12 @@ ASCENDING = [
     [b.string("a\0b")],
     [b.string("b")],
     [b.embedded()],
-    [b.embedded(("b", b.int32(1)))],
+    [b.embedded(("b", b.int32(1))), b.embedded(("b", b.double(1.0)))],
+    [b.embedded(("b", b.int32(2)))],
+    [b.embedded(("b", b.int32(2)), ("a", b.NULL))],
     [b.embedded(("a", b.string("")))],
+    [b.embedded(("a", b.embedded(("c", b.int64(1)))))],
+    [b.embedded(("a", b.embedded(("c", b.int64(2)))))],
     [b.binary(0, b"")],
     [b.binary(5, b"")],
     [b.binary(0, b"z")],
@@ -50,6 +54,8 @@ ASCENDING = [
     [b.timestamp(0xFFFF_FFFF, 0)],
     [b.code("x")],
     [b.code_with_scope("x", b.document())],
+    [b.code_with_scope("x", b.document(("n", b.int32(1))))],
+    [b.code_with_scope("x", b.document(("n", b.int32(2))))],
     [b.MAX_KEY],
 ]
 
@@ -113,3 +119,21 @@ def test_names_that_occur_twice_are_compared_by_place():
     assert [(p.path, p.source.value, p.destination.value) for p in differing(one, other)] == [
         ("a", b"\x02\0\0\0", b"\x03\0\0\0")
     ]
+
+
+def test_a_name_that_occurs_twice_on_one_side_hides_no_value():
+    twice = b.document(("o", b.embedded(("a", b.int32(1)), ("a", b.int32(2)))))
+    once = b.document(("o", b.embedded(("a", b.int32(2)))))
+    for one, other in ((twice, once), (once, twice)):
+        assert [part.path for part in differing(one, other)] == ["o.a", "o.a"]
+
+
+def test_an_order_that_differs_is_one_path_with_both_objects():
+    one = b.document(("o", b.embedded(("a", b.int32(1)), ("b", b.int32(2)))))
+    other = b.document(("o", b.embedded(("b", b.int32(2)), ("a", b.int32(1)))))
+    (part,) = differing(one, other)
+    assert (part.path, part.order) == ("o", True)
+    assert {part.source.kind, part.destination.kind} == {0x03}
+    assert (part.source.value, part.destination.value) == tuple(
+        b.field(whole, "o").value.payload for whole in (one, other)
+    )

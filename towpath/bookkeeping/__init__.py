@@ -1,1 +1,1 @@
-"""What Towpath stores at the destination, in the database `towpath`: positions, the last verdict, a cutover."""
+"""What Towpath stores at the destination, in the database `towpath`: writers, positions, a verdict, a cutover."""

@@ -47,6 +47,8 @@ REBUILDS = "rebuilds"
 CUTOVERS = "cutovers"
 #: The last verdict on everything; see `towpath.bookkeeping.verdict`.
 VERDICTS = "verdicts"
+#: Who writes at the destination; see `towpath.bookkeeping.writers`.
+WRITERS = "writers"
 #: Schema changes in the log; see `towpath.bookkeeping.schema_changes`.
 SCHEMA_CHANGES = "schema_changes"
 
@@ -221,7 +223,7 @@ def forget(client: Client, pipeline: Pipeline) -> int:
 
     Returns the number of the sink's documents.
     """
-    for name in (REBUILDS, CUTOVERS, VERDICTS):
+    for name in (REBUILDS, CUTOVERS, VERDICTS, WRITERS):
         collection_of(client, name).delete_one({"_id": pipeline.name})
     return sum(
         collection_of(client, name).delete_many(id_range(pipeline, second)).deleted_count

@@ -11,6 +11,7 @@ import click
 from towpath.bookkeeping import schema_changes
 from towpath.bookkeeping.schema_changes import Decision
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json, say
+from towpath.deploy import target
 from towpath.errors import Refused, TowpathError
 from towpath.mongo.client import REPLAY_SIDE, Client, connected
 from towpath.pipeline import Pipeline
@@ -44,6 +45,8 @@ def ddl(file: Path, applied: str | None, skipped: str | None, label: str | None,
     with opened(file) as session:
         session.require_deployed()
         name = applied if applied is not None else skipped
+        if name is not None and label is None:
+            target.require_own(session)
         logged, decided = _logged(session, label, name, "skip" if skipped is not None else "apply")
         stuck = [shown for shown in logged.stuck if shown.change.id not in decided]
         reported = unreplicated.observed(session) if label is None else ()

@@ -9,10 +9,11 @@ import click
 from connectors.control import wait_running
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json, say
 from towpath.cli.prepare import report_rest
-from towpath.deploy import deployment, operator
+from towpath.deploy import deployment, operator, target
 from towpath.deploy.deployment import Deployment
 from towpath.deploy.inventory import Inventory
-from towpath.errors import MongoUnreachable, TowpathError
+from towpath.deploy.own_topics import NO_TOPICS, OwnTopics, own_topics
+from towpath.errors import MongoError, MongoUnreachable, TowpathError
 from towpath.pipeline import Pipeline
 from towpath.preflight.everything import require_ready
 from towpath.replay import steps
@@ -20,7 +21,6 @@ from towpath.replay.plan import find, find_all, find_leftovers
 from towpath.schema import apply, plan
 from towpath.schema.plan import EMPTY, Plan
 from towpath.session import Session
-from towpath.topic_settings import pipeline_topics
 
 
 @click.command()
@@ -84,15 +84,15 @@ def deploy(file: Path, dry_run: bool, allow_missing: bool, prepares: bool, timeo
 
 
 def _schema_plan(pipeline: Pipeline) -> Plan:
-    """The collections and views to create at the destination; none if either cluster cannot be read."""
+    """The collections and views to create at the destination. Raises `MongoError` if either cluster cannot be read."""
     try:
         return plan.plan(pipeline)
-    except MongoUnreachable as error:
-        say(
-            f"no collections are created at the destination: {error}; the first document of each creates it, without"
-            " options"
-        )
-        return EMPTY
+    except MongoError as error:
+        raise TowpathError(
+            f"nothing was deployed, because the collections to create at the destination are not known: {error}",
+            "with --no-prepare the first document of each collection creates it, without its options and its collation",
+            where=error.where,
+        ) from error
 
 
 @click.command()
@@ -106,7 +106,7 @@ def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -
 
     Run it to end a pipeline. Without --topics the log and the positions stay: `deploy` continues from there while the
     source's oplog still holds the changes since. With --topics the pipeline's replays end too, because their log is
-    gone.
+    gone; it lists the topics that were made for the pipeline, and leaves others whose names are like theirs.
 
     Exit codes: 0 removed; 2 it cannot be done, or you did not confirm.
     """
@@ -118,22 +118,45 @@ def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -
             _remove_replay(session, label, dry_run=dry_run)
             return
         operator.refuse_removal(session.pipeline, session.connect, log=log)
+        _refuse_other_target(session, log=log)
         replays = find_all(session.connect, session.pipeline) if log else ()
-        topics = pipeline_topics(session.pipeline, session.topics.all()) if log else []
+        topics = own_topics(session.pipeline, session.connect, session.topics) if log else NO_TOPICS
         if dry_run:
-            for name in (*(replay.name for replay in replays), *session.pipeline.connectors, *topics):
+            for name in (*(replay.name for replay in replays), *session.pipeline.connectors, *topics.names):
                 say(f"would remove {name}")
+            _report_others(topics)
             return
-        if topics and not yes:
+        if topics.names and not yes:
+            for name in topics.names:
+                say(f"topic {name}")
             ending = f" and end {len(replays)} replays" if replays else ""
-            question = f"Delete {len(topics)} topics with all their records{ending}? This cannot be undone"
+            question = f"Delete these {len(topics.names)} topics with all their records{ending}? This cannot be undone"
             click.confirm(question, abort=True)
         for replay in replays:
             steps.remove(replay, session, keep_letters=False)
         deployment.remove(session.pipeline, session.connect, session.topics, log=log, say=say)
+        _report_others(topics)
         if session.pipeline.has_operator:
             say(f"next: {operator.removal(session.pipeline)}")
         click.echo(f"{session.pipeline.name}: removed" + ("" if log else "; its log and positions are kept"))
+
+
+def _refuse_other_target(session: Session, *, log: bool) -> None:
+    """Raise `Refused` if the positions to remove would be those of another pipeline.
+
+    Without the log nothing at the destination is deleted, which may be lost then.
+    """
+    try:
+        target.require_removable(session)
+    except MongoUnreachable as error:
+        if log and session.pipeline.exactly_once:
+            raise
+        say(f"towpath: {error}")
+
+
+def _report_others(topics: OwnTopics) -> None:
+    for name in topics.others:
+        say(f"left the topic {name}: it has a name of this pipeline, and neither `deploy` nor its source made it")
 
 
 def _remove_replay(session: Session, label: str, *, dry_run: bool) -> None:

@@ -95,10 +95,12 @@ def manifests(
 
 
 def _look_at_connect(session: Session, inventory: Inventory) -> None:
-    """Without an answer of Connect, the connectors are those of a first deployment: none is in a resnapshot."""
+    """If nothing answers for Connect, the connectors are those of a first deployment: none is in a resnapshot."""
     try:
         _ = inventory.deployed
-    except ConnectUnreachable:
+    except ConnectUnreachable as error:
+        if error.status is not None:  # something else answers at the URL
+            raise
         say(f"nobody answers at {session.connect.url} yet: these are the connectors of a first deployment")
         names = (*session.pipeline.connectors, session.pipeline.whole_source_connector)
         inventory.deployed = dict.fromkeys(names)

@@ -9,6 +9,7 @@ import click
 from towpath import barrier
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json, say
 from towpath.cli.progress import bar
+from towpath.deploy import target
 from towpath.errors import NoSuchConnector
 from towpath.schema import apply, plan
 from towpath.schema.plan import Plan
@@ -65,6 +66,7 @@ def prepare(
         if session.pipeline.ddl and schema.steps and not (final or in_place):
             say("[ddl]: the log makes what the source has; what is made ahead of it can be in the way of older changes")
         if not dry_run:
+            target.require_own(session)
             _apply(session, schema, "now" if final and not _is_deployed(session) else indexes, timeout)
         _print(schema, dry_run=dry_run, as_json=as_json)
         if schema.different:

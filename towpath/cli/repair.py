@@ -15,8 +15,10 @@ import click
 from towpath import events, state_files
 from towpath.barrier import passing
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json, say
+from towpath.deploy import target
 from towpath.events import Reread
 from towpath.log import reread_requests
+from towpath.mongo.uri import without_credentials
 from towpath.pipeline import Pipeline
 from towpath.repair import targets
 from towpath.repair.rereads import NotRepaired, Outcome, Repaired
@@ -25,6 +27,7 @@ from towpath.repair.targets import DocumentRef
 from towpath.schema import unreplicated
 from towpath.session import Session
 from towpath.state_files import FOLLOW, lock
+from towpath.text import counted
 from towpath.verification import follow_state, verdict_file
 from verifier.raw import Key, id_key
 from verifier.values import extended_json
@@ -41,18 +44,25 @@ _MAX_LINES = 50  # documents with a line of their own
     help="Repair these documents: FILE has one _id per line, as Extended JSON; - is standard input.",
 )
 @flag("--dead-letters", help="Repair the documents that the destination refused.")
+@flag("--yes", help="Do not ask before documents that are only at the destination are deleted.")
 @flag("--dry-run", help="Print what would be re-read, and change nothing.")
 @click.option("--timeout", default=300.0, help="Seconds in which a batch must be re-read and applied.")
 @json_option
 def repair(
-    file: Path, ids: tuple[str, TextIO] | None, dead_letters: bool, dry_run: bool, timeout: float, as_json: bool
+    file: Path,
+    ids: tuple[str, TextIO] | None,
+    dead_letters: bool,
+    yes: bool,
+    dry_run: bool,
+    timeout: float,
+    as_json: bool,
 ) -> None:
     """Re-read documents that differ from the source, and write them through the log.
 
     Run it after `verify` has found differences, or when `status` shows dead letters. Without --ids or --dead-letters
     it repairs the documents of the last verdict. The source connector re-reads them into the log, in order with all
-    changes; a document that is gone at the source is deleted. Nothing else is written to the destination. Then the
-    same documents are compared again.
+    changes; a document that is gone at the source is deleted, after confirmation where a verdict found such documents.
+    Nothing else is written to the destination. Then the same documents are compared again.
 
     Exit codes: 0 all are the same now; 1 some are not repaired, with the reason for each; 2 it cannot be done.
     """
@@ -64,13 +74,24 @@ def repair(
             _show(documents, as_json=as_json)
             return
         reread_requests.refuse_unable(session.pipeline)
+        target.require_own(session)
         of_verdict = ids is None and not dead_letters
+        if of_verdict and not yes:
+            _confirm(session.pipeline)
         with passing(session) as passed, _removing_repaired(session.pipeline, of_verdict=of_verdict) as repaired:
             failed = _report(session, reread(session, documents, passed, timeout), repaired, as_json=as_json)
         for line in unreplicated.lines(session):
             say(line)
     if failed:
         raise click.exceptions.Exit(1)
+
+
+def _confirm(pipeline: Pipeline) -> None:
+    """Ask before documents are deleted."""
+    if extras := targets.extras(_verdict_files(pipeline)):
+        where = without_credentials(pipeline.destination_uri)
+        question = f"Delete {counted(extras, 'document')} that the last verdict found only at the destination {where}?"
+        click.confirm(question, abort=True, err=True)
 
 
 def _targets(session: Session, ids: tuple[str, TextIO] | None, *, dead_letters: bool) -> Iterator[DocumentRef]:

@@ -14,7 +14,7 @@ from towpath.barrier import asking, passing
 from towpath.bookkeeping import verdict
 from towpath.cli import verify
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, say
-from towpath.deploy import operator
+from towpath.deploy import operator, target
 from towpath.events import as_line
 from towpath.finding import require
 from towpath.log import reread_requests
@@ -52,6 +52,7 @@ def resnapshot(file: Path, only: tuple[str, ...], yes: bool, dry_run: bool, time
         operator.refuse_change(session.pipeline, "a resnapshot")
         reread_requests.refuse_unable(session.pipeline)
         session.require_deployed()
+        target.require_own(session)
         connectors = resnapshots.read_captured(session.pipeline, session.connect)
         inventory = resnapshots.Inventory(session.pipeline, connectors, only)
         require(resnapshots.PRECONDITIONS, inventory)

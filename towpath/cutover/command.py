@@ -16,6 +16,7 @@ from towpath.cutover.sides import Sides, SwitchUnknown
 from towpath.cutover.steps import CutoverOptions
 from towpath.cutover.undo import NotUndone, attempt, undo
 from towpath.cutover.writes import hook
+from towpath.deploy import target
 from towpath.errors import Overtaken, Refused, TowpathError, fields
 from towpath.events import Check, CutoverNote, Gate, Switch, label
 from towpath.mongo.write_block import MONGOSH_UNDO
@@ -102,7 +103,7 @@ class Command:
             raise Refused(f"an earlier fail back was not finished; to continue it: {self._back_command}")
         if self.state is not None:
             self._undo_earlier("an earlier cutover was interrupted; undoing it first")
-        if not self._is_ready():
+        if not self._looked(self._is_ready):
             return
         if self.sides.reverse is not None and not self.sides.reverse.file.exists():
             write_reverse_file(self.sides.forward.file)
@@ -114,6 +115,9 @@ class Command:
         self.sides.forward.say(words)
         self._take()
         self._undo()
+        if self.signals.came:
+            raise _NotDone("the earlier attempt is undone, and nothing else was started: interrupted")
+        self.signals.release()
         if self.state is None and self.has_back is not (self.sides.reverse is not None):
             raise _NotDone("the earlier cutover is undone; run the same command again")
 
@@ -125,11 +129,18 @@ class Command:
 
     def _is_ready(self) -> bool:
         """Check the gate, and return whether the cutover is to begin: not in a dry run. Raises `_NotDone`."""
+        self.sides.forward.require_deployed()
+        target.require_own(self.sides.forward)
+        return self._report_gate(run((*GATE, *PRECONDITIONS), self._readiness(returns=False)))
+
+    def _looked(self, look: Callable[[], bool]) -> bool:
+        """What it returns. Raises `_NotDone` when a signal interrupts it."""
         try:
-            self.sides.forward.require_deployed()
-            return self._report_gate(run((*GATE, *PRECONDITIONS), self._readiness(returns=False)))
-        except KeyboardInterrupt:
-            raise _NotDone("not started, nothing is changed: interrupted") from None
+            return look()
+        except (KeyboardInterrupt, SystemError) as error:  # Kafka's client turns the one into the other
+            if not self.signals.came:
+                raise
+            raise _NotDone("not started: interrupted") from error
 
     def _go_back(self) -> None:
         if self.state is None or self.state == "to the destination":
@@ -145,7 +156,7 @@ class Command:
         elif not self.dry_run:
             self._take()
         if self.state == "over":
-            if not self._is_ready_to_return():
+            if not self._looked(self._is_ready_to_return):
                 return
             seconds = self.perform("back to the source", fail_back.before, fail_back.go_back)
             fail_back.open_primary(self.sides)
@@ -157,6 +168,7 @@ class Command:
         """As `_is_ready`, for a fail back. A source that blocks all writes is opened first."""
         assert self.sides.reverse is not None and self.sides.marker is not None
         self.sides.reverse.require_deployed()
+        target.require_own(self.sides.reverse)
         preconditions = run(PRECONDITIONS, self._readiness(returns=True))
         if not (self.dry_run or red(preconditions)):
             fail_back.open_source(self.sides, self.options, self.reporter)
@@ -199,6 +211,8 @@ class Command:
             sides.forward.say(f"if this command is killed, undo it with: towpath cutover {sides.forward.file} --undo")
             switched, seconds = go(sides, self.options, before(sides, self.options, self.reporter), self.reporter)
             self.signals.hold()  # a signal would leave it open whether the switch is stored
+            if self.signals.came:  # a library may have swallowed its exception
+                raise KeyboardInterrupt
             sides.switch(switched)
             return seconds
 

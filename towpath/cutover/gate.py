@@ -159,7 +159,7 @@ def _dead_letters(readiness: Readiness) -> Result:
     retries = DeadLetterRetries(readiness.session)
     for _ in retries.read(time.monotonic()):
         pass
-    refused = f"{counted(retries.remaining, 'document')} that the destination refused"
+    refused = f"{retries.words} that the destination refused"
     advice = f"towpath repair {readiness.session.file} --dead-letters"
     return not retries.remaining, refused if retries.remaining else "nothing", advice
 
@@ -184,6 +184,7 @@ def verified(readiness: Readiness) -> Result:
     since = f"; {counted(verdict.left, 'difference')} found since" if verdict.left else ""
     since += f"; not compared, because created since: {verdict.created_names}" if verdict.created else ""
     advice = f"towpath {'repair' if verdict.left else 'verify'} {file}"
+    advice += ", or allow more: --verified-within" if age(full) > limit else ""
     return good, f"{summary(full)}{since} (limit {duration(limit)})", advice
 
 

@@ -204,20 +204,23 @@ def compare_quiet(session: Session) -> int:
 
 
 def _compare(session: Session, verification: RecentVerification | Verification, of: str) -> int:
-    """The number of documents compared. Differences are stored as the last verdict, which `repair` reads."""
-    differences, verdict = list(verification), verification.verdict
-    if differences:
+    """The number of documents compared. Differences are stored as the last verdict, which `repair` reads.
+
+    They go to the file as they are found: a document may have 16 MB, and many may differ.
+    """
+    differences, verdict = iter(verification), verification.verdict
+    if first := next(differences, None):
         destination = session.pipeline.renames.destination
         place = verdict_file.path(session.pipeline.name)
+        example = f"{first.namespace} {verdict_file.shown_id(first.id)}"
         with state_files.writing(place, verdict_file.locked(place)) as file:
-            for difference in differences:
-                file.write(verdict_file.difference(difference, destination(difference.namespace)).line)
+            while first:
+                file.write(verdict_file.difference(first, destination(first.namespace)).line)
+                first = next(differences, None)
             end = figures(VerificationResult(verdict)) | {"of": of, "ddl": [], "only": []} | current_fields(session)
             file.write(as_line(end))
-        first = differences[0]
-        example = f"{first.namespace} {verdict_file.shown_id(first.id)}"
         raise DocumentsDiffer(
-            f"{len(differences):,} documents differ, such as {example}", f"run towpath repair {session.file}"
+            f"{verdict.differences:,} documents differ, such as {example}", f"run towpath repair {session.file}"
         )
     if verdict.trouble:
         raise CheckFailed(f"there is no verdict: {'; '.join(verdict.trouble)}; run towpath verify {session.file}")

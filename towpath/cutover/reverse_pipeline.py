@@ -303,8 +303,9 @@ def reverse_selection(selection: Selection, renames: Renames) -> tuple[Selection
                 f"{old} and {inverse[new]} are both written to {new}, so there can be no reverse pipeline; see [rename]"
             )
     kept = tuple(pattern for pattern in selection.include if pattern not in moved)
-    include = (*kept, *(new for new in inverse if not Selection(kept).matches(new)))
-    excluded = tuple(old for old in moved if old not in inverse and Selection(kept).matches(old))
+    is_kept = Selection(kept).matches
+    include = (*kept, *(new for new in inverse if not is_kept(new)))
+    excluded = tuple(old for old in moved if old not in inverse and is_kept(old))
     reversed_selection = Selection(
         include, (*(pattern for pattern in selection.exclude if pattern not in inverse), *excluded, _BOOKKEEPING)
     )
@@ -320,7 +321,8 @@ def reverse_selection(selection: Selection, renames: Renames) -> tuple[Selection
 def renamed_patterns(patterns: Iterable[str], selection: Selection, renames: Renames) -> tuple[str, ...]:
     """Patterns of source namespaces, as patterns at the destination that match the same collections."""
     source_patterns, moved = tuple(patterns), _moved(selection, renames)
-    names = (new for old, new in moved.items() if Selection(source_patterns).matches(old))
+    is_named = Selection(source_patterns).matches
+    names = (new for old, new in moved.items() if is_named(old))
     return tuple(dict.fromkeys((*(pattern for pattern in source_patterns if pattern not in moved), *names)))
 
 

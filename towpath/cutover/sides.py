@@ -11,11 +11,12 @@ from uuid import uuid4
 import pymongo
 
 from towpath.bookkeeping import cutover as cutovers
+from towpath.bookkeeping import writers
 from towpath.bookkeeping.cutover import Cutover, State
 from towpath.cutover.reverse_pipeline import checked_reverse_file, reverse_file_path
-from towpath.errors import MongoUnreachable, Overtaken, TowpathError
+from towpath.errors import MongoError, Overtaken, Refused, TowpathError
 from towpath.mongo import write_block
-from towpath.mongo.client import connected
+from towpath.mongo.client import ReplicaSet, connected, source_set
 from towpath.session import Session, opened
 from towpath.trouble import ERRORS
 
@@ -140,19 +141,22 @@ class Sides:
 def read_sides(session: Session, stack: ExitStack, *, goes_forward: bool, undoes: bool, has_back: bool) -> Sides:
     """Both directions as they are now. `stack` closes the session of the reverse pipeline.
 
-    Raises `MongoUnreachable`: nothing can be undone without the marker.
+    Raises `MongoError`: nothing can be undone without the marker.
     """
     try:
         with connected(session.pipeline.destination_uri, "destination") as client:
             marker = cutovers.read(client, session.pipeline)
-    except MongoUnreachable as error:
+            registered = writers.read_all(client).get(session.pipeline.name) if marker else None
+    except MongoError as error:
         if undoes:
-            raise MongoUnreachable(
+            raise type(error)(
                 f"nothing was undone: the destination holds what to undo, and whether it is primary: {error}",
                 "once it answers, run the same command again. Only if you know that the destination is not primary,"
                 f" allow the writes to the source by hand: {write_block.MONGOSH_UNDO}",
             ) from error
         raise
+    if registered is not None:
+        _refuse_other_source(session, registered.source)
     reverse = None
     if marker.has_back if marker else has_back and goes_forward:
         path = reverse_file_path(session.file)
@@ -160,3 +164,15 @@ def read_sides(session: Session, stack: ExitStack, *, goes_forward: bool, undoes
         text = None if is_deployed else checked_reverse_file(session.file)  # None: as the file is
         reverse = stack.enter_context(opened(path, text, session.say))
     return Sides(session, reverse, marker)
+
+
+def _refuse_other_source(session: Session, mark: str) -> None:
+    """Raise `Refused` when the marker is of another pipeline of this name. A source that is away cannot be asked."""
+    with suppress(MongoError), connected(session.pipeline.source_uri, "source") as client:
+        source = source_set(client)
+        if not ReplicaSet.parse(mark).is_same(source):
+            raise Refused(
+                f"the cutover that this destination knows is of another pipeline {session.pipeline.name}, from {mark};"
+                f" the source of {session.file} is {source}; nothing was changed",
+                "see [source] uri and [destination] uri",
+            )

@@ -6,20 +6,21 @@ touched (see `towpath.deploy.preconditions`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from pymongo.errors import PyMongoError
-
 from connectors.control import forget_offsets, wait_stopped
 from connectors.failures import code_of
 from connectors.rest import Connect
-from towpath.bookkeeping import positions, verdict
-from towpath.deploy import credentials, preconditions
+from towpath.bookkeeping import positions, verdict, writers
+from towpath.bookkeeping.positions import WRITERS
+from towpath.bookkeeping.writers import Registration
+from towpath.deploy import credentials, preconditions, target
 from towpath.deploy.inventory import DESTINATION_SET, SOURCE_SET, Configurations, Inventory
-from towpath.errors import ConnectError, TowpathError, Unresolved
+from towpath.deploy.own_topics import created_ids, own_topics
+from towpath.errors import ConnectError, MongoUnreachable, Refused, Unresolved
 from towpath.finding import require
 from towpath.kafka.topics import Topic, Topics
 from towpath.mongo.client import ReplicaSet, connected
@@ -30,7 +31,6 @@ from towpath.topic_settings import (
     POLICY,
     change_settings,
     is_compacted,
-    pipeline_topics,
     plain_settings,
     request_settings,
 )
@@ -81,7 +81,7 @@ class Deployment:
 
     def changes(self) -> list[Change]:
         """As `plan`, for a caller that has checked the preconditions."""
-        changes = list(self._topic_changes(self.inventory.existing))
+        changes = [*self._topic_changes(self.inventory.existing), *self._registration_changes(self.inventory.existing)]
         if not self.pipeline.has_operator:
             changes += self._secret_changes(self.inventory.desired, self.inventory.deployed)
             changes += self._connector_changes(self.inventory.desired, self.inventory.deployed)
@@ -103,36 +103,57 @@ class Deployment:
         return differences
 
     def _topic_changes(self, existing: Mapping[str, Topic]) -> Iterator[Change]:
-        """The topics with one partition come first: they show the mode even if a later step fails."""
+        desired = self._desired_topics()
+        judged = {name: of for name, _, of in desired if name in existing and of is not HEARTBEAT_SETTINGS}
+        current = self.topics.settings_of_all(judged)
+        unsafe = self._unsafe(existing[name] for name, of in judged.items() if _begins_compaction(current[name], of))
+        for name, partitions, settings in desired:
+            if name not in existing:
+                create = partial(self.topics.create, name, partitions, self.pipeline.replication_factor, settings)
+                yield Change(f"create topic {name}", create)
+            elif name in judged:
+                safe = {key: text for key, text in settings.items() if key != POLICY or name not in unsafe}
+                yield from self._settings_change(name, current[name], safe)
+
+    def _registration_changes(self, existing: Mapping[str, Topic]) -> Iterator[Change]:
+        """The destination knows the pipeline before a connector writes there, and the ids of the topics made for it."""
+        registered = self.inventory.registered.get(self.pipeline.name)
+        ours = Registration.of(self.pipeline, self.inventory.kafka_cluster, self.inventory.source.replica_set)
+        created = [name for name, *_ in self._desired_topics() if name not in existing]
+        if created or registered != ours:
+            register = partial(self._register, ours, created, is_new=registered is None)
+            yield Change(f"register {self.pipeline.name} in towpath.{WRITERS} at the destination", register)
+
+    def _register(self, ours: Registration, created: Sequence[str], *, is_new: bool) -> None:
+        """Raises `Refused` when another pipeline has registered for the same namespaces in the meantime."""
+        ids = created_ids(self.topics, created)
+        with connected(self.pipeline.destination_uri, "destination") as client:
+            writers.register(client, ours, ids)
+            for finding in target.others(ours, writers.read_all(client), self.inventory.targets):
+                if is_new:
+                    writers.forget(client, ours.name)
+                raise Refused(finding.finding, finding.advice)
+
+    def _desired_topics(self) -> list[tuple[str, int, Mapping[str, str]]]:
+        """(name, partitions, settings). Those with one partition come first: they show the mode even if a later step
+        fails."""
         pipeline, settings = self.pipeline, change_settings(self.pipeline)
         names = {topic_of(pipeline.name, name) for name in self.inventory.namespaces}
-        desired = [
+        return [
             *([(pipeline.request_topic, 1, request_settings(pipeline))] if pipeline.has_own_source else []),
             *([(pipeline.dead_letter_topic, 1, plain_settings(pipeline))] if pipeline.exactly_once else []),
             *((name, pipeline.partitions, settings) for name in sorted(names | {t.name for t in self.inventory.log})),
             *((name, 1, HEARTBEAT_SETTINGS) for name in pipeline.heartbeat_topics),
         ]
-        for name, partitions, settings in desired:
-            if name not in existing:
-                create = partial(self.topics.create, name, partitions, pipeline.replication_factor, settings)
-                yield Change(f"create topic {name}", create)
-            elif settings is not HEARTBEAT_SETTINGS:
-                yield from self._settings_change(name, self._safe(existing[name], settings))
 
-    def _safe(self, topic: Topic, settings: Mapping[str, str]) -> Mapping[str, str]:
-        """The settings that can be applied to a topic now.
+    def _unsafe(self, topics: Iterable[Topic]) -> set[str]:
+        """Those of these topics in which the cleaner would drop whole documents at once: they hold records already.
 
-        In a topic that holds records already, the cleaner would drop whole documents at once. `towpath compact` enables
-        it there, once a whole document follows each update.
+        `towpath compact` enables it there, once a whole document follows each update.
         """
-        if not is_compacted(settings) or is_compacted(self.topics.settings(topic.name)):
-            return settings
-        if all(first == end for first, end in self.topics.ends([topic]).values()):
-            return settings
-        return {key: text for key, text in settings.items() if key != POLICY}
+        return {name for (name, _), (first, end) in self.topics.ends(topics).items() if first != end}
 
-    def _settings_change(self, name: str, settings: Mapping[str, str]) -> Iterator[Change]:
-        current = self.topics.settings(name)
+    def _settings_change(self, name: str, current: Mapping[str, str], settings: Mapping[str, str]) -> Iterator[Change]:
         differing = {key: value for key, value in settings.items() if current.get(key) != value}
         if differing:
             listed = ", ".join(f"{key}={value}" for key, value in differing.items())
@@ -171,6 +192,10 @@ class Deployment:
             if keys := _differing(before, after):
                 update = partial(put, self.connect, name, after, self.pipeline.secrets)
                 yield Change(f"update connector {name} ({', '.join(keys)})", update)
+
+
+def _begins_compaction(current: Mapping[str, str], settings: Mapping[str, str]) -> bool:
+    return is_compacted(settings) and not is_compacted(current)
 
 
 def _differing(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
@@ -213,11 +238,13 @@ def put(
 
 
 def remove(pipeline: Pipeline, connect: Connect, topics: Topics, *, log: bool, say: Callable[[str], None]) -> None:
-    """Remove the connectors; with `log` also their positions, the topics with all records, and the secrets file.
+    """Remove the connectors; with `log` also their positions, the topics made for them, and the secrets file.
 
     Without `log` the positions stay, so that a later deployment of the same file continues there. The sink is removed
     first: nothing may write its positions after they are removed. Connectors of an operator stay, stopped.
     """
+    own = own_topics(pipeline, connect, topics)  # first: only an existing connector knows which topics it has written
+    _note(pipeline, own.ids, say)
     names = dict.fromkeys((pipeline.sink_connector, *pipeline.source_connectors, pipeline.whole_source_connector))
     existing = [name for name in names if connect.config(name) is not None]
     for name in existing if log else ():
@@ -231,15 +258,16 @@ def remove(pipeline: Pipeline, connect: Connect, topics: Topics, *, log: bool, s
             continue
         connect.delete(name)
         say(f"removed connector {name}" + (" and its position" if log else ""))
-    if log:
-        doomed = sorted(pipeline_topics(pipeline, topics.all()))
-        if pipeline.exactly_once or pipeline.dead_letter_topic in doomed:  # the mode in the file may have changed
+    if not log:
+        _note(pipeline, own.ids, say, removed=True)
+    else:
+        topics.delete(own.names)
+        for name in own.names:
+            say(f"deleted topic {name}")
+        if pipeline.exactly_once or pipeline.dead_letter_topic in own.names:  # the mode in the file may have changed
             _forget_at_destination(pipeline, say)
         else:
             _forget_verdict(pipeline, say)
-        topics.delete(doomed)
-        for name in doomed:
-            say(f"deleted topic {name}")
         if not pipeline.has_operator:  # else it is in a Secret
             pipeline.secrets.unlink(missing_ok=True)
 
@@ -252,9 +280,20 @@ def _forget_at_destination(pipeline: Pipeline, say: Callable[[str], None]) -> No
 
 
 def _forget_verdict(pipeline: Pipeline, say: Callable[[str], None]) -> None:
-    """Remove the last verdict, all that plain mode stores at the destination. A failure is harmless."""
+    """Remove the last verdict and the registration, all that plain mode stores at the destination, if it answers."""
     try:
         with connected(pipeline.destination_uri, "destination", timeout=5) as client:
             verdict.forget(client, pipeline)
-    except (TowpathError, PyMongoError) as error:
-        say(f"the last verdict, if the destination holds one, stays there, and is no longer used: {error}")
+            writers.forget(client, pipeline.name)
+    except MongoUnreachable as error:
+        say(f"the last verdict and the registration in towpath.{WRITERS} stay at the destination: {error}")
+
+
+def _note(pipeline: Pipeline, topics: Iterable[str], say: Callable[[str], None], *, removed: bool = False) -> None:
+    """Store what is known of the topics, for a later removal of the log; and, with `removed`, that no sink is left."""
+    try:
+        with connected(pipeline.destination_uri, "destination", timeout=5) as client:
+            writers.note(client, pipeline.name, topics, removed=removed)
+    except MongoUnreachable as error:
+        if removed:
+            say(f"the destination still has {pipeline.name} registered in towpath.{WRITERS}: {error}")

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 from connectors.configs import DDL_REPLAY, definitions
 from connectors.control import statuses
 from connectors.rest import Connect
+from towpath.bookkeeping import writers
+from towpath.bookkeeping.writers import Registration
 from towpath.errors import NoSuchConnector, TowpathError
 from towpath.kafka.topics import Topic, Topics
 from towpath.mongo.client import Client, ReplicaSet, collections, connected, destination_set, source_set
@@ -27,7 +29,7 @@ Answer = TypeVar("Answer")
 
 
 class Cluster:
-    """One cluster of a pipeline. Every query raises `MongoUnreachable` when the cluster does not answer."""
+    """One cluster of a pipeline. Every query raises `MongoError` when the cluster does not answer, or refuses."""
 
     def __init__(self, uri: str, side: str, replica_set: Callable[[Client], ReplicaSet]) -> None:
         """`replica_set` reads the replica set, and raises `Refused` for a cluster that this side does not support."""
@@ -106,7 +108,7 @@ class Inventory:
         self.pipeline, self.connect, self.topics = pipeline, connect, topics
         self.allow_missing, self.create_stopped = allow_missing, create_stopped
         self.unreachable: Mapping[str, TowpathError] = {}
-        """Servers that do not answer, by the subject of their findings; they get no more requests."""
+        """Servers that do not answer, or refuse, by the subject of their findings; they get no more requests."""
         self._broker_settings: dict[int, Mapping[str, str]] = {}
         self.source = Cluster(pipeline.source_uri, "source", source_set)
         self.destination = Cluster(
@@ -145,9 +147,15 @@ class Inventory:
     @cached_property
     def target_collections(self) -> tuple[CollectionInfo, ...]:
         """The `targets` that exist at the destination."""
-        databases = sorted({name.partition(".")[0] for name in self.targets})
+        targets = frozenset(self.targets)
+        databases = sorted({name.partition(".")[0] for name in targets})
         existing = self.destination.ask(partial(collections, databases=databases))
-        return tuple(collection for collection in existing if collection.namespace in self.targets)
+        return tuple(collection for collection in existing if collection.namespace in targets)
+
+    @cached_property
+    def registered(self) -> Mapping[str, Registration]:
+        """Who is registered at the destination as its writer, by name."""
+        return self.destination.ask(writers.read_all)
 
     @cached_property
     def brokers(self) -> tuple[int, ...]:

@@ -11,6 +11,8 @@ from dataclasses import replace
 
 from connectors.configs import DDL, plugins
 from towpath.bookkeeping import cutover
+from towpath.bookkeeping.writers import Registration
+from towpath.deploy import target
 from towpath.deploy.inventory import DESTINATION_SET, SOURCE_SET, Configurations, Inventory
 from towpath.deploy.other_pipelines import loops, writers
 from towpath.errors import Refused
@@ -18,7 +20,7 @@ from towpath.finding import Finding, error, refusal, required
 from towpath.kafka.topics import Topic
 from towpath.log.source_offsets import SELECTION
 from towpath.mongo.client import Collection, ReplicaSet
-from towpath.namespaces import Selection, refuse_bad_names, topic_of
+from towpath.namespaces import bad_names, topic_of, unmatched
 from towpath.pipeline import Pipeline
 
 _REMOVE = "`towpath remove --topics` the pipeline and deploy it again"
@@ -36,27 +38,22 @@ def replica_sets(inventory: Inventory) -> Iterator[Finding]:
 
 def included(inventory: Inventory) -> Iterator[Finding]:
     """Each pattern of [collections] include matches a collection."""
-    for pattern in () if inventory.allow_missing else inventory.pipeline.include:
-        if not any(Selection((pattern,)).matches(name) for name in inventory.namespaces):
-            yield error(
-                _SOURCE,
-                f"[collections] include {pattern!r} matches no collection that the user in [source] uri can see, after"
-                " exclude",
-                "correct it, grant what `towpath check` finds missing, or pass --allow-missing if the collection"
-                " will be created later",
-            )
+    for pattern in () if inventory.allow_missing else unmatched(inventory.pipeline.include, inventory.namespaces):
+        yield error(
+            _SOURCE,
+            f"[collections] include {pattern!r} matches no collection that the user in [source] uri can see, after"
+            " exclude",
+            "correct it, grant what `towpath check` finds missing, or pass --allow-missing if the collection"
+            " will be created later",
+        )
 
 
 def names(inventory: Inventory) -> Iterator[Finding]:
     """The topic name of every namespace is valid and collides with no other."""
     own_topics = {topic_of(inventory.pipeline.name, name) for name in inventory.namespaces}
-    earlier = [topic for topic in inventory.existing if topic not in own_topics]
-    for namespace in inventory.namespaces:
-        try:
-            refuse_bad_names(inventory.pipeline.name, [namespace], earlier)
-        except Refused as refused:
-            yield refusal(f"{_SOURCE} {namespace}", refused)
-        earlier.append(topic_of(inventory.pipeline.name, namespace))
+    others = [topic for topic in inventory.existing if topic not in own_topics]
+    for namespace, refused in bad_names(inventory.pipeline.name, inventory.namespaces, others):
+        yield refusal(f"{_SOURCE} {namespace}", refused)
 
 
 def kinds(inventory: Inventory) -> Iterator[Finding]:
@@ -149,7 +146,9 @@ def no_cutover(inventory: Inventory) -> Iterator[Finding]:
 def one_writer(inventory: Inventory) -> Iterator[Finding]:
     """No other sink writes a namespace of the pipeline. The sink of a pipeline's old name counts as another."""
     sink, destination = inventory.pipeline.sink_connector, inventory.destination.replica_set
+    connectors = set()
     for writer in writers(inventory.configurations, destination, inventory.targets, except_for=sink):
+        connectors |= {writer.connector, writer.connector.removesuffix("-sink")}
         if writer.replay_of:
             yield error(
                 _DEPLOY,
@@ -165,6 +164,12 @@ def one_writer(inventory: Inventory) -> Iterator[Finding]:
                 f" position stay with the old name ({writer.connector.removesuffix('-sink')})",
                 "keep that, or `towpath remove` the old pipeline first",
             )
+    ours = Registration.of(inventory.pipeline, inventory.kafka_cluster, inventory.source.replica_set)
+    own = inventory.registered.get(ours.name)
+    if own is not None and own.kafka != ours.kafka:
+        yield target.of_another_kafka(ours.name, own.kafka, ours.kafka)
+    elsewhere = {name: theirs for name, theirs in inventory.registered.items() if name not in connectors}
+    yield from target.others(ours, elsewhere, inventory.targets)
 
 
 def same_clusters(inventory: Inventory) -> Iterator[Finding]:
@@ -287,7 +292,8 @@ def not_taken_in_again(inventory: Inventory) -> Iterator[Finding]:
             _DEPLOY,
             f"{names[topic]} was included in this pipeline before, and then excluded: its topic {topic} holds records,"
             " and documents that were deleted at the source since then would stay at the destination forever",
-            f"give it a pipeline of its own (and empty it at the destination), or {_REMOVE}",
+            f"`towpath remove` and `towpath deploy`, which keep the log, and then `towpath resnapshot PIPELINE --only"
+            f" {names[topic]}`, which deletes them at the destination; or {_REMOVE}",
         )
 
 

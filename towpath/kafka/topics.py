@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -157,10 +157,6 @@ class Topics:
         futures = self._admin.create_topics([new], request_timeout=_TIMEOUT, validate_only=validate_only)
         self._result(f"create the topic {name}", futures[name])
 
-    def settings(self, name: str) -> dict[str, str]:
-        """Every setting that is in force for the topic."""
-        return self.settings_of_all([name])[name]
-
     def settings_of_all(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
         """Topic → every setting that is in force for it, in one request."""
         return self._settings(ResourceType.TOPIC, "topic", names)
@@ -229,13 +225,15 @@ class Topics:
                     self._result(f"read the id of the topic {name}", future)
         return ids
 
-    def open_transactions(self) -> dict[Place, int]:
-        """Partition → first offset of its first open transaction, in all visible topics but Kafka's own."""
+    def open_transactions(self, names: Collection[str] | None = None) -> dict[Place, int]:
+        """Partition → first offset of its first open transaction, in these topics; by default in all visible ones but
+        Kafka's own."""
+        topics = self._metadata().topics
         partitions = [
             TopicPartition(name, number)
-            for name, topic in self._metadata().topics.items()
-            for number, partition in topic.partitions.items()
-            if name not in _INTERNAL and partition.leader >= 0
+            for name in (topics.keys() - set(_INTERNAL) if names is None else topics.keys() & set(names))
+            for number, partition in topics[name].partitions.items()
+            if partition.leader >= 0
         ]
         written = self._offsets(partitions, _LATEST, IsolationLevel.READ_UNCOMMITTED)
         stable = self._offsets(partitions, _LATEST)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from confluent_kafka import Consumer, Message
 
@@ -92,8 +93,8 @@ def check(
     scans = _scans(topics, ends)
     with topics.reader(**_END_SOON) as consumer:
         reading = _Reading(consumer, report, 2 * sum(scan.length for scan in scans))
-        for topic in sorted({scan.place[0] for scan in scans}):
-            reading.read([scan for scan in scans if scan.place[0] == topic])
+        for _, of_topic in groupby(scans, lambda scan: scan.place[0]):
+            reading.read([*of_topic])
     read = {scan.place for scan in scans}
     unread = sum(end - start for place, (start, end) in ends.items() if place not in read)
     names = {scan.place: namespace_of(pipeline.name, scan.place[0]) for scan in scans}
@@ -112,23 +113,28 @@ def check(
 
 
 def _scans(topics: Topics, ends: Window) -> list[Scan]:
-    """The partitions to read: those that have lost their beginning, and those of topics that are or were compacted.
+    """The partitions to read, by topic: those that have lost their beginning, and all of topics that are or were
+    compacted.
 
     When compaction ends, `deploy` keeps the topic's compaction lag, which shows that it was compacted.
     """
     now_ms = int(time.time() * 1000)
-    scans = []
-    for topic in sorted({topic for topic, _ in ends}):
-        partitions = {place: bounds for place, bounds in ends.items() if place[0] == topic}
-        settings = topics.settings(topic)
-        lag_ms = int(settings.get(MARK, 0))
-        if lag_ms > 0 or is_compacted(settings):
-            cut_ms = max(0, now_ms - lag_ms)
-            cuts = topics.offsets_at([Topic(topic, 1 + max(partition for _, partition in partitions))], cut_ms)
-            scans += [Scan(place, bounds, Cut(cut_ms, cuts[place])) for place, bounds in partitions.items()]
-        else:
-            scans += [Scan(place, bounds, None) for place, bounds in partitions.items() if bounds[0] > 0]
-    return scans
+    counts: dict[str, int] = {}
+    for topic, partition in ends:
+        counts[topic] = max(counts.get(topic, 0), partition + 1)
+    settings = topics.settings_of_all(counts)
+    cut_ms = {
+        topic: max(0, now_ms - int(of.get(MARK, 0)))
+        for topic, of in settings.items()
+        if int(of.get(MARK, 0)) > 0 or is_compacted(of)
+    }
+    cuts: dict[Place, Cut] = {}
+    for time_ms in set(cut_ms.values()):  # as many requests as there are compaction lags
+        at = [Topic(topic, counts[topic]) for topic, ms in cut_ms.items() if ms == time_ms]
+        cuts |= {place: Cut(time_ms, offset) for place, offset in topics.offsets_at(at, time_ms).items()}
+    return [
+        Scan(place, bounds, cuts.get(place)) for place, bounds in sorted(ends.items()) if place in cuts or bounds[0] > 0
+    ]
 
 
 class _Reading:

@@ -7,15 +7,17 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from traceback import walk_tb
 from typing import Any
 
+from bson import ObjectId
+from dns.exception import DNSException
 from pymongo import MongoClient
 from pymongo.errors import ConfigurationError, ConnectionFailure, OperationFailure, PyMongoError
 from pymongo.uri_parser import parse_uri
 
-from towpath.errors import MongoUnreachable, Refused
+from towpath.errors import MongoError, MongoUnreachable, Refused
 from towpath.mongo.uri import without_credentials
 from towpath.mongo.versions import OLDEST, imitation, series, short
 from towpath.pipeline import ClusterTime
@@ -107,8 +109,8 @@ def connected(uri: str, side: str, *, timeout: float = 10, answer: float | None 
     """The session's client for the cluster on `side` (source, destination, or `REPLAY_SIDE`).
 
     `timeout`: seconds for server selection, unless the URI sets serverSelectionTimeoutMS. `answer`: seconds for each
-    answer, unless the URI sets socketTimeoutMS or timeoutMS. Raises `MongoUnreachable`. If several contexts are open,
-    each translates the errors of its own client only.
+    answer, unless the URI sets socketTimeoutMS or timeoutMS. Raises `MongoError`: `MongoUnreachable` where no server
+    answered. If several contexts are open, each translates the errors of its own client only.
     """
     bound: dict[str, int] = {}
     if "serverselectiontimeoutms=" not in uri.lower():
@@ -121,13 +123,13 @@ def connected(uri: str, side: str, *, timeout: float = 10, answer: float | None 
         try:
             client = stack.enter_context(_CLIENTS.client(uri, bound))
         except (ConfigurationError, ValueError, PyMongoError) as error:
-            raise MongoUnreachable(f"the URI of the {side} cannot be used: {error} ({_setting(side)})") from error
+            raise _unusable(error)(f"the URI of the {side} cannot be used: {error} ({_setting(side)})") from error
         try:
             yield client
         except (ConnectionFailure, OperationFailure, ConfigurationError) as error:  # the last: an unsupported version
             if _caller(error) not in (None, id(client)):
                 raise
-            raise MongoUnreachable(*_failure(uri, side, error), where=without_credentials(uri)) from error
+            raise _failure(uri, side, error) from error
 
 
 def _caller(error: PyMongoError) -> int | None:
@@ -144,39 +146,44 @@ def _caller(error: PyMongoError) -> int | None:
     return None
 
 
-def _failure(uri: str, side: str, error: PyMongoError) -> tuple[str, str]:
-    """(what happened, advice)"""
+def _failure(uri: str, side: str, error: PyMongoError) -> MongoError:
+    """The error of a call: `MongoUnreachable` where no server answered, or not in time."""
     address = without_credentials(uri)
-    if isinstance(error, OperationFailure):
-        return _refusal(side, address, error)
     if isinstance(error, ConfigurationError):
         supported = f"Towpath supports MongoDB {short(OLDEST)} and later ({_setting(side)})"
         advice = supported if "wire version" in str(error) else f"see {_setting(side)}"
-        return f"the {side} at {address} cannot be used: {error}", advice
+        return _unusable(error)(f"the {side} at {address} cannot be used: {error}", advice, where=address)
+    if isinstance(error, OperationFailure):
+        kind = MongoUnreachable if error.timeout else MongoError
+        return kind(*_refusal(side, address, error), where=address)
     parsed = _parsed(uri)
     members = [(host, port or 27017) for host, port in parsed.get("nodelist", [])]
-    default = Trouble(str(error).split(", Timeout:")[0], "is it running and the address right?")
-    cause = trouble(members, _trust(parsed, uri)) or default
-    return f"cannot reach the {side} at {address}: {cause.what}", f"{cause.advice} ({_setting(side)})"
+    of_tls = trouble(members, _trust(parsed, uri))  # such a server answers
+    cause = of_tls or Trouble(str(error).split(", Timeout:")[0], "is it running and the address right?")
+    what, advice = f"cannot reach the {side} at {address}: {cause.what}", f"{cause.advice} ({_setting(side)})"
+    return (MongoError if of_tls else MongoUnreachable)(what, advice, where=address)
+
+
+def _unusable(error: Exception) -> type[MongoError]:
+    """For a URI or a configuration. DNS knows no servers of a lost cluster, if its URI begins with mongodb+srv."""
+    return MongoUnreachable if isinstance(error.__cause__, DNSException) else MongoError
 
 
 def _refuse_unescaped(uri: str, side: str) -> None:
-    """Raise `MongoUnreachable` for a user or password that is not escaped. A parser's message would show part of it."""
+    """Raise `MongoError` for a user or password that is not escaped. A parser's message would show part of it."""
     login, mark, _ = uri.partition("://")[2].rpartition("@")
     if mark and (set(login) & set("/?#[]@") or login.count(":") > 1):
-        raise MongoUnreachable(
+        raise MongoError(
             f"the URI of the {side} cannot be used: its user or password holds one of : / ? # [ ] @ as it is",
             f"write %3A %2F %3F %23 %5B %5D %40 ({_setting(side)})",
         )
 
 
 def _refuse_files(uri: str, side: str) -> None:
-    """Raise `MongoUnreachable` for PEM files that cannot be used."""
+    """Raise `MongoError` for PEM files that cannot be used."""
     cause = _trust(_parsed(uri), uri).unusable() if "tlsc" in uri.lower() else None
     if cause:
-        raise MongoUnreachable(
-            f"the URI of the {side} cannot be used: {cause.what}", f"{cause.advice} ({_setting(side)})"
-        )
+        raise MongoError(f"the URI of the {side} cannot be used: {cause.what}", f"{cause.advice} ({_setting(side)})")
 
 
 def _parsed(uri: str) -> dict[str, Any]:
@@ -226,6 +233,8 @@ class ReplicaSet:
 
     name: str
     hosts: tuple[str, ...]
+    process: ObjectId | None = field(default=None, compare=False)
+    """The mongod that answered, under whatever address it was reached; no privilege is needed to ask for it."""
 
     def __str__(self) -> str:
         return f"{self.name}/{','.join(self.hosts)}"
@@ -236,7 +245,9 @@ class ReplicaSet:
         return cls(name, tuple(members.split(",")))
 
     def is_same(self, other: ReplicaSet) -> bool:
-        """Whether this is the same set, even if members were added or removed."""
+        """Whether this is the same set, even if members were added or removed, or one is reached by another name."""
+        if self.process and other.process and (self.process == other.process or not (self.name or other.name)):
+            return self.process == other.process
         return self.name == other.name and bool(set(self.hosts) & set(other.hosts))
 
 
@@ -293,10 +304,11 @@ def replica_set(client: Client, side: str) -> ReplicaSet:
             f"the {side} is MongoDB {version}, which is not supported: {known.words}",
             f"upgrade it to MongoDB {short(OLDEST)} or later ({_setting(side)})",
         )
+    process = hello.get("topologyVersion", {}).get("processId")
     if "setName" not in hello:
         host, port = client.address or ("", 0)
-        return ReplicaSet("", (f"{host}:{port}",))
-    return ReplicaSet(str(hello["setName"]), tuple(sorted(hello["hosts"])))
+        return ReplicaSet("", (f"{host}:{port}",), process)
+    return ReplicaSet(str(hello["setName"]), tuple(sorted(hello["hosts"])), process)
 
 
 def collections(client: Client, databases: Iterable[str] | None = None) -> list[Collection]:

@@ -18,7 +18,7 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     "resume": ("resume",),
     "restart": ("restart",),
     "verify": ("verify", "--json"),
-    "repair": ("repair", "--json"),
+    "repair": ("repair", "--yes", "--json"),
     "repair-dead-letters": ("repair", "--dead-letters", "--json"),
     "cutover-dry-run": ("cutover", "--dry-run", "--json"),
 }

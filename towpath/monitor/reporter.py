@@ -203,7 +203,14 @@ def _remaining(oplog: dict[str, Any] | None, uncaptured: float | None) -> dict[s
 
 
 _NO_VERDICTS = Verified().as_json()
-_NO_SLOW: dict[str, Any] = {"replays": [], "rebuild": None, "oplog": None, "ddl": [], "log": None}
+_NO_SLOW: dict[str, Any] = {
+    "replays": [],
+    "rebuild": None,
+    "rebuild_trouble": "",
+    "oplog": None,
+    "ddl": [],
+    "log": None,
+}
 
 
 def _verdict_files(name: str) -> tuple[Path, ...]:

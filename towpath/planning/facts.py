@@ -81,7 +81,7 @@ class Facts:
     findings: tuple[Finding, ...]
     """Those of `towpath check`."""
     unreachable: Mapping[str, str]
-    """Server → why it does not answer."""
+    """Server → why it cannot be read: it does not answer, or refuses."""
     deployed: bool | Unknown
     collections: tuple[Extent, ...] | Unknown
     sample: Sample | Unknown

@@ -62,7 +62,7 @@ def gather(session: Session, path: Path, seconds: float) -> Facts:
 def _ask(found: Inventory, subject: str, query: Callable[[], Value]) -> Value | Unknown:
     """The answer of a server, or why there is none."""
     if subject in found.unreachable:
-        return Unknown(f"the {subject} does not answer" if subject != kafka.SUBJECT else "Kafka does not answer")
+        return Unknown(f"the {subject} cannot be read" if subject != kafka.SUBJECT else "Kafka cannot be read")
     return known(query)
 
 

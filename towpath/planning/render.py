@@ -31,7 +31,7 @@ class Section:
 
 def headline(plan: Plan) -> str:
     if plan.facts.unreachable:
-        return f"incomplete: no answer from {', '.join(sorted(plan.facts.unreachable))}"
+        return f"incomplete: cannot read {', '.join(sorted(plan.facts.unreachable))}"
     if plan.errors:
         return f"{counted(plan.errors, 'error')} to settle first"
     return "deployed already" if plan.facts.deployed is True else "could begin"

@@ -8,7 +8,7 @@ from typing import Any
 
 from pymongo.uri_parser import parse_uri
 
-from towpath.bookkeeping.positions import DATABASE, OFFSETS, SCHEMA_CHANGES, TASKS
+from towpath.bookkeeping.positions import DATABASE, OFFSETS, SCHEMA_CHANGES, TASKS, WRITERS
 from towpath.deploy import preconditions
 from towpath.deploy.inventory import Inventory
 from towpath.finding import Finding, Precondition, error, ok, warning
@@ -139,7 +139,7 @@ def _writes(granted: Privileges, targets: Sequence[str]) -> Iterator[Finding]:
         yield warning(
             SIDE,
             f"the user {granted.user} may not {', '.join(missing)} in {name}: its contents cannot be checked or"
-            " compared",
+            " compared, and `deploy` needs --no-prepare",
             f'grant it the role "readWrite" on {name.partition(".")[0]}, which includes these actions',
         )
 
@@ -161,18 +161,17 @@ def schema_changes(granted: Privileges, targets: Sequence[str]) -> Iterator[Find
 
 
 def _positions(granted: Privileges, pipeline: Pipeline) -> Iterator[Finding]:
-    """The exactly-once sink may write its positions."""
-    if not pipeline.exactly_once:
-        return
+    """`deploy` may register the pipeline, and the exactly-once sink write its positions."""
     of_schema = (SCHEMA_CHANGES,) if pipeline.ddl else ()
-    places = [f"{DATABASE}.{name}" for name in (OFFSETS, TASKS, *of_schema)]
+    of_sink = (OFFSETS, TASKS, *of_schema) if pipeline.exactly_once else ()
+    places = [f"{DATABASE}.{name}" for name in (WRITERS, *of_sink)]
     missing = dict.fromkeys(action for place in places for action in granted.missing(POSITION_ACTIONS, place))
     if missing:
         yield error(
             SIDE,
-            f"the user {granted.user} may not {', '.join(missing)} in {' and '.join(places)}, where the sink keeps its"
-            " positions",
-            f'{granted.grant([("readWrite", DATABASE)])}, or set mode = "plain"',
+            f"the user {granted.user} may not {', '.join(missing)} in {' and '.join(places)}, where Towpath"
+            " registers the pipeline and the sink keeps its positions",
+            granted.grant([("readWrite", DATABASE)]),
         )
     else:
         yield ok(SIDE, f"the user {granted.user} may {', '.join(POSITION_ACTIONS)} in {' and '.join(places)}")

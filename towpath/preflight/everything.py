@@ -26,7 +26,7 @@ _DEPLOY = "deploy"
 
 
 def everything(session: Session, path: Path, create_stopped: Collection[str] = ()) -> Iterator[Finding]:
-    """Every finding about the pipeline in the file `path`. An unreachable server is a finding and not an exception.
+    """Every finding about the pipeline in the file `path`. A server that cannot be read is a finding, no exception.
 
     `create_stopped`: names of the connectors that `deploy` would create but not start.
     """
@@ -34,7 +34,7 @@ def everything(session: Session, path: Path, create_stopped: Collection[str] = (
 
 
 def inventory(session: Session, create_stopped: Collection[str] = ()) -> Inventory:
-    """The inventory of a pipeline, which knows the servers that do not answer."""
+    """The inventory of a pipeline, which knows the servers that cannot be read."""
     found = Inventory(session.pipeline, session.connect, session.topics, create_stopped=create_stopped)
     found.unreachable = _unreachable(found)
     return found
@@ -64,7 +64,7 @@ def _checked(subject: str, rules: Iterable[Precondition[Inventory]], inventory: 
 
 
 def _unreachable(inventory: Inventory) -> dict[str, TowpathError]:
-    """The servers that do not answer. All are queried in parallel, because each may take 10 s."""
+    """The servers that do not answer, or refuse. All are queried in parallel, because each may take 10 s."""
     probes: dict[str, Callable[[], object]] = {
         source.SIDE: lambda: inventory.source.replica_set,
         destination.SIDE: lambda: inventory.destination.replica_set,

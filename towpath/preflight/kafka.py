@@ -40,9 +40,11 @@ def topics(inventory: Inventory) -> Iterator[Finding]:
     yield from preconditions.partitions(inventory)
     settings = inventory.topics.settings_of_all(topic.name for topic in inventory.log)
     ends = inventory.topics.ends(inventory.log)
+    begins: dict[str, int] = {}
+    for (name, _), (first, _) in ends.items():
+        begins[name] = max(first, begins.get(name, 0))
     for existing in inventory.log:
-        begins = max(first for (name, _), (first, _) in ends.items() if name == existing.name)
-        yield from topic(existing.name, settings[existing.name], begins, inventory.pipeline)
+        yield from topic(existing.name, settings[existing.name], begins[existing.name], inventory.pipeline)
     yield ok(SUBJECT, f"existing topics of the pipeline: {len(inventory.log)}")
 
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 from pymongo.errors import OperationFailure
 
 from towpath import resnapshot
-from towpath.errors import TowpathError
+from towpath.errors import ConnectUnreachable, MongoUnreachable, TowpathError
 from towpath.finding import Finding, error, ok, warning
 from towpath.mongo.client import Client, briefly
 from towpath.mongo.privileges import if_allowed
@@ -119,14 +119,20 @@ def plan(pipeline: Pipeline) -> Iterator[Finding]:
 
 
 def check(session: Session) -> Iterator[Finding]:
-    """The oplog still holds what the source connectors have not captured. Unreachable servers yield no finding here."""
+    """The oplog still holds what the source connectors have not captured.
+
+    A server that does not answer yields no finding here, and one that refuses a warning: nothing else reads this.
+    """
     try:
         if not session.pipeline.has_own_source:
             return
         captures = resnapshot.read_captured(session.pipeline, session.connect)
         with briefly(session.pipeline.source_uri, "source") as client:
             oplog = read(client)
-    except TowpathError:
+    except (MongoUnreachable, ConnectUnreachable):
+        return
+    except TowpathError as failure:
+        yield warning(_SUBJECT, f"cannot be compared with what is captured: {failure.sentence}", failure.advice)
         return
     for captured in captures:
         yield from check_capture(oplog, captured)

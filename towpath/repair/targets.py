@@ -43,6 +43,13 @@ def of_verdicts(places: Iterable[Path]) -> Iterator[DocumentRef]:
     return _distinct(DocumentRef(difference.namespace, difference.key) for difference in differences)
 
 
+def extras(places: Iterable[Path]) -> int:
+    """How many documents these verdicts found at the destination only: a repair deletes them there."""
+    differences = (difference for place in places for difference in verdict_file.read(place))
+    found = (DocumentRef(one.namespace, one.key) for one in differences if one.kind == "extra")
+    return sum(1 for _ in _distinct(found))
+
+
 def of_dead_letters(pipeline: Pipeline, topics: Topics) -> Iterator[DocumentRef]:
     """The documents that the destination refused, each once."""
     refused = letters(pipeline, topics, follow=False)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from connectors.rest import Connect
 from towpath.bookkeeping import schema_changes
+from towpath.bookkeeping.writers import Registration, read_all
 from towpath.deploy import inventory as deploy
 from towpath.deploy.inventory import DESTINATION_SET, SOURCE_SET, Cluster
 from towpath.deploy.other_pipelines import writers
+from towpath.deploy.target import others
 from towpath.errors import MongoUnreachable, NoSuchConnector
 from towpath.finding import Finding, Preconditions, error, required, warning
 from towpath.log.source_offsets import SELECTION, Refill, SourceState, read_state
@@ -154,7 +156,7 @@ def selected(inventory: Inventory) -> Iterator[Finding]:
         )
         return
     for pattern in inventory.options.only:
-        if not any(chosen(pipeline, (pattern,)).matches(name) for name in names):
+        if not any(map(chosen(pipeline, (pattern,)).matches, names)):
             listed = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
             yield _error(
                 f"--only {pattern}: the log holds no such namespace (use the source's names)",
@@ -171,7 +173,7 @@ def free_name(inventory: ReplayInventory) -> Iterator[Finding]:
 
 def elsewhere(inventory: ReplayInventory) -> Iterator[Finding]:
     """The destination is not a cluster of the pipeline: documents rebuilt at its source would be captured again."""
-    pipeline, deployed, target = inventory.pipeline, inventory.deployed, inventory.target.replica_set
+    pipeline, deployed, destination = inventory.pipeline, inventory.deployed, inventory.target.replica_set
     for cluster, connector, key, unknown, finding, advice in (
         (
             deployed.source,
@@ -190,13 +192,15 @@ def elsewhere(inventory: ReplayInventory) -> Iterator[Finding]:
             "`towpath replay PIPELINE --rebuild` empties it and applies the log anew",
         ),
     ):
+        mark = deployed.configurations.get(connector, {}).get(key)
+        known = [ReplicaSet.parse(mark)] if mark else []
         try:
-            mark = deployed.configurations.get(connector, {}).get(key)
-            known = ReplicaSet.parse(mark) if mark else cluster.replica_set
-            if known.is_same(target):
-                yield _error(f"the destination is the replica set {known.name} {finding}", advice)
+            known.append(cluster.replica_set)  # tells a server also under another name
         except MongoUnreachable as failure:  # a lost source is a reason for a replay, and cannot be its destination
-            yield _warning(f"cannot check that {unknown}: {failure}", "")
+            if not mark:
+                yield _warning(f"cannot check that {unknown}: {failure}", "")
+        if any(one.is_same(destination) for one in known):
+            yield _error(f"the destination is the replica set {destination.name} {finding}", advice)
 
 
 def renamed(inventory: Inventory) -> Iterator[Finding]:
@@ -309,7 +313,8 @@ def _within_refills(until: ClusterTime, inventory: ReplayInventory) -> Iterator[
 def one_writer(inventory: ReplayInventory) -> Iterator[Finding]:
     """No other sink writes these namespaces at the destination."""
     name, configurations = name_of(inventory.pipeline, inventory.label), inventory.deployed.configurations
-    for writer in writers(configurations, inventory.target.replica_set, inventory.targets, except_for=name):
+    found = list(writers(configurations, inventory.target.replica_set, inventory.targets, except_for=name))
+    for writer in found:
         if writer.replay_of == inventory.pipeline.name:
             yield _error(
                 f"the replay {writer.label} already writes {writer.listed} there",
@@ -323,6 +328,17 @@ def one_writer(inventory: ReplayInventory) -> Iterator[Finding]:
             " there, and two sinks on one namespace overtake each other",
             "give another destination, or other namespaces with --only",
         )
+    connectors = {writer.connector.removesuffix("-sink") for writer in found} | {writer.connector for writer in found}
+    registered = {other: theirs for other, theirs in inventory.target.ask(read_all).items() if other not in connectors}
+    yield from others(registration(inventory), registered, inventory.targets)
+
+
+def registration(inventory: ReplayInventory) -> Registration:
+    """What the replay is known by at its destination."""
+    pipeline, deployed = inventory.pipeline, inventory.deployed
+    source = deployed.configurations.get(pipeline.source_connector, {}).get(SOURCE_SET, pipeline.name)
+    of_replay = replace(pipeline, name=name_of(pipeline, inventory.label))
+    return Registration.of(of_replay, deployed.kafka_cluster, source, inventory.options.only)
 
 
 def writable(inventory: Inventory) -> Iterator[Finding]:

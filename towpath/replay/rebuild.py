@@ -18,6 +18,7 @@ from connectors.configs import DDL_REPLAY
 from connectors.control import statuses, stop_sink
 from towpath.bookkeeping import cutover, positions, schema_changes, verdict
 from towpath.bookkeeping.positions import DATABASE, OFFSETS, REBUILDS
+from towpath.deploy import target
 from towpath.deploy.other_pipelines import refuse_loop_on_resuming
 from towpath.errors import Refused
 from towpath.finding import require
@@ -87,6 +88,7 @@ def rebuild(session: Session, options: RebuildOptions, report: Report, confirm: 
     inventory, pipeline = Inventory(session, options), session.pipeline
     require(OF_MODE, inventory)
     session.require_deployed()
+    target.require_own(session)
     cutover.refuse(pipeline)
     refuse_loop_on_resuming(pipeline, session.connect, session.topics)
     with connected(pipeline.destination_uri, "destination") as client:

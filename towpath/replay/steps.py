@@ -14,10 +14,11 @@ from pymongo.database import Database
 
 from connectors.control import forget_offsets, statuses, wait_stopped
 from connectors.rest import Connect
-from towpath.bookkeeping import positions
+from towpath.bookkeeping import positions, writers
+from towpath.bookkeeping.writers import Registration
 from towpath.deploy import credentials
 from towpath.deploy.deployment import put
-from towpath.errors import MongoUnreachable, NotWhole, Refused
+from towpath.errors import MongoError, MongoUnreachable, NotWhole, Refused, TowpathError
 from towpath.events import Progress
 from towpath.finding import require
 from towpath.kafka.consume import messages
@@ -37,10 +38,11 @@ from towpath.replay.preconditions import (
     capture_state,
     document_counts,
     format_counts,
+    registration,
 )
 from towpath.replay.sink_run import SinkRun
 from towpath.replay.verdict import Verdict, missing_lines
-from towpath.session import Session
+from towpath.session import Say, Session
 from towpath.text import utc
 from towpath.topic_settings import plain_settings
 
@@ -86,7 +88,7 @@ def _begin(inventory: ReplayInventory, report: Report, confirm: Confirm) -> tupl
         log=log,
     )
     replay = Replay(pipeline, inventory.label, inventory.target.replica_set, options.uri, plan)
-    _create(replay, session)
+    _create(replay, session, registration(inventory))
     return replay, check
 
 
@@ -238,7 +240,7 @@ def _finish(run: SinkRun, replay: Replay, check: LogCheck | None, report: Report
     return verdict
 
 
-def _create(replay: Replay, session: Session) -> None:
+def _create(replay: Replay, session: Session, registration: Registration) -> None:
     """Create what the replay needs, its connector last. Delete the positions of an earlier replay of this name."""
     topics, pipeline = session.topics, replay.pipeline
     settings = plain_settings(pipeline)
@@ -247,6 +249,7 @@ def _create(replay: Replay, session: Session) -> None:
         session.say(f"created topic {replay.sink.dead_letter_topic}")
     with connected(replay.sink.destination_uri, REPLAY_SIDE) as client:
         positions.forget(client, replay.sink)
+        writers.register(client, registration)
         if replay.plan.forced:  # otherwise the sink stops where the beginning is gone
             positions.skip_to(client, replay.sink, replay.plan.late, datetime.now(UTC))
     _write_secrets(replay)
@@ -287,22 +290,34 @@ def remove(replay: Replay, session: Session, *, keep_letters: bool) -> None:
     """Remove the replay: its connector, then its positions, secrets and dead-letter topic.
 
     With `keep_letters` the topic stays unless it is empty. If the destination does not answer, the positions stay
-    there; the next replay of the same name deletes them.
+    there; the next replay of the same name deletes them. Raises `TowpathError` if it refuses.
     """
     connect, topics, say = session.connect, session.topics, session.say
-    if connect.config(replay.name) is not None:
+    exists = connect.config(replay.name) is not None
+    if exists:
         _stop(replay, connect)
+    if replay.uri is not None:
+        _forget_positions(replay, replay.uri, say)
+    if exists:
         forget_offsets(connect, replay.name)
         connect.delete(replay.name)
         say(f"removed connector {replay.name}")
-    if replay.uri is not None:
-        try:
-            with connected(replay.uri, REPLAY_SIDE) as client:
-                positions.forget(client, replay.sink)
-        except MongoUnreachable as error:
-            say(f"{error}; the positions of {replay.name} stay there, in the database towpath")
     replay.secrets.unlink(missing_ok=True)
     topic = topics.all().get(replay.sink.dead_letter_topic)
     if topic is not None and not (keep_letters and any(first < end for first, end in topics.ends([topic]).values())):
         topics.delete([topic.name])
         say(f"deleted topic {topic.name}")
+
+
+def _forget_positions(replay: Replay, uri: str, say: Say) -> None:
+    try:
+        with connected(uri, REPLAY_SIDE) as client:
+            positions.forget(client, replay.sink)
+    except MongoUnreachable as error:
+        say(f"{error}; the positions of {replay.name} stay there, in the database towpath")
+    except MongoError as error:
+        raise TowpathError(
+            f"cannot remove the positions of {replay.name}, and nothing else of it was removed: {error}",
+            f"without the file {replay.secrets}, the positions stay there and the rest is removed",
+            where=error.where,
+        ) from error

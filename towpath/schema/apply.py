@@ -78,7 +78,7 @@ def run(
 ) -> None:
     """Run these steps at the destination. `on_step` is called before each, `on_progress` during index builds.
 
-    Raises `MongoUnreachable`, and `TowpathError` with the command that the destination refuses. Steps that are done
+    Raises `MongoError`, and `TowpathError` with the command that the destination refuses. Steps that are done
     stay done; a new plan has the rest. An index with duplicates stays as it was, and the other steps still run.
     """
     duplicates: list[str] = []

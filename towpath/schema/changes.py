@@ -153,7 +153,7 @@ def read(client: Client, pipeline: Pipeline, sink: Pipeline | None = None) -> Sc
 
 
 def read_own(pipeline: Pipeline) -> SchemaChanges:
-    """As `read`, at the pipeline's own destination. Raises `MongoUnreachable`."""
+    """As `read`, at the pipeline's own destination. Raises `MongoError`."""
     if not pipeline.exactly_once:
         return SchemaChanges()
     with briefly(pipeline.destination_uri, "destination") as client:

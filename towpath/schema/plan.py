@@ -12,6 +12,7 @@ from towpath.pipeline import Pipeline
 from towpath.schema.apply import Step
 from towpath.verification.scope import pairs
 from verifier import Pair
+from verifier.descriptions import described, version
 from verifier.metadata import (
     AS_IT_IS,
     RELAXED,
@@ -63,7 +64,7 @@ def plan(pipeline: Pipeline, *, overwrite: bool = False, final: bool = False) ->
 
     Existing objects that differ stay, unless `overwrite`. Even then a collection is never dropped. `final` restores
     the source's schema; the default is the relaxed schema, with which replicated changes do no harm. Raises
-    `MongoUnreachable`.
+    `MongoError`.
     """
     try:
         replicated = pairs(pipeline, (), views=True)
@@ -76,12 +77,14 @@ def plan(pipeline: Pipeline, *, overwrite: bool = False, final: bool = False) ->
         metadata = Schemas.read(source, destination, replicated)
     differences = metadata.differences(AS_IT_IS if final else RELAXED)
     relaxed = {} if final else metadata.source
-    resolved = [difference for difference in differences if _is_resolved(difference, overwrite=overwrite or final)]
+    resolved, different = list[MetadataDifference](), list[MetadataDifference]()
+    for difference in differences:
+        (resolved if _is_resolved(difference, overwrite=overwrite or final) else different).append(difference)
     steps = _steps(resolved)
     return Plan(
         collections=tuple(step for step in steps if not _is_about_index(step)),
         indexes=_in_order([step for step in steps if _is_about_index(step)]),
-        different=tuple(difference for difference in differences if difference not in resolved),
+        different=tuple(different),
         held_back=tuple(
             (pair.destination, description)
             for pair in replicated
@@ -96,12 +99,12 @@ def plan_in_place(pipeline: Pipeline) -> Plan:
 
     Only the namespaces come from the source. Store `undo` before the steps run: it holds the only record of the old
     settings, unless `plan` with `final` restores the source's. Raises `Refused` if no collection matches, and
-    `MongoUnreachable`.
+    `MongoError`.
     """
     targets = tuple(Pair(pair.destination, pair.destination) for pair in pairs(pipeline, ()))
     with connected(pipeline.destination_uri, "destination") as client:
-        before = Schemas.read(client, client, targets)
-    descriptions = before.destination
+        descriptions = described(client, [pair.source for pair in targets])
+        before = Schemas(targets, descriptions, descriptions, version(client))
     after = replace(before, destination={name: in_place(collection) for name, collection in descriptions.items()})
     return Plan(
         collections=tuple(_steps(before.differences(RELAXED_IN_PLACE))),
@@ -120,13 +123,14 @@ def _is_resolved(difference: MetadataDifference, *, overwrite: bool) -> bool:
 
 def _steps(differences: Iterable[MetadataDifference]) -> list[Step]:
     """The commands in the order of the differences; a command that resolves several of them comes once."""
-    steps: list[Step] = []
+    steps: dict[str, list[Step]] = {}
     for difference in differences:
+        mine = steps.setdefault(difference.pair.destination, [])
         for command in difference.commands:
             step = Step(difference.pair.destination, command)
-            if step not in steps:
-                steps.append(step)
-    return steps
+            if step not in mine:
+                mine.append(step)
+    return [step for mine in steps.values() for step in mine]
 
 
 def _is_about_index(step: Step) -> bool:

@@ -107,7 +107,10 @@ def report(session: Session, ends: Mapping[Place, tuple[int, int]]) -> LogReport
     settings = topics.settings_of_all(names)
     committed = topics.committed_with_metadata(pipeline.compaction_group) if pipeline.compaction else {}
     reports = {place: (offset, report) for place, (offset, words) in committed.items() if (report := figures(words))}
-    logs = tuple(_topic(pipeline, name, ends, settings[name], reports, sizes) for name in names)
+    by_topic: dict[str, dict[Place, tuple[int, int]]] = {name: {} for name in names}
+    for place, bounds in ends.items():
+        by_topic[place[0]][place] = bounds
+    logs = tuple(_topic(pipeline, name, by_topic[name], settings[name], reports, sizes) for name in names)
     findings = [
         f"{finding.subject}: {finding.finding}; {finding.advice}"
         for topic in logs
@@ -119,13 +122,13 @@ def report(session: Session, ends: Mapping[Place, tuple[int, int]]) -> LogReport
 def _topic(
     pipeline: Pipeline,
     name: str,
-    ends: Mapping[Place, tuple[int, int]],
+    partitions: Mapping[Place, tuple[int, int]],
     settings: Mapping[str, str],
     reports: Mapping[Place, tuple[int, Figures]],
     sizes: Mapping[str, int] | None,
 ) -> TopicLog:
-    """`reports`: (topic, partition) → the offset up to which `towpath compact` has read, and its figures."""
-    partitions = {place: bounds for place, bounds in ends.items() if place[0] == name}
+    """`partitions`: those of the topic → first offset and end; `reports`: (topic, partition) → the offset up to which
+    `towpath compact` has read, and its figures."""
     known = [reports[place][1] for place in partitions if place in reports]
     oldest = min((report.oldest for report in known if report.oldest is not None), default=None)
     return TopicLog(

@@ -8,7 +8,7 @@ from typing import Any
 
 from connectors.control import statuses
 from towpath.bookkeeping import positions
-from towpath.errors import MongoUnreachable, TowpathError, fields
+from towpath.errors import MongoError, MongoUnreachable, TowpathError, fields
 from towpath.log.bounds import still_in_log
 from towpath.log.lag import measure
 from towpath.mongo.client import REPLAY_SIDE, briefly
@@ -83,29 +83,36 @@ class Replays:
 
     replays: tuple[State, ...] = ()
     rebuild: rebuild.State | None = None
+    rebuild_trouble: str = ""
+    """Why it is not known whether a rebuild has not ended."""
 
     def as_json(self) -> dict[str, Any]:
         return {
             "replays": [state.as_json() for state in self.replays],
             "rebuild": self.rebuild and self.rebuild.as_json(),
+            "rebuild_trouble": self.rebuild_trouble,
         }
 
     def rows(self) -> Iterator[tuple[str, str, str]]:
         """Label, text and style of each row."""
         if self.rebuild is not None:
             yield "rebuilding", f"{self.rebuild.words}; the same `towpath replay --rebuild` continues it", ""
+        if self.rebuild_trouble:
+            yield "rebuilding", f"unknown: {self.rebuild_trouble}", "red"
         for state in self.replays:
             bad = bool(state.reasons or state.dead_letters) or state.state not in _HEALTHY
             yield f"replay {state.replay.label}", _description(state), "red" if bad else ""
 
 
 def report(session: Session) -> Replays:
-    """The replays now. If the destination does not answer, the status itself reports that."""
+    """The replays now. If the destination does not answer at all, the status itself reports that."""
     replays = tuple(_state(replay, session) for replay in find_all(session.connect, session.pipeline))
     try:
         return Replays(replays, rebuild.read_state(session.pipeline, session.topics))
     except MongoUnreachable:
         return Replays(replays)
+    except MongoError as error:
+        return Replays(replays, rebuild_trouble=str(error))
 
 
 def _description(state: State) -> str:

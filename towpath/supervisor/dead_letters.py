@@ -28,7 +28,7 @@ from verifier.settlement import Settling
 from verifier.values import extended_json
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 1800.0  # seconds between two tries of a cause
-_MAX_KNOWN = 50_000  # documents that are remembered; the oldest are dropped
+_MAX_KNOWN = 50_000  # documents that are remembered; further dead letters are read when some of these are repaired
 _BATCH = 1_000  # documents of one cause in one repair
 _TIMEOUT = 120  # seconds for them to be re-read and applied
 _HANG_SECONDS = 900.0  # a repair that runs longer is killed
@@ -62,6 +62,8 @@ class Refusal:
 class DeadLetterRetries:
     session: Session
     repaired: int = 0
+    has_more: bool = False
+    """Whether there are dead letters beyond those that are remembered."""
     _next: int = 0
     """Offset of the first dead letter that is not read yet."""
     _refusals: dict[_DocumentId, Refusal] = field(default_factory=dict)
@@ -72,7 +74,13 @@ class DeadLetterRetries:
 
     @property
     def remaining(self) -> int:
+        """Documents; more where `has_more`."""
         return len(self._refusals)
+
+    @property
+    def words(self) -> str:
+        """`remaining`, such as `50,000 documents or more`."""
+        return counted(self.remaining, "document") + (" or more" if self.has_more else "")
 
     def rows(self, now: float) -> Iterator[str]:
         """A line for each cause."""
@@ -85,8 +93,13 @@ class DeadLetterRetries:
     def read(self, now: float, seconds: float = math.inf) -> Iterator[str]:
         """Read new dead letters, for at most `seconds`; yields a message for each new cause. The next call goes on."""
         end, until = dead_letters.end(self.session.pipeline, self.session.topics), time.monotonic() + seconds
-        if end <= self._next:
-            return
+        while self._next < end and len(self._refusals) < _MAX_KNOWN and time.monotonic() <= until:
+            yield from self._read_part(now, end, until)
+        self.has_more = self._next < end
+
+    def _read_part(self, now: float, end: int, until: float) -> Iterator[str]:
+        """Read as many documents as can be remembered, and drop those that are the same by now."""
+        room = _MAX_KNOWN - len(self._refusals)
         fresh: dict[_DocumentId, Refusal] = {}
         for letter in dead_letters.letters(self.session.pipeline, self.session.topics, follow=False, start=self._next):
             if time.monotonic() > until:
@@ -95,10 +108,11 @@ class DeadLetterRetries:
             target = document_of(self.session.pipeline, letter.place[0], letter.key)
             if target is not None and self.session.pipeline.selection.matches(target.namespace):
                 refusal = Refusal(target, letter.code, letter.reason)
+                if len(fresh) == room and refusal.document_id not in fresh:
+                    end = letter.at
+                    break
                 fresh.pop(refusal.document_id, None)  # the newest go to the end
                 fresh[refusal.document_id] = refusal
-                if len(fresh) > _MAX_KNOWN:
-                    del fresh[next(iter(fresh))]
         new = {id: refusal for id, refusal in fresh.items() if id not in self._refusals}
         differing = self._differing(new.values())
         self._next = end  # not before: `_differing` raises while a cluster is down, and then these are re-read
@@ -169,9 +183,8 @@ class DeadLetterRetries:
                     self._refusals[refusal.document_id] = newest
             pause = self._pause(group[0]).failed(now)
             reason = next((result.reason for result in results if result.result == "left"), child.end_reason)
-            remaining = counted(len(self._refusals), "document")
             when = f"; retried in {pause:.0f} s" if pause else ""
-            yield f"still refused: {remaining}; {group[0].target.namespace}: {reason}{when}"
+            yield f"still refused: {self.words}; {group[0].target.namespace}: {reason}{when}"
 
     def _differing(self, refusals: Iterable[Refusal]) -> set[_DocumentId]:
         """Those whose documents differ now. Raises `MongoUnreachable` while a cluster does not answer."""

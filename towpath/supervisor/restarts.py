@@ -11,6 +11,7 @@ from towpath.errors import TopicError
 from towpath.kafka.topics import Place
 from towpath.log import bounds
 from towpath.session import Session
+from towpath.topic_settings import pipeline_topics
 
 #: Verbs of the command line to run in this order, each with its options.
 Verbs = tuple[tuple[str, ...], ...]
@@ -106,26 +107,36 @@ class Pulse:
         return self._changed is not None and now - self._changed > self.longest
 
 
-_INTERVAL = 10.0  # seconds between two checks
+_INTERVAL = 10.0  # seconds between two checks of the pipeline's topics
+_WIDE_INTERVAL = 60.0  # seconds between two that cover all topics
 _SHORT = 1.0  # seconds; few transactions take longer
 
 
 @dataclass(slots=True)
 class HangingTransactions:
-    """Ends hanging transactions. Every `_INTERVAL` it lists open ones, and examines those that stay open for longer."""
+    """Ends hanging transactions. Every `_INTERVAL` it lists open ones, and examines those that stay open for longer.
+
+    The source connectors' transactions also write to the topic of Connect's offsets. Its name is not known, so all
+    topics of the Kafka cluster are covered, and less often: there may be many.
+    """
 
     session: Session
     _checked: float = float("-inf")
+    _checked_all: float = float("-inf")
 
     def turn(self, now: float) -> Iterator[str]:
         """If a check is due, end hanging transactions; yields a message for each. Raises `TowpathError`."""
         if now - self._checked < _INTERVAL:
             return
-        self._checked = now
-        before = self.session.topics.open_transactions()
+        self._checked, topics = now, self.session.topics
+        covers_all = now - self._checked_all >= _WIDE_INTERVAL
+        names = None if covers_all else pipeline_topics(self.session.pipeline, topics.all())
+        before = topics.open_transactions(names)
+        if covers_all:
+            self._checked_all = now
         if before:
             time.sleep(_SHORT)
-            after = self.session.topics.open_transactions()
+            after = topics.open_transactions({topic for topic, _ in before})
             long = [place for place, offset in after.items() if before.get(place) == offset]
             yield from end_transactions(self.session, long)
 

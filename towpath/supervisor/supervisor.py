@@ -255,8 +255,7 @@ class Supervisor:
         letters = self.status.dead_letters if self.status else None
         count = "unknown" if letters is None else f"{letters.count:,}"
         repaired = f", {self.dead_letters.repaired:,} repaired" if self.dead_letters.repaired else ""
-        remaining = counted(self.dead_letters.remaining, "document")
-        yield "dead letters", f"{count}; {remaining} to repair{repaired}", ""
+        yield "dead letters", f"{count}; {self.dead_letters.words} to repair{repaired}", ""
         for line in self.dead_letters.rows(time.monotonic()):
             yield "", line, "red"
 
@@ -266,7 +265,7 @@ class Supervisor:
         differs = any(differs for _, differs in verified.lines())
         running = self.status is not None and self.status.state == "running"
         broken = self.status is not None and bool(self.status.breaks)
-        to_do = self.dead_letters.remaining or self.ddl or self.stuck or self.remedies
+        to_do = self.dead_letters.remaining or self.dead_letters.has_more or self.ddl or self.stuck or self.remedies
         is_well = running and not (to_do or differs or broken)
         status = None if self.unreachable else self.status
         unread = status is not None and status.changes is None and self.session.pipeline.ddl is not None
@@ -275,7 +274,7 @@ class Supervisor:
         parts = [
             f"state unknown: {self.unreachable or 'ended too soon'}" if status is None else _state(status),
             counted(restarts, "restart"),
-            f"{counted(self.dead_letters.remaining, 'refused document')}, {self.dead_letters.repaired:,} repaired",
+            f"{self.dead_letters.words} refused, {self.dead_letters.repaired:,} repaired",
             *([f"{counted(len(self.ddl), 'schema change')} not replicated"] if self.ddl else []),
             *([UNREAD] if unread else []),
             *(shown.line(self.session.file) for shown in self.stuck.values()),

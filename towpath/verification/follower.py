@@ -30,6 +30,7 @@ _BATCH = 20_000  # most documents compared in one turn
 _MAX_WAITING = 50_000  # documents that wait for another comparison; beyond it, no more records are read from the log
 _RECHECK_S = 30.0  # seconds between two comparisons of everything that is known to differ
 _SAVE_S = 5.0  # seconds after which positions are stored again
+_SAVE_SHARE = 10  # times as long as storing took passes until differences are stored again
 _SHOWN = 10_000  # differences that are stored with the paths that differ; beyond it, only with their _id
 
 _Id = tuple[Namespace, Key]
@@ -84,7 +85,9 @@ class _Follower:
     """Documents that are equal now, but still in the verdict that this run continues."""
     changed: bool = True
     recheck_at: float = 0.0
-    saved: float = 0.0
+    saved: float = float("-inf")
+    save_seconds: float = 0.0
+    """How long storing took last; it writes every difference."""
     kafka_trouble: str = ""
     """Why Kafka does not answer, once that has been reported."""
 
@@ -191,16 +194,21 @@ class _Follower:
         )
 
     def _save(self, *, following: bool) -> None:
-        """Store the differences and positions first, in one file, so that positions are never ahead of them."""
-        verdict, name = self.verdict(following=following), self.session.pipeline.name
-        if self.changed or not following or time.monotonic() - self.saved > _SAVE_S:
+        """Store the differences and positions first, in one file, so that positions are never ahead of them.
+
+        Both files hold every difference: the more there are, the less often they are written.
+        """
+        verdict, name, began = self.verdict(following=following), self.session.pipeline.name, time.monotonic()
+        pause = _SAVE_SHARE * self.save_seconds if self.changed else max(_SAVE_S, _SAVE_SHARE * self.save_seconds)
+        if not following or began - self.saved > pause:
             waiting = [(namespace, id) for (namespace, _), id in {**self.unsettled, **self.waiting}.items()]
             self.state = replace(self.state, at=verdict.at, waiting=waiting)
             follow_state.write(name, self.state, self.known.values(), _counts(verdict))
+            if self.equal:
+                verdict_file.remove_repaired(verdict_file.path(name), self.equal, self.state.began)
+                self.equal = set()
             self.changed, self.saved = False, time.monotonic()
-        if self.equal:
-            verdict_file.remove_repaired(verdict_file.path(name), self.equal, self.state.began)
-            self.equal = set()
+            self.save_seconds = self.saved - began
         follow_state.write_running(name, verdict)
 
 

@@ -16,7 +16,7 @@ from uuid import uuid4
 from pymongo.errors import PyMongoError
 
 from towpath.bookkeeping import verdict
-from towpath.errors import MongoUnreachable, Refused, TowpathError
+from towpath.errors import MongoError, Refused, TowpathError
 from towpath.mongo.client import ANSWER_S, Collection, ReplicaSet, briefly, collections, connected, replica_set
 from towpath.namespaces import Selection
 from towpath.pipeline import Pipeline
@@ -84,10 +84,10 @@ class Origin:
 
     def doubt(self, now: Origin) -> str:
         """Why a verdict of this origin does not count for the pipeline as it is now; empty if it counts."""
-        return self.deployment_doubt(now) or next(self._changed(now), "")
+        return self.deployment_doubt(now) or self.history_doubt(now.history) or next(self._changed(now), "")
 
     def deployment_doubt(self, now: Origin) -> str:
-        """As `doubt`, but ignores that collections were recreated or that the selection changed."""
+        """As `doubt`, but only for the clusters and the log."""
         for side in _SIDES:
             before, after = self.sets[side], now.sets[side]
             if not ReplicaSet.parse(before).is_same(ReplicaSet.parse(after)):
@@ -100,7 +100,7 @@ class Origin:
         recreated = (name for name in common if self.topics[name] != now.topics[name])
         if name := next(recreated, ""):
             return f"the pipeline was removed and deployed again since: the topic {name} is another one"
-        return self.history_doubt(now.history)
+        return ""
 
     def history_doubt(self, now: str) -> str:
         """As `doubt`, but only for the history at the destination, which is `now`."""
@@ -209,7 +209,7 @@ def metadata(pipeline: Pipeline, only: Sequence[str]) -> Metadata:
             connected(pipeline.destination_uri, "destination", answer=ANSWER_S) as destination,
         ):
             both = Schemas.read(source, destination, compared)
-    except MongoUnreachable as error:
+    except MongoError as error:
         raise TowpathError(
             f"{error}. Options, views and indexes are compared with listCollections and listIndexes;"
             " --no-metadata leaves them out"

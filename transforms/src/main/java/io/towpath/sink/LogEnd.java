@@ -26,6 +26,9 @@ final class LogEnd {
     private static final Duration PATIENCE = Duration.ofSeconds(10);
     private static final Duration POLL = Duration.ofMillis(200);
 
+    /** Of each partition; there may be thousands. A broker sends a larger first record all the same. */
+    private static final int FETCH_BYTES = 64 << 10;
+
     private final Properties settings = new Properties();
 
     LogEnd(Properties settings) {
@@ -35,6 +38,7 @@ final class LogEnd {
         this.settings.put("auto.offset.reset", "earliest");
         this.settings.put("enable.auto.commit", "false");
         this.settings.put("max.poll.records", "1"); // one is enough, and may be large
+        this.settings.put("max.partition.fetch.bytes", Integer.toString(FETCH_BYTES));
     }
 
     /**

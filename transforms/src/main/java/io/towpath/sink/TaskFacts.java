@@ -77,10 +77,10 @@ final class TaskFacts {
      * @param isConnected whether the destination was there, so that what is new is written before
      */
     void close(boolean isConnected) {
-        if (isConnected) writer.submit(this::store);
+        if (isConnected && !writer.isShutdown()) writer.submit(this::store); // a task may be stopped twice
         writer.shutdown();
         try {
-            writer.awaitTermination(3 * PATIENCE_S, TimeUnit.SECONDS); // the last write, and the one that it waits for
+            writer.awaitTermination(2 * PATIENCE_S, TimeUnit.SECONDS); // less than the 5 s that Connect grants a stop
         } catch (InterruptedException error) {
             Thread.currentThread().interrupt();
         }

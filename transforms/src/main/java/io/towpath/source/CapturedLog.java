@@ -122,7 +122,9 @@ final class CapturedLog {
         properties.put("allow.auto.create.topics", "false");
         properties.put("auto.offset.reset", "earliest");
         properties.put("enable.auto.commit", "false");
-        properties.put("fetch.max.bytes", Integer.toString(1 << 20)); // a record of each topic is enough
+        // a record of each topic is enough; a broker sends a first one that is larger all the same
+        properties.put("fetch.max.bytes", Integer.toString(1 << 20));
+        properties.put("max.partition.fetch.bytes", Integer.toString(64 << 10));
         return new KafkaConsumer<>(properties, new ByteArrayDeserializer(), new ByteArrayDeserializer());
     }
 

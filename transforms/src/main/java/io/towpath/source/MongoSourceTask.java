@@ -44,6 +44,9 @@ import org.apache.kafka.connect.source.SourceTask;
  * share of the initial copy.
  */
 public sealed class MongoSourceTask extends SourceTask permits SharedSourceTask {
+    /** So many collections that come back are named one by one in the advice, which must name all of them. */
+    private static final int MOST_NAMED = 3;
+
     private static final String SELECTION = "collection.include.list";
     /** For a source that has no primary when the task starts. */
     private static final Duration PATIENCE = Duration.ofMinutes(2);
@@ -220,7 +223,9 @@ public sealed class MongoSourceTask extends SourceTask permits SharedSourceTask 
             throw CapturedLog.lost(
                     back,
                     "collections are included again, whose changes were not captured while they were excluded",
-                    back.stream().map(" --only %s"::formatted).limit(3).collect(Collectors.joining()));
+                    ledger.isStreaming() && back.size() <= MOST_NAMED
+                            ? back.stream().map(" --only %s"::formatted).collect(Collectors.joining())
+                            : "");
         List<String> added = settings.copies() ? added(isSelected.and(wasSelected.negate())) : List.of();
         List<String> dropped = ledger.rows().copies().keySet().stream()
                 .filter(isSelected.negate())

@@ -7,6 +7,8 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.towpath.support.Raw;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.util.Arrays;
 import java.util.List;
 import java.util.stream.Stream;
@@ -21,6 +23,13 @@ class CanonicalKeyTest {
 
     static Stream<Arguments> equal() {
         return Stream.of(
+                pair(
+                        decimal(0x378D8E6400000000L, 0x3041ED09BEAD87C0L),
+                        Raw.int64("_id", 0)), // 10^34 has too many digits
+                pair(decimal(Long.MAX_VALUE, 0x3040000000000000L), Raw.int64("_id", Long.MAX_VALUE)),
+                pair(
+                        decimal(5, 0x303E000000000000L),
+                        Raw.element(1, "_id", new byte[] {0, 0, 0, 0, 0, 0, (byte) 0xE0, 0x3F})),
                 pair(Raw.int32("_id", 5), Raw.int64("_id", 5)),
                 pair(Raw.int32("_id", 5), Raw.doubleOf("_id", 5)),
                 pair(Raw.int32("_id", 5), Raw.decimal("_id", "5")),
@@ -50,6 +59,8 @@ class CanonicalKeyTest {
 
     static Stream<Arguments> different() {
         return Stream.of(
+                pair(decimal(0x378D8E63FFFFFFFFL, 0x3041ED09BEAD87C0L), Raw.int64("_id", 0)),
+                pair(decimal(Long.MIN_VALUE, 0x3040000000000000L), Raw.int64("_id", Long.MAX_VALUE)),
                 pair(Raw.doubleOf("_id", TENTH), Raw.decimal("_id", "0.1")),
                 pair(Raw.doubleOf("_id", TENTH), Raw.decimal("_id", "0.1000000000000000055511151231257827")),
                 pair(Raw.int64("_id", (1L << 53) + 1), Raw.doubleOf("_id", 0x1p53)),
@@ -140,5 +151,11 @@ class CanonicalKeyTest {
 
     private static Arguments pair(byte[] left, byte[] right) {
         return Arguments.of(Raw.document(left), Raw.document(right));
+    }
+
+    /** A decimal from its two halves. */
+    private static byte[] decimal(long low, long high) {
+        ByteBuffer halves = ByteBuffer.allocate(16).order(ByteOrder.LITTLE_ENDIAN);
+        return Raw.element(19, "_id", halves.putLong(low).putLong(high).array());
     }
 }

@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.towpath.record.SchemaChange.Kind;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -38,6 +39,26 @@ class SchemaChangeTest {
         for (String other : List.of("{}", "{_id: 'ddl'}", "{_id: 1}", "{ddl: 1}", "{ddm: 'x'}", "{ddll: 'x'}"))
             assertFalse(SchemaChange.isKey(BsonBytes.of(BsonDocument.parse(other))), other);
         assertFalse(SchemaChange.isKey(new byte[0]));
+    }
+
+    @Test
+    void aKeyThatIsNotWholeIsNotRead() {
+        byte[] key = RENAME.key();
+        byte[] longer = Arrays.copyOf(key, key.length + 1);
+        byte[] unended = key.clone();
+        unended[key.length - 1] = 1;
+        for (byte[] broken : List.of(longer, unended)) {
+            assertTrue(SchemaChange.isKey(broken));
+            assertThrows(ContractException.class, () -> SchemaChange.decode(broken, RENAME.value()));
+        }
+    }
+
+    @Test
+    void aChangeIsNotLaterThanItself() {
+        assertFalse(SchemaChange.isLater("5:2/1/d.a", "5:2/1/d.b"));
+        assertTrue(SchemaChange.isLater("5:2/2/d.a", "5:2/1/d.b"));
+        assertTrue(SchemaChange.isLater("5:3/0/d.a", "5:2/1/d.b"));
+        assertFalse(SchemaChange.isLater("5:2/1/d.a", "5:2/2/d.b"));
     }
 
     @Test

@@ -318,12 +318,10 @@ public final class SchemaChanges implements AutoCloseable {
 
     /**
      * Whether the source may have dropped or renamed a collection by a change that is not emitted yet: a read of it finds nothing then, as
-     * of any time. Also true while that is unknown.
+     * of any time. Empty while that is unknown.
      */
-    public boolean mayBeGone(String namespace) throws InterruptedException {
-        return attempt(() -> stream.readUpTo(source.now()) ? Optional.of(true) : Optional.empty())
-                        .isEmpty()
-                || willBeGone(namespace);
+    public Optional<Boolean> mayBeGone(String namespace) throws InterruptedException {
+        return attempt(() -> stream.readUpTo(source.now()) ? Optional.of(willBeGone(namespace)) : Optional.empty());
     }
 
     private boolean willBeGone(String namespace) {

@@ -11,7 +11,9 @@ import io.towpath.source.copy.SnapshotReads;
 import io.towpath.source.ddl.SchemaChanges;
 import io.towpath.source.progress.Progress;
 import java.nio.ByteBuffer;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.source.SourceRecord;
@@ -36,12 +38,12 @@ public record OversizedRead(Progress progress, SnapshotReads reads, Optional<Sch
                             .formatted(event.namespace(), new RawBsonDocument(event.key()).toJson()));
         }
         try {
-            return Optional.of(read(record, event, Optional.of(event.time())));
+            return read(record, event, Optional.of(event.time()));
         } catch (MongoException error) {
             if (!ReadFault.isAboutTime(error)) return retry(error);
         }
         try {
-            return Optional.of(read(record, event, Optional.empty()));
+            return read(record, event, Optional.empty());
         } catch (MongoException error) {
             return retry(error);
         }
@@ -54,8 +56,8 @@ public record OversizedRead(Progress progress, SnapshotReads reads, Optional<Sch
         return Optional.empty();
     }
 
-    private List<SourceRecord> read(SourceRecord record, OversizedEvent event, Optional<ClusterTime> eventTime)
-            throws InterruptedException {
+    private Optional<List<SourceRecord>> read(
+            SourceRecord record, OversizedEvent event, Optional<ClusterTime> eventTime) throws InterruptedException {
         // always explicit: a member that lags would read the state before the event, and one without the collection
         // reports no time
         ClusterTime time = eventTime.orElseGet(reads.source()::now);
@@ -66,10 +68,16 @@ public record OversizedRead(Progress progress, SnapshotReads reads, Optional<Sch
         byte[] document = answer.documents().get(ByteBuffer.wrap(event.key()));
         List<byte[]> found = document == null ? List.of() : List.of(document);
         // a schema change that is still to come decides about the documents of a collection that is gone
-        boolean isKept = schema.isPresent()
-                && answer.documents().isEmpty()
-                && schema.get().mayBeGone(event.namespace());
-        List<SourceRecord> records = rows.records(found, isKept ? List.of() : answer.gone(), time);
+        Optional<Boolean> isKept = schema.isPresent() && answer.documents().isEmpty()
+                ? schema.get().mayBeGone(event.namespace())
+                : Optional.of(false);
+        if (isKept.isEmpty()) return Optional.empty();
+        List<SourceRecord> records = rows.records(found, isKept.get() ? List.of() : answer.gone(), time);
+        if (records.isEmpty()) {
+            Map<String, Object> offset = new HashMap<>(record.sourceOffset());
+            records.add(
+                    progress.partitions().offsetRecord(record.sourcePartition(), offset, "left to a schema change"));
+        }
         progress.ledger().addDocument(event.namespace(), event.key(), time, eventTime.isEmpty());
         records.add(progress.ledger().rootRecord());
         progress.metrics().oversized();
@@ -78,6 +86,6 @@ public record OversizedRead(Progress progress, SnapshotReads reads, Optional<Sch
                 event.namespace(),
                 new RawBsonDocument(event.key()).toJson(),
                 time);
-        return records;
+        return Optional.of(records);
     }
 }

@@ -170,7 +170,7 @@ public final class Rereads implements AutoCloseable {
     private boolean mayBeGone(RereadAnswer answer) throws InterruptedException {
         return answer.documents().isEmpty()
                 && schema.isPresent()
-                && schema.get().mayBeGone(answer.namespace());
+                && schema.get().mayBeGone(answer.namespace()).orElse(true);
     }
 
     /** Documents that changed while their collection was copied in natural order. */

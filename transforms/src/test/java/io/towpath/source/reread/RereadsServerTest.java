@@ -112,14 +112,32 @@ class RereadsServerTest {
     @ValueSource(strings = {"drop", "rename"})
     void aDocumentInPlaceOfALargeChangeIsLeftToTheChangeThatTookTheCollection(String how) throws InterruptedException {
         take(how);
-        SourceRecord record =
-                new SourceRecord(Map.of("server_id", "p"), Map.of("sec", 1, "ord", 1), "p", null, null, null);
 
-        List<SourceRecord> records = new OversizedRead(progress, Sources.reads(source), Optional.of(schema))
-                .of(record, new OversizedEvent(namespace, key, position))
-                .orElseThrow();
+        List<SourceRecord> records = inPlaceOfALargeChange().orElseThrow();
 
         assertEquals(0, of(records), "records of documents");
+        assertEquals(Map.of("sec", 1, "ord", 1), records.get(0).sourceOffset(), "the stream's offset moves on");
+    }
+
+    @Test
+    void aDeleteIsNeitherLeftOutNorTakenForDoneWhileNothingIsKnownOfTheCollection() throws InterruptedException {
+        collection.deleteOne(new BsonDocument());
+        position = source.now();
+        server.fail("alwaysOn", "failCommands: ['aggregate', 'getMore'], errorCode: 91");
+        try {
+            assertEquals(Optional.empty(), inPlaceOfALargeChange(), "it is tried again");
+        } finally {
+            server.fail("off", "");
+        }
+
+        assertEquals(1, of(inPlaceOfALargeChange().orElseThrow()), "the delete");
+    }
+
+    private Optional<List<SourceRecord>> inPlaceOfALargeChange() throws InterruptedException {
+        SourceRecord record =
+                new SourceRecord(Map.of("server_id", "p"), Map.of("sec", 1, "ord", 1), "p", null, null, null);
+        return new OversizedRead(progress, Sources.reads(source), Optional.of(schema))
+                .of(record, new OversizedEvent(namespace, key, position));
     }
 
     private void take(String how) {

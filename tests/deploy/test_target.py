@@ -1,0 +1,186 @@
+"""What is deleted or overwritten is proven to be the pipeline's own: the rules, each red once, without a server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from bson import ObjectId
+
+from tests.schema.test_changes_in_log import LOGGED
+from towpath.bookkeeping import writers
+from towpath.bookkeeping.writers import Registration
+from towpath.deploy import own_topics, target
+from towpath.deploy.own_topics import OwnTopics
+from towpath.deploy.target import Target
+from towpath.errors import MongoError, MongoUnreachable, Refused
+from towpath.finding import require
+from towpath.mongo.client import ReplicaSet
+from towpath.namespaces import Renames, meet
+from towpath.pipeline import Pipeline
+
+SOURCE, DESTINATION, OTHER = (ReplicaSet(name, (f"{name}:1", f"{name}:2"), ObjectId()) for name in "abc")
+PIPELINE = replace(LOGGED, include=("shop.*",), renames=Renames({"shop.old": "shop.new"}))
+OWN = Registration.of(PIPELINE, "k1", SOURCE)
+
+
+def registration(name: str, *include: str, kafka: str = "k2", exclude: tuple[str, ...] = ()) -> Registration:
+    theirs: Pipeline = replace(PIPELINE, name=name, include=include, exclude=exclude, renames=Renames({}))
+    return Registration.of(theirs, kafka, OTHER)
+
+
+GOOD = Target(PIPELINE, DESTINATION, (SOURCE,), DESTINATION, ("shop.a", "shop.new"), {"move": OWN}, "k1")
+
+
+def refusals(found: Target) -> list[str]:
+    return [finding.finding for rule in target.OF_WRITING for finding in rule.check(found)]
+
+
+def also(*others: Registration) -> Target:
+    return replace(GOOD, registered=GOOD.registered | {other.name: other for other in others})
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        GOOD,
+        replace(GOOD, deployed=None, registered={}),  # `prepare` before the first deployment
+        replace(GOOD, deployed=None, registered={}, kafka=""),  # `prepare --final` without Kafka
+        replace(GOOD, deployed=replace(DESTINATION, hosts=("b:2", "b:3"), process=None)),  # another member
+        also(registration("x", "crm.*")),
+        also(replace(registration("x", "shop.*"), removed=True)),
+        also(registration("x", "shop.*", exclude=("shop.*",))),
+        also(registration("x", "shop.old")),  # the pipeline writes that to shop.new
+        replace(GOOD, sources=(DESTINATION,), names=("copy.a",)),  # renames in one replica set
+    ],
+)
+def test_the_destination_of_the_pipeline_is_written(found: Target) -> None:
+    assert refusals(found) == []
+    assert require(target.OF_WRITING, found) == []
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (replace(GOOD, destination=OTHER), "that is not the destination of the deployed pipeline"),
+        (replace(GOOD, registered={}), "does not know move as a writer"),
+        (replace(GOOD, registered={"move": replace(OWN, removed=True)}), "does not know move as a writer"),
+        (replace(GOOD, registered={"move": replace(OWN, kafka="k2")}), "as the pipeline of the Kafka cluster k2"),
+        (replace(GOOD, sources=()), "it cannot be proven that the destination is not the source"),
+        (replace(GOOD, sources=(SOURCE, DESTINATION)), "is the source, and shop.a, shop.new would be written"),
+        (
+            replace(GOOD, sources=(replace(DESTINATION, name="z", hosts=("localhost:1",)),)),
+            "is the source",
+        ),  # by another name and address, and the same process
+        (also(registration("x", "shop.*")), "x (from c/c:1,c:2, in the Kafka cluster k2) is registered"),
+        (also(registration("x", "shop.a")), "a writer of shop.a, and two writers"),
+        (also(registration("x", "*.a")), "a writer of shop.a"),
+        (also(registration("x", "*.later")), "a writer of shop.later"),  # no collection has that name yet
+        (also(registration("x", "shop.new")), "a writer of shop.new"),
+        (replace(also(registration("x", "shop.*")), names=()), "a writer of shop.*"),
+    ],
+)
+def test_everything_else_is_refused(found: Target, words: str) -> None:
+    (finding,) = refusals(found)
+    assert words in finding
+    with pytest.raises(Refused):
+        require(target.OF_WRITING, found)
+
+
+def test_a_removal_asks_only_whose_positions_they_are() -> None:
+    assert require(target.OF_REMOVAL, replace(GOOD, sources=(), registered={"move": OWN, "x": OWN})) == []
+    for found in (replace(GOOD, destination=OTHER), replace(GOOD, registered={"move": replace(OWN, kafka="k2")})):
+        with pytest.raises(Refused):
+            require(target.OF_REMOVAL, found)
+
+
+def test_the_way_out_is_named() -> None:
+    (finding,) = target.no_other_writer(also(registration("x", "shop.*")))
+    assert 'db.getSiblingDB("towpath").writers.deleteOne({_id: "x"})' in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (ReplicaSet("a", ("h:1",)), ReplicaSet("a", ("h:1", "h:2")), True),
+        (ReplicaSet("a", ("h:1",)), ReplicaSet("a", ("h:2",)), False),
+        (ReplicaSet("a", ("h:1",)), ReplicaSet("b", ("h:1",)), False),
+        (ReplicaSet("a", ("h:1",), ObjectId("a" * 24)), ReplicaSet("a", ("x:1",), ObjectId("a" * 24)), True),
+        (ReplicaSet("a", ("h:1",), ObjectId("a" * 24)), ReplicaSet("a", ("h:1",), ObjectId("b" * 24)), True),  # members
+        (ReplicaSet("", ("h:1",), ObjectId("a" * 24)), ReplicaSet("", ("x:1",), ObjectId("a" * 24)), True),
+        (ReplicaSet("", ("h:1",), ObjectId("a" * 24)), ReplicaSet("", ("h:1",), ObjectId("b" * 24)), False),
+        (ReplicaSet("", ("h:1",)), ReplicaSet("", ("h:1",), ObjectId("b" * 24)), True),
+        (ReplicaSet("a", ("h:1",), ObjectId("a" * 24)), ReplicaSet("", ("h:1",), ObjectId("a" * 24)), True),
+    ],
+)
+def test_what_one_cluster_is(one: ReplicaSet, other: ReplicaSet, same: bool) -> None:
+    assert one.is_same(other) is other.is_same(one) is same
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "both"),
+    [
+        ("shop.*", "*.orders", "shop.orders"),
+        ("shop.*", "shop.a*", "shop.a*"),
+        ("*.*", "*.*", "*.*"),
+        ("shop.a", "crm.a", ""),
+        ("shop.a.b", "shop.*", "shop.a.b"),
+        ("shop*.a", "shop.a", "shop.a"),
+    ],
+)
+def test_what_two_patterns_share(one: str, other: str, both: str) -> None:
+    assert meet(one, other) == meet(other, one) == both
+
+
+def test_a_registration_is_read_as_it_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    stored: dict[str, Any] = {}
+
+    class Collection:
+        def update_one(self, key: dict[str, Any], change: dict[str, Any], *, upsert: bool) -> None:
+            stored.update(key | change["$set"] | {"topics": change["$addToSet"]["topics"]["$each"]})
+
+    monkeypatch.setattr(writers, "_writers", lambda _: Collection())
+    one = Registration.of(PIPELINE, "k1", SOURCE, ["shop.a*"])
+    writers.register(None, one, ["id"])  # type: ignore[arg-type]
+    assert Registration.read(stored) == one
+    assert Registration.read(stored).topics == {"id"}
+
+
+IDS = {"move.requests": "1", "move.shop.a": "2", "move.shop.b": "3", "move.shop.v1": "4", "move.crm.x": "5"}
+
+
+def owned(
+    monkeypatch: pytest.MonkeyPatch, registered: Iterable[str], written: Iterable[str], error: MongoError | None = None
+) -> OwnTopics:
+    def read_all(_: object) -> dict[str, Registration]:
+        if error:
+            raise error
+        return {"move": replace(OWN, topics=frozenset(registered))}
+
+    monkeypatch.setattr(own_topics, "connected", lambda *_, **__: _Nothing())
+    monkeypatch.setattr(own_topics.writers, "read_all", read_all)
+    topics: Any = SimpleNamespace(all=lambda: IDS, ids=lambda names: {name: IDS[name] for name in names})
+    connect: Any = SimpleNamespace(topics=lambda name: list(written) if name == "move-source" else [])
+    return own_topics.own_topics(PIPELINE, connect, topics)
+
+
+class _Nothing:
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def test_topics_with_a_name_of_the_pipeline_that_it_did_not_make_are_not_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = owned(monkeypatch, ["2"], ["move.shop.b"])
+    assert found == OwnTopics(("move.requests", "move.shop.a", "move.shop.b"), ("1", "2", "3"), ("move.shop.v1",))
+    found = owned(monkeypatch, [], ["move.shop.b"], MongoUnreachable("gone"))
+    assert found.names == ("move.requests", "move.shop.b"), "what the destination knew is lost with it"
+    with pytest.raises(MongoError, match="no"):
+        owned(monkeypatch, [], [], MongoError("no"))

@@ -1,0 +1,181 @@
+"""Is the destination the one that the pipeline writes, and its alone?
+
+Each command that deletes or overwrites there asks this first, and no option skips it. `gather` asks the servers, the
+rules decide. What tells a destination is its replica set, the server's process, and what `deploy` has registered there
+(`towpath.bookkeeping.writers`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from towpath.bookkeeping.writers import MONGOSH_FORGET, Registration
+from towpath.deploy.inventory import DESTINATION_SET, SOURCE_SET, Inventory
+from towpath.errors import ConnectUnreachable, KafkaUnreachable, MongoUnreachable
+from towpath.finding import Finding, Preconditions, error, require, required
+from towpath.mongo.client import ReplicaSet
+from towpath.namespaces import namespace_of
+from towpath.pipeline import Pipeline
+from towpath.session import Session
+from towpath.text import first_few
+
+_DESTINATION = "destination"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What the rules look at. Names of namespaces are the destination's."""
+
+    pipeline: Pipeline
+    destination: ReplicaSet
+    sources: tuple[ReplicaSet, ...]
+    """The source as it answers, if it does, and as deployed."""
+    deployed: ReplicaSet | None
+    """The destination of the deployed sink; None if there is none."""
+    names: tuple[str, ...]
+    """The namespaces that are written."""
+    registered: Mapping[str, Registration]
+    kafka: str = ""
+    """The id of the Kafka cluster; empty if it is not known."""
+
+    @property
+    def own(self) -> Registration | None:
+        return self.registered.get(self.pipeline.name)
+
+
+def same_as_deployed(target: Target) -> Iterator[Finding]:
+    """The file names the destination of the deployed sink."""
+    if target.deployed is not None and not target.deployed.is_same(target.destination):
+        yield error(
+            _DESTINATION,
+            f"{target.pipeline.sink_connector} writes to {target.deployed}, and [destination] uri names"
+            f" {target.destination}: that is not the destination of the deployed pipeline, and nothing was changed",
+            "set [destination] uri back",
+        )
+
+
+def same_kafka(target: Target) -> Iterator[Finding]:
+    """The destination does not know the pipeline's name as that of a pipeline of another Kafka cluster."""
+    own = target.own
+    if own is not None and target.kafka and own.kafka != target.kafka:
+        yield of_another_kafka(own.name, own.kafka, target.kafka)
+
+
+def registered(target: Target) -> Iterator[Finding]:
+    """The destination knows a deployed pipeline as its writer."""
+    name, own = target.pipeline.name, target.own
+    if target.deployed is not None and (own is None or own.removed):
+        yield error(
+            _DESTINATION,
+            f"{target.destination} does not know {name} as a writer: `deploy` registers each pipeline in"
+            " towpath.writers of its destination, so this may be another cluster, or an empty new one; nothing was"
+            " changed",
+            "if it is the right one, run `towpath deploy`",
+        )
+
+
+def of_another_kafka(name: str, theirs: str, ours: str) -> Finding:
+    return error(
+        _DESTINATION,
+        f"the destination knows {name} as the pipeline of the Kafka cluster {theirs}, and the file names {ours}: two"
+        " pipelines of one name would share positions and namespaces there",
+        f"give this pipeline another name, or, {_if_gone(name)}",
+    )
+
+
+def not_the_source(target: Target) -> Iterator[Finding]:
+    """Nothing is written to where the pipeline captures it."""
+    if not target.sources:
+        yield error(
+            _DESTINATION,
+            "the source does not answer, and no connector names it: it cannot be proven that the destination is not the"
+            " source, and nothing was changed",
+            "bring the source back, or `towpath deploy` the pipeline first",
+        )
+    captured = [name for name in target.names if target.pipeline.selection.matches(name)]
+    if captured and any(source.is_same(target.destination) for source in target.sources):
+        yield error(
+            _DESTINATION,
+            f"the destination {target.destination} is the source, and {first_few(captured, 3)} would be written where"
+            " the pipeline captures it; nothing was changed",
+            "see [source] uri and [destination] uri",
+        )
+
+
+def no_other_writer(target: Target) -> Iterator[Finding]:
+    """No other pipeline or replay is registered for these namespaces."""
+    ours = Registration.of(target.pipeline, target.kafka, "")
+    yield from others(ours, target.registered, target.names)
+
+
+def others(ours: Registration, registered: Mapping[str, Registration], names: tuple[str, ...]) -> Iterator[Finding]:
+    """An error for each other writer that shares namespaces with `ours`."""
+    for theirs in registered.values():
+        if theirs.name == ours.name or theirs.removed:
+            continue
+        if shared := ours.shared(theirs, names):
+            yield error(
+                _DESTINATION,
+                f"{theirs.name} (from {theirs.source}, in the Kafka cluster {theirs.kafka}) is registered at the"
+                f" destination as a writer of {first_few(shared, 3)}, and two writers of one namespace overtake each"
+                " other",
+                f"`towpath remove` it with its file, or, {_if_gone(theirs.name)}",
+            )
+
+
+def _if_gone(name: str) -> str:
+    return f"if that no longer exists, in mongosh at the destination: {MONGOSH_FORGET.format(name=name)}"
+
+
+#: Before something is removed: only what the pipeline itself has stored there.
+OF_REMOVAL: Preconditions[Target] = required(same_as_deployed, same_kafka)
+#: Before documents or collections are deleted or overwritten.
+OF_WRITING: Preconditions[Target] = required(same_as_deployed, same_kafka, registered, not_the_source, no_other_writer)
+
+
+def require_own(session: Session) -> None:
+    """Raise `Refused` unless the destination is the one that the pipeline writes, and no other pipeline does."""
+    require(OF_WRITING, gather(Inventory(session.pipeline, session.connect, session.topics)))
+
+
+def require_removable(session: Session) -> None:
+    """Raise `Refused` unless what the destination stores for the pipeline is of this pipeline."""
+    require(OF_REMOVAL, gather(Inventory(session.pipeline, session.connect, session.topics), with_source=False))
+
+
+def gather(inventory: Inventory, *, with_source: bool = True) -> Target:
+    """Raises `MongoError`, except for a source that does not answer: a lost source is a reason for a rebuild."""
+    kafka, marks, log = _deployed(inventory)
+    sources = [ReplicaSet.parse(mark) for key, mark in marks if key == SOURCE_SET]
+    names = tuple(map(inventory.pipeline.renames.destination, log))
+    try:
+        if with_source:
+            sources.append(inventory.source.replica_set)
+            names = names or inventory.targets
+    except MongoUnreachable:
+        if not log:
+            raise
+    return Target(
+        pipeline=inventory.pipeline,
+        destination=inventory.destination.replica_set,
+        sources=tuple(sources),
+        deployed=next((ReplicaSet.parse(mark) for key, mark in marks if key == DESTINATION_SET), None),
+        names=names,
+        registered=inventory.registered,
+        kafka=kafka,
+    )
+
+
+def _deployed(inventory: Inventory) -> tuple[str, list[tuple[str, str]], tuple[str, ...]]:
+    """(Kafka's id, the replica sets in the connectors' configurations, the namespaces in the log).
+
+    Empty while Kafka or Connect does not answer, as after the end of a replication: `prepare --final` comes then.
+    """
+    try:
+        kafka, log = inventory.kafka_cluster, inventory.log
+        configs = [config for config in inventory.deployed.values() if config]
+    except (KafkaUnreachable, ConnectUnreachable):
+        return "", [], ()
+    marks = [(key, config[key]) for config in configs for key in (SOURCE_SET, DESTINATION_SET) if key in config]
+    return kafka, marks, tuple(namespace_of(inventory.pipeline.name, topic.name) for topic in log)
