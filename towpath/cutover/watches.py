@@ -16,6 +16,7 @@ from pymongo.errors import ConnectionFailure, PyMongoError
 
 from towpath.bookkeeping.positions import DATABASE
 from towpath.mongo.client import connected, open_connections
+from towpath.mongo.versions import EXPANDED_EVENTS
 from towpath.pipeline import Pipeline
 from towpath.schema.plan import KeptIndexes, plan
 from verifier.descriptions import Kept, version
@@ -152,7 +153,6 @@ def watch(client: Client, pipeline: Pipeline, **start: Any) -> ChangeStream[Any]
 
 #: Events of a change stream with `showExpandedEvents` (MongoDB 6.0) after which a collection may have other indexes.
 _OF_INDEXES = ("createIndexes", "dropIndexes", "modify")
-_EXPANDED = (6, 0)
 _CONNECTIONS = 3  # of the watches for late writes and for indexes, and of what runs meanwhile
 
 
@@ -198,7 +198,7 @@ def kept_indexes(pipeline: Pipeline) -> Iterator[KeptIndexes]:
             client = stack.enter_context(connected(uri, side))
             open_connections(client, _CONNECTIONS)
             since = now(client)
-            if since is not None and version(client) >= _EXPANDED:
+            if since is not None and version(client) >= EXPANDED_EVENTS:
                 sides[uri] = _SideIndexes(client, since)
                 stack.enter_context(sides[uri].watch)
 

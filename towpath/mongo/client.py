@@ -369,3 +369,21 @@ def open_connections(client: Client, count: int) -> None:
             client.admin.command("ping")
         for each in occupied:
             each.result()
+
+
+_INVALID_REGEX = 51091  # MongoDB's error code of a regular expression that it cannot compile
+
+
+def regex_refusal(client: Client, expression: str) -> str:
+    """Why the server cannot match names with an expression, such as its size when compiled; empty if it can.
+
+    Only the server knows: its library limits the compiled form, 64 KB in MongoDB 6.0.
+    """
+    filtered = {"name": {"$regex": expression, "$options": "i"}}  # as Debezium asks
+    try:
+        client.admin.command("listDatabases", nameOnly=True, filter=filtered)
+    except OperationFailure as error:
+        if error.code != _INVALID_REGEX:
+            raise
+        return str((error.details or {}).get("errmsg", error))
+    return ""
