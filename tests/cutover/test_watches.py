@@ -17,8 +17,6 @@ from tests.support import mongod
 from tests.support.cutover_world import pipeline_of
 from towpath.cutover import watches
 from towpath.cutover.watches import kept_indexes
-from towpath.mongo.client import regex_refusal
-from towpath.namespaces import Selection
 from towpath.pipeline import Pipeline
 from towpath.schema.plan import plan
 from verifier import descriptions
@@ -87,11 +85,3 @@ def test_where_changes_cannot_be_watched_all_indexes_are_read(monkeypatch: pytes
     indexes = watches._SideIndexes(client, Timestamp(1, 1))
     with indexes.watch:
         assert indexes.now() is None
-
-
-@pytest.mark.servers
-def test_a_server_says_which_expression_is_too_large_for_it(server: tuple[str, Client]) -> None:
-    _, client = server
-    names = tuple(f"shop.orders_{number:05}" for number in range(1_500))
-    assert regex_refusal(client, Selection(names[:500]).namespace_regex) == ""
-    assert "too large" in regex_refusal(client, Selection((*names, *(f"{name}_x" for name in names))).namespace_regex)

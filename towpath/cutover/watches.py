@@ -211,7 +211,7 @@ def kept_indexes(pipeline: Pipeline) -> Iterator[KeptIndexes]:
 
 def watch_indexes(client: Client, **start: Any) -> ChangeStream[Any]:
     """A change stream of changes of indexes, of any collection."""
-    stages = [
+    stages: list[Mapping[str, Any]] = [
         {"$match": {"operationType": {"$in": list(_OF_INDEXES)}}},
         {"$project": {"operationType": 1, "ns": 1, "clusterTime": 1}},
     ]
