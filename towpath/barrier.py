@@ -156,17 +156,21 @@ def unread(written: Mapping[Place, tuple[int, int]], ends: Mapping[Place, tuple[
 
 
 def _wait_applied(pipeline: Pipeline, topics: Topics, waiting: Wait, ends: dict[Place, tuple[int, int]]) -> None:
-    bounds.refuse(pipeline, topics)
     peeked_at: dict[Place, int] = {}
+    is_checked = False
     with applied(pipeline, topics) as done:
 
         def all_applied() -> None:
+            nonlocal is_checked
             unapplied = gaps(ends, done())
             moved = {place: gap for place, gap in unapplied.items() if peeked_at.get(place) != gap[0]}
             for place, contents in peek(topics, moved, limit=0).items():
                 peeked_at[place] = unapplied[place][0]
                 if not contents.records:  # control records only
                     del ends[place], unapplied[place]
+            if unapplied and not is_checked:
+                bounds.refuse(pipeline, topics)  # what the log has lost never comes
+                is_checked = True
             for (topic, partition), (start, end) in unapplied.items():
                 first = f"{pipeline.sink_connector} has applied {topic}, partition {partition}, up to {start} of {end}"
                 held_up = holdup(pipeline, {topic for topic, _ in unapplied})

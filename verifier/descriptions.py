@@ -59,15 +59,29 @@ def version(client: Client) -> tuple[int, int]:
     return int(major), int(minor)
 
 
-def described(client: Client, namespaces: Iterable[str]) -> dict[str, Described]:
-    """The descriptions of these namespaces, without those that do not exist."""
-    descriptions = {
-        f"{database}.{entry['name']}": Described(entry["type"], options(entry.get("options", {})))
-        for database, names in by_database(namespaces).items()
-        for entry in client[database].list_collections(filter={"name": {"$in": names}})
-    }
+#: The indexes of collections as they were read, by the collection's namespace and UUID.
+Kept = dict[tuple[Namespace, Any], Mapping[str, Options]]
+
+
+def described(client: Client, namespaces: Iterable[str], kept: Kept | None = None) -> dict[str, Described]:
+    """The descriptions of these namespaces, without those that do not exist.
+
+    With `kept`, indexes are read only where it has none for a collection, and added to it. The caller takes out what
+    has changed since.
+    """
+    kept = {} if kept is None else kept
+    descriptions, uuids = dict[str, Described](), dict[str, Any]()
+    for database, names in by_database(namespaces).items():
+        for entry in client[database].list_collections(filter={"name": {"$in": names}}):
+            name = f"{database}.{entry['name']}"
+            descriptions[name] = Described(entry["type"], options(entry.get("options", {})))
+            uuids[name] = entry.get("info", {}).get("uuid")  # views and time series have none
     holders = [name for name, described in descriptions.items() if described.kind != "view"]
-    for name, indexes in concurrently(lambda holder: _indexes(client, holder), holders).items():
+    unread = [name for name in holders if uuids[name] is None or (name, uuids[name]) not in kept]
+    read = concurrently(lambda holder: _indexes(client, holder), unread)
+    kept.update({(name, uuids[name]): indexes for name, indexes in read.items() if uuids[name] is not None})
+    for name in holders:
+        indexes = read[name] if name in read else kept[name, uuids[name]]
         descriptions[name] = replace(descriptions[name], indexes=indexes)
     return descriptions
 

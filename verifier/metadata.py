@@ -23,7 +23,7 @@ from typing import Any, Literal
 from bson.json_util import RELAXED_JSON_OPTIONS, dumps
 
 from verifier import repair_commands
-from verifier.descriptions import Client, Described, Options, described, renamed, unlike, version
+from verifier.descriptions import Client, Described, Kept, Options, described, renamed, unlike, version
 from verifier.differences import Namespace, Pair
 from verifier.repair_commands import Command
 
@@ -110,11 +110,19 @@ class Schemas:
     """The destination's version, which decides what can be changed in place."""
 
     @classmethod
-    def read(cls, source: Client, destination: Client, pairs: Iterable[Pair]) -> Schemas:
-        """Read both servers' descriptions. Raises PyMongo's errors when a server does not answer."""
+    def read(
+        cls,
+        source: Client,
+        destination: Client,
+        pairs: Iterable[Pair],
+        kept: tuple[Kept | None, Kept | None] = (None, None),
+    ) -> Schemas:
+        """Read both servers' descriptions, without the indexes that are `kept` (see `described`) of source and
+        destination. Raises PyMongo's errors when a server does not answer.
+        """
         pairs = tuple(pairs)
-        ours = described(source, [pair.source for pair in pairs])
-        theirs = described(destination, [pair.destination for pair in pairs])
+        ours = described(source, [pair.source for pair in pairs], kept[0])
+        theirs = described(destination, [pair.destination for pair in pairs], kept[1])
         return cls(pairs, ours, theirs, version(destination))
 
     def differences(self, form: Form = AS_IT_IS) -> list[MetadataDifference]:

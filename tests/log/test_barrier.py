@@ -60,16 +60,42 @@ def apply(log: Log) -> None:
     barrier._wait_applied(PIPELINE, NONE, ONCE, {PLACE: (0, 20)})
 
 
-@pytest.mark.parametrize("lost", ["before", "meanwhile"])
+def applied_late(log: Log) -> Any:
+    """A wait that finds a record unapplied at its first attempt, and everything applied at its second."""
+    log.done, log.records = 19, 1
+
+    def until(check: Any) -> None:
+        with pytest.raises(NotYet):
+            check()
+        log.done = 20
+        check()
+
+    return SimpleNamespace(connect=NONE, until=until)
+
+
+@pytest.mark.parametrize("lost", ["before", "meanwhile", "while nothing was to wait for"])
 def test_records_that_are_lost_are_not_taken_for_applied_ones(
     lost: str, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    readings = iter([(GAP,), (GAP,)] if lost == "before" else [(), (GAP,), (GAP,)])
+    readings = iter([(), (GAP,), (GAP,)] if lost == "meanwhile" else [(GAP,), (GAP,)])
     monkeypatch.setattr(bounds, "_RECHECK", 0)
     monkeypatch.setattr(bounds, "suspected", lambda *args: next(readings))
+    if lost == "before":
+        log.done, log.records = 19, 1
+    waiting = applied_late(log) if lost == "meanwhile" else ONCE
     with pytest.raises(TowpathError, match="TWP-LOG-GAP"):
-        apply(log)
+        barrier._wait_applied(PIPELINE, NONE, waiting, {PLACE: (0, 20)})
     assert list(readings) == []
+
+
+def test_where_all_is_applied_the_log_is_checked_once_afterwards(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each check costs a pause time for each topic."""
+    checks: list[int] = []
+    monkeypatch.setattr(bounds, "refuse", lambda *args: checks.append(1))
+    apply(log)
+    log.done = 19  # what remains is a control record
+    apply(log)
+    assert len(checks) == 2
 
 
 def test_a_gap_of_control_records_is_nothing_and_one_of_records_is_waited_for(

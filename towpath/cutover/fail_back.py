@@ -19,14 +19,17 @@ from towpath.cutover.sides import Sides
 from towpath.cutover.steps import (
     CutoverOptions,
     catch_up,
+    indexes_read,
     relax_existing_schema,
     relax_schema,
     restore_schema,
     settle,
 )
-from towpath.cutover.writes import LateWrites, allow, writes_through
+from towpath.cutover.watches import LateWrites
+from towpath.cutover.writes import allow, writes_through
 from towpath.deploy import deployment
 from towpath.mongo.client import connected
+from towpath.schema.plan import KeptIndexes
 from towpath.session import unsaid
 
 
@@ -63,7 +66,7 @@ def before(sides: Sides, options: CutoverOptions, reporter: Reporter) -> Verific
     echoes = EchoVerification(sides.forward, sides.reverse)
     with reporter.step("verifying what was changed since the cutover") as figures:
         figures["documents"] = verification.verify_new()
-    catch_up(sides.reverse, "destination", verification, options, reporter)
+    catch_up(sides.reverse, verification, options, reporter)
     barrier.wait_captured(sides.forward.pipeline, sides.forward.connect, options.timeout, sides.forward.say)
     with reporter.step("verifying what the source has captured") as figures:
         figures["documents"] = echoes.verify_new()
@@ -79,14 +82,14 @@ def go_back(
     """
     reverse, pause = sides.reverse, Pause(options.max_pause, reporter)
     assert reverse is not None and sides.marker is not None
-    with pause.enforced():
+    with indexes_read(reverse, reporter) as kept, pause.enforced():
         pause.end_writes(sides, options.write_stop(reverse.pipeline.source_uri, "destination"))
         with (
             connected(reverse.pipeline.source_uri, "destination") as destination,
             LateWrites(destination, reverse.pipeline, "destination", pause.end) as late_writes,
         ):
             settle(sides, reverse, options, verifications.changes, pause)
-            _turn_round(sides, options, verifications.echoes, pause)
+            _turn_round(sides, options, verifications.echoes, pause, kept)
             late_writes.catch_up()
     return replace(sides.marker, state="returned"), pause.seconds
 
@@ -99,7 +102,9 @@ def open_primary(sides: Sides) -> None:
         allow(sides.forward.pipeline.source_uri, "source")
 
 
-def _turn_round(sides: Sides, options: CutoverOptions, echoes: EchoVerification, pause: Pause) -> None:
+def _turn_round(
+    sides: Sides, options: CutoverOptions, echoes: EchoVerification, pause: Pause, kept: KeptIndexes
+) -> None:
     session, reverse, reporter = sides.forward, sides.reverse, pause.reporter
     assert reverse is not None
     with reporter.step("stopping the way back's sink"):
@@ -111,7 +116,7 @@ def _turn_round(sides: Sides, options: CutoverOptions, echoes: EchoVerification,
         reverse_pipeline.skip_to_end(session, ends)
     with reporter.step("putting the source right") as figures:
         sides.begin("form")
-        figures["commands"] = restore_schema(reverse.pipeline)
+        figures["commands"] = restore_schema(reverse.pipeline, kept)
 
 
 def finish(sides: Sides, options: CutoverOptions, reporter: Reporter) -> None:

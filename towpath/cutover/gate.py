@@ -19,7 +19,8 @@ from pymongo.errors import PyMongoError
 from connectors.control import statuses
 from towpath.cutover import reverse_pipeline
 from towpath.cutover.steps import CutoverOptions
-from towpath.cutover.writes import ANSWER, command_problem, stdin_problem, watch
+from towpath.cutover.watches import watch
+from towpath.cutover.writes import ANSWER, command_problem, stdin_problem
 from towpath.deploy import operator
 from towpath.errors import TowpathError, fields
 from towpath.events import Check

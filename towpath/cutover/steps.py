@@ -15,6 +15,8 @@ every step that the marker names, also after a kill, and as often as it takes.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
 import pymongo
@@ -26,11 +28,13 @@ from towpath.cutover import reverse_pipeline
 from towpath.cutover.events import Reporter
 from towpath.cutover.pause import IncrementalVerification, Pause, compare_quiet
 from towpath.cutover.sides import Sides
-from towpath.cutover.writes import LateWrites, WriteStop, writes_through
-from towpath.mongo.client import connected, open_two_connections, operation_time
+from towpath.cutover.watches import LateWrites, kept_indexes
+from towpath.cutover.writes import WriteStop, writes_through
+from towpath.mongo.client import connected, operation_time
 from towpath.pipeline import Pipeline
 from towpath.schema import apply
 from towpath.schema import plan as schema_plan
+from towpath.schema.plan import KeptIndexes, nothing_kept
 from towpath.session import Session, unsaid
 
 SHORT_S, ROUNDS = 2.0, 5  # the pause begins once a comparison takes no longer than this, or after so many
@@ -70,24 +74,19 @@ def before(sides: Sides, options: CutoverOptions, reporter: Reporter) -> Increme
             reverse_pipeline.refuse_existing(sides.reverse)  # before the step begins, whose undo removes it
             sides.begin("ready")
             reverse_pipeline.make_ready(sides.reverse, options.timeout)
-    catch_up(session, "source", verification, options, reporter)
+    catch_up(session, verification, options, reporter)
     return verification
 
 
 def catch_up(
-    session: Session, side: str, verification: IncrementalVerification, options: CutoverOptions, reporter: Reporter
+    session: Session, verification: IncrementalVerification, options: CutoverOptions, reporter: Reporter
 ) -> None:
-    """Verify new records until few are left. `side` is where the writes will end.
-
-    Afterwards every connection that the pause needs is open, also the second one that the watch for late writes takes.
-    """
+    """Verify new records until few are left."""
     for _ in range(ROUNDS):
         with reporter.step("verifying what came since") as figures:
             figures["documents"] = verification.verify_new()
         if verification.duration_s < SHORT_S:
             break
-    with connected(session.pipeline.source_uri, side) as client:
-        open_two_connections(client)
     barrier.wait(session.pipeline, session.connect, session.topics, options.timeout, session.say)
 
 
@@ -99,7 +98,7 @@ def cut_over(
     Raises when a check fails; the caller then has to undo the cutover.
     """
     session, pause = sides.forward, Pause(options.max_pause, reporter)
-    with pause.enforced():
+    with indexes_read(session, reporter) as kept, pause.enforced():
         pause.end_writes(sides, options.write_stop(session.pipeline.source_uri, "source"))
         with (
             connected(session.pipeline.source_uri, "source") as source,
@@ -107,14 +106,23 @@ def cut_over(
         ):
             last_write = operation_time(source)
             settle(sides, session, options, verification, pause)
-            _turn_round(sides, options, pause)
+            _turn_round(sides, options, pause, kept)
             late_writes.catch_up()
     assert sides.marker is not None
     over = replace(sides.marker, state="over", moment=str(last_write), over=time.time(), blocked=options.blocks)
     return over, pause.seconds
 
 
-def _turn_round(sides: Sides, options: CutoverOptions, pause: Pause) -> None:
+@contextmanager
+def indexes_read(session: Session, reporter: Reporter) -> Iterator[KeptIndexes]:
+    """The indexes of both sides, and every connection that the pause needs: see `kept_indexes`."""
+    with ExitStack() as stack:
+        with reporter.step("reading the indexes of both sides"):
+            kept = stack.enter_context(kept_indexes(session.pipeline))
+        yield kept
+
+
+def _turn_round(sides: Sides, options: CutoverOptions, pause: Pause, kept: KeptIndexes) -> None:
     """Once the sink is stopped: start the reverse pipeline, and then swap the relaxed schema."""
     session, reverse, reporter = sides.forward, sides.reverse, pause.reporter
     with reporter.step("stopping the sink"):
@@ -125,11 +133,11 @@ def _turn_round(sides: Sides, options: CutoverOptions, pause: Pause) -> None:
             reverse_pipeline.wait_begun(reverse, before, pause.remaining(options.timeout))
     with reporter.step("putting the destination right") as figures:
         sides.begin("form")
-        figures["commands"] = restore_schema(session.pipeline)
+        figures["commands"] = restore_schema(session.pipeline, kept)
     if reverse is not None and (not options.blocks or writes_through(session.pipeline.source_uri, "source")):
         with reporter.step("making the source a destination") as figures:
             sides.begin("gentle")
-            figures["commands"] = relax_existing_schema(reverse.pipeline)
+            figures["commands"] = relax_existing_schema(reverse.pipeline, kept)
 
 
 def settle(
@@ -151,14 +159,14 @@ def settle(
             figures["documents"] = compare_quiet(session)
 
 
-def restore_schema(pipeline: Pipeline) -> int:
+def restore_schema(pipeline: Pipeline, kept: KeptIndexes = nothing_kept) -> int:
     """Restore the source's schema at the destination; return the number of commands."""
-    return _apply(pipeline, schema_plan.plan(pipeline, final=True))
+    return _apply(pipeline, schema_plan.plan(pipeline, final=True, kept=kept))
 
 
-def relax_existing_schema(pipeline: Pipeline) -> int:
+def relax_existing_schema(pipeline: Pipeline, kept: KeptIndexes = nothing_kept) -> int:
     """Relax what would delete or reject documents at a destination with a schema of its own; the number of commands."""
-    return _apply(pipeline, schema_plan.plan_in_place(pipeline))
+    return _apply(pipeline, schema_plan.plan_in_place(pipeline, kept))
 
 
 def relax_schema(pipeline: Pipeline) -> int:

@@ -1,4 +1,4 @@
-"""Stopping the writes to a cluster, and watching for late writes after that."""
+"""Stopping the writes to a cluster."""
 
 from __future__ import annotations
 
@@ -9,31 +9,19 @@ import shutil
 import stat
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any
 
 import psutil
-from bson.json_util import RELAXED_JSON_OPTIONS, dumps
-from pymongo.change_stream import ChangeStream
-from pymongo.errors import ConnectionFailure, PyMongoError
 
-from towpath.bookkeeping.positions import DATABASE
 from towpath.cutover.events import Reporter
 from towpath.errors import TowpathError
 from towpath.events import CutoverNote
 from towpath.mongo import write_block
 from towpath.mongo.client import connected
 from towpath.mongo.uri import without_credentials
-from towpath.pipeline import Pipeline
-from verifier.errors import Unsuitable
-from verifier.proof import token_time
-from verifier.reads import Client, brief, now
 
 #: Advice when nobody can confirm that the writes have stopped.
 ANSWER = "answer with Enter, or use --stop-with or --block-writes"
@@ -155,87 +143,3 @@ def writes_through(uri: str, side: str) -> bool:
     """Whether this user can write while the cluster blocks the writes of applications."""
     with connected(uri, side) as client:
         return write_block.writes_through(client)
-
-
-_AWAIT_MS = 50
-_RETRY_S, _POLL_S, _JOIN_S = 0.2, 0.02, 1.0
-_DOCUMENT = "documentKey"
-
-
-class LateWrites:
-    """Watches everything that a pipeline captures, on a thread and from its creation on; also new collections.
-
-    It calls `end` once, with a message, for the first write, or when it cannot watch. Raises `Unsuitable` for a
-    standalone, which has no change streams.
-    """
-
-    def __init__(self, client: Client, pipeline: Pipeline, side: str, end: Callable[[str], None]) -> None:
-        since = now(client)
-        if since is None:
-            raise Unsuitable(f"the {side} is a standalone mongod, which has no change stream to watch for writes")
-        self._client, self._pipeline, self._side, self._end = client, pipeline, side, end
-        self._since = self._seen = since
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="late writes", daemon=True)
-
-    def __enter__(self) -> LateWrites:
-        self._thread.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._stopped.set()
-        self._thread.join(_JOIN_S)  # does not wait for a server that does not answer
-
-    def catch_up(self) -> None:
-        """Return once the watch has passed every write before this call; after a late write, never return."""
-        until = now(self._client) or self._since
-        while self._seen < until:
-            time.sleep(_POLL_S)
-
-    def _run(self) -> None:
-        while not self._stopped.is_set():
-            try:
-                with watch(self._client, self._pipeline, start_at_operation_time=self._since) as stream:
-                    self._follow(stream)
-                    return
-            except ConnectionFailure:
-                self._stopped.wait(_RETRY_S)
-            except PyMongoError as error:
-                if not self._stopped.is_set():
-                    self._end(f"cannot watch the {self._side} for writes: {brief(error)}")
-                return
-
-    def _follow(self, stream: ChangeStream[Any]) -> None:
-        while not self._stopped.is_set():
-            event = stream.try_next()
-            if event is None:
-                self._seen = token_time(stream.resume_token)
-            elif event["clusterTime"] > self._since:
-                self._end(self._message(event))
-                return
-
-    def _message(self, event: Mapping[str, Any]) -> str:
-        id = event.get(_DOCUMENT, {}).get("_id")
-        document = "" if id is None else f" of _id {dumps(id, json_options=RELAXED_JSON_OPTIONS, ensure_ascii=False)}"
-        at = event["clusterTime"].as_datetime().strftime("%Y-%m-%d %H:%M:%S UTC")
-        return (
-            f"writes continued after the stop: {event['namespace']} got the {event['operationType']}{document} at {at}"
-            f" on the {self._side}. Documents deleted by a TTL index count as well: then try again, or use"
-            " --block-writes, which stops TTL deletes"
-        )
-
-
-def watch(client: Client, pipeline: Pipeline, **start: Any) -> ChangeStream[Any]:
-    """A change stream of what the pipeline captures, with the added fields `namespace` and `renamed` (the new name)."""
-    selected = {"$regex": pipeline.selection.namespace_regex}
-    stages: list[Mapping[str, Any]] = [
-        {
-            "$project": {
-                **dict.fromkeys(("operationType", "ns", _DOCUMENT, "clusterTime"), 1),
-                "namespace": {"$concat": ["$ns.db", ".", "$ns.coll"]},
-                "renamed": {"$concat": ["$to.db", ".", "$to.coll"]},
-            }
-        },
-        {"$match": {"ns.db": {"$ne": DATABASE}, "$or": [{"namespace": selected}, {"renamed": selected}]}},
-    ]
-    return client.watch(stages, max_await_time_ms=_AWAIT_MS, **start)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 
 from connectors.configs import DDL, plugins
 from towpath.bookkeeping import cutover
@@ -19,7 +20,7 @@ from towpath.errors import Refused
 from towpath.finding import Finding, error, refusal, required
 from towpath.kafka.topics import Topic
 from towpath.log.source_offsets import SELECTION
-from towpath.mongo.client import Collection, ReplicaSet
+from towpath.mongo.client import Collection, ReplicaSet, regex_refusal
 from towpath.namespaces import bad_names, topic_of, unmatched
 from towpath.pipeline import Pipeline
 
@@ -46,6 +47,20 @@ def included(inventory: Inventory) -> Iterator[Finding]:
             "correct it, grant what `towpath check` finds missing, or pass --allow-missing if the collection"
             " will be created later",
         )
+
+
+def filterable(inventory: Inventory) -> Iterator[Finding]:
+    """The source can filter its change stream by each expression that Debezium would send it."""
+    for expression in {config[SELECTION]: None for config in inventory.desired.values() if SELECTION in config}:
+        refused = inventory.source.ask(partial(regex_refusal, expression=expression))
+        if refused:
+            yield error(
+                _SOURCE,
+                f"the source cannot filter its change stream by [collections]: it refuses Debezium's expression of"
+                f" {len(expression):,} characters, which names all of include and exclude: {refused}",
+                "use patterns such as shop.orders_* in place of names, and [collections] exclude for the few that they"
+                " match besides; or divide the collections between two pipelines",
+            )
 
 
 def names(inventory: Inventory) -> Iterator[Finding]:
@@ -340,7 +355,7 @@ def no_loop(inventory: Inventory) -> Iterator[Finding]:
 
 
 #: The servers support what the file defines.
-OF_SERVERS = required(replica_sets, kinds, included, names, targets, present_plugins, partitions)
+OF_SERVERS = required(replica_sets, kinds, included, filterable, names, targets, present_plugins, partitions)
 #: The file is compatible with what is deployed.
 OF_CHANGE = required(
     no_cutover,

@@ -357,14 +357,33 @@ def passed_time(uri: str) -> ClusterTime:
         return now
 
 
-def open_two_connections(client: Client) -> None:
-    """Have the client hold two connections to the primary, for a thread that waits in a change stream and another one.
+def open_connections(client: Client, count: int) -> None:
+    """Have the client hold this many connections to the primary, for threads that wait in change streams and another.
 
-    A `hello` that waits for a change of the topology occupies the first; it needs no privilege.
+    Each `hello` that waits for a change of the topology occupies one; it needs no privilege.
     """
     waiting = {"topologyVersion": client.admin.command("hello")["topologyVersion"], "maxAwaitTimeMS": _OCCUPIED_MS}
-    with ThreadPoolExecutor(1) as pool:
-        occupied = pool.submit(lambda: client.admin.command("hello", **waiting))
-        while not occupied.done():
+    with ThreadPoolExecutor(count - 1) as pool:
+        occupied = [pool.submit(lambda: client.admin.command("hello", **waiting)) for _ in range(count - 1)]
+        while not all(each.done() for each in occupied):
             client.admin.command("ping")
-        occupied.result()
+        for each in occupied:
+            each.result()
+
+
+_INVALID_REGEX = 51091  # MongoDB's error code of a regular expression that it cannot compile
+
+
+def regex_refusal(client: Client, expression: str) -> str:
+    """Why the server cannot match names with an expression, such as its size when compiled; empty if it can.
+
+    Only the server knows: its library limits the compiled form, 64 KB in MongoDB 6.0.
+    """
+    filtered = {"name": {"$regex": expression, "$options": "i"}}  # as Debezium asks
+    try:
+        client.admin.command("listDatabases", nameOnly=True, filter=filtered)
+    except OperationFailure as error:
+        if error.code != _INVALID_REGEX:
+            raise
+        return str((error.details or {}).get("errmsg", error))
+    return ""

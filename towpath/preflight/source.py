@@ -85,7 +85,7 @@ def collections(inventory: Inventory) -> Iterator[Finding]:
     """The collections that match are supported, and samples of them show no traps."""
     if _missing(inventory):
         return
-    for check in (preconditions.included, preconditions.kinds):
+    for check in (preconditions.included, preconditions.filterable, preconditions.kinds):
         yield from check(inventory)
     if "kafka" not in inventory.unreachable:
         yield from preconditions.names(inventory)  # which topics exist

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from towpath.pipeline import Pipeline
 from towpath.schema.apply import Step
 from towpath.verification.scope import pairs
 from verifier import Pair
-from verifier.descriptions import described, version
+from verifier.descriptions import Kept, described, version
 from verifier.metadata import (
     AS_IT_IS,
     RELAXED,
@@ -58,8 +58,15 @@ class Plan:
 
 EMPTY = Plan((), (), (), ())
 
+#: The indexes of the cluster at this URI that are known already, and have not changed since; None if none are.
+KeptIndexes = Callable[[str], Kept | None]
 
-def plan(pipeline: Pipeline, *, overwrite: bool = False, final: bool = False) -> Plan:
+
+def nothing_kept(uri: str) -> None:
+    """All indexes are read."""
+
+
+def plan(pipeline: Pipeline, *, overwrite: bool = False, final: bool = False, kept: KeptIndexes = nothing_kept) -> Plan:
     """Compare both sides and plan the steps; nothing is changed.
 
     Existing objects that differ stay, unless `overwrite`. Even then a collection is never dropped. `final` restores
@@ -74,7 +81,8 @@ def plan(pipeline: Pipeline, *, overwrite: bool = False, final: bool = False) ->
         connected(pipeline.source_uri, "source") as source,
         connected(pipeline.destination_uri, "destination") as destination,
     ):
-        metadata = Schemas.read(source, destination, replicated)
+        known = kept(pipeline.source_uri), kept(pipeline.destination_uri)
+        metadata = Schemas.read(source, destination, replicated, known)
     differences = metadata.differences(AS_IT_IS if final else RELAXED)
     relaxed = {} if final else metadata.source
     resolved, different = list[MetadataDifference](), list[MetadataDifference]()
@@ -94,7 +102,7 @@ def plan(pipeline: Pipeline, *, overwrite: bool = False, final: bool = False) ->
     )
 
 
-def plan_in_place(pipeline: Pipeline) -> Plan:
+def plan_in_place(pipeline: Pipeline, kept: KeptIndexes = nothing_kept) -> Plan:
     """Stop TTL and validators at an existing destination, such as a former source, and change nothing else.
 
     Only the namespaces come from the source. Store `undo` before the steps run: it holds the only record of the old
@@ -103,7 +111,7 @@ def plan_in_place(pipeline: Pipeline) -> Plan:
     """
     targets = tuple(Pair(pair.destination, pair.destination) for pair in pairs(pipeline, ()))
     with connected(pipeline.destination_uri, "destination") as client:
-        descriptions = described(client, [pair.source for pair in targets])
+        descriptions = described(client, [pair.source for pair in targets], kept(pipeline.destination_uri))
         before = Schemas(targets, descriptions, descriptions, version(client))
     after = replace(before, destination={name: in_place(collection) for name, collection in descriptions.items()})
     return Plan(

@@ -1,0 +1,218 @@
+"""What a cutover follows on change streams, each on a thread: late writes, and changes of the indexes it has read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from threading import Event, Lock, Thread
+from types import TracebackType
+from typing import Any, Self
+
+from bson.json_util import RELAXED_JSON_OPTIONS, dumps
+from bson.timestamp import Timestamp
+from pymongo.change_stream import ChangeStream
+from pymongo.errors import ConnectionFailure, PyMongoError
+
+from towpath.bookkeeping.positions import DATABASE
+from towpath.mongo.client import connected, open_connections
+from towpath.mongo.versions import EXPANDED_EVENTS
+from towpath.pipeline import Pipeline
+from towpath.schema.plan import KeptIndexes, plan
+from verifier.descriptions import Kept, version
+from verifier.errors import Unsuitable
+from verifier.proof import token_time
+from verifier.reads import Client, brief, now
+
+_AWAIT_MS = 50
+_RETRY_S, _POLL_S, _JOIN_S = 0.2, 0.02, 1.0
+_DOCUMENT = "documentKey"
+
+
+class _Watch:
+    """Follows a change stream of `client` on a thread, from the cluster time `since` on.
+
+    `opened` opens it there, `see` takes an event, and `fail` is called once when it cannot be followed.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        since: Timestamp,
+        opened: Callable[..., ChangeStream[Any]],
+        see: Callable[[Mapping[str, Any]], None],
+        fail: Callable[[PyMongoError], None],
+    ) -> None:
+        self._client, self._opened, self._see, self._fail = client, opened, see, fail
+        self._since = self._seen = since
+        self._stopped = Event()
+        self._thread = Thread(target=self._run, name="watch", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._stopped.set()
+        self._thread.join(_JOIN_S)  # does not wait for a server that does not answer
+
+    def catch_up(self, is_over: Callable[[], bool] = lambda: False) -> None:
+        """Return once everything before this call was seen, or once `is_over`; never, if the watch has ended."""
+        until = now(self._client) or self._since
+        while self._seen < until and not is_over():
+            time.sleep(_POLL_S)
+
+    def stop(self) -> None:
+        """End the watch; what was seen is not past the event that is being looked at."""
+        self._stopped.set()
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                with self._opened(start_at_operation_time=self._since) as stream:
+                    self._follow(stream)
+                    return
+            except ConnectionFailure:
+                self._stopped.wait(_RETRY_S)
+            except PyMongoError as error:
+                if not self._stopped.is_set():
+                    self._fail(error)
+                return
+
+    def _follow(self, stream: ChangeStream[Any]) -> None:
+        while not self._stopped.is_set():
+            event = stream.try_next()
+            if event is None:
+                self._seen = token_time(stream.resume_token)
+            elif event["clusterTime"] > self._since:
+                self._see(event)
+
+
+class LateWrites:
+    """Watches everything that a pipeline captures, on a thread and from its creation on; also new collections.
+
+    It calls `end` once, with a message, for the first write, or when it cannot watch. Raises `Unsuitable` for a
+    standalone, which has no change streams.
+    """
+
+    def __init__(self, client: Client, pipeline: Pipeline, side: str, end: Callable[[str], None]) -> None:
+        since = now(client)
+        if since is None:
+            raise Unsuitable(f"the {side} is a standalone mongod, which has no change stream to watch for writes")
+        self._side, self._end = side, end
+
+        def opened(**start: Any) -> ChangeStream[Any]:
+            return watch(client, pipeline, **start)
+
+        def fail(error: PyMongoError) -> None:
+            end(f"cannot watch the {side} for writes: {brief(error)}")
+
+        self._watch = _Watch(client, since, opened, self._see, fail)
+
+    def __enter__(self) -> LateWrites:
+        self._watch.__enter__()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._watch.__exit__(kind, error, at)
+
+    def catch_up(self) -> None:
+        """Return once the watch has passed every write before this call; after a late write, never return."""
+        self._watch.catch_up()
+
+    def _see(self, event: Mapping[str, Any]) -> None:
+        self._watch.stop()
+        self._end(self._message(event))
+
+    def _message(self, event: Mapping[str, Any]) -> str:
+        id = event.get(_DOCUMENT, {}).get("_id")
+        document = "" if id is None else f" of _id {dumps(id, json_options=RELAXED_JSON_OPTIONS, ensure_ascii=False)}"
+        at = event["clusterTime"].as_datetime().strftime("%Y-%m-%d %H:%M:%S UTC")
+        return (
+            f"writes continued after the stop: {event['namespace']} got the {event['operationType']}{document} at {at}"
+            f" on the {self._side}. Documents deleted by a TTL index count as well: then try again, or use"
+            " --block-writes, which stops TTL deletes"
+        )
+
+
+def watch(client: Client, pipeline: Pipeline, **start: Any) -> ChangeStream[Any]:
+    """A change stream of what the pipeline captures, with the added fields `namespace` and `renamed` (the new name)."""
+    selected = {"$regex": pipeline.selection.namespace_regex}
+    stages: list[Mapping[str, Any]] = [
+        {
+            "$project": {
+                **dict.fromkeys(("operationType", "ns", _DOCUMENT, "clusterTime"), 1),
+                "namespace": {"$concat": ["$ns.db", ".", "$ns.coll"]},
+                "renamed": {"$concat": ["$to.db", ".", "$to.coll"]},
+            }
+        },
+        {"$match": {"ns.db": {"$ne": DATABASE}, "$or": [{"namespace": selected}, {"renamed": selected}]}},
+    ]
+    return client.watch(stages, max_await_time_ms=_AWAIT_MS, **start)
+
+
+#: Events of a change stream with `showExpandedEvents` (MongoDB 6.0) after which a collection may have other indexes.
+_OF_INDEXES = ("createIndexes", "dropIndexes", "modify")
+_CONNECTIONS = 3  # of the watches for late writes and for indexes, and of what runs meanwhile
+
+
+class _SideIndexes:
+    """The indexes of a cluster, of which those that change are forgotten."""
+
+    def __init__(self, client: Client, since: Timestamp) -> None:
+        self._kept: Kept = {}
+        self._lock = Lock()
+        self._changed = set[str]()
+        self._failed = False
+        self.watch = _Watch(client, since, lambda **start: watch_indexes(client, **start), self._see, self._fail)
+
+    def now(self) -> Kept | None:
+        """Those that have not changed by the time of this call; None where that cannot be known."""
+        self.watch.catch_up(lambda: self._failed)
+        with self._lock:
+            if self._failed:
+                return None
+            for key in [key for key in self._kept if key[0] in self._changed]:
+                del self._kept[key]
+            self._changed.clear()
+        return self._kept
+
+    def _see(self, event: Mapping[str, Any]) -> None:
+        with self._lock:
+            self._changed.add(f"{event['ns']['db']}.{event['ns']['coll']}")
+
+    def _fail(self, error: PyMongoError) -> None:
+        self._failed = True
+
+
+@contextmanager
+def kept_indexes(pipeline: Pipeline) -> Iterator[KeptIndexes]:
+    """The indexes of both sides, read now, so that a pause need not; what changes from now on is read again.
+
+    Afterwards every connection that a pause needs is open. Both sides are watched before they are read. Nothing is
+    kept of a server that does not report changes of indexes: before MongoDB 6.0.
+    """
+    sides = dict[str, _SideIndexes]()
+    with ExitStack() as stack:
+        for side, uri in (("source", pipeline.source_uri), ("destination", pipeline.destination_uri)):
+            client = stack.enter_context(connected(uri, side))
+            open_connections(client, _CONNECTIONS)
+            since = now(client)
+            if since is not None and version(client) >= EXPANDED_EVENTS:
+                sides[uri] = _SideIndexes(client, since)
+                stack.enter_context(sides[uri].watch)
+
+        def kept(uri: str) -> Kept | None:
+            return sides[uri].now() if uri in sides else None
+
+        plan(pipeline, final=True, kept=kept)
+        yield kept
+
+
+def watch_indexes(client: Client, **start: Any) -> ChangeStream[Any]:
+    """A change stream of changes of indexes, of any collection."""
+    stages: list[Mapping[str, Any]] = [
+        {"$match": {"operationType": {"$in": list(_OF_INDEXES)}}},
+        {"$project": {"operationType": 1, "ns": 1, "clusterTime": 1}},
+    ]
+    return client.watch(stages, show_expanded_events=True, max_await_time_ms=_AWAIT_MS, **start)
