@@ -1,5 +1,6 @@
 package io.towpath.net;
 
+import com.mongodb.MongoConnectionPoolClearedException;
 import com.mongodb.MongoException;
 import com.mongodb.MongoInterruptedException;
 import com.mongodb.MongoSocketException;
@@ -13,6 +14,7 @@ public final class ReadFault {
     public static boolean isTransient(MongoException error) {
         return error instanceof MongoSocketException
                 || error instanceof MongoTimeoutException
+                || error instanceof MongoConnectionPoolClearedException // another operation has lost its connection
                 || error.hasErrorLabel("RetryableReadError")
                 || ServerError.of(error.getCode())
                         .filter(ServerError::isTransientForReads)

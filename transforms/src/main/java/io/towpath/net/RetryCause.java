@@ -1,6 +1,7 @@
 package io.towpath.net;
 
 import com.mongodb.MongoBulkWriteException;
+import com.mongodb.MongoConnectionPoolClearedException;
 import com.mongodb.MongoException;
 import com.mongodb.MongoNodeIsRecoveringException;
 import com.mongodb.MongoNotPrimaryException;
@@ -45,7 +46,8 @@ public enum RetryCause {
     }
 
     private static RetryCause ofDriver(MongoException error) {
-        if (error instanceof MongoSocketException) return NETWORK;
+        if (error instanceof MongoSocketException || error instanceof MongoConnectionPoolClearedException)
+            return NETWORK;
         if (error instanceof MongoSecurityException) return PERMISSION;
         if (error instanceof MongoOperationTimeoutException) return TIMEOUT;
         return error instanceof MongoTimeoutException // as it found no server

@@ -1,12 +1,17 @@
 package io.towpath.net;
 
+import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.mongodb.MongoCommandException;
+import com.mongodb.MongoConnectionPoolClearedException;
 import com.mongodb.ServerAddress;
+import com.mongodb.connection.ClusterId;
+import com.mongodb.connection.ServerId;
 import org.bson.BsonDocument;
 import org.bson.BsonInt32;
+import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
@@ -21,6 +26,15 @@ class ReadFaultTest {
     @ValueSource(ints = {2, 13, 26, 50, 286, 411})
     void anErrorAboutTheReadDoesNot(int code) {
         assertFalse(ReadFault.isTransient(command(code)));
+    }
+
+    /** Every thread of a copy gets it when one of them has lost its connection. */
+    @Test
+    void aPoolThatIsPausedBecauseOfAnotherOperationPasses() {
+        MongoConnectionPoolClearedException cleared =
+                new MongoConnectionPoolClearedException(new ServerId(new ClusterId(), new ServerAddress()), null);
+        assertTrue(ReadFault.isTransient(cleared));
+        assertEquals(RetryCause.NETWORK, RetryCause.of(cleared));
     }
 
     private static MongoCommandException command(int code) {
