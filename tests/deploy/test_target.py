@@ -35,7 +35,8 @@ def registration(name: str, *include: str, kafka: str = "k2", exclude: tuple[str
     return Registration.of(theirs, kafka, OTHER)
 
 
-GOOD = Target(PIPELINE, DESTINATION, (SOURCE,), DESTINATION, ("shop.a", "shop.new"), {"move": OWN}, "k1")
+GOOD = Target(PIPELINE, DESTINATION, (SOURCE,), DESTINATION, ("shop.a", "shop.new"), {"move": OWN}, kafka="k1")
+SINK = definitions(PIPELINE)["move-sink"]
 
 
 def refusals(found: Target) -> list[str]:
@@ -57,6 +58,7 @@ def also(*others: Registration) -> Target:
         also(replace(registration("x", "shop.*"), removed=True)),
         also(registration("x", "shop.*", exclude=("shop.*",))),
         also(registration("x", "shop.old")),  # the pipeline writes that to shop.new
+        replace(GOOD, sink=SINK),
         replace(GOOD, sources=(DESTINATION,), names=("copy.a",)),  # renames in one replica set
     ],
 )
@@ -72,6 +74,11 @@ def test_the_destination_of_the_pipeline_is_written(found: Target) -> None:
         (replace(GOOD, registered={}), "does not know move as a writer"),
         (replace(GOOD, registered={"move": replace(OWN, removed=True)}), "does not know move as a writer"),
         (replace(GOOD, registered={"move": replace(OWN, kafka="k2")}), "as the pipeline of the Kafka cluster k2"),
+        (
+            replace(GOOD, sink=SINK | {"towpath.rename": '{"shop.a": "x.a"}'}),
+            "other namespaces than the file has now ([coll",
+        ),
+        (replace(GOOD, sink=SINK | {"topics.regex": "^move"}), "than the file has now (include or exclude"),
         (replace(GOOD, sources=()), "it cannot be proven that the destination is not the source"),
         (replace(GOOD, sources=(SOURCE, DESTINATION)), "is the source, and shop.a, shop.new would be written"),
         (
