@@ -11,6 +11,9 @@ import pytest
 from bson import Int64
 
 from tests.support.pipeline import Pipeline, Settings, towpath
+from towpath.deploy.deployment import Deployment
+from towpath.deploy.inventory import Inventory
+from towpath.session import opened
 
 pytestmark = pytest.mark.servers
 
@@ -49,6 +52,26 @@ def test_secrets_where_the_workers_do_not_look_are_named_and_nothing_else(pipeli
     assert f"set [connect] secrets, which is {tmp_path}, to a folder that every worker has" in said
     assert "grant" not in said
     assert f"set [connect] secrets, which is {tmp_path}, to" in towpath("check", pipeline.file, expect=1).stdout
+    pipeline.deploy()
+    pipeline.wait()
+    pipeline.assert_same("docs", at_least=1)
+
+
+def test_what_an_interrupted_deployment_has_created_is_the_pipeline_s(pipeline: Pipeline) -> None:
+    """It can be removed at once, or after it was deployed again; nothing is left that the next one would refuse."""
+    pipeline.source("docs").insert_one({"_id": 1})
+    for deploys_again in (False, True):
+        with opened(pipeline.write()) as session:
+            changes = Deployment(Inventory(session.pipeline, session.connect, session.topics)).plan()
+            last = next(n for n, change in enumerate(changes) if pipeline.topic("docs") in change.description)
+            for change in changes[: last + 1]:
+                change.apply()
+        if deploys_again:
+            pipeline.deploy()
+            pipeline.wait()
+            towpath("remove", pipeline.file)
+        said = towpath("remove", pipeline.file, "--topics", "--yes").stderr
+        assert f"deleted topic {pipeline.topic('docs')}" in said and "left the topic" not in said
     pipeline.deploy()
     pipeline.wait()
     pipeline.assert_same("docs", at_least=1)

@@ -10,14 +10,17 @@ from typing import Any
 import pytest
 from bson import ObjectId
 
+from connectors.configs import definitions
 from tests.schema.test_changes_in_log import LOGGED
 from towpath.bookkeeping import writers
 from towpath.bookkeeping.writers import Registration
 from towpath.deploy import own_topics, target
 from towpath.deploy.own_topics import OwnTopics
+from towpath.deploy.preconditions import same_mode
 from towpath.deploy.target import Target
-from towpath.errors import MongoError, MongoUnreachable, Refused
+from towpath.errors import MongoError, MongoUnreachable, Refused, TowpathError
 from towpath.finding import require
+from towpath.kafka.topics import Topic
 from towpath.mongo.client import ReplicaSet
 from towpath.namespaces import Renames, meet
 from towpath.pipeline import Pipeline
@@ -32,7 +35,8 @@ def registration(name: str, *include: str, kafka: str = "k2", exclude: tuple[str
     return Registration.of(theirs, kafka, OTHER)
 
 
-GOOD = Target(PIPELINE, DESTINATION, (SOURCE,), DESTINATION, ("shop.a", "shop.new"), {"move": OWN}, "k1")
+GOOD = Target(PIPELINE, DESTINATION, (SOURCE,), DESTINATION, ("shop.a", "shop.new"), {"move": OWN}, kafka="k1")
+SINK = definitions(PIPELINE)["move-sink"]
 
 
 def refusals(found: Target) -> list[str]:
@@ -54,6 +58,7 @@ def also(*others: Registration) -> Target:
         also(replace(registration("x", "shop.*"), removed=True)),
         also(registration("x", "shop.*", exclude=("shop.*",))),
         also(registration("x", "shop.old")),  # the pipeline writes that to shop.new
+        replace(GOOD, sink=SINK),
         replace(GOOD, sources=(DESTINATION,), names=("copy.a",)),  # renames in one replica set
     ],
 )
@@ -69,6 +74,11 @@ def test_the_destination_of_the_pipeline_is_written(found: Target) -> None:
         (replace(GOOD, registered={}), "does not know move as a writer"),
         (replace(GOOD, registered={"move": replace(OWN, removed=True)}), "does not know move as a writer"),
         (replace(GOOD, registered={"move": replace(OWN, kafka="k2")}), "as the pipeline of the Kafka cluster k2"),
+        (
+            replace(GOOD, sink=SINK | {"towpath.rename": '{"shop.a": "x.a"}'}),
+            "other namespaces than the file has now ([coll",
+        ),
+        (replace(GOOD, sink=SINK | {"topics.regex": "^move"}), "than the file has now (include or exclude"),
         (replace(GOOD, sources=()), "it cannot be proven that the destination is not the source"),
         (replace(GOOD, sources=(SOURCE, DESTINATION)), "is the source, and shop.a, shop.new would be written"),
         (
@@ -140,25 +150,30 @@ def test_a_registration_is_read_as_it_was_written(monkeypatch: pytest.MonkeyPatc
 
     class Collection:
         def update_one(self, key: dict[str, Any], change: dict[str, Any], *, upsert: bool) -> None:
-            stored.update(key | change["$set"] | {"topics": change["$addToSet"]["topics"]["$each"]})
+            stored.update(key | change["$set"] | {"topics": []})
+            stored["creating"] = change["$addToSet"]["creating"]["$each"]
 
     monkeypatch.setattr(writers, "_writers", lambda _: Collection())
     one = Registration.of(PIPELINE, "k1", SOURCE, ["shop.a*"])
-    writers.register(None, one, ["id"])  # type: ignore[arg-type]
+    writers.register(None, one, ["move.shop.a"])  # type: ignore[arg-type]
     assert Registration.read(stored) == one
-    assert Registration.read(stored).topics == {"id"}
+    assert Registration.read(stored).creating == {"move.shop.a"}
 
 
 IDS = {"move.requests": "1", "move.shop.a": "2", "move.shop.b": "3", "move.shop.v1": "4", "move.crm.x": "5"}
 
 
 def owned(
-    monkeypatch: pytest.MonkeyPatch, registered: Iterable[str], written: Iterable[str], error: MongoError | None = None
+    monkeypatch: pytest.MonkeyPatch,
+    registered: Iterable[str],
+    written: Iterable[str],
+    error: MongoError | None = None,
+    creating: Iterable[str] = (),
 ) -> OwnTopics:
     def read_all(_: object) -> dict[str, Registration]:
         if error:
             raise error
-        return {"move": replace(OWN, topics=frozenset(registered))}
+        return {"move": replace(OWN, topics=frozenset(registered), creating=frozenset(creating))}
 
     monkeypatch.setattr(own_topics, "connected", lambda *_, **__: _Nothing())
     monkeypatch.setattr(own_topics.writers, "read_all", read_all)
@@ -179,8 +194,42 @@ def test_topics_with_a_name_of_the_pipeline_that_it_did_not_make_are_not_its_own
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found = owned(monkeypatch, ["2"], ["move.shop.b"])
-    assert found == OwnTopics(("move.requests", "move.shop.a", "move.shop.b"), ("1", "2", "3"), ("move.shop.v1",))
+    ids = {"move.requests": "1", "move.shop.a": "2", "move.shop.b": "3"}
+    assert found == OwnTopics(ids, ("move.shop.v1",))
+    found = owned(monkeypatch, ["2"], [], creating=["move.shop.b"])
+    assert found == OwnTopics(ids, ("move.shop.v1",)), "of an interrupted deployment, whose ids are not stored"
     found = owned(monkeypatch, [], ["move.shop.b"], MongoUnreachable("gone"))
     assert found.names == ("move.requests", "move.shop.b"), "what the destination knew is lost with it"
     with pytest.raises(MongoError, match="no"):
         owned(monkeypatch, [], [], MongoError("no"))
+
+
+def test_an_id_that_kafka_does_not_tell_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_topics, "_KNOWN_S", 0.0)
+    topics: Any = SimpleNamespace(bootstrap="k:1", ids=lambda names: {"move.shop.a": "2"})
+    assert own_topics.created_ids(topics, ["move.shop.a"]) == {"move.shop.a": "2"}
+    with pytest.raises(TowpathError, match=r"move\.shop\.b, .*`towpath deploy` again"):
+        own_topics.created_ids(topics, ["move.shop.a", "move.shop.b"])
+
+
+@pytest.mark.parametrize(
+    ("foreign", "end", "words"),
+    [
+        ((), 0, "`towpath remove --topics`"),
+        (("move.shop.a",), 9, "leaves move.shop.a, which nothing shows"),
+        (("move.shop.a",), 0, None),  # another program's, or of a deployment that was interrupted: it shows no mode
+    ],
+)
+def test_an_empty_topic_of_someone_else_shows_no_mode(foreign: tuple[str, ...], end: int, words: str | None) -> None:
+    pipeline = replace(PIPELINE, mode="exactly-once")
+    inventory: Any = SimpleNamespace(
+        pipeline=pipeline,
+        deployed=dict.fromkeys(definitions(pipeline)),
+        desired=definitions(pipeline),
+        existing={"move.shop.a": Topic("move.shop.a", 1)},
+        foreign=foreign,
+        topics=SimpleNamespace(ends=lambda topics, stable: {(topic.name, 0): (0, end) for topic in topics}),
+    )
+    found = list(same_mode(inventory))
+    assert bool(found) is (words is not None)
+    assert all(words in finding.advice for finding in found if words)

@@ -1,8 +1,8 @@
 """Who writes which namespaces of a destination, so that pipelines of other Connect clusters are seen as well.
 
 `towpath.writers` holds one document per pipeline and per replay: `{_id: name, kafka, source, include, exclude, only,
-renames, topics, since, removed}`. `deploy` writes it before the connectors exist. `remove` marks it as removed, and
-deletes it together with the log.
+renames, creating, topics, since, removed}`. `deploy` writes it before anything else exists of the pipeline. `remove`
+marks it as removed, and deletes it together with the log.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ class Registration:
     """Whether it writes no longer: `remove` has left its log."""
     topics: frozenset[str] = field(default=frozenset(), compare=False)
     """The ids of the topics that are known to be made for it."""
+    creating: frozenset[str] = field(default=frozenset(), compare=False)
+    """The names of those that `deploy` began to create, whose ids it has not stored yet."""
 
     @classmethod
     def of(cls, pipeline: Pipeline, kafka: str, source: object, only: Iterable[str] = ()) -> Self:
@@ -59,6 +61,7 @@ class Registration:
             renames=Renames(dict(document["renames"])),
             removed=bool(document["removed"]),
             topics=frozenset(document["topics"]),
+            creating=frozenset(document["creating"]),
         )
 
     def writes(self, target: str) -> bool:
@@ -81,8 +84,8 @@ def read_all(client: Client) -> dict[str, Registration]:
     return {found.name: found for found in map(Registration.read, _writers(client).find())}
 
 
-def register(client: Client, registration: Registration, topics: Iterable[str] = ()) -> None:
-    """Write the registration. `topics`: ids to add to those that are known already."""
+def register(client: Client, registration: Registration, creating: Iterable[str] = ()) -> None:
+    """Write the registration. `creating`: the names of topics that will be created for it now."""
     selection = registration.selection
     values = {
         "kafka": registration.kafka,
@@ -93,21 +96,22 @@ def register(client: Client, registration: Registration, topics: Iterable[str] =
         "renames": [[old, new] for old, new in registration.renames.by_source.items()],
         "removed": False,
     }
-    change = {"$set": values, "$setOnInsert": {"since": datetime.now(UTC)}, **_adding(topics)}
+    adding = {"topics": {"$each": []}, "creating": {"$each": sorted(creating)}}
+    change = {"$set": values, "$setOnInsert": {"since": datetime.now(UTC)}, "$addToSet": adding}
     _writers(client).update_one({"_id": registration.name}, change, upsert=True)
 
 
-def note(client: Client, name: str, topics: Iterable[str], *, removed: bool) -> None:
-    """Add ids of topics to a registration, if there is one; with `removed`, it writes no longer."""
-    _writers(client).update_one({"_id": name}, _adding(topics) | ({"$set": {"removed": True}} if removed else {}))
+def note(client: Client, name: str, ids: Mapping[str, str], *, removed: bool = False) -> None:
+    """Add topics (name → id) to a registration, if there is one; with `removed`, it writes no longer."""
+    change: dict[str, Any] = {
+        "$addToSet": {"topics": {"$each": sorted(ids.values())}},
+        "$pull": {"creating": {"$in": sorted(ids)}},
+    }
+    _writers(client).update_one({"_id": name}, change | ({"$set": {"removed": True}} if removed else {}))
 
 
 def forget(client: Client, name: str) -> None:
     _writers(client).delete_one({"_id": name})
-
-
-def _adding(topics: Iterable[str]) -> dict[str, Any]:
-    return {"$addToSet": {"topics": {"$each": sorted(topics)}}}
 
 
 def _writers(client: Client) -> Collection[dict[str, Any]]:

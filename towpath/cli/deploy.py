@@ -156,7 +156,7 @@ def _refuse_other_target(session: Session, *, log: bool) -> None:
 
 def _report_others(topics: OwnTopics) -> None:
     for name in topics.others:
-        say(f"left the topic {name}: it has a name of this pipeline, and neither `deploy` nor its source made it")
+        say(f"left the topic {name}: it has a name of this pipeline, and nothing shows that it was made for it")
 
 
 def _remove_replay(session: Session, label: str, *, dry_run: bool) -> None:

@@ -38,6 +38,8 @@ from towpath.bookkeeping import positions
 from towpath.config import loading as pipeline_file
 from towpath.deploy.deployment import Change, Deployment
 from towpath.deploy.inventory import Inventory
+from towpath.deploy.own_topics import own_topics
+from towpath.deploy.preconditions import left_by_removal
 from towpath.errors import NotYet, Refused, TowpathError
 from towpath.kafka.topics import Place
 from towpath.log.lag import pipeline_ends
@@ -47,6 +49,7 @@ from towpath.namespaces import Renames, Selection
 from towpath.pipeline import ClusterTime, Pipeline
 from towpath.replay import rebuild
 from towpath.session import Session
+from towpath.text import first_few
 from towpath.topic_settings import pipeline_topics
 
 _POLL_S = 0.05
@@ -187,6 +190,13 @@ def _refuse_used(reverse: Session) -> None:
     own = [existing[name] for name in pipeline_topics(pipeline, existing) if name not in pipeline.heartbeat_topics]
     used = sorted({topic for (topic, _), (_, end) in reverse.topics.ends(own, stable=False).items() if end > 0})
     if used:
+        others = own_topics(pipeline, reverse.connect, reverse.topics).others
+        if foreign := [topic for topic in used if topic in others]:
+            raise Refused(
+                f"{first_few(foreign, 3)} hold records, and have names of the log of {pipeline.name}, whose"
+                " source would stop there (TWP-HISTORY-LOST)",
+                left_by_removal(foreign),
+            )
         raise Refused(f"{', '.join(used[:3])} hold records of an earlier reverse pipeline; {_REMOVE}")
     with connected(pipeline.destination_uri, "destination") as client:
         if any(position.offset > 0 for position in positions.positions(client, pipeline).values()):

@@ -26,6 +26,7 @@ from towpath.kafka.topics import Topic, Topics
 from towpath.mongo.client import ReplicaSet, connected
 from towpath.namespaces import topic_of
 from towpath.pipeline import Pipeline
+from towpath.text import counted
 from towpath.topic_settings import (
     HEARTBEAT_SETTINGS,
     POLICY,
@@ -81,7 +82,8 @@ class Deployment:
 
     def changes(self) -> list[Change]:
         """As `plan`, for a caller that has checked the preconditions."""
-        changes = [*self._topic_changes(self.inventory.existing), *self._registration_changes(self.inventory.existing)]
+        existing = self.inventory.existing
+        changes = [*self._registration_changes(existing), *self._topic_changes(existing), *self._id_changes(existing)]
         if not self.pipeline.has_operator:
             changes += self._secret_changes(self.inventory.desired, self.inventory.deployed)
             changes += self._connector_changes(self.inventory.desired, self.inventory.deployed)
@@ -116,19 +118,35 @@ class Deployment:
                 yield from self._settings_change(name, current[name], safe)
 
     def _registration_changes(self, existing: Mapping[str, Topic]) -> Iterator[Change]:
-        """The destination knows the pipeline before a connector writes there, and the ids of the topics made for it."""
+        """The destination knows the pipeline, and which topics it has, before the first of them is created.
+
+        So what an interrupted deployment has created is known to be the pipeline's.
+        """
         registered = self.inventory.registered.get(self.pipeline.name)
         ours = Registration.of(self.pipeline, self.inventory.kafka_cluster, self.inventory.source.replica_set)
-        created = [name for name, *_ in self._desired_topics() if name not in existing]
-        if created or registered != ours:
-            register = partial(self._register, ours, created, is_new=registered is None)
+        creating = [name for name, *_ in self._desired_topics() if name not in existing]
+        if creating or registered != ours:
+            register = partial(self._register, ours, creating, is_new=registered is None)
             yield Change(f"register {self.pipeline.name} in towpath.{WRITERS} at the destination", register)
 
-    def _register(self, ours: Registration, created: Sequence[str], *, is_new: bool) -> None:
-        """Raises `Refused` when another pipeline has registered for the same namespaces in the meantime."""
+    def _id_changes(self, existing: Mapping[str, Topic]) -> Iterator[Change]:
+        """The destination knows the topics by their ids, also those that an interrupted deployment has created."""
+        registered = self.inventory.registered.get(self.pipeline.name)
+        begun = registered.creating if registered else frozenset()
+        created = [name for name, *_ in self._desired_topics() if name not in existing or name in begun]
+        if created:
+            store = partial(self._store_ids, created)
+            yield Change(f"store the ids of {counted(len(created), 'new topic')} in towpath.{WRITERS}", store)
+
+    def _store_ids(self, created: Sequence[str]) -> None:
         ids = created_ids(self.topics, created)
         with connected(self.pipeline.destination_uri, "destination") as client:
-            writers.register(client, ours, ids)
+            writers.note(client, self.pipeline.name, ids)
+
+    def _register(self, ours: Registration, creating: Sequence[str], *, is_new: bool) -> None:
+        """Raises `Refused` when another pipeline has registered for the same namespaces in the meantime."""
+        with connected(self.pipeline.destination_uri, "destination") as client:
+            writers.register(client, ours, creating)
             for finding in target.others(ours, writers.read_all(client), self.inventory.targets):
                 if is_new:
                     writers.forget(client, ours.name)
@@ -289,11 +307,11 @@ def _forget_verdict(pipeline: Pipeline, say: Callable[[str], None]) -> None:
         say(f"the last verdict and the registration in towpath.{WRITERS} stay at the destination: {error}")
 
 
-def _note(pipeline: Pipeline, topics: Iterable[str], say: Callable[[str], None], *, removed: bool = False) -> None:
-    """Store what is known of the topics, for a later removal of the log; and, with `removed`, that no sink is left."""
+def _note(pipeline: Pipeline, ids: Mapping[str, str], say: Callable[[str], None], *, removed: bool = False) -> None:
+    """Store what is known of topics (name → id) for a later removal of the log; with `removed`, no sink is left."""
     try:
         with connected(pipeline.destination_uri, "destination", timeout=5) as client:
-            writers.note(client, pipeline.name, topics, removed=removed)
+            writers.note(client, pipeline.name, ids, removed=removed)
     except MongoUnreachable as error:
         if removed:
             say(f"the destination still has {pipeline.name} registered in towpath.{WRITERS}: {error}")

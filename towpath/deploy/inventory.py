@@ -12,6 +12,7 @@ from connectors.control import statuses
 from connectors.rest import Connect
 from towpath.bookkeeping import writers
 from towpath.bookkeeping.writers import Registration
+from towpath.deploy.own_topics import known_topics
 from towpath.errors import NoSuchConnector, TowpathError
 from towpath.kafka.topics import Topic, Topics
 from towpath.mongo.client import Client, ReplicaSet, collections, connected, destination_set, source_set
@@ -174,6 +175,11 @@ class Inventory:
     def log(self) -> tuple[Topic, ...]:
         """The pipeline's change topics, by name."""
         return tuple(topic for name, topic in sorted(self.existing.items()) if self.pipeline.is_change_topic(name))
+
+    @cached_property
+    def foreign(self) -> tuple[str, ...]:
+        """The change topics that are not known to be made for the pipeline, by name."""
+        return known_topics(self.pipeline, self.connect, self.topics, self.registered.get(self.pipeline.name)).others
 
     @cached_property
     def plugins(self) -> Mapping[str, str]:

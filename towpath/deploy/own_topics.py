@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 
 from connectors.rest import Connect
 from towpath.bookkeeping import writers
-from towpath.errors import MongoUnreachable
+from towpath.bookkeeping.writers import Registration
+from towpath.errors import MongoUnreachable, TowpathError
 from towpath.kafka.topics import Topics
 from towpath.mongo.client import connected
 from towpath.pipeline import Pipeline
+from towpath.text import first_few
 from towpath.topic_settings import pipeline_topics
 
 _KNOWN_S = 10.0  # seconds until every broker must know of a topic that was created
@@ -19,44 +21,60 @@ _KNOWN_S = 10.0  # seconds until every broker must know of a topic that was crea
 
 @dataclass(frozen=True, slots=True)
 class OwnTopics:
-    """The topics with names of a pipeline: `names` and `ids` of those made for it, and the `others`, by name."""
+    """The topics with names of a pipeline: the `ids` of those made for it, by name, and the names of the `others`."""
 
-    names: tuple[str, ...]
-    ids: tuple[str, ...]
-    others: tuple[str, ...]
+    ids: Mapping[str, str] = field(default_factory=dict)
+    others: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.ids)
 
 
-NO_TOPICS = OwnTopics((), (), ())
+NO_TOPICS = OwnTopics()
 
 
 def own_topics(pipeline: Pipeline, connect: Connect, topics: Topics) -> OwnTopics:
-    """Which of the topics with names of the pipeline were made for it.
-
-    Change topics are known by their ids, which `deploy` stores with the registration, or from Connect, which knows what
-    a source connector has written. Another program's topic may have such a name. The destination may be lost.
-    """
-    existing = sorted(pipeline_topics(pipeline, topics.all()))
-    ids, registered = topics.ids(existing), frozenset[str]()
+    """As `known_topics`, asked of the servers. The destination may be lost."""
+    registration = None
     try:
         with connected(pipeline.destination_uri, "destination", timeout=5) as client:
-            found = writers.read_all(client).get(pipeline.name)
-            registered = found.topics if found else registered
+            registration = writers.read_all(client).get(pipeline.name)
     except MongoUnreachable:
         pass
-    written = {name for connector in pipeline.source_connectors for name in connect.topics(connector)}
-    own = [
-        name
-        for name in existing
-        if not pipeline.is_change_topic(name) or name in written or ids.get(name) in registered
-    ]
-    return OwnTopics(
-        tuple(own), tuple(ids[name] for name in own if name in ids), tuple(name for name in existing if name not in own)
-    )
+    return known_topics(pipeline, connect, topics, registration)
 
 
-def created_ids(topics: Topics, names: Collection[str]) -> list[str]:
-    """The ids of topics that have just been created, of which each broker learns within a moment."""
+def known_topics(pipeline: Pipeline, connect: Connect, topics: Topics, registration: Registration | None) -> OwnTopics:
+    """Which of the topics with names of the pipeline were made for it.
+
+    Change topics are known from the registration, in which `deploy` stores their names before it creates them, and
+    their ids afterwards; or from Connect, which knows what a source connector has written. Another program's topic may
+    have such a name.
+    """
+    ids = topics.ids(pipeline_topics(pipeline, topics.all()))
+    known = {name for connector in pipeline.source_connectors for name in connect.topics(connector)}
+    known |= registration.creating if registration else set()
+    registered = registration.topics if registration else frozenset()
+    own = {
+        name: ids[name]
+        for name in sorted(ids)
+        if not pipeline.is_change_topic(name) or name in known or ids[name] in registered
+    }
+    return OwnTopics(own, tuple(sorted(ids.keys() - own.keys())))
+
+
+def created_ids(topics: Topics, names: Collection[str]) -> dict[str, str]:
+    """The ids, by name, of topics that have just been created, of which each broker learns within a moment.
+
+    Raises `TowpathError` if one is still unknown after 10 s.
+    """
     until = time.monotonic() + _KNOWN_S
     while len(ids := topics.ids(names)) < len(names) and time.monotonic() < until:
         time.sleep(0.1)
-    return list(ids.values())
+    if missing := sorted(set(names) - ids.keys()):
+        raise TowpathError(
+            f"Kafka at {topics.bootstrap} created {first_few(missing, 3)}, and {_KNOWN_S:.0f} s later knows of none",
+            "run `towpath deploy` again, which stores their ids",
+        )
+    return ids

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -23,6 +23,7 @@ from towpath.log.source_offsets import SELECTION
 from towpath.mongo.client import Collection, ReplicaSet, regex_refusal
 from towpath.namespaces import bad_names, topic_of, unmatched
 from towpath.pipeline import Pipeline
+from towpath.text import first_few
 
 _REMOVE = "`towpath remove --topics` the pipeline and deploy it again"
 _DEPLOY, _SOURCE, _DESTINATION = "deploy", "source", "destination"
@@ -202,7 +203,24 @@ def same_clusters(inventory: Inventory) -> Iterator[Finding]:
 
 
 def same_mode(inventory: Inventory) -> Iterator[Finding]:
-    yield from unchanged_mode(inventory.pipeline, inventory.desired, inventory.deployed, inventory.existing)
+    """As `unchanged_mode`. Empty topics that were not made for the pipeline do not show its mode."""
+    pipeline, deployed, existing = inventory.pipeline, inventory.deployed, inventory.existing
+    is_whole = all(deployed.get(name) is not None for name in (pipeline.sink_connector, pipeline.source_connector))
+    foreign = () if is_whole else inventory.foreign
+    ends = inventory.topics.ends((existing[name] for name in foreign), stable=False)
+    filled = sorted({topic for (topic, _), (_, end) in ends.items() if end > 0})
+    judged = {name: topic for name, topic in existing.items() if name not in foreign or name in filled}
+    for finding in unchanged_mode(pipeline, inventory.desired, deployed, judged):
+        yield replace(finding, advice=f"{finding.advice}; {left_by_removal(filled)}") if filled else finding
+
+
+def left_by_removal(topics: Sequence[str]) -> str:
+    """The advice for topics that hold records, have names of a pipeline, and are not known to be made for it."""
+    return (
+        f"`towpath remove --topics` leaves {first_few(topics, 3)}, which nothing shows to be made for this pipeline:"
+        " if no one needs the records, delete that with Kafka's tools (kafka-topics.sh --delete --topic); else give the"
+        " pipeline another name, or exclude that namespace"
+    )
 
 
 def unchanged_mode(

@@ -8,14 +8,14 @@ rules decide. What tells a destination is its replica set, the server's process,
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from towpath.bookkeeping.writers import MONGOSH_FORGET, Registration
 from towpath.deploy.inventory import DESTINATION_SET, SOURCE_SET, Inventory
 from towpath.errors import ConnectUnreachable, KafkaUnreachable, MongoUnreachable
 from towpath.finding import Finding, Preconditions, error, require, required
 from towpath.mongo.client import ReplicaSet
-from towpath.namespaces import namespace_of
+from towpath.namespaces import namespace_of, renames_of
 from towpath.pipeline import Pipeline
 from towpath.session import Session
 from towpath.text import first_few
@@ -36,6 +36,8 @@ class Target:
     names: tuple[str, ...]
     """The namespaces that are written."""
     registered: Mapping[str, Registration]
+    sink: Mapping[str, str] = field(default_factory=dict)
+    """The configuration of the deployed sink; empty if there is none."""
     kafka: str = ""
     """The id of the Kafka cluster; empty if it is not known."""
 
@@ -72,6 +74,26 @@ def registered(target: Target) -> Iterator[Finding]:
             " towpath.writers of its destination, so this may be another cluster, or an empty new one; nothing was"
             " changed",
             "if it is the right one, run `towpath deploy`",
+        )
+
+
+def same_namespaces(target: Target) -> Iterator[Finding]:
+    """The deployed sink writes the namespaces that the file names, under the same names.
+
+    Otherwise others would be emptied than those that it fills again.
+    """
+    pipeline = target.pipeline
+    differing = []
+    if target.sink and renames_of(target.sink) != dict(pipeline.renames.by_source):
+        differing.append("[collections.rename]")
+    if target.sink and target.sink.get("topics.regex") != pipeline.selection.topic_regex(pipeline.name):
+        differing.append("include or exclude in [collections]")
+    if differing:
+        yield error(
+            _DESTINATION,
+            f"{pipeline.sink_connector} was deployed with other namespaces than the file has now"
+            f" ({' and '.join(differing)}); nothing was changed",
+            "`towpath deploy` the file first, or set that back",
         )
 
 
@@ -131,7 +153,9 @@ def _if_gone(name: str) -> str:
 #: Before something is removed: only what the pipeline itself has stored there.
 OF_REMOVAL: Preconditions[Target] = required(same_as_deployed, same_kafka)
 #: Before documents or collections are deleted or overwritten.
-OF_WRITING: Preconditions[Target] = required(same_as_deployed, same_kafka, registered, not_the_source, no_other_writer)
+OF_WRITING: Preconditions[Target] = required(
+    same_as_deployed, same_kafka, registered, same_namespaces, not_the_source, no_other_writer
+)
 
 
 def require_own(session: Session) -> None:
@@ -146,7 +170,8 @@ def require_removable(session: Session) -> None:
 
 def gather(inventory: Inventory, *, with_source: bool = True) -> Target:
     """Raises `MongoError`, except for a source that does not answer: a lost source is a reason for a rebuild."""
-    kafka, marks, log = _deployed(inventory)
+    kafka, configs, log = _deployed(inventory)
+    marks = [(key, config[key]) for config in configs for key in (SOURCE_SET, DESTINATION_SET) if key in config]
     sources = [ReplicaSet.parse(mark) for key, mark in marks if key == SOURCE_SET]
     names = tuple(map(inventory.pipeline.renames.destination, log))
     try:
@@ -163,12 +188,13 @@ def gather(inventory: Inventory, *, with_source: bool = True) -> Target:
         deployed=next((ReplicaSet.parse(mark) for key, mark in marks if key == DESTINATION_SET), None),
         names=names,
         registered=inventory.registered,
+        sink=next((config for config in configs if DESTINATION_SET in config), {}),
         kafka=kafka,
     )
 
 
-def _deployed(inventory: Inventory) -> tuple[str, list[tuple[str, str]], tuple[str, ...]]:
-    """(Kafka's id, the replica sets in the connectors' configurations, the namespaces in the log).
+def _deployed(inventory: Inventory) -> tuple[str, list[dict[str, str]], tuple[str, ...]]:
+    """(Kafka's id, the connectors' configurations, the namespaces in the log).
 
     Empty while Kafka or Connect does not answer, as after the end of a replication: `prepare --final` comes then.
     """
@@ -177,5 +203,4 @@ def _deployed(inventory: Inventory) -> tuple[str, list[tuple[str, str]], tuple[s
         configs = [config for config in inventory.deployed.values() if config]
     except (KafkaUnreachable, ConnectUnreachable):
         return "", [], ()
-    marks = [(key, config[key]) for config in configs for key in (SOURCE_SET, DESTINATION_SET) if key in config]
-    return kafka, marks, tuple(namespace_of(inventory.pipeline.name, topic.name) for topic in log)
+    return kafka, configs, tuple(namespace_of(inventory.pipeline.name, topic.name) for topic in log)
