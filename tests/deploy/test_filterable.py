@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pymongo import MongoClient
 
+from tests.preflight.test_check_judgements import PIPELINE
 from tests.support import mongod
 from towpath.deploy.preconditions import filterable
 from towpath.finding import Finding
@@ -28,9 +30,8 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
 
 
 def found(selection: Selection, ask: Any) -> list[Finding]:
-    config = {"collection.include.list": selection.namespace_regex}
-    desired = {"move-source": config, "move-source-whole": config, "move-sink": {}}
-    inventory: Any = SimpleNamespace(desired=desired, source=SimpleNamespace(ask=ask))
+    pipeline = replace(PIPELINE, include=selection.include)
+    inventory: Any = SimpleNamespace(pipeline=pipeline, source=SimpleNamespace(ask=ask))
     return list(filterable(inventory))
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from connectors.configs import DDL, plugins
+from connectors.configs import DDL, definitions, plugins
 from towpath.bookkeeping import cutover
 from towpath.bookkeeping.writers import Registration
 from towpath.deploy import target
@@ -52,7 +52,8 @@ def included(inventory: Inventory) -> Iterator[Finding]:
 
 def filterable(inventory: Inventory) -> Iterator[Finding]:
     """The source can filter its change stream by each expression that Debezium would send it."""
-    for expression in {config[SELECTION]: None for config in inventory.desired.values() if SELECTION in config}:
+    configs = definitions(inventory.pipeline).values()
+    for expression in {config[SELECTION]: None for config in configs if SELECTION in config}:
         refused = inventory.source.ask(partial(regex_refusal, expression=expression))
         if refused:
             yield error(
