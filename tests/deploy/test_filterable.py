@@ -30,7 +30,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
 
 
 def found(selection: Selection, ask: Any) -> list[Finding]:
-    pipeline = replace(PIPELINE, include=selection.include)
+    pipeline = replace(PIPELINE, include=selection.include, exclude=selection.exclude)
     inventory: Any = SimpleNamespace(pipeline=pipeline, source=SimpleNamespace(ask=ask))
     return list(filterable(inventory))
 
