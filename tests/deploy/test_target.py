@@ -252,3 +252,11 @@ def test_positions_of_another_destination_are_not_moved(monkeypatch: pytest.Monk
         monkeypatch.setattr(control, name, lambda *_: pytest.fail("before the target was proven"))
     with pytest.raises(Refused, match="not its own"):
         control.restart.main(["shop.toml", option], standalone_mode=False)
+
+
+def test_a_replay_of_the_same_name_from_another_kafka_is_another_writer() -> None:
+    """Two pipelines of one name replay to one cluster: the label comes from the destination, and is the same."""
+    ours, theirs = (registration("shop-replay-1", "shop.*", kafka=kafka) for kafka in ("k1", "k2"))
+    assert list(target.others(ours, {ours.name: ours}, ("shop.a",))) == []
+    (finding,) = target.others(ours, {theirs.name: theirs}, ("shop.a",))
+    assert "knows shop-replay-1 as the pipeline of the Kafka cluster k2" in finding.finding
