@@ -141,6 +141,9 @@ def test_what_one_cluster_is(one: ReplicaSet, other: ReplicaSet, same: bool) -> 
         ("shop.a", "crm.a", ""),
         ("shop.a.b", "shop.*", "shop.a.b"),
         ("shop*.a", "shop.a", "shop.a"),
+        ("shop.a*", "shop.*b", "shop.a*b"),
+        ("shop.a*", "shop.b*", ""),
+        ("shop.*a", "shop.*b", ""),
     ],
 )
 def test_what_two_patterns_share(one: str, other: str, both: str) -> None:
