@@ -32,9 +32,9 @@ def is_pattern(text: str) -> bool:
 
 
 def meet(one: str, other: str) -> str:
-    """A pattern that both patterns match, by database and collection; empty where none of the two is within the other.
+    """A pattern that both patterns match, by database and collection; empty where no name matches both.
 
-    `shop.*` and `*.orders` meet in `shop.orders`.
+    `shop.*` and `*.orders` meet in `shop.orders`, `shop.a*` and `shop.*b` in `shop.a*b`.
     """
     parts = [_narrower(*pair) for pair in zip(one.split(".", 1), other.split(".", 1), strict=True)]
     return ".".join(parts) if all(parts) else ""
@@ -44,7 +44,13 @@ def _narrower(one: str, other: str) -> str:
     for wide, narrow in ((one, other), (other, one)):
         if re.fullmatch(_escaped(wide, ".*"), narrow):
             return narrow
-    return ""
+    if "*" not in one or "*" not in other:
+        return ""
+    (start, *inner, end), (other_start, *other_inner, other_end) = one.split("*"), other.split("*")
+    first, last = max(start, other_start, key=len), max(end, other_end, key=len)
+    if not (first.startswith(start) and first.startswith(other_start)):
+        return ""
+    return "*".join((first, *inner, *other_inner, last)) if last.endswith(end) and last.endswith(other_end) else ""
 
 
 def _expression(pattern: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ from connectors.configs import definitions
 from tests.schema.test_changes_in_log import LOGGED
 from towpath.bookkeeping import writers
 from towpath.bookkeeping.writers import Registration
+from towpath.cli import control
 from towpath.deploy import own_topics, target
 from towpath.deploy.own_topics import OwnTopics
 from towpath.deploy.preconditions import same_mode
@@ -139,6 +141,9 @@ def test_what_one_cluster_is(one: ReplicaSet, other: ReplicaSet, same: bool) -> 
         ("shop.a", "crm.a", ""),
         ("shop.a.b", "shop.*", "shop.a.b"),
         ("shop*.a", "shop.a", "shop.a"),
+        ("shop.a*", "shop.*b", "shop.a*b"),
+        ("shop.a*", "shop.b*", ""),
+        ("shop.*a", "shop.*b", ""),
     ],
 )
 def test_what_two_patterns_share(one: str, other: str, both: str) -> None:
@@ -233,3 +238,28 @@ def test_an_empty_topic_of_someone_else_shows_no_mode(foreign: tuple[str, ...], 
     found = list(same_mode(inventory))
     assert bool(found) is (words is not None)
     assert all(words in finding.advice for finding in found if words)
+
+
+@pytest.mark.parametrize("option", ["--accept-log-gap", "--accept-missed-deletes"])
+def test_positions_of_another_destination_are_not_moved(monkeypatch: pytest.MonkeyPatch, option: str) -> None:
+    """`restart` writes positions and histories there."""
+
+    def refused(_: object) -> None:
+        raise Refused("not its own")
+
+    session = SimpleNamespace(require_deployed=lambda: None)
+    monkeypatch.setattr(control, "opened", lambda _: nullcontext(session))
+    monkeypatch.setattr(control, "_end_transactions", lambda _: None)
+    monkeypatch.setattr(control.target, "require_own", refused)
+    for name in ("_accept_log_gap", "_accept_missed_deletes", "statuses"):
+        monkeypatch.setattr(control, name, lambda *_: pytest.fail("before the target was proven"))
+    with pytest.raises(Refused, match="not its own"):
+        control.restart.main(["shop.toml", option], standalone_mode=False)
+
+
+def test_a_replay_of_the_same_name_from_another_kafka_is_another_writer() -> None:
+    """Two pipelines of one name replay to one cluster: the label comes from the destination, and is the same."""
+    ours, theirs = (registration("shop-replay-1", "shop.*", kafka=kafka) for kafka in ("k1", "k2"))
+    assert list(target.others(ours, {ours.name: ours}, ("shop.a",))) == []
+    (finding,) = target.others(ours, {theirs.name: theirs}, ("shop.a",))
+    assert "knows shop-replay-1 as the pipeline of the Kafka cluster k2" in finding.finding

@@ -9,7 +9,7 @@ import click
 from connectors.control import statuses, wait_running
 from towpath.bookkeeping import cutover, positions, verdict
 from towpath.cli.options import flag, opened, pipeline_argument, say
-from towpath.deploy import operator
+from towpath.deploy import operator, target
 from towpath.deploy.other_pipelines import refuse_loop_on_resuming
 from towpath.errors import Refused, TopicError
 from towpath.log import bounds
@@ -84,6 +84,8 @@ def restart(file: Path, everything: bool, accept_deletes: bool, accept_gap: bool
     with opened(file) as session:
         _end_transactions(session)
         session.require_deployed()
+        if accept_deletes or accept_gap:
+            target.require_own(session)
         if accept_deletes:
             _accept_missed_deletes(session)
         if accept_gap:

@@ -182,9 +182,6 @@ def one_writer(inventory: Inventory) -> Iterator[Finding]:
                 "keep that, or `towpath remove` the old pipeline first",
             )
     ours = Registration.of(inventory.pipeline, inventory.kafka_cluster, inventory.source.replica_set)
-    own = inventory.registered.get(ours.name)
-    if own is not None and own.kafka != ours.kafka:
-        yield target.of_another_kafka(ours.name, own.kafka, ours.kafka)
     elsewhere = {name: theirs for name, theirs in inventory.registered.items() if name not in connectors}
     yield from target.others(ours, elsewhere, inventory.targets)
 

@@ -101,8 +101,8 @@ def of_another_kafka(name: str, theirs: str, ours: str) -> Finding:
     return error(
         _DESTINATION,
         f"the destination knows {name} as the pipeline of the Kafka cluster {theirs}, and the file names {ours}: two"
-        " pipelines of one name would share positions and namespaces there",
-        f"give this pipeline another name, or, {_if_gone(name)}",
+        " pipelines, or replays, of one name would share positions and namespaces there",
+        f"give this one another name (a replay: with --name), or, {_if_gone(name)}",
     )
 
 
@@ -132,9 +132,13 @@ def no_other_writer(target: Target) -> Iterator[Finding]:
 
 
 def others(ours: Registration, registered: Mapping[str, Registration], names: tuple[str, ...]) -> Iterator[Finding]:
-    """An error for each other writer that shares namespaces with `ours`."""
+    """An error for each other writer that shares namespaces, or the name, with `ours`."""
     for theirs in registered.values():
-        if theirs.name == ours.name or theirs.removed:
+        if theirs.name == ours.name:
+            if ours.kafka and theirs.kafka != ours.kafka:
+                yield of_another_kafka(theirs.name, theirs.kafka, ours.kafka)
+            continue
+        if theirs.removed:
             continue
         if shared := ours.shared(theirs, names):
             yield error(
@@ -154,7 +158,7 @@ def _if_gone(name: str) -> str:
 OF_REMOVAL: Preconditions[Target] = required(same_as_deployed, same_kafka)
 #: Before documents or collections are deleted or overwritten.
 OF_WRITING: Preconditions[Target] = required(
-    same_as_deployed, same_kafka, registered, same_namespaces, not_the_source, no_other_writer
+    same_as_deployed, registered, same_namespaces, not_the_source, no_other_writer
 )
 
 

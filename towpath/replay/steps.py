@@ -18,6 +18,7 @@ from towpath.bookkeeping import positions, writers
 from towpath.bookkeeping.writers import Registration
 from towpath.deploy import credentials
 from towpath.deploy.deployment import put
+from towpath.deploy.target import others
 from towpath.errors import MongoError, MongoUnreachable, NotWhole, Refused, TowpathError
 from towpath.events import Progress
 from towpath.finding import require
@@ -75,9 +76,6 @@ def _begin(inventory: ReplayInventory, report: Report, confirm: Confirm) -> tupl
     check = check_log(session, log, report, copied=copied, until=options.until, force=options.force)
     if inventory.counts:
         confirm(question(inventory.counts, options.uri))
-    if options.empty:
-        with connected(options.uri, REPLAY_SIDE) as client:
-            empty(session, client, log)
     plan = Plan(
         only=options.only,
         until=options.until,
@@ -88,7 +86,11 @@ def _begin(inventory: ReplayInventory, report: Report, confirm: Confirm) -> tupl
         log=log,
     )
     replay = Replay(pipeline, inventory.label, inventory.target.replica_set, options.uri, plan)
-    _create(replay, session, registration(inventory))
+    _register(replay, session, registration(inventory), inventory.targets)
+    if options.empty:
+        with connected(options.uri, REPLAY_SIDE) as client:
+            empty(session, client, log)
+    _create(replay, session)
     return replay, check
 
 
@@ -240,19 +242,39 @@ def _finish(run: SinkRun, replay: Replay, check: LogCheck | None, report: Report
     return verdict
 
 
-def _create(replay: Replay, session: Session, registration: Registration) -> None:
-    """Create what the replay needs, its connector last. Delete the positions of an earlier replay of this name."""
+def _register(replay: Replay, session: Session, registration: Registration, targets: tuple[str, ...]) -> None:
+    """Register the replay before anything is deleted. The file of secrets, first, lets `remove --replay` undo that.
+
+    Deletes the positions of an earlier replay of this name. Raises `Refused` when another writer has registered in the
+    meantime.
+    """
+    _write_secrets(replay)
+    with connected(replay.sink.destination_uri, REPLAY_SIDE) as client:
+        _refuse_others(client, registration, targets)  # first: one of this name has positions, which are deleted
+        positions.forget(client, replay.sink)
+        writers.register(client, registration)
+        try:
+            _refuse_others(client, registration, targets)
+        except Refused:
+            writers.forget(client, registration.name)
+            raise
+
+
+def _refuse_others(client: Client, registration: Registration, targets: tuple[str, ...]) -> None:
+    for finding in others(registration, writers.read_all(client), targets):
+        raise Refused(finding.finding, finding.advice)
+
+
+def _create(replay: Replay, session: Session) -> None:
+    """Create what the replay needs, its connector last."""
     topics, pipeline = session.topics, replay.pipeline
     settings = plain_settings(pipeline)
     if replay.sink.dead_letter_topic not in topics.all():
         topics.create(replay.sink.dead_letter_topic, 1, pipeline.replication_factor, settings)
         session.say(f"created topic {replay.sink.dead_letter_topic}")
     with connected(replay.sink.destination_uri, REPLAY_SIDE) as client:
-        positions.forget(client, replay.sink)
-        writers.register(client, registration)
         if replay.plan.forced:  # otherwise the sink stops where the beginning is gone
             positions.skip_to(client, replay.sink, replay.plan.late, datetime.now(UTC))
-    _write_secrets(replay)
     put(session.connect, replay.name, definition(replay), replay.secrets, _ADVICE)
     session.say(f"created connector {replay.name}")
 
