@@ -58,12 +58,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 #: Files that take more than a minute, the longest first.
 _LONG = (
-    *("sink/test_log_gap.py", "capture/test_java.py", "deploy/test_trust.py", "replay/test_replay.py"),
-    *("schema/test_schema_changes.py", "cli/test_wheel.py", "prometheus/test_prometheus.py"),
+    *("sink/test_log_gap.py", "capture/test_java.py", "deploy/test_trust.py", "history/test_replay.py"),
+    *("deploy/test_schema_changes.py", "cli/test_wheel.py", "prometheus/test_prometheus.py"),
     "monitor/test_page.py",
-    *("cutover/test_cutover.py", "verification/test_verdicts.py", "stack/test_stack.py", "capture/test_changes.py"),
-    *("sink/test_exactly_once.py", "repair/test_repair.py", "capture/test_collections.py", "faults/test_faults.py"),
-    *("supervisor/test_run.py", "compaction/test_compaction.py", "splices/test_splices.py"),
+    *("cutover/test_cutover.py", "verify/test_verdicts.py", "stack/test_stack.py", "capture/test_changes.py"),
+    *("sink/test_exactly_once.py", "verify/test_repair.py", "capture/test_collections.py", "faults/test_faults.py"),
+    *("run/test_run.py", "history/test_compaction.py", "splices/test_splices.py"),
 )
 
 

@@ -17,7 +17,7 @@ TowpathError                    root
 ├── NotYet                      what was waited for did not come about in time
 └── StackError                  the embedded stack; the tree below it is in `towpath/stack/errors.py`
 
-The verifier is a library and has a root of its own with the same fields: `verifier.VerifierError`.
+The verifier is a library and has a root of its own with the same fields: `towpath_verifier.VerifierError`.
 """
 
 from __future__ import annotations

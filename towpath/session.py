@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from connectors.control import missing, statuses
-from connectors.rest import Connect
+from towpath.clients.connect.control import missing, statuses
+from towpath.clients.connect.rest import Connect
+from towpath.clients.kafka.topics import Topics
+from towpath.clients.mongo.client import kept_open
 from towpath.config import loading as pipeline_file
-from towpath.kafka.topics import Topics
-from towpath.mongo.client import kept_open
-from towpath.pipeline import Pipeline
+from towpath.config.pipeline import Pipeline
 
 #: Receives messages for people during an operation.
 Say = Callable[[str], None]

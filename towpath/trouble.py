@@ -6,7 +6,7 @@ from confluent_kafka import KafkaException
 from pymongo.errors import PyMongoError
 
 from towpath.errors import TowpathError
-from verifier import VerifierError
+from towpath_verifier import VerifierError
 
 #: What a step fails with.
 ERRORS = (TowpathError, VerifierError, PyMongoError, OSError)

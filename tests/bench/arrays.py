@@ -34,8 +34,8 @@ from tests.bench.report import Found, Goal, Part, at_least, at_most, told
 from tests.bench.sides import COLLECTION, DATABASE, NAMESPACE, Settings, Side, Way, is_streaming, way
 from tests.support import oracle, raw
 from towpath import stack as embedded
-from towpath.kafka.topics import Place
-from towpath.mongo.client import operation_time
+from towpath.clients.kafka.topics import Place
+from towpath.clients.mongo.client import operation_time
 
 READING = len(bson.encode(load.reading(Random(0), 0)))
 SERIALIZED, WRITES = "serialized record", "writes/document"

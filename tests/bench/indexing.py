@@ -14,8 +14,8 @@ from tests.bench.report import BASE, Found, Part, told
 from tests.bench.sides import COLLECTION, DATABASE, NAMESPACE, Settings, way
 from tests.support import oracle
 from towpath import stack as embedded
-from towpath.schema.apply import build
-from verifier.repair_commands import Command
+from towpath.deploy.schema.apply import build
+from towpath_verifier.repair_commands import Command
 
 _BEFORE = f"{BASE}, before the copy"
 _INDEXES: list[dict[str, Any]] = [

@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from pymongo import MongoClient
 
 from towpath import stack as embedded
-from towpath.kafka.topics import Place, Topics
+from towpath.clients.kafka.topics import Place, Topics
 
 WORKER, SOURCE, DESTINATION, BROKER = "connect-0", "source-0", "destination-0", "kafka"
 PROCESSES = (SOURCE, WORKER, BROKER, DESTINATION)

@@ -15,20 +15,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from connectors.control import statuses
-from connectors.rest import Connect
 from tests.bench.measured import await_fact
 from tests.support.checkout import Checkout
 from towpath import stack as embedded
+from towpath.clients.connect.control import statuses
+from towpath.clients.connect.rest import Connect
+from towpath.clients.kafka.topics import Place, Topics
+from towpath.config.pipeline import ClusterTime
+from towpath.config.topic_settings import TOPIC_SETTINGS
 from towpath.deploy.deployment import Deployment, remove
 from towpath.deploy.inventory import Inventory
 from towpath.errors import NoSuchConnector
-from towpath.kafka.topics import Place, Topics
 from towpath.log.lag import applied, gaps, peek
 from towpath.log.source_offsets import read_state
-from towpath.pipeline import ClusterTime
 from towpath.session import Session, opened
-from towpath.topic_settings import TOPIC_SETTINGS
 
 DATABASE, COLLECTION = "bench", "documents"
 NAMESPACE = f"{DATABASE}.{COLLECTION}"

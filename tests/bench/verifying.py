@@ -22,11 +22,11 @@ from tests.bench.pairs import pairs, say
 from tests.bench.report import BASE, Found, Part, at_most
 from tests.bench.sides import COLLECTION, DATABASE
 from towpath import stack as embedded
-from verifier import Options, Pair, Recheck, Verification
-from verifier.plan import list_pairs, plan
-from verifier.ranges import RANGE_BYTES
-from verifier.reads import collection, in_id_order
-from verifier.workers import Range
+from towpath_verifier import Options, Pair, Recheck, Verification
+from towpath_verifier.plan import list_pairs, plan
+from towpath_verifier.ranges import RANGE_BYTES
+from towpath_verifier.reads import collection, in_id_order
+from towpath_verifier.workers import Range
 
 _PAIR = Pair(f"{DATABASE}.{COLLECTION}", f"{DATABASE}.{COLLECTION}")
 _READING, _SCREEN, _CLIENT = "reading", f"{BASE} --screen", "client"

@@ -10,13 +10,13 @@ import bson
 import pytest
 from bson import Int64
 
-from connectors.control import wait_stopped
-from connectors.rest import Connect
 from tests.conftest import MakePipeline
 from tests.support.awaited import until
 from tests.support.pipeline import Pipeline, Settings, towpath
+from towpath.clients.connect.control import wait_stopped
+from towpath.clients.connect.rest import Connect
+from towpath.clients.kafka.topics import Topics
 from towpath.config import loading as pipeline_file
-from towpath.kafka.topics import Topics
 from towpath.log import reread_requests
 from towpath.log.source_offsets import read_state
 

@@ -8,7 +8,7 @@ import pytest
 
 from towpath.errors import ConnectError, NoSuchConnector, TowpathError, fields
 from towpath.stack.errors import NotReady
-from verifier import ServerLost, VerifierError
+from towpath_verifier import ServerLost, VerifierError
 
 
 @pytest.mark.parametrize("kind", [TowpathError, ConnectError, NotReady, VerifierError])

@@ -10,15 +10,15 @@ import pytest
 
 from tests.support.disk import Disk, small_disk
 from tests.support.pipeline import TOWPATH
-from towpath import state_files
+from towpath.config.events import as_line
 from towpath.deploy import credentials
 from towpath.errors import TowpathError
-from towpath.events import as_line
-from towpath.verification import verdict_file
-from verifier import Pair, VerifierError
-from verifier.journal import FinishedRange, Journal
-from verifier.ranges import Bounds
-from verifier.workers import Range
+from towpath.store import state_files
+from towpath.verify import verdict_file
+from towpath_verifier import Pair, VerifierError
+from towpath_verifier.journal import FinishedRange, Journal
+from towpath_verifier.ranges import Bounds
+from towpath_verifier.workers import Range
 
 NO_ROOM = "No space left on device"
 

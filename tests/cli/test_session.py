@@ -11,7 +11,7 @@ from pymongo.errors import InvalidOperation
 from tests.support import mongod
 from tests.support.mongod import MongodSizes, Servers
 from towpath import session
-from towpath.mongo.client import connected
+from towpath.clients.mongo.client import connected
 
 pytestmark = pytest.mark.servers
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from towpath.namespaces import RESERVED, Selection, bad_names, is_pattern
+from towpath.config.namespaces import RESERVED, Selection, bad_names, is_pattern
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,11 @@
 
 import pytest
 
+from towpath.clients.mongo.uri import without_credentials
 from towpath.config.loading import read
+from towpath.config.pipeline import Copy
 from towpath.deploy.credentials import destination_uri, properties, write
 from towpath.errors import BadPipelineFile
-from towpath.mongo.uri import without_credentials
-from towpath.pipeline import Copy
 
 MINIMAL = """
 name = "shop"

@@ -10,13 +10,13 @@ from random import Random
 import httpx
 import pytest
 
-from connectors.rest import Connect
 from tests.support.fuzz import cases, told
 from towpath import cli
+from towpath.clients.connect.rest import Connect
+from towpath.clients.mongo.uri import without_credentials
 from towpath.config.loading import read
 from towpath.deploy.credentials import destination_uri, properties
 from towpath.errors import BadPipelineFile
-from towpath.mongo.uri import without_credentials
 
 FILE = """
 name = "shop"

@@ -6,24 +6,24 @@ from pathlib import Path
 
 import pytest
 
-from connectors.configs import definitions
 from tests.support.secured import documented_acls, documented_roles
-from towpath.config.loading import read
-from towpath.deploy import credentials
-from towpath.errors import BadPipelineFile, MongoError, TowpathError
-from towpath.kafka.client import KafkaClient, login, of, properties
-from towpath.mongo import uri as mongo_uri
-from towpath.mongo.client import connected
-from towpath.mongo.privileges import (
+from towpath.checks.connect import exposed
+from towpath.clients.kafka.client import KafkaClient, login, of, properties
+from towpath.clients.mongo import uri as mongo_uri
+from towpath.clients.mongo.client import connected
+from towpath.clients.mongo.privileges import (
     COPY_ACTIONS,
     DESTINATION_ACTIONS,
     DESTINATION_LOOKS,
     POSITION_ACTIONS,
     SOURCE_ACTIONS,
 )
-from towpath.mongo.uri import without_credentials
-from towpath.pipeline import Pipeline
-from towpath.preflight.connect import exposed
+from towpath.clients.mongo.uri import without_credentials
+from towpath.config.loading import read
+from towpath.config.pipeline import Pipeline
+from towpath.deploy import credentials
+from towpath.deploy.configs import definitions
+from towpath.errors import BadPipelineFile, MongoError, TowpathError
 
 SCRAM = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="me" password="a\\"b\\\\c;";'
 PLAIN = {"sasl.jaas.config": SCRAM.replace("scram.Scram", "plain.Plain")}

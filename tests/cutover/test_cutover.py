@@ -26,7 +26,7 @@ from tests.support.pipeline import Pipeline, towpath
 from tests.support.swapping import Swapping
 from tests.support.ticker import Ticker
 from towpath import stack as embedded
-from towpath.mongo import write_block
+from towpath.clients.mongo import write_block
 from towpath.stack import Stack
 
 pytestmark = pytest.mark.servers

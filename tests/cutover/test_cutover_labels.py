@@ -11,9 +11,9 @@ from click.testing import CliRunner
 
 from towpath.cli import towpath
 from towpath.cli.cutover import _print_event
+from towpath.config.events import Check, Gate, Step, TimedEvent, label
 from towpath.cutover.events import Reporter
 from towpath.cutover.gate import GATE, PRECONDITIONS
-from towpath.events import Check, Gate, Step, TimedEvent, label
 
 
 def test_the_gate_says_re_read_requests_and_dead_letters(capsys: pytest.CaptureFixture[str]) -> None:

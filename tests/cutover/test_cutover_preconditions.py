@@ -10,10 +10,10 @@ import pytest
 from pymongo import MongoClient
 
 from tests.support import mongod
+from towpath.config.events import Check
 from towpath.cutover import gate
 from towpath.cutover.gate import Readiness, Result, Rule
 from towpath.cutover.steps import CutoverOptions
-from towpath.events import Check
 from towpath.session import opened
 
 pytestmark = pytest.mark.servers

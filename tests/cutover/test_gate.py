@@ -14,21 +14,21 @@ from typing import Any, cast
 import pytest
 from pymongo.errors import OperationFailure
 
-from connectors.rest import Connector, Task
-from tests.status.test_screens import status
+from tests.run.test_screens import status
 from tests.support.cutover_world import OPTIONS, pipeline_of
+from towpath.clients.connect.rest import Connector, Task
+from towpath.clients.mongo.client import ReplicaSet
+from towpath.clients.mongo.privileges import Privileges
+from towpath.config.finding import Finding
 from towpath.cutover import gate
 from towpath.cutover.gate import GATE, PRECONDITIONS, Readiness, red, run
+from towpath.deploy.schema.apply import Step
+from towpath.deploy.schema.changes import SchemaChanges
 from towpath.errors import ConnectUnreachable, MongoUnreachable, Refused
-from towpath.finding import Finding
-from towpath.mongo.client import ReplicaSet
-from towpath.mongo.privileges import Privileges
-from towpath.schema.apply import Step
-from towpath.schema.changes import SchemaChanges
+from towpath.run.status.figures import Copied, Waiting
 from towpath.session import Session
-from towpath.status.figures import Copied, Waiting
-from towpath.verification.full_verdict import Verified
-from towpath.verification.scope import Metadata
+from towpath.verify.full_verdict import Verified
+from towpath.verify.scope import Metadata
 
 RUNNING = Connector("shop-source", "RUNNING", "w", (Task(0, "RUNNING", "w", ""),))
 FAILED = Connector("shop-source", "FAILED", "w", (Task(0, "FAILED", "w", "java.lang.Exception: boom"),), "boom")

@@ -12,9 +12,9 @@ from pymongo import MongoClient
 
 from tests.support import mongod
 from tests.support.cutover_world import pipeline_of
-from towpath.bookkeeping import cutover as cutovers
-from towpath.bookkeeping.cutover import Cutover
 from towpath.errors import Overtaken
+from towpath.store import cutover as cutovers
+from towpath.store.cutover import Cutover
 
 pytestmark = pytest.mark.servers
 Client = MongoClient[dict[str, Any]]

@@ -11,9 +11,9 @@ import pytest
 
 from tests.support.pipeline import Pipeline, towpath
 from towpath.cli.cutover import cutover
+from towpath.clients.kafka import topics
 from towpath.cutover import fail_back, steps
 from towpath.cutover.pause import Pause
-from towpath.kafka import topics
 
 pytestmark = pytest.mark.servers
 

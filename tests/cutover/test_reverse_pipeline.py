@@ -10,22 +10,22 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from connectors import control
 from tests.conftest import MakePipeline
 from tests.support import log, raw
 from tests.support.order import Order
 from tests.support.pipeline import Pipeline, Settings, towpath
 from tests.support.workload import REINSERT, Workload
-from towpath import barrier
-from towpath.bookkeeping.positions import positions
 from towpath.cli.options import say
+from towpath.clients.connect import control
+from towpath.config.pipeline import ClusterTime
 from towpath.cutover import reverse_pipeline
 from towpath.cutover.reverse_pipeline import write_reverse_file
 from towpath.deploy import deployment
 from towpath.errors import Refused
+from towpath.log import barrier
 from towpath.log.lag import pipeline_ends
-from towpath.pipeline import ClusterTime
 from towpath.session import Session, opened
+from towpath.store.positions import positions
 
 pytestmark = pytest.mark.servers
 

@@ -10,6 +10,8 @@ import pytest
 
 from tests.config.test_pipeline_file import MINIMAL, PLAIN
 from towpath.config.loading import parse, read
+from towpath.config.namespaces import Renames, Selection
+from towpath.config.pipeline import Copy, RunOptions
 from towpath.cutover.reverse_pipeline import (
     checked_reverse_file,
     renamed_patterns,
@@ -18,8 +20,6 @@ from towpath.cutover.reverse_pipeline import (
     write_reverse_file,
 )
 from towpath.errors import Refused, TowpathError
-from towpath.namespaces import Renames, Selection
-from towpath.pipeline import Copy, RunOptions
 
 NAMES = [f"{database}.{name}" for database, name in product(("a", "b", "towpath"), ("x", "y", "z", "x2"))]
 

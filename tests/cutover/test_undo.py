@@ -18,7 +18,6 @@ import pytest
 
 from tests.support import cutover_world
 from tests.support.cutover_world import SWITCH, State, World
-from towpath.bookkeeping.cutover import Cutover
 from towpath.cli.cutover import _print_event
 from towpath.cli.options import say
 from towpath.cli.output import standard_streams
@@ -29,6 +28,7 @@ from towpath.cutover.sides import SwitchUnknown, read_sides
 from towpath.cutover.undo import NotUndone
 from towpath.errors import MongoUnreachable, NotYet, Overtaken, Refused
 from towpath.signals import ENDING, Interrupts, handle
+from towpath.store.cutover import Cutover
 
 Act = Callable[[], object]
 

@@ -15,11 +15,11 @@ from pymongo.errors import OperationFailure
 
 from tests.support import mongod
 from tests.support.cutover_world import pipeline_of
+from towpath.config.pipeline import Pipeline
 from towpath.cutover import watches
 from towpath.cutover.watches import kept_indexes
-from towpath.pipeline import Pipeline
-from towpath.schema.plan import plan
-from verifier import descriptions
+from towpath.deploy.schema.plan import plan
+from towpath_verifier import descriptions
 
 Client = MongoClient[dict[str, Any]]
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
-from tests.preflight.test_check_judgements import PIPELINE
+from tests.checks.test_check_judgements import PIPELINE
 from tests.support import mongod
+from towpath.clients.mongo.client import regex_refusal
+from towpath.config.finding import Finding
+from towpath.config.namespaces import Selection
 from towpath.deploy.preconditions import filterable
-from towpath.finding import Finding
-from towpath.mongo.client import regex_refusal
-from towpath.namespaces import Selection
 
 Client = MongoClient[dict[str, Any]]
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from connectors.configs import definitions
-from connectors.rest import Connect
-from tests.schema.test_changes_in_log import LOGGED
+from tests.deploy.test_changes_in_log import LOGGED
+from towpath.clients.connect.rest import Connect
+from towpath.clients.kafka.topics import Topics
+from towpath.clients.mongo.client import Collection
+from towpath.config.pipeline import Copy
 from towpath.deploy import preconditions
+from towpath.deploy.configs import definitions
 from towpath.deploy.inventory import Inventory
 from towpath.errors import ConnectUnreachable
-from towpath.kafka.topics import Topics
-from towpath.mongo.client import Collection
-from towpath.pipeline import Copy
 
 PIPELINE = replace(LOGGED, copy=Copy("towpath", 4, "primary", 0, 0))
 CAPPED = Collection("shop.capped", "collection", {"capped": True, "size": 4096}, "1")

@@ -11,21 +11,21 @@ from typing import Any
 import pytest
 from bson import ObjectId
 
-from connectors.configs import definitions
-from tests.schema.test_changes_in_log import LOGGED
-from towpath.bookkeeping import writers
-from towpath.bookkeeping.writers import Registration
+from tests.deploy.test_changes_in_log import LOGGED
 from towpath.cli import control
+from towpath.clients.kafka.topics import Topic
+from towpath.clients.mongo.client import ReplicaSet
+from towpath.config.finding import require
+from towpath.config.namespaces import Renames, meet
+from towpath.config.pipeline import Pipeline
 from towpath.deploy import own_topics, target
+from towpath.deploy.configs import definitions
 from towpath.deploy.own_topics import OwnTopics
 from towpath.deploy.preconditions import same_mode
 from towpath.deploy.target import Target
 from towpath.errors import MongoError, MongoUnreachable, Refused, TowpathError
-from towpath.finding import require
-from towpath.kafka.topics import Topic
-from towpath.mongo.client import ReplicaSet
-from towpath.namespaces import Renames, meet
-from towpath.pipeline import Pipeline
+from towpath.store import writers
+from towpath.store.writers import Registration
 
 SOURCE, DESTINATION, OTHER = (ReplicaSet(name, (f"{name}:1", f"{name}:2"), ObjectId()) for name in "abc")
 PIPELINE = replace(LOGGED, include=("shop.*",), renames=Renames({"shop.old": "shop.new"}))

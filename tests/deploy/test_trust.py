@@ -20,19 +20,19 @@ import pytest
 from confluent_kafka import Producer
 from pymongo.database import Database
 
-from connectors.rest import Connect
 from tests.support import oracle
 from tests.support.awaited import until
 from tests.support.certificates import Authority
 from tests.support.pipeline import towpath
 from tests.support.secured import NAME, Secured, running, worker_by_certificate, write
 from towpath import stack as embedded
+from towpath.clients.connect.rest import Connect
+from towpath.clients.kafka import hanging_transactions
+from towpath.clients.kafka.client import of
+from towpath.clients.kafka.topics import Topics
+from towpath.clients.mongo.client import connected
+from towpath.config.pipeline import ConnectLogin
 from towpath.errors import TopicError, TowpathError
-from towpath.kafka import hanging_transactions
-from towpath.kafka.client import of
-from towpath.kafka.topics import Topics
-from towpath.mongo.client import connected
-from towpath.pipeline import ConnectLogin
 
 pytestmark = pytest.mark.servers
 

@@ -22,9 +22,9 @@ from pydantic_core import PydanticUndefined
 from tests.servers.pairs import PAIRS
 from towpath.cli import towpath
 from towpath.cli.init import write_pipeline_file
+from towpath.clients.mongo.versions import SERIES
 from towpath.config import schema
 from towpath.config.schema import PipelineFile
-from towpath.mongo.versions import SERIES
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "reference"

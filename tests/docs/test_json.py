@@ -1,4 +1,4 @@
-"""`docs/json.md` describes exactly the events of `towpath/events.py`, and every verb that has `--json`."""
+"""`docs/json.md` describes exactly the events of `towpath/config/events.py`, and every verb that has `--json`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pytest
 from pydantic import TypeAdapter
 
 from tests.support.schema import complaints, page
-from towpath import events
 from towpath.cli import towpath
-from towpath.events import BadLine, CutoverNote, Difference, Event, Gate, Note, Round, RunEnd, TimedEvent, parse
+from towpath.config import events
+from towpath.config.events import BadLine, CutoverNote, Difference, Event, Gate, Note, Round, RunEnd, TimedEvent, parse
 
 FOUND = (Difference, events.Definition)  # by verify, which tells no time
 KINDS = list(dict.fromkeys(kind for kinds in events.BY_VERB.values() for kind in kinds))

@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 
 from towpath.errors import TowpathError
+from towpath.run.restarts import HangingTransactions
 from towpath.session import opened
-from towpath.supervisor.restarts import HangingTransactions
 
 _TICK = 1.0  # seconds
 

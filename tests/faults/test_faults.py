@@ -24,7 +24,7 @@ from tests.faults.states import STATES
 from tests.support import log, progress
 from tests.support.awaited import promised, until
 from tests.support.pipeline import Settings
-from towpath.kafka.topics import Topic
+from towpath.clients.kafka.topics import Topic
 from towpath.session import opened
 
 pytestmark = pytest.mark.servers

@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 from bson.timestamp import Timestamp
 
-from tests.preflight.test_check_judgements import PIPELINE
-from towpath import barrier
+from tests.checks.test_check_judgements import PIPELINE
+from towpath.clients.kafka.topics import Place
 from towpath.errors import NotYet, TowpathError
-from towpath.kafka.topics import Place
-from towpath.log import bounds
+from towpath.log import barrier, bounds
 from towpath.log.bounds import Break
 from towpath.log.lag import GapContents
 

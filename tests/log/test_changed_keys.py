@@ -13,11 +13,11 @@ from confluent_kafka import Producer
 
 from tests.support import log
 from tests.support.pipeline import Pipeline
+from towpath.clients.kafka.topics import Topics
 from towpath.config import loading as pipeline_file
-from towpath.kafka.topics import Topics
+from towpath.config.pipeline import Pipeline as Spec
+from towpath.config.topic_settings import TOPIC_SETTINGS
 from towpath.log.changed_keys import ids
-from towpath.pipeline import Pipeline as Spec
-from towpath.topic_settings import TOPIC_SETTINGS
 
 pytestmark = pytest.mark.servers
 

@@ -16,13 +16,13 @@ from confluent_kafka.admin import AdminClient
 
 from tests.support import awaited, log
 from tests.support.pipeline import Pipeline
+from towpath.clients.kafka.topics import Topic, Topics
 from towpath.config import loading as pipeline_file
-from towpath.kafka.topics import Topic, Topics
+from towpath.config.pipeline import ClusterTime
+from towpath.config.pipeline import Pipeline as Spec
+from towpath.config.topic_settings import TOPIC_SETTINGS
 from towpath.log import integrity
 from towpath.log.integrity import BrokenKey, LogCheck, check
-from towpath.pipeline import ClusterTime
-from towpath.pipeline import Pipeline as Spec
-from towpath.topic_settings import TOPIC_SETTINGS
 
 pytestmark = pytest.mark.servers
 

@@ -15,19 +15,19 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Message
 
-from connectors.rest import Connect
 from tests.support.awaited import until
 from tests.support.pipeline import Addresses, Pipeline
 from tests.support.servers import replica_set
+from towpath.clients.connect.rest import Connect
+from towpath.clients.kafka import consume
+from towpath.clients.kafka.client import LARGEST_RECORD
+from towpath.clients.kafka.topics import Topics
+from towpath.clients.mongo import client as clusters
+from towpath.clients.mongo.client import briefly
 from towpath.config.loading import read
 from towpath.errors import MongoUnreachable
-from towpath.kafka import consume
-from towpath.kafka.client import LARGEST_RECORD
-from towpath.kafka.topics import Topics
 from towpath.log import lag
-from towpath.mongo import client as clusters
-from towpath.mongo.client import briefly
-from towpath.status.collector import read_status
+from towpath.run.status.collector import read_status
 
 pytestmark = pytest.mark.servers
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from confluent_kafka import Uuid
 
-from tests.preflight.test_check_judgements import PIPELINE
-from towpath.bookkeeping.positions import Applied
+from tests.checks.test_check_judgements import PIPELINE
+from towpath.clients.kafka.topics import topic_id
 from towpath.errors import Refused
-from towpath.kafka.topics import topic_id
 from towpath.log import bounds
 from towpath.log.bounds import Break, describe, is_overgrown, judge
+from towpath.store.positions import Applied
 
 PLACE = ("shop.shop.orders", 3)
 #: Stands for a service that no test here calls.

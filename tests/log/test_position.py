@@ -5,10 +5,10 @@ import base64
 import bson
 import pytest
 
-from connectors.rest import Connector, Task
+from towpath.clients.connect.rest import Connector, Task
+from towpath.config.pipeline import ClusterTime, SourcePosition, resume_token_time, source_position
 from towpath.errors import TowpathError
 from towpath.log.lag import gaps
-from towpath.pipeline import ClusterTime, SourcePosition, resume_token_time, source_position
 
 
 def token(text):

@@ -13,17 +13,17 @@ import pytest
 from bson import Decimal128, Int64, ObjectId, Regex, Timestamp
 from confluent_kafka import Message
 
-from tests.preflight.test_check_judgements import PIPELINE
+from tests.checks.test_check_judgements import PIPELINE
 from tests.support.fuzz import cases, told
 from towpath.cli.tail import _as_text, _foreign
 from towpath.errors import TopicError, TowpathError
+from towpath.history.replay.verdict import _key
 from towpath.log.dead_letters import dead_letter
 from towpath.log.integrity import Cut, Scan
 from towpath.log.records import Record, in_short, is_key, record, source_milliseconds
 from towpath.log.unprotected import Part
-from towpath.repair.targets import document_of, of_file, unreadable
-from towpath.replay.verdict import _key
-from verifier.raw import id_key
+from towpath.verify.targets import document_of, of_file, unreadable
+from towpath_verifier.raw import id_key
 
 KEY = bson.encode({"_id": Int64(5)})
 DOCUMENT = bson.encode(

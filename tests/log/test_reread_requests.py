@@ -7,8 +7,8 @@ import pytest
 from bson import Decimal128, ObjectId
 
 from tests.support import bsonbytes as b
+from towpath.clients.kafka.topics import interruptible
 from towpath.errors import TopicError
-from towpath.kafka.topics import interruptible
 from towpath.log.reread_requests import MOST_BYTES, MOST_IDS, namespace_in, values
 
 NAMESPACE = "shop.orders"

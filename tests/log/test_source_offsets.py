@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from towpath.barrier import uncaptured
+from towpath.config.pipeline import ClusterTime
 from towpath.errors import TowpathError
+from towpath.history.resnapshot import Captured, Inventory
+from towpath.log.barrier import uncaptured
 from towpath.log.source_offsets import SourceState, Splices, source_state
-from towpath.pipeline import ClusterTime
-from towpath.resnapshot import Captured, Inventory
-from towpath.status.figures import copied_by_ranges, held
+from towpath.run.status.figures import copied_by_ranges, held
 
 SELECTION = "^(?-i:shop\\..*)$"
 MOMENT = ClusterTime(200, 1)

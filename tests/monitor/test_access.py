@@ -39,6 +39,7 @@ from tests.support.served import HOOKS
 from towpath.cli.init import write_pipeline_file
 from towpath.cli.monitor import _ADDRESS, chosen
 from towpath.config.loading import read
+from towpath.config.pipeline import Listening
 from towpath.errors import TowpathError
 from towpath.monitor import connections, server
 from towpath.monitor.access import LONGEST_BODY
@@ -47,7 +48,6 @@ from towpath.monitor.commands import COMMANDS, Commands
 from towpath.monitor.server import Settings, access_of, served
 from towpath.monitor.updates import MOST_CLIENTS
 from towpath.monitor.watch import add
-from towpath.pipeline import Listening
 from towpath.session import opened
 
 PASSWORD = "hunter2"

@@ -12,7 +12,7 @@ import pytest
 from towpath.monitor import commands as module
 from towpath.monitor.board import Command, Shown
 from towpath.monitor.commands import Commands, Running
-from towpath.supervisor.children import Child
+from towpath.run.children import Child
 
 
 class Board:

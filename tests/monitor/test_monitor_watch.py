@@ -11,13 +11,13 @@ from typing import Any, cast
 
 import pytest
 
-from tests.status.test_screens import status
+from tests.run.test_screens import status
 from tests.support.awaited import until
 from towpath.monitor import watch as watching
 from towpath.monitor.watch import SupervisorWatch, Watch
-from towpath.supervisor import supervisor as supervising
-from towpath.supervisor.children import Events
-from towpath.supervisor.supervisor import Supervisor
+from towpath.run import supervisor as supervising
+from towpath.run.children import Events
+from towpath.run.supervisor import Supervisor
 
 Report = Mapping[str, Any]
 

@@ -29,9 +29,9 @@ from tests.support.served import TOKEN, Served, served
 from towpath import stack as embedded
 from towpath.errors import NoSuchConnector
 from towpath.log.source_offsets import read_state
+from towpath.run.status.collector import read_status
+from towpath.run.status.figures import Status
 from towpath.session import Session, opened
-from towpath.status.collector import read_status
-from towpath.status.figures import Status
 
 needs_browser = pytest.mark.skipif(
     not (shutil.which("chromium") and shutil.which("chromedriver")),

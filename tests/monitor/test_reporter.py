@@ -14,24 +14,24 @@ from typing import Any
 import httpx
 import pytest
 
-from connectors.rest import Connector, Task
 from tests.monitor.test_access import BEARER, PASSWORD, TOKEN, pipeline_file
-from tests.status.test_screens import status
+from tests.run.test_screens import status
 from tests.support import api
 from tests.support.awaited import until
 from tests.support.served import HOOKS
-from towpath.bookkeeping.cutover import Cutover
+from towpath.clients.connect.rest import Connector, Task
+from towpath.config.events import Note
+from towpath.config.pipeline import Listening
 from towpath.errors import TopicError
-from towpath.events import Note
 from towpath.monitor import reporter as module
 from towpath.monitor.board import Board
 from towpath.monitor.reporter import Reporter
 from towpath.monitor.server import Settings, access_of, served
 from towpath.monitor.watch import add
-from towpath.pipeline import Listening
+from towpath.run.children import Events
 from towpath.session import opened
-from towpath.supervisor.children import Events
-from towpath.verification.full_verdict import VerdictContext
+from towpath.store.cutover import Cutover
+from towpath.verify.full_verdict import VerdictContext
 
 CUTOVER_TOKEN = "of-the-command-that-runs-it"
 

@@ -19,8 +19,8 @@ from tests.support import api
 from tests.support.awaited import until
 from tests.support.pipeline import TOWPATH, Pipeline, Settings
 from tests.support.served import Served, served
-from towpath.bookkeeping import cutover as marker
 from towpath.monitor.metrics import CUTOVER_STATES, OWN, ROWS, family
+from towpath.store import cutover as marker
 
 PAGE = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
 #: Metrics of what this pipeline does not do: it copies nothing by now, has no replay, and none of the services.

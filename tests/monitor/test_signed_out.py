@@ -11,10 +11,10 @@ from tests.monitor.test_access import pipeline_file
 from tests.monitor.test_page import browser, needs_browser
 from tests.support.awaited import until
 from tests.support.served import TOKEN
+from towpath.config.pipeline import Listening
 from towpath.monitor.board import Board
 from towpath.monitor.server import Settings, access_of, served
 from towpath.monitor.watch import add
-from towpath.pipeline import Listening
 from towpath.session import opened
 
 

@@ -17,11 +17,10 @@ from typing import Any
 import httpx
 import pytest
 
-from connectors.rest import Connect
 from tests.conftest import MakePipeline
 from tests.prometheus import board, rules
 from tests.prometheus.test_prometheus_files import documented
-from tests.supervisor.test_run import REFUSING, Running, running
+from tests.run.test_run import REFUSING, Running, running
 from tests.support import api, rest
 from tests.support.awaited import patient, until
 from tests.support.compactor import Service
@@ -29,6 +28,7 @@ from tests.support.pipeline import TOWPATH, Pipeline, Settings, towpath
 from tests.support.servers import free_port
 from tests.support.started import started
 from towpath import stack as embedded
+from towpath.clients.connect.rest import Connect
 from towpath.stack import parts, prometheus
 from towpath.stack.state import HOST
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.prometheus import board, rules
-from towpath.bookkeeping import positions
 from towpath.stack.prometheus import ALERTS, MONITORING, WORKER_RULES
+from towpath.store import positions
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

@@ -17,28 +17,28 @@ import bson
 import pytest
 from pymongo.errors import OperationFailure
 
-from tests.preflight.test_check_judgements import PIPELINE
-from towpath import namespaces
+from tests.checks.test_check_judgements import PIPELINE
+from towpath.clients.kafka.topics import Place, Topic, Topics
+from towpath.config import namespaces
+from towpath.config.events import Difference
+from towpath.config.namespaces import Selection, bad_names, unmatched
+from towpath.config.pipeline import Compaction, Pipeline
+from towpath.config.topic_settings import change_settings
 from towpath.cutover import pause
 from towpath.cutover.pause import DocumentsDiffer
 from towpath.deploy.deployment import Deployment
-from towpath.events import Difference
-from towpath.kafka.topics import Place, Topic, Topics
+from towpath.deploy.schema import plan
+from towpath.deploy.schema.apply import Step
 from towpath.log import integrity
 from towpath.log.lag import change_topics
-from towpath.namespaces import Selection, bad_names, unmatched
-from towpath.pipeline import Compaction, Pipeline
-from towpath.schema import plan
-from towpath.schema.apply import Step
+from towpath.run.restarts import HangingTransactions
+from towpath.run.status import log_figures
 from towpath.session import Session, unsaid
-from towpath.status import log_figures
-from towpath.supervisor.restarts import HangingTransactions
-from towpath.topic_settings import change_settings
-from towpath.verification import follow_state, follower, verdict_file
-from verifier import Missing, Pair, Verdict, descriptions
-from verifier.descriptions import concurrently
-from verifier.metadata import MetadataDifference
-from verifier.repair_commands import Command
+from towpath.verify import follow_state, follower, verdict_file
+from towpath_verifier import Missing, Pair, Verdict, descriptions
+from towpath_verifier.descriptions import concurrently
+from towpath_verifier.metadata import MetadataDifference
+from towpath_verifier.repair_commands import Command
 
 HOURLY = Compaction(3_600_000, 3_600_000)
 NAMES = [f"shop.orders_{number}" for number in range(2_000)]

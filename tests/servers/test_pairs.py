@@ -29,7 +29,7 @@ from tests.support.pipeline import Addresses, Pipeline, Settings, towpath
 from tests.support.workload import Workload
 from tests.support.writer import Writer
 from towpath import stack as embedded
-from towpath.mongo.versions import WRITE_BLOCK
+from towpath.clients.mongo.versions import WRITE_BLOCK
 
 pytestmark = pytest.mark.servers
 

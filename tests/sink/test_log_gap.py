@@ -15,15 +15,15 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from connectors.failures import code_of
-from connectors.rest import Connect
 from tests.conftest import MakePipeline
 from tests.support.awaited import until
 from tests.support.pipeline import TOWPATH, Pipeline, Settings, towpath
+from towpath.clients.connect.failures import code_of
+from towpath.clients.connect.rest import Connect
+from towpath.config.topic_settings import change_settings
 from towpath.log.lag import pipeline_ends
+from towpath.run.restarts import lasting
 from towpath.session import opened
-from towpath.supervisor.restarts import lasting
-from towpath.topic_settings import change_settings
 
 pytestmark = pytest.mark.servers
 

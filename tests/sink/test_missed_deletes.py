@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from connectors.rest import Connect
 from tests.conftest import MakePipeline
 from tests.support import awaited, log
 from tests.support.pipeline import Pipeline, Settings, towpath
+from towpath.clients.connect.rest import Connect
+from towpath.config.pipeline import ClusterTime, cluster_time
 from towpath.log.source_offsets import read_state
-from towpath.pipeline import ClusterTime, cluster_time
 
 pytestmark = pytest.mark.servers
 

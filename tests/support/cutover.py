@@ -14,7 +14,7 @@ from tests.support import schema
 from tests.support.acknowledged import AcknowledgedWriter
 from tests.support.awaited import until
 from tests.support.pipeline import TOWPATH, Pipeline
-from verifier.descriptions import described
+from towpath_verifier.descriptions import described
 
 PATIENCE_S = 240
 _LIMITS = ("--last", "20000", "--max-pause", "2m", "--max-lag", "60")  # of machines that have more to do

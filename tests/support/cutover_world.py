@@ -14,18 +14,18 @@ from typing import Any, cast
 
 import pytest
 
-from towpath.bookkeeping.cutover import Cutover
 from towpath.config import loading
+from towpath.config.events import TimedEvent
+from towpath.config.pipeline import ClusterTime, Pipeline
 from towpath.cutover import fail_back, reverse_pipeline, sides, steps, undo, writes
 from towpath.cutover.command import Command
 from towpath.cutover.events import Reporter
 from towpath.cutover.sides import Sides
 from towpath.cutover.steps import CutoverOptions
 from towpath.errors import MongoUnreachable, Overtaken
-from towpath.events import TimedEvent
-from towpath.pipeline import ClusterTime, Pipeline
 from towpath.session import Session, unsaid
 from towpath.signals import Interrupts
+from towpath.store.cutover import Cutover
 
 _FILE = """
 name = "{}"

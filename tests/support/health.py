@@ -19,8 +19,8 @@ from tests.support import rest
 from tests.support.awaited import until
 from tests.support.pipeline import TOWPATH
 from towpath import stack as embedded
-from towpath.kafka import hanging_transactions
-from towpath.kafka.topics import Topics
+from towpath.clients.kafka import hanging_transactions
+from towpath.clients.kafka.topics import Topics
 from towpath.stack import processes, ready
 
 _PATIENCE_S = 60  # for a process that lives to answer

@@ -13,9 +13,9 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient
 
-from connectors.rest import Connect
 from tests.support import commands, oracle, raw, rest, schema
 from tests.support.awaited import patient
+from towpath.clients.connect.rest import Connect
 
 #: The mode of a pipeline whose test does not say another.
 DEFAULT_MODE = "exactly-once"

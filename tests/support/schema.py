@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from towpath import events
+from towpath.config import events
 
 PAGE = Path(__file__).parents[2] / "docs" / "json.md"
 _HEADING = re.compile(r"(#{2,3}) (\w+)(?:: (.*))?")

@@ -14,9 +14,17 @@ from pymongo import MongoClient
 from pymongo.database import Database
 
 from tests.support import mongod
-from verifier.descriptions import described
-from verifier.differences import Pair
-from verifier.metadata import RELAXED, RELAXED_IN_PLACE, MetadataDifference, Schemas, differences, held_back, stopped
+from towpath_verifier.descriptions import described
+from towpath_verifier.differences import Pair
+from towpath_verifier.metadata import (
+    RELAXED,
+    RELAXED_IN_PLACE,
+    MetadataDifference,
+    Schemas,
+    differences,
+    held_back,
+    stopped,
+)
 
 pytestmark = pytest.mark.servers
 

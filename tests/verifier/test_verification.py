@@ -22,8 +22,8 @@ from tests.support import raw
 from tests.support.corpus import Specimen
 from tests.support.mongod import MongodSizes, Root, start_replica_set, start_standalone
 from tests.support.replicator import Replicator
-from verifier import Difference, Options, Pair, Recheck, Unsuitable, Verification, VerifierError, compare
-from verifier.metadata import differences
+from towpath_verifier import Difference, Options, Pair, Recheck, Unsuitable, Verification, VerifierError, compare
+from towpath_verifier.metadata import differences
 
 pytestmark = pytest.mark.servers
 

@@ -16,9 +16,9 @@ from tests.support import raw
 from tests.support.corpus import DOCUMENTS as SPECIMENS
 from tests.support.corpus import RAW_DOCUMENTS, Specimen
 from tests.support.mongod import start_replica_set
-from verifier import Pair, Recheck, check_ids, compare
-from verifier.raw import id_key
-from verifier.reads import RAW, in_id_order
+from towpath_verifier import Pair, Recheck, check_ids, compare
+from towpath_verifier.raw import id_key
+from towpath_verifier.reads import RAW, in_id_order
 
 pytestmark = pytest.mark.servers
 

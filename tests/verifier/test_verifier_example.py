@@ -14,7 +14,7 @@ from bson import Int64
 from pymongo import MongoClient
 
 from tests.support.mongod import MongodSizes, Root, start_replica_set
-from verifier import Options, Pair, Verification
+from towpath_verifier import Options, Pair, Verification
 
 pytestmark = pytest.mark.servers
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.support import bsonbytes as b
-from verifier import Pair, Recheck, VerifierError
-from verifier.journal import FinishedRange, Journal
-from verifier.ranges import Bounds, Size, batch_size, between
-from verifier.workers import Range
+from towpath_verifier import Pair, Recheck, VerifierError
+from towpath_verifier.journal import FinishedRange, Journal
+from towpath_verifier.ranges import Bounds, Size, batch_size, between
+from towpath_verifier.workers import Range
 
 ID = b.document(("_id", b.Value(b.Type.STRING, b"\x02\0\0\0\xff\0")))
 RANGES = [Range(n, Pair("a.b", "c.d"), one, 7, ordered=n == 0) for n, one in enumerate(between([ID]))]

@@ -5,9 +5,9 @@ from pymongo import MongoClient
 from pymongo.errors import AutoReconnect, OperationFailure
 
 from tests.support.servers import free_port
-from verifier import Options, ServerLost, VerifierError
-from verifier.hashes import watch
-from verifier.reads import with_retries
+from towpath_verifier import Options, ServerLost, VerifierError
+from towpath_verifier.hashes import watch
+from towpath_verifier.reads import with_retries
 
 
 def test_a_server_that_comes_back_is_told_once_and_waited_for():

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from tests.support import bsonbytes as b
-from verifier.merge import Equal, Side, Unequal, merged
+from towpath_verifier.merge import Equal, Side, Unequal, merged
 
 
 def document(number, filling=b"x", *, kind=b.int32):
@@ -90,7 +90,7 @@ def test_a_side_tells_the_last_document_that_was_taken_over_the_end_of_a_batch()
 
 def test_a_side_passes_over_the_document_it_is_to_go_on_behind():
     known = b.document(("_id", b.double(1.0)))
-    from verifier.raw import id_key
+    from towpath_verifier.raw import id_key
 
     side = Side(iter([document(1) + document(2)]), id_key(known))
     side.fill()

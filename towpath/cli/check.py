@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
+from towpath.checks.everything import everything
 from towpath.cli.options import json_option, opened, pipeline_argument, print_json
-from towpath.finding import LEVELS, Finding
-from towpath.preflight.everything import everything
-from towpath.text import counted
+from towpath.config.finding import LEVELS, Finding
+from towpath.config.text import counted
 
 _COLOURS = {"error": "red", "warning": "yellow", "ok": "green"}
 

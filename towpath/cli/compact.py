@@ -13,14 +13,14 @@ import click
 import tenacity
 
 from towpath.cli.options import duration, flag, json_option, opened, pipeline_argument, print_json, say
-from towpath.compaction.preconditions import PRECONDITIONS, Inventory, interval
-from towpath.compaction.reader import Reader
-from towpath.compaction.service import Compactor
+from towpath.config.events import Round
+from towpath.config.finding import require
+from towpath.config.text import counted
 from towpath.errors import NotYet, Refused, TowpathError
-from towpath.events import Round
-from towpath.finding import require
-from towpath.repair.targets import unreadable
-from towpath.text import counted
+from towpath.history.compaction.preconditions import PRECONDITIONS, Inventory, interval
+from towpath.history.compaction.reader import Reader
+from towpath.history.compaction.service import Compactor
+from towpath.verify.targets import unreadable
 
 
 @click.command()

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import click
 
-from connectors.control import statuses, wait_running
-from towpath.bookkeeping import cutover, positions, verdict
 from towpath.cli.options import flag, opened, pipeline_argument, say
+from towpath.clients.connect.control import statuses, wait_running
+from towpath.clients.mongo.client import connected
 from towpath.deploy import operator, target
 from towpath.deploy.other_pipelines import refuse_loop_on_resuming
 from towpath.errors import Refused, TopicError
 from towpath.log import bounds
-from towpath.mongo.client import connected
+from towpath.run.restarts import end_transactions
 from towpath.session import Session
-from towpath.supervisor.restarts import end_transactions
+from towpath.store import cutover, positions, verdict
 
 
 @click.command()

@@ -11,15 +11,15 @@ import click
 from towpath.cli import DIFFERENT
 from towpath.cli.options import FILE, duration, flag, json_option, opened, pipeline_argument, print_json, say
 from towpath.cli.report.cutover import write_report
+from towpath.config.events import Gate, TimedEvent, label
 from towpath.cutover.command import Command
 from towpath.cutover.events import Reporter
 from towpath.cutover.sides import Sides, read_sides
 from towpath.cutover.steps import CutoverOptions
 from towpath.deploy import operator
 from towpath.errors import Refused
-from towpath.events import Gate, TimedEvent, label
 from towpath.signals import Interrupts, handle
-from towpath.state_files import alone
+from towpath.store.state_files import alone
 
 _MARKS = {True: click.style("ok ", fg="green"), False: click.style("red", fg="red", bold=True)}
 

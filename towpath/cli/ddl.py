@@ -8,19 +8,19 @@ from pathlib import Path
 
 import click
 
-from towpath.bookkeeping import schema_changes
-from towpath.bookkeeping.schema_changes import Decision
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json, say
+from towpath.clients.mongo.client import REPLAY_SIDE, Client, connected
+from towpath.config.pipeline import Pipeline
+from towpath.config.text import counted
 from towpath.deploy import target
+from towpath.deploy.schema import changes, unreplicated
+from towpath.deploy.schema.changes import SchemaChanges
+from towpath.deploy.schema.unreplicated import UnreplicatedDdl
 from towpath.errors import Refused, TowpathError
-from towpath.mongo.client import REPLAY_SIDE, Client, connected
-from towpath.pipeline import Pipeline
-from towpath.replay.plan import find
-from towpath.schema import changes, unreplicated
-from towpath.schema.changes import SchemaChanges
-from towpath.schema.unreplicated import UnreplicatedDdl
+from towpath.history.replay.plan import find
 from towpath.session import Session
-from towpath.text import counted
+from towpath.store import schema_changes
+from towpath.store.schema_changes import Decision
 
 
 @click.command()

@@ -6,20 +6,20 @@ from pathlib import Path
 
 import click
 
-from connectors.control import wait_running
+from towpath.checks.everything import require_ready
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json, say
 from towpath.cli.prepare import report_rest
+from towpath.clients.connect.control import wait_running
+from towpath.config.pipeline import Pipeline
 from towpath.deploy import deployment, operator, target
 from towpath.deploy.deployment import Deployment
 from towpath.deploy.inventory import Inventory
 from towpath.deploy.own_topics import NO_TOPICS, OwnTopics, own_topics
+from towpath.deploy.schema import apply, plan
+from towpath.deploy.schema.plan import EMPTY, Plan
 from towpath.errors import MongoError, MongoUnreachable, TowpathError
-from towpath.pipeline import Pipeline
-from towpath.preflight.everything import require_ready
-from towpath.replay import steps
-from towpath.replay.plan import find, find_all, find_leftovers
-from towpath.schema import apply, plan
-from towpath.schema.plan import EMPTY, Plan
+from towpath.history.replay import steps
+from towpath.history.replay.plan import find, find_all, find_leftovers
 from towpath.session import Session
 
 

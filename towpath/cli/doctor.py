@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from towpath import doctor as collected
 from towpath.cli.options import FILE, opened, pipeline_argument, say
+from towpath.run import doctor as collected
 
 
 @click.command()

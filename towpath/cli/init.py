@@ -12,12 +12,12 @@ from pathlib import Path
 import click
 
 from towpath import stack as embedded
-from towpath.atomic_file import replacing
 from towpath.cli.options import FILE, FOLDER, flag, pipeline_argument, say
 from towpath.cli.questions import Answers, ask, on_terminal
 from towpath.config.loading import holds_secret, parse
+from towpath.config.pipeline import Mode
 from towpath.errors import BadPipelineFile, TowpathError
-from towpath.pipeline import Mode
+from towpath.store.atomic_file import replacing
 
 _TEMPLATE = Path(__file__).parent.parent / "config" / "pipeline.toml"
 

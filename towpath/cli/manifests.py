@@ -11,10 +11,10 @@ from towpath.cli.options import FOLDER, opened, pipeline_argument, say
 from towpath.config import loading
 from towpath.deploy import credentials
 from towpath.deploy.inventory import Inventory
+from towpath.deploy.manifests import connect, monitoring, run
+from towpath.deploy.manifests.options import Options, Plan, PluginArchive
+from towpath.deploy.manifests.text import as_yaml
 from towpath.errors import ConnectUnreachable, TowpathError
-from towpath.manifests import connect, monitoring, run
-from towpath.manifests.options import Options, Plan, PluginArchive
-from towpath.manifests.text import as_yaml
 from towpath.session import Session
 
 _VERSION = version("towpath")

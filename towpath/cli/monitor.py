@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from towpath.cli.options import FILE, flag, say
-from towpath.pipeline import Listening
+from towpath.config.pipeline import Listening
 from towpath.signals import handle
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import click
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from towpath.events import Event
+    from towpath.config.events import Event
     from towpath.session import Session
 
 FILE, FOLDER = click.Path(path_type=Path, dir_okay=False), click.Path(path_type=Path, file_okay=False)
@@ -44,7 +44,7 @@ def say(message: str) -> None:
 
 def print_json(event: Event | dict[str, Any]) -> None:
     """Print a line of `--json`."""
-    from towpath.events import VERSION, Event, as_line  # slow, and most verbs print none
+    from towpath.config.events import VERSION, Event, as_line  # slow, and most verbs print none
 
     click.echo(event.line if isinstance(event, Event) else as_line({"v": VERSION, **event}), nl=False)
 

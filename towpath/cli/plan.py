@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
+from towpath.checks.planning.decide import decide
+from towpath.checks.planning.gather import gather
+from towpath.checks.planning.render import json_fields, text
 from towpath.cli import DIFFERENT, TROUBLE
 from towpath.cli.options import FILE, json_option, opened, pipeline_argument, print_json, say
 from towpath.cli.report.plan import write_report
-from towpath.planning.decide import decide
-from towpath.planning.gather import gather
-from towpath.planning.render import json_fields, text
 
 
 @click.command()

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
-from towpath import barrier
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json, say
 from towpath.cli.progress import bar
 from towpath.deploy import target
+from towpath.deploy.schema import apply, plan
+from towpath.deploy.schema.plan import Plan
 from towpath.errors import NoSuchConnector
-from towpath.schema import apply, plan
-from towpath.schema.plan import Plan
+from towpath.log import barrier
 from towpath.session import Session
 
 

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bars
 
-from towpath.events import Progress
-from verifier import Progress as ComparisonProgress
+from towpath.config.events import Progress
+from towpath_verifier import Progress as ComparisonProgress
 
 #: Arguments: done, total, description.
 Update = Callable[[int, int, str], None]

@@ -12,14 +12,14 @@ from urllib.parse import urlsplit
 import click
 from pymongo.errors import PyMongoError
 
-from connectors.rest import Connect
 from towpath.cli.options import say
+from towpath.clients.connect.rest import Connect
+from towpath.clients.kafka.topics import Topics
+from towpath.clients.mongo.client import Client, connected, replica_set
 from towpath.config.loading import holds_secret
+from towpath.config.namespaces import RESERVED, is_pattern
+from towpath.config.text import counted, first_few
 from towpath.errors import TowpathError
-from towpath.kafka.topics import Topics
-from towpath.mongo.client import Client, connected, replica_set
-from towpath.namespaces import RESERVED, is_pattern
-from towpath.text import counted, first_few
 
 _SHOWN = 8  # databases
 _EXAMPLE = ".example:"  # a host that exists nowhere (RFC 2606)

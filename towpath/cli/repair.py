@@ -12,25 +12,25 @@ from typing import TextIO
 
 import click
 
-from towpath import events, state_files
-from towpath.barrier import passing
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json, say
+from towpath.clients.mongo.uri import without_credentials
+from towpath.config import events
+from towpath.config.events import Reread
+from towpath.config.pipeline import Pipeline
+from towpath.config.text import counted
 from towpath.deploy import target
-from towpath.events import Reread
+from towpath.deploy.schema import unreplicated
 from towpath.log import reread_requests
-from towpath.mongo.uri import without_credentials
-from towpath.pipeline import Pipeline
-from towpath.repair import targets
-from towpath.repair.rereads import NotRepaired, Outcome, Repaired
-from towpath.repair.rereads import repair as reread
-from towpath.repair.targets import DocumentRef
-from towpath.schema import unreplicated
+from towpath.log.barrier import passing
 from towpath.session import Session
-from towpath.state_files import FOLLOW, lock
-from towpath.text import counted
-from towpath.verification import follow_state, verdict_file
-from verifier.raw import Key, id_key
-from verifier.values import extended_json
+from towpath.store import state_files
+from towpath.store.state_files import FOLLOW, lock
+from towpath.verify import follow_state, targets, verdict_file
+from towpath.verify.rereads import NotRepaired, Outcome, Repaired
+from towpath.verify.rereads import repair as reread
+from towpath.verify.targets import DocumentRef
+from towpath_verifier.raw import Key, id_key
+from towpath_verifier.values import extended_json
 
 _MAX_LINES = 50  # documents with a line of their own
 

@@ -12,16 +12,16 @@ import click
 
 from towpath.cli.options import json_option, opened, pipeline_argument, print_json
 from towpath.cli.progress import replay_bars
+from towpath.clients.mongo import uri as mongo_uri
 from towpath.config.credential_files import refuse_files, refuse_open
 from towpath.config.loading import holds_secret
+from towpath.config.pipeline import ClusterTime
 from towpath.deploy import operator
 from towpath.errors import TowpathError
-from towpath.mongo import uri as mongo_uri
-from towpath.pipeline import ClusterTime
-from towpath.replay import rebuild as rebuilding
-from towpath.replay import steps
-from towpath.replay.plan import END_OF_SECOND, RebuildOptions, ReplayOptions
-from towpath.replay.verdict import Verdict
+from towpath.history.replay import rebuild as rebuilding
+from towpath.history.replay import steps
+from towpath.history.replay.plan import END_OF_SECOND, RebuildOptions, ReplayOptions
+from towpath.history.replay.verdict import Verdict
 
 
 @click.command()

@@ -8,26 +8,25 @@ from pathlib import Path
 
 import click
 
-from towpath import barrier, state_files
-from towpath import resnapshot as resnapshots
-from towpath.barrier import asking, passing
-from towpath.bookkeeping import verdict
 from towpath.cli import verify
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, say
+from towpath.clients.mongo.client import connected
+from towpath.config.events import as_line
+from towpath.config.finding import require
 from towpath.deploy import operator, target
-from towpath.events import as_line
-from towpath.finding import require
-from towpath.log import reread_requests
-from towpath.mongo.client import connected
-from towpath.repair import targets
-from towpath.repair.rereads import NotRepaired, repair
-from towpath.repair.targets import DocumentRef
-from towpath.resnapshot import Captured
+from towpath.history import resnapshot as resnapshots
+from towpath.history.resnapshot import Captured
+from towpath.log import barrier, reread_requests
+from towpath.log.barrier import asking, passing
 from towpath.session import Session
-from towpath.verification.run import VerifyRequest, differences
-from towpath.verification.scope import pairs
-from towpath.verification.verdict_file import VerificationResult, figures
-from verifier import Options, Verification
+from towpath.store import state_files, verdict
+from towpath.verify import targets
+from towpath.verify.rereads import NotRepaired, repair
+from towpath.verify.run import VerifyRequest, differences
+from towpath.verify.scope import pairs
+from towpath.verify.targets import DocumentRef
+from towpath.verify.verdict_file import VerificationResult, figures
+from towpath_verifier import Options, Verification
 
 
 @click.command()

@@ -18,17 +18,17 @@ from rich.text import Text
 
 from towpath.cli.monitor import chosen, listen_options, served
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json
+from towpath.config.events import Note, TimedEvent
+from towpath.config.pipeline import Listening
 from towpath.errors import NoSuchConnector, TowpathError
-from towpath.events import Note, TimedEvent
-from towpath.pipeline import Listening
+from towpath.run.children import Child, Events, Row, end
+from towpath.run.dead_letters import DeadLetterRetries
+from towpath.run.restarts import HangingTransactions
+from towpath.run.services import Services
+from towpath.run.supervisor import Supervisor
 from towpath.session import Session
 from towpath.signals import Interrupts, handle
-from towpath.state_files import alone
-from towpath.supervisor.children import Child, Events, Row, end
-from towpath.supervisor.dead_letters import DeadLetterRetries
-from towpath.supervisor.restarts import HangingTransactions
-from towpath.supervisor.services import Services
-from towpath.supervisor.supervisor import Supervisor
+from towpath.store.state_files import alone
 from towpath.trouble import TROUBLE
 
 _TICK = 0.25  # seconds

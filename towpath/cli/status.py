@@ -16,24 +16,24 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from towpath.bookkeeping.positions import Counts
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json, print_tables
+from towpath.config.pipeline import Pipeline
+from towpath.config.text import duration, size
+from towpath.deploy.schema import unreplicated
+from towpath.deploy.schema.changes import UNREAD
 from towpath.errors import fields
 from towpath.log import bounds
 from towpath.log.source_offsets import Splices
-from towpath.pipeline import Pipeline
-from towpath.schema import unreplicated
-from towpath.schema.changes import UNREAD
+from towpath.run.restarts import lasting
+from towpath.run.status import log_figures, replay_states
+from towpath.run.status.collector import read_status
+from towpath.run.status.figures import RATE_WINDOW, Copied, Status
+from towpath.run.status.log_figures import LogReport
+from towpath.run.status.replay_states import Replays
 from towpath.session import Session
-from towpath.status import log_figures, replay_states
-from towpath.status.collector import read_status
-from towpath.status.figures import RATE_WINDOW, Copied, Status
-from towpath.status.log_figures import LogReport
-from towpath.status.replay_states import Replays
-from towpath.supervisor.restarts import lasting
-from towpath.text import duration, size
+from towpath.store.positions import Counts
 from towpath.trouble import TROUBLE
-from towpath.verification.full_verdict import Verified
+from towpath.verify.full_verdict import Verified
 
 _INTERVAL = 1.0  # seconds between two reads of --watch
 

@@ -11,11 +11,11 @@ import click
 from confluent_kafka import Message
 
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json
+from towpath.clients.kafka import consume
+from towpath.config.namespaces import topic_of
 from towpath.errors import TopicError, TowpathError
-from towpath.kafka import consume
 from towpath.log.dead_letters import letters
 from towpath.log.records import in_short, readable, record, schema_change_in_short
-from towpath.namespaces import topic_of
 from towpath.session import Session
 
 

@@ -9,11 +9,11 @@ from rich.table import Table
 from rich.text import Text
 
 from towpath.cli.options import print_tables
-from towpath.text import counted
-from towpath.verification.scope import Metadata
-from towpath.verification.verdict_file import KINDS, VerificationResult
-from verifier import Tally, Verdict
-from verifier.tally import SCREENED
+from towpath.config.text import counted
+from towpath.verify.scope import Metadata
+from towpath.verify.verdict_file import KINDS, VerificationResult
+from towpath_verifier import Tally, Verdict
+from towpath_verifier.tally import SCREENED
 
 _MAX_VALUE = 100  # characters of a value on a line
 

@@ -13,24 +13,24 @@ from typing import NoReturn
 
 import click
 
-from towpath.barrier import asking
 from towpath.cli import DIFFERENT, TROUBLE
 from towpath.cli.options import FILE, duration, flag, json_option, opened, pipeline_argument, print_json, say
 from towpath.cli.output import Streams
 from towpath.cli.progress import comparison_bar
 from towpath.cli.verdict_text import show
-from towpath.events import Definition, Difference, Event, Followed
-from towpath.namespaces import is_pattern
-from towpath.schema import changes, unreplicated
+from towpath.config.events import Definition, Difference, Event, Followed
+from towpath.config.namespaces import is_pattern
+from towpath.deploy.schema import changes, unreplicated
+from towpath.log.barrier import asking
 from towpath.session import Session
-from towpath.state_files import following_alone, journaled
-from towpath.verification import run as verification
-from towpath.verification.follower import follow
-from towpath.verification.run import FollowStart, Newest, VerifyRequest
-from towpath.verification.scope import metadata, pairs
-from towpath.verification.verdict_file import VerificationResult
-from verifier import Options, Pair, Recheck, Verdict
-from verifier.workers import started_ahead
+from towpath.store.state_files import following_alone, journaled
+from towpath.verify import run as verification
+from towpath.verify.follower import follow
+from towpath.verify.run import FollowStart, Newest, VerifyRequest
+from towpath.verify.scope import metadata, pairs
+from towpath.verify.verdict_file import VerificationResult
+from towpath_verifier import Options, Pair, Recheck, Verdict
+from towpath_verifier.workers import started_ahead
 
 _EXAMPLES = 10  # differences that are shown in full
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from towpath.cli.options import pipeline_argument, say
+from towpath.clients.mongo.client import kept_open, passed_time
 from towpath.config import loading as pipeline_file
-from towpath.mongo.client import kept_open, passed_time
 
 
 @click.command()
@@ -29,7 +29,8 @@ def wait(file: Path, timeout: float) -> None:
     pipeline = pipeline_file.read(file)
     with kept_open():
         target = passed_time(pipeline.source_uri)  # first: capture passes it during the imports below
-        from towpath import barrier, session
+        from towpath import session
+        from towpath.log import barrier
 
         with session.of(pipeline, file, say) as opened:
             opened.require_deployed()

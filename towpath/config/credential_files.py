@@ -7,10 +7,10 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
+from towpath.clients.kafka.client import CA, KafkaClient, of, properties
 from towpath.config import schema
+from towpath.config.pipeline import ConnectLogin
 from towpath.errors import BadPipelineFile, TowpathError
-from towpath.kafka.client import CA, KafkaClient, of, properties
-from towpath.pipeline import ConnectLogin
 
 
 def refuse_open(file: Path, why: str) -> None:

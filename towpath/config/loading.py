@@ -11,12 +11,12 @@ from urllib.parse import urlsplit
 import platformdirs
 from pydantic import ValidationError
 
+from towpath.clients.mongo import uri as mongo_uri
 from towpath.config.credential_files import beside, connect_login, kafka_client, refuse_files, refuse_open, shown
+from towpath.config.namespaces import RESERVED, Renames, is_pattern
+from towpath.config.pipeline import Compaction, Copy, Ddl, Listening, Mode, Pipeline, RunOptions
 from towpath.config.schema import Cluster, PipelineFile, Run
 from towpath.errors import BadPipelineFile
-from towpath.mongo import uri as mongo_uri
-from towpath.namespaces import RESERVED, Renames, is_pattern
-from towpath.pipeline import Compaction, Copy, Ddl, Listening, Mode, Pipeline, RunOptions
 
 _SPLICE_CACHE = 64 << 20  # bytes
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}

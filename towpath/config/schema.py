@@ -8,8 +8,8 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, BaseModel, ByteSize, ConfigDict, Field, field_validator, model_validator
 
-from towpath.namespaces import RESERVED, is_pattern
-from towpath.pipeline import CopyMethod, CopyOrder, DropPolicy, Mode, Owner, ReadPreference
+from towpath.config.namespaces import RESERVED, is_pattern
+from towpath.config.pipeline import CopyMethod, CopyOrder, DropPolicy, Mode, Owner, ReadPreference
 
 #: Ten digits of weeks, in milliseconds, still fit into Kafka's 64-bit settings.
 _LENGTH = r"[1-9][0-9]{0,9}[smhdw]"

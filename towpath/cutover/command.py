@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from towpath.bookkeeping.cutover import Cutover, State
+from towpath.clients.mongo.write_block import MONGOSH_UNDO
+from towpath.config.events import Check, CutoverNote, Gate, Switch, label
 from towpath.cutover import fail_back, steps
 from towpath.cutover.events import Reporter
 from towpath.cutover.gate import GATE, PRECONDITIONS, Readiness, red, run
@@ -18,9 +19,8 @@ from towpath.cutover.undo import NotUndone, attempt, undo
 from towpath.cutover.writes import hook
 from towpath.deploy import target
 from towpath.errors import Overtaken, Refused, TowpathError, fields
-from towpath.events import Check, CutoverNote, Gate, Switch, label
-from towpath.mongo.write_block import MONGOSH_UNDO
 from towpath.signals import Interrupts
+from towpath.store.cutover import Cutover, State
 from towpath.trouble import ERRORS
 
 V = TypeVar("V")

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from towpath.events import Step, TimedEvent, label
+from towpath.config.events import Step, TimedEvent, label
 from towpath.session import Say
 
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from connectors import control
-from towpath import barrier
-from towpath.bookkeeping.cutover import Cutover
+from towpath.clients.connect import control
+from towpath.clients.mongo.client import connected
 from towpath.cutover import reverse_pipeline
 from towpath.cutover.events import Reporter
 from towpath.cutover.pause import EchoVerification, IncrementalVerification, Pause
@@ -28,9 +27,10 @@ from towpath.cutover.steps import (
 from towpath.cutover.watches import LateWrites
 from towpath.cutover.writes import allow, writes_through
 from towpath.deploy import deployment
-from towpath.mongo.client import connected
-from towpath.schema.plan import KeptIndexes
+from towpath.deploy.schema.plan import KeptIndexes
+from towpath.log import barrier
 from towpath.session import unsaid
+from towpath.store.cutover import Cutover
 
 
 def open_source(sides: Sides, options: CutoverOptions, reporter: Reporter) -> None:

@@ -16,30 +16,30 @@ from pathlib import Path
 from bson.timestamp import Timestamp
 from pymongo.errors import PyMongoError
 
-from connectors.control import statuses
+from towpath.checks.everything import everything
+from towpath.clients.connect.control import statuses
+from towpath.clients.mongo import write_block
+from towpath.clients.mongo.client import connected, destination_set, source_set
+from towpath.clients.mongo.privileges import privileges
+from towpath.config.events import Check
+from towpath.config.text import counted, duration
 from towpath.cutover import reverse_pipeline
 from towpath.cutover.steps import CutoverOptions
 from towpath.cutover.watches import watch
 from towpath.cutover.writes import ANSWER, command_problem, stdin_problem
 from towpath.deploy import operator
+from towpath.deploy.schema import plan, unreplicated
+from towpath.deploy.schema.apply import Step
+from towpath.deploy.schema.changes import UNREAD
 from towpath.errors import TowpathError, fields
-from towpath.events import Check
-from towpath.mongo import write_block
-from towpath.mongo.client import connected, destination_set, source_set
-from towpath.mongo.privileges import privileges
-from towpath.preflight.everything import everything
-from towpath.schema import plan, unreplicated
-from towpath.schema.apply import Step
-from towpath.schema.changes import UNREAD
+from towpath.run.dead_letters import DeadLetterRetries
+from towpath.run.status.collector import read_status
+from towpath.run.status.figures import Status
 from towpath.session import Session
-from towpath.status.collector import read_status
-from towpath.status.figures import Status
-from towpath.supervisor.dead_letters import DeadLetterRetries
-from towpath.text import counted, duration
-from towpath.verification.full_verdict import Verified, age, summary
-from towpath.verification.scope import metadata
-from verifier import VerifierError
-from verifier.reads import now
+from towpath.verify.full_verdict import Verified, age, summary
+from towpath.verify.scope import metadata
+from towpath_verifier import VerifierError
+from towpath_verifier.reads import now
 
 #: The lines that look at nothing but the status and the verdict.
 _KNOWN = ("operator", "connectors", "copy", "lag", "reading again", "verified")

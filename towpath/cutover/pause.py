@@ -14,25 +14,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
 
-from towpath import state_files
-from towpath.barrier import asking
-from towpath.bookkeeping.positions import positions
+from towpath.clients.kafka.topics import Place
+from towpath.clients.mongo.client import connected
+from towpath.config.events import as_line
 from towpath.cutover.events import Reporter
 from towpath.cutover.sides import Sides
 from towpath.cutover.writes import WriteStop
 from towpath.errors import Overtaken, TowpathError
-from towpath.events import as_line
-from towpath.kafka.topics import Place
 from towpath.log import changed_keys
+from towpath.log.barrier import asking
 from towpath.log.lag import pipeline_ends
-from towpath.mongo.client import connected
 from towpath.session import Session
+from towpath.store import state_files
+from towpath.store.positions import positions
 from towpath.trouble import ERRORS
-from towpath.verification import verdict_file
-from towpath.verification.run import RecentVerification
-from towpath.verification.scope import current_fields, pairs
-from towpath.verification.verdict_file import VerificationResult, figures
-from verifier import Namespace, Options, Verification
+from towpath.verify import verdict_file
+from towpath.verify.run import RecentVerification
+from towpath.verify.scope import current_fields, pairs
+from towpath.verify.verdict_file import VerificationResult, figures
+from towpath_verifier import Namespace, Options, Verification
 
 _REPEAT_S = 1.0  # to the next alarm, in case a library has swallowed one
 _GRACE_S = 0.5  # in which a wait that knows the limit can end by itself and report what it saw last

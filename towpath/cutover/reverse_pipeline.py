@@ -31,26 +31,26 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from connectors.control import Wait, forget_offsets, statuses, wait_running, wait_stopped
-from connectors.rest import Connect
-from towpath.atomic_file import replacing
-from towpath.bookkeeping import positions
+from towpath.clients.connect.control import Wait, forget_offsets, statuses, wait_running, wait_stopped
+from towpath.clients.connect.rest import Connect
+from towpath.clients.kafka.topics import Place
+from towpath.clients.mongo.client import connected, operation_time
 from towpath.config import loading as pipeline_file
+from towpath.config.namespaces import Renames, Selection
+from towpath.config.pipeline import ClusterTime, Pipeline
+from towpath.config.text import first_few
+from towpath.config.topic_settings import pipeline_topics
 from towpath.deploy.deployment import Change, Deployment
 from towpath.deploy.inventory import Inventory
 from towpath.deploy.own_topics import own_topics
 from towpath.deploy.preconditions import left_by_removal
 from towpath.errors import NotYet, Refused, TowpathError
-from towpath.kafka.topics import Place
+from towpath.history.replay import rebuild
 from towpath.log.lag import pipeline_ends
 from towpath.log.source_offsets import read_state
-from towpath.mongo.client import connected, operation_time
-from towpath.namespaces import Renames, Selection
-from towpath.pipeline import ClusterTime, Pipeline
-from towpath.replay import rebuild
 from towpath.session import Session
-from towpath.text import first_few
-from towpath.topic_settings import pipeline_topics
+from towpath.store import positions
+from towpath.store.atomic_file import replacing
 
 _POLL_S = 0.05
 _REMOVE = "`towpath remove --topics` with the file of the reverse pipeline removes that; then begin again"

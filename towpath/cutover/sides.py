@@ -10,14 +10,14 @@ from uuid import uuid4
 
 import pymongo
 
-from towpath.bookkeeping import cutover as cutovers
-from towpath.bookkeeping import writers
-from towpath.bookkeeping.cutover import Cutover, State
+from towpath.clients.mongo import write_block
+from towpath.clients.mongo.client import ReplicaSet, connected, source_set
 from towpath.cutover.reverse_pipeline import checked_reverse_file, reverse_file_path
 from towpath.errors import MongoError, Overtaken, Refused, TowpathError
-from towpath.mongo import write_block
-from towpath.mongo.client import ReplicaSet, connected, source_set
 from towpath.session import Session, opened
+from towpath.store import cutover as cutovers
+from towpath.store import writers
+from towpath.store.cutover import Cutover, State
 from towpath.trouble import ERRORS
 
 SWITCH_S = 10.0  # seconds for the write that switches, and again to find out whether it was done

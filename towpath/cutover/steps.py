@@ -21,21 +21,21 @@ from dataclasses import dataclass, replace
 
 import pymongo
 
-from connectors.control import wait_stopped
-from towpath import barrier
-from towpath.bookkeeping.cutover import Cutover
+from towpath.clients.connect.control import wait_stopped
+from towpath.clients.mongo.client import connected, operation_time
+from towpath.config.pipeline import Pipeline
 from towpath.cutover import reverse_pipeline
 from towpath.cutover.events import Reporter
 from towpath.cutover.pause import IncrementalVerification, Pause, compare_quiet
 from towpath.cutover.sides import Sides
 from towpath.cutover.watches import LateWrites, kept_indexes
 from towpath.cutover.writes import WriteStop, writes_through
-from towpath.mongo.client import connected, operation_time
-from towpath.pipeline import Pipeline
-from towpath.schema import apply
-from towpath.schema import plan as schema_plan
-from towpath.schema.plan import KeptIndexes, nothing_kept
+from towpath.deploy.schema import apply
+from towpath.deploy.schema import plan as schema_plan
+from towpath.deploy.schema.plan import KeptIndexes, nothing_kept
+from towpath.log import barrier
 from towpath.session import Session, unsaid
+from towpath.store.cutover import Cutover
 
 SHORT_S, ROUNDS = 2.0, 5  # the pause begins once a comparison takes no longer than this, or after so many
 

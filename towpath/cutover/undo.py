@@ -10,18 +10,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from towpath.bookkeeping.cutover import UNDER_WAY
+from towpath.clients.mongo import write_block
+from towpath.config.events import CutoverNote
+from towpath.config.pipeline import Pipeline
 from towpath.cutover.events import Reporter
 from towpath.cutover.sides import Sides, SwitchUnknown
 from towpath.cutover.steps import relax_existing_schema, relax_schema, restore_schema
 from towpath.cutover.writes import allow
 from towpath.deploy import deployment
 from towpath.errors import Overtaken, TowpathError
-from towpath.events import CutoverNote
-from towpath.mongo import write_block
-from towpath.pipeline import Pipeline
 from towpath.session import Say, unsaid
 from towpath.signals import Interrupts
+from towpath.store.cutover import UNDER_WAY
 
 T = TypeVar("T")
 

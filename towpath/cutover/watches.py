@@ -14,15 +14,15 @@ from bson.timestamp import Timestamp
 from pymongo.change_stream import ChangeStream
 from pymongo.errors import ConnectionFailure, PyMongoError
 
-from towpath.bookkeeping.positions import DATABASE
-from towpath.mongo.client import connected, open_connections
-from towpath.mongo.versions import EXPANDED_EVENTS
-from towpath.pipeline import Pipeline
-from towpath.schema.plan import KeptIndexes, plan
-from verifier.descriptions import Kept, version
-from verifier.errors import Unsuitable
-from verifier.proof import token_time
-from verifier.reads import Client, brief, now
+from towpath.clients.mongo.client import connected, open_connections
+from towpath.clients.mongo.versions import EXPANDED_EVENTS
+from towpath.config.pipeline import Pipeline
+from towpath.deploy.schema.plan import KeptIndexes, plan
+from towpath.store.positions import DATABASE
+from towpath_verifier.descriptions import Kept, version
+from towpath_verifier.errors import Unsuitable
+from towpath_verifier.proof import token_time
+from towpath_verifier.reads import Client, brief, now
 
 _AWAIT_MS = 50
 _RETRY_S, _POLL_S, _JOIN_S = 0.2, 0.02, 1.0

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import psutil
 
+from towpath.clients.mongo import write_block
+from towpath.clients.mongo.client import connected
+from towpath.clients.mongo.uri import without_credentials
+from towpath.config.events import CutoverNote
 from towpath.cutover.events import Reporter
 from towpath.errors import TowpathError
-from towpath.events import CutoverNote
-from towpath.mongo import write_block
-from towpath.mongo.client import connected
-from towpath.mongo.uri import without_credentials
 
 #: Advice when nobody can confirm that the writes have stopped.
 ANSWER = "answer with Enter, or use --stop-with or --block-writes"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from towpath.atomic_file import replacing
+from towpath.clients.mongo import uri as mongo_uri
+from towpath.clients.mongo.uri import with_option
+from towpath.config.pipeline import Pipeline
 from towpath.errors import TowpathError
-from towpath.mongo import uri as mongo_uri
-from towpath.mongo.uri import with_option
-from towpath.pipeline import Pipeline
+from towpath.store.atomic_file import replacing
 
 _DESTINATION = "destination"
 _URIS = ("mongodb.connection.string", "connection.uri")

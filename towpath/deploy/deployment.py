@@ -11,23 +11,16 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from connectors.control import forget_offsets, wait_stopped
-from connectors.failures import code_of
-from connectors.rest import Connect
-from towpath.bookkeeping import positions, verdict, writers
-from towpath.bookkeeping.positions import WRITERS
-from towpath.bookkeeping.writers import Registration
-from towpath.deploy import credentials, preconditions, target
-from towpath.deploy.inventory import DESTINATION_SET, SOURCE_SET, Configurations, Inventory
-from towpath.deploy.own_topics import created_ids, own_topics
-from towpath.errors import ConnectError, MongoUnreachable, Refused, Unresolved
-from towpath.finding import require
-from towpath.kafka.topics import Topic, Topics
-from towpath.mongo.client import ReplicaSet, connected
-from towpath.namespaces import topic_of
-from towpath.pipeline import Pipeline
-from towpath.text import counted
-from towpath.topic_settings import (
+from towpath.clients.connect.control import forget_offsets, wait_stopped
+from towpath.clients.connect.failures import code_of
+from towpath.clients.connect.rest import Connect
+from towpath.clients.kafka.topics import Topic, Topics
+from towpath.clients.mongo.client import ReplicaSet, connected
+from towpath.config.finding import require
+from towpath.config.namespaces import topic_of
+from towpath.config.pipeline import Pipeline
+from towpath.config.text import counted
+from towpath.config.topic_settings import (
     HEARTBEAT_SETTINGS,
     POLICY,
     change_settings,
@@ -35,6 +28,13 @@ from towpath.topic_settings import (
     plain_settings,
     request_settings,
 )
+from towpath.deploy import credentials, preconditions, target
+from towpath.deploy.inventory import DESTINATION_SET, SOURCE_SET, Configurations, Inventory
+from towpath.deploy.own_topics import created_ids, own_topics
+from towpath.errors import ConnectError, MongoUnreachable, Refused, Unresolved
+from towpath.store import positions, verdict, writers
+from towpath.store.positions import WRITERS
+from towpath.store.writers import Registration
 
 #: Advice for connector settings that come from the pipeline file.
 _ADVICE = {

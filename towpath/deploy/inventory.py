@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
-from connectors.configs import DDL_REPLAY, definitions
-from connectors.control import statuses
-from connectors.rest import Connect
-from towpath.bookkeeping import writers
-from towpath.bookkeeping.writers import Registration
+from towpath.clients.connect.control import statuses
+from towpath.clients.connect.rest import Connect
+from towpath.clients.kafka.topics import Topic, Topics
+from towpath.clients.mongo.client import Client, ReplicaSet, collections, connected, destination_set, source_set
+from towpath.clients.mongo.client import Collection as CollectionInfo
+from towpath.clients.mongo.privileges import Privileges, if_allowed, privileges
+from towpath.config.pipeline import Pipeline
+from towpath.deploy.configs import DDL_REPLAY, definitions
 from towpath.deploy.own_topics import known_topics
 from towpath.errors import NoSuchConnector, TowpathError
-from towpath.kafka.topics import Topic, Topics
-from towpath.mongo.client import Client, ReplicaSet, collections, connected, destination_set, source_set
-from towpath.mongo.client import Collection as CollectionInfo
-from towpath.mongo.privileges import Privileges, if_allowed, privileges
-from towpath.pipeline import Pipeline
-from towpath.resnapshot import KEYS
-from verifier.descriptions import version as level
+from towpath.history.resnapshot import KEYS
+from towpath.store import writers
+from towpath.store.writers import Registration
+from towpath_verifier.descriptions import version as level
 
 #: Keys in the configuration of a source and of a sink connector that name its replica set.
 SOURCE_SET, DESTINATION_SET = "towpath.source", "towpath.destination"

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from connectors.control import statuses
-from connectors.rest import Connect
+from towpath.clients.connect.control import statuses
+from towpath.clients.connect.rest import Connect
+from towpath.config.pipeline import Pipeline
 from towpath.errors import Refused
-from towpath.pipeline import Pipeline
 
 #: `spec.state` of a KafkaConnector.
 State = Literal["running", "paused", "stopped"]

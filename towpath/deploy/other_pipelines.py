@@ -6,17 +6,17 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from connectors.control import statuses
-from connectors.rest import Connect
+from towpath.clients.connect.control import statuses
+from towpath.clients.connect.rest import Connect
+from towpath.clients.kafka.topics import Topics
+from towpath.clients.mongo.client import ReplicaSet
+from towpath.config.finding import Finding, error
+from towpath.config.namespaces import namespace_of, renames_of, topic_of
+from towpath.config.pipeline import Pipeline
+from towpath.config.text import first_few
 from towpath.deploy.inventory import DESTINATION_SET, SOURCE_SET, Inventory
 from towpath.errors import Refused
-from towpath.finding import Finding, error
-from towpath.kafka.topics import Topics
 from towpath.log.source_offsets import SELECTION
-from towpath.mongo.client import ReplicaSet
-from towpath.namespaces import namespace_of, renames_of, topic_of
-from towpath.pipeline import Pipeline
-from towpath.text import first_few
 
 #: The key in the configuration of a replay's sink that names the pipeline whose log it reads.
 REPLAY_OF = "towpath.replay.of"

@@ -6,15 +6,15 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from connectors.rest import Connect
-from towpath.bookkeeping import writers
-from towpath.bookkeeping.writers import Registration
+from towpath.clients.connect.rest import Connect
+from towpath.clients.kafka.topics import Topics
+from towpath.clients.mongo.client import connected
+from towpath.config.pipeline import Pipeline
+from towpath.config.text import first_few
+from towpath.config.topic_settings import pipeline_topics
 from towpath.errors import MongoUnreachable, TowpathError
-from towpath.kafka.topics import Topics
-from towpath.mongo.client import connected
-from towpath.pipeline import Pipeline
-from towpath.text import first_few
-from towpath.topic_settings import pipeline_topics
+from towpath.store import writers
+from towpath.store.writers import Registration
 
 _KNOWN_S = 10.0  # seconds until every broker must know of a topic that was created
 

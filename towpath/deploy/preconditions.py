@@ -10,20 +10,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from connectors.configs import DDL, definitions, plugins
-from towpath.bookkeeping import cutover
-from towpath.bookkeeping.writers import Registration
+from towpath.clients.kafka.topics import Topic
+from towpath.clients.mongo.client import Collection, ReplicaSet, regex_refusal
+from towpath.config.finding import Finding, error, refusal, required
+from towpath.config.namespaces import bad_names, topic_of, unmatched
+from towpath.config.pipeline import Pipeline
+from towpath.config.text import first_few
 from towpath.deploy import target
+from towpath.deploy.configs import DDL, definitions, plugins
 from towpath.deploy.inventory import DESTINATION_SET, SOURCE_SET, Configurations, Inventory
 from towpath.deploy.other_pipelines import loops, writers
 from towpath.errors import Refused
-from towpath.finding import Finding, error, refusal, required
-from towpath.kafka.topics import Topic
 from towpath.log.source_offsets import SELECTION
-from towpath.mongo.client import Collection, ReplicaSet, regex_refusal
-from towpath.namespaces import bad_names, topic_of, unmatched
-from towpath.pipeline import Pipeline
-from towpath.text import first_few
+from towpath.store import cutover
+from towpath.store.writers import Registration
 
 _REMOVE = "`towpath remove --topics` the pipeline and deploy it again"
 _DEPLOY, _SOURCE, _DESTINATION = "deploy", "source", "destination"

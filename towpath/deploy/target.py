@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from towpath.bookkeeping.writers import MONGOSH_FORGET, Registration
+from towpath.clients.mongo.client import ReplicaSet
+from towpath.config.finding import Finding, Preconditions, error, require, required
+from towpath.config.namespaces import namespace_of, renames_of
+from towpath.config.pipeline import Pipeline
+from towpath.config.text import first_few
 from towpath.deploy.inventory import DESTINATION_SET, SOURCE_SET, Inventory
 from towpath.errors import ConnectUnreachable, KafkaUnreachable, MongoUnreachable
-from towpath.finding import Finding, Preconditions, error, require, required
-from towpath.mongo.client import ReplicaSet
-from towpath.namespaces import namespace_of, renames_of
-from towpath.pipeline import Pipeline
 from towpath.session import Session
-from towpath.text import first_few
+from towpath.store.writers import MONGOSH_FORGET, Registration
 
 _DESTINATION = "destination"
 

@@ -12,16 +12,16 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 
-from connectors.control import move_offsets, stop_sink
-from connectors.rest import Connect
-from towpath.bookkeeping import verdict
-from towpath.bookkeeping.positions import LOG_GAP, Applied, note_breaks, noted_breaks, positions, skip_to
+from towpath.clients.connect.control import move_offsets, stop_sink
+from towpath.clients.connect.rest import Connect
+from towpath.clients.kafka.consume import Window, messages
+from towpath.clients.kafka.topics import Place, Topics
+from towpath.clients.mongo.client import briefly, connected
+from towpath.config.pipeline import Pipeline
 from towpath.errors import Refused, TowpathError
-from towpath.kafka.consume import Window, messages
-from towpath.kafka.topics import Place, Topics
 from towpath.log.lag import pipeline_ends
-from towpath.mongo.client import briefly, connected
-from towpath.pipeline import Pipeline
+from towpath.store import verdict
+from towpath.store.positions import LOG_GAP, Applied, note_breaks, noted_breaks, positions, skip_to
 
 #: Records after the position are gone; the log ends before the position; the topic was deleted and recreated.
 Code = Literal["TWP-LOG-GAP", "TWP-LOG-END", "TWP-LOG-TOPIC"]

@@ -15,13 +15,13 @@ from typing import NamedTuple
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
+from towpath.clients.kafka.consume import Window, batch, is_record, messages, place_of
+from towpath.clients.kafka.topics import Place, Topic, Topics
+from towpath.config.namespaces import namespace_of
+from towpath.config.pipeline import Pipeline
 from towpath.errors import TowpathError
-from towpath.kafka.consume import Window, batch, is_record, messages, place_of
-from towpath.kafka.topics import Place, Topic, Topics
 from towpath.log.lag import pipeline_ends
 from towpath.log.records import is_key
-from towpath.namespaces import namespace_of
-from towpath.pipeline import Pipeline
 
 _SECTION = 100_000  # offsets to read at a time, over all partitions
 _REMEMBERED = 1_000_000  # keys of a partition; with more, they are forgotten, and a document may come twice

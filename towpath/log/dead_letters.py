@@ -17,12 +17,12 @@ from typing import Any
 
 from confluent_kafka import Message
 
+from towpath.clients.kafka import consume
+from towpath.clients.kafka.consume import Silence, messages
+from towpath.clients.kafka.topics import Topic, Topics
+from towpath.config.pipeline import Pipeline
 from towpath.errors import TopicError, TowpathError
-from towpath.kafka import consume
-from towpath.kafka.consume import Silence, messages
-from towpath.kafka.topics import Topic, Topics
 from towpath.log.records import Record, headers_of, readable, record
-from towpath.pipeline import Pipeline
 
 #: How much of the topic is read to find the causes: at most so many of its newest records, bytes and seconds.
 NEWEST, _BYTES, _SECONDS = 1_000, 32 * 1024 * 1024, 3.0

@@ -14,15 +14,15 @@ from itertools import groupby
 
 from confluent_kafka import Consumer, Message
 
+from towpath.clients.kafka.consume import Window, messages
+from towpath.clients.kafka.topics import Place, Topic, Topics
+from towpath.config.namespaces import namespace_of
+from towpath.config.pipeline import ClusterTime, Pipeline, cluster_time
+from towpath.config.topic_settings import MARK, is_compacted
 from towpath.errors import TopicError
-from towpath.kafka.consume import Window, messages
-from towpath.kafka.topics import Place, Topic, Topics
 from towpath.log.lag import pipeline_ends
 from towpath.log.records import contract_headers, ends_documents, is_key
 from towpath.log.unprotected import is_update
-from towpath.namespaces import namespace_of
-from towpath.pipeline import ClusterTime, Pipeline, cluster_time
-from towpath.topic_settings import MARK, is_compacted
 
 #: Called with the offsets read so far and in total.
 ReportProgress = Callable[[int, int], None]

@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from towpath.bookkeeping.positions import positions
+from towpath.clients.kafka.consume import Silence, Window, messages
+from towpath.clients.kafka.topics import Place, Topic, Topics
+from towpath.clients.mongo.client import ANSWER_S, connected
+from towpath.config.pipeline import Pipeline
 from towpath.errors import TopicError
-from towpath.kafka.consume import Silence, Window, messages
-from towpath.kafka.topics import Place, Topic, Topics
 from towpath.log.records import source_milliseconds
-from towpath.mongo.client import ANSWER_S, connected
-from towpath.pipeline import Pipeline
+from towpath.store.positions import positions
 
 #: Records are counted in gaps of up to this many offsets; larger gaps are reported as the difference of offsets.
 COUNTED = 2_000

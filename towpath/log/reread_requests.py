@@ -14,12 +14,12 @@ import bson
 from bson.raw_bson import RawBSONDocument
 from confluent_kafka import KafkaError, KafkaException, Message
 
+from towpath.clients.kafka.client import LARGEST_RECORD
+from towpath.clients.kafka.consume import messages
+from towpath.clients.kafka.topics import Topic, Topics, interruptible
+from towpath.config.namespaces import topic_of
+from towpath.config.pipeline import Pipeline
 from towpath.errors import Refused, TopicError
-from towpath.kafka.client import LARGEST_RECORD
-from towpath.kafka.consume import messages
-from towpath.kafka.topics import Topic, Topics, interruptible
-from towpath.namespaces import topic_of
-from towpath.pipeline import Pipeline
 
 #: The limits of one request. A single larger `_id` has a request of its own.
 MOST_IDS, MOST_BYTES = 1_000, 512 * 1024

@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from connectors.rest import Connect
+from towpath.clients.connect.rest import Connect
+from towpath.config.pipeline import ClusterTime, SourcePosition, cluster_time, debezium_position
 from towpath.errors import TowpathError
-from towpath.pipeline import ClusterTime, SourcePosition, cluster_time, debezium_position
 
 #: The key in the partitions of MongoSource's own offsets; its value is the connector's topic.prefix.
 OURS = "towpath"

@@ -13,7 +13,7 @@ from typing import Any
 
 from bson.raw_bson import RawBSONDocument
 
-from towpath.kafka.topics import Place
+from towpath.clients.kafka.topics import Place
 from towpath.log.records import NOT_BSON, ends_documents, is_key
 
 #: A document, by its partition and key.

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from towpath.events import TimedEvent
+from towpath.config.events import TimedEvent
+from towpath.config.pipeline import Pipeline
 from towpath.monitor import pages
 from towpath.monitor.history import History
 from towpath.monitor.updates import Update, Updates
-from towpath.pipeline import Pipeline
-from towpath.verification.full_verdict import age
+from towpath.verify.full_verdict import age
 
 Report = Mapping[str, Any]
 _EVENTS, _COMMANDS = 100, 10  # that are kept

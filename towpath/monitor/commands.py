@@ -7,10 +7,10 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
-from towpath.events import BadLine, CutoverNote, Difference, Gate, Repaired, Reread, Verdict, parse
+from towpath.config.events import BadLine, CutoverNote, Difference, Gate, Repaired, Reread, Verdict, parse
+from towpath.config.text import counted
 from towpath.monitor.board import Board, Command, Shown
-from towpath.supervisor.children import Child, end
-from towpath.text import counted
+from towpath.run.children import Child, end
 
 #: Name → verb and options. The cutover itself is not among them: it stays on the command line.
 COMMANDS: Mapping[str, Sequence[str]] = {

@@ -21,7 +21,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from towpath.monitor.board import ddl_waiting
-from towpath.verification.full_verdict import age
+from towpath.verify.full_verdict import age
 
 Report = Mapping[str, Any]
 #: Label values, and the number; None where it is not known. Of a histogram: an upper bound → how many are within, and

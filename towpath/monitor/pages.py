@@ -9,8 +9,8 @@ from typing import Any
 from jinja2 import ChainableUndefined, Environment, PackageLoader
 from markupsafe import Markup
 
-from towpath.events import label
-from towpath.text import counted, duration, size
+from towpath.config.events import label
+from towpath.config.text import counted, duration, size
 
 _TEMPLATES = Environment(
     loader=PackageLoader("towpath.monitor", "templates"),

@@ -15,20 +15,20 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from towpath.checks import log as oplogs
+from towpath.clients.mongo.client import briefly
+from towpath.clients.mongo.uri import without_credentials
 from towpath.cutover import gate
 from towpath.cutover.steps import CutoverOptions
+from towpath.deploy.schema import unreplicated
 from towpath.errors import TowpathError, fields
 from towpath.log.dead_letters import DeadLetter
-from towpath.mongo.client import briefly
-from towpath.mongo.uri import without_credentials
-from towpath.preflight import log as oplogs
-from towpath.schema import unreplicated
+from towpath.run.status import log_figures, replay_states
+from towpath.run.status.figures import RATE_WINDOW, Status
 from towpath.session import Session
-from towpath.status import log_figures, replay_states
-from towpath.status.figures import RATE_WINDOW, Status
 from towpath.trouble import TROUBLE
-from towpath.verification import follow_state, verdict_file
-from towpath.verification.full_verdict import VerdictContext, Verified
+from towpath.verify import follow_state, verdict_file
+from towpath.verify.full_verdict import VerdictContext, Verified
 
 Report = Mapping[str, Any]
 

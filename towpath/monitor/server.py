@@ -28,6 +28,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from towpath.config.credential_files import refuse_open_key
+from towpath.config.pipeline import Listening
 from towpath.errors import TowpathError
 from towpath.monitor import pages
 from towpath.monitor.access import Access, Guard, TooLong, allowed_hosts, read_token
@@ -36,7 +37,6 @@ from towpath.monitor.commands import COMMANDS, Commands, Running
 from towpath.monitor.connections import Connection, bound
 from towpath.monitor.metrics import OWN, PipelineMetrics
 from towpath.monitor.updates import Client, Full, Update, Updates
-from towpath.pipeline import Listening
 
 _STALE = 30.0  # seconds after which a report no longer says that a pipeline is ready
 _SHUTDOWN = 3  # seconds for answers in progress

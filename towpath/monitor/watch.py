@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from towpath.config.events import Gap, Note, State
 from towpath.errors import TowpathError, fields
-from towpath.events import Gap, Note, State
 from towpath.log import bounds
 from towpath.monitor.board import Board
 from towpath.monitor.reporter import Known, Report, Reporter
+from towpath.run.children import Events
+from towpath.run.status.collector import read_status
+from towpath.run.supervisor import Supervisor
 from towpath.session import Session, of, opened
-from towpath.status.collector import read_status
-from towpath.supervisor.children import Events
-from towpath.supervisor.supervisor import Supervisor
 from towpath.trouble import TROUBLE
 
 _INTERVAL = 2.0  # seconds, as of the supervisor

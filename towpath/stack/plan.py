@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from towpath.kafka.client import LARGEST_RECORD
+from towpath.clients.kafka.client import LARGEST_RECORD
 from towpath.stack import mongod, prometheus, state
 from towpath.stack.errors import FolderUnusable
 from towpath.stack.options import StackOptions, bootstrap, controller_of, metrics_of, sasl_bootstrap

@@ -15,9 +15,9 @@ from typing import Any
 
 import psutil
 
-from towpath.atomic_file import replacing
 from towpath.stack.errors import FolderUnusable, NoStack, PortInUse, StackError
 from towpath.stack.processes import Process
+from towpath.store.atomic_file import replacing
 
 FILE = "stack.json"
 _FORMAT = 1

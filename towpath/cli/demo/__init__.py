@@ -19,22 +19,22 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from connectors.control import wait_running
-from towpath import barrier
 from towpath import stack as embedded
 from towpath.cli.demo.load import NAMESPACES, Store, Writer, fill
 from towpath.cli.init import Places, write_pipeline_file
 from towpath.cli.options import FOLDER, flag, opened, print_tables, say
+from towpath.clients.connect.control import wait_running
+from towpath.clients.kafka import consume
+from towpath.config.namespaces import topic_of
 from towpath.deploy.deployment import Deployment
 from towpath.deploy.inventory import Inventory
 from towpath.errors import TowpathError
-from towpath.kafka import consume
+from towpath.log import barrier
 from towpath.log.records import record
-from towpath.namespaces import topic_of
+from towpath.run.status.collector import read_status
 from towpath.session import Session
-from towpath.status.collector import read_status
-from verifier import Comparison, Different, Extra, Missing, compare
-from verifier.reads import collection
+from towpath_verifier import Comparison, Different, Extra, Missing, compare
+from towpath_verifier.reads import collection
 
 
 @click.command()

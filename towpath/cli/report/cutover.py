@@ -8,11 +8,11 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from towpath.cli import report
+from towpath.clients.mongo.uri import without_credentials
+from towpath.config.events import CutoverNote, Gate, Switch, TimedEvent, label
+from towpath.config.events import Step as StepDone
+from towpath.config.text import utc
 from towpath.cutover.sides import Sides
-from towpath.events import CutoverNote, Gate, Switch, TimedEvent, label
-from towpath.events import Step as StepDone
-from towpath.mongo.uri import without_credentials
-from towpath.text import utc
 
 _STOP_STEP = "stopping the writers"
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from towpath.checks.planning.decide import Plan
+from towpath.checks.planning.render import HEADINGS, headline, rows, sections
 from towpath.cli import report
-from towpath.mongo.uri import without_credentials
-from towpath.planning.decide import Plan
-from towpath.planning.render import HEADINGS, headline, rows, sections
-from towpath.text import utc
+from towpath.clients.mongo.uri import without_credentials
+from towpath.config.text import utc
 
 
 def write_report(place: Path, plan: Plan) -> None:

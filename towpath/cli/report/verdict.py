@@ -8,12 +8,12 @@ from pathlib import Path
 
 from towpath.cli import report
 from towpath.cli.verdict_text import SCREEN_LIMITS
-from towpath.mongo.uri import without_credentials
-from towpath.pipeline import Pipeline
-from towpath.text import utc
-from towpath.verification.verdict_file import KINDS, VerificationResult
-from verifier import Tally
-from verifier.tally import SCREENED, UNORDERED
+from towpath.clients.mongo.uri import without_credentials
+from towpath.config.pipeline import Pipeline
+from towpath.config.text import utc
+from towpath.verify.verdict_file import KINDS, VerificationResult
+from towpath_verifier import Tally
+from towpath_verifier.tally import SCREENED, UNORDERED
 
 
 def write_report(place: Path, pipeline: Pipeline, result: VerificationResult) -> None:

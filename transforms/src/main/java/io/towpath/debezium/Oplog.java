@@ -9,7 +9,7 @@ import org.bson.BsonDocument;
 import org.bson.BsonInt32;
 
 /**
- * How far back the source's oplog reaches; {@code towpath/preflight/log.py} computes the same.
+ * How far back the source's oplog reaches; {@code towpath/checks/log.py} computes the same.
  *
  * @param first the time in its first entry, in seconds; {@code last} that in its last
  * @param fill its size as a share of its maximum; at 1 it drops its oldest entries

@@ -8,7 +8,7 @@ import org.bson.BsonDocument;
 import org.bson.BsonString;
 import org.bson.BsonValue;
 
-/** The destination's names of the source's namespaces, and views that are defined with them. {@code verifier/descriptions.py} does alike. */
+/** The destination's names of the source's namespaces, and views that are defined with them. {@code verifier/towpath_verifier/descriptions.py} does alike. */
 record Names(Map<String, MongoNamespace> renamed) {
     private static final String VIEW_ON = "viewOn";
     private static final String PIPELINE = "pipeline";

@@ -15,7 +15,7 @@ import org.bson.BsonValue;
 
 /**
  * Options and indexes as a destination has them while changes stream in, without what would reject or delete documents; a cutover restores
- * that. {@code verifier/metadata.py} does alike.
+ * that. {@code verifier/towpath_verifier/metadata.py} does alike.
  */
 final class Relaxed {
     private static final String VALIDATOR = "validator";

@@ -1,0 +1,347 @@
+"""What settings, configurations and sizes that were read are judged to be."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from towpath.checks import cluster, connect, file, kafka, log
+from towpath.clients.kafka.client import LARGEST_RECORD
+from towpath.clients.kafka.topics import Topic
+from towpath.config.finding import Finding, refusal
+from towpath.config.namespaces import Renames
+from towpath.config.pipeline import ClusterTime, Copy, CopyMethod, Pipeline
+from towpath.config.topic_settings import TOPIC_SETTINGS
+from towpath.deploy.inventory import DESTINATION_SET
+from towpath.deploy.preconditions import partition_count
+from towpath.errors import ConnectError, ConnectUnreachable, Refused
+from towpath.history.resnapshot import Captured
+from towpath.log.source_offsets import SourceState
+
+PIPELINE = Pipeline(
+    name="move",
+    mode="plain",
+    source_uri="mongodb://a:1/",
+    destination_uri="mongodb://u:secret@b:1,b:2/?replicaSet=rs",
+    include=("shop.*",),
+    exclude=(),
+    renames=Renames({}),
+    whole_documents=(),
+    copy=Copy("debezium", 4, "primary", 0, 0),
+    splice_cache=0,
+    bootstrap="k:9092",
+    partitions=4,
+    replication_factor=-1,
+    connect_url="http://c:8083",
+    worker_bootstrap="k:9092",
+    secrets=Path("/nowhere/move.properties"),
+    write_concern="majority",
+    wtimeout_ms=60_000,
+    tasks=2,
+    fold=True,
+    batch_records=50_000,
+    batch_bytes=16 << 20,
+    retention_ms=-1,
+    compaction=None,
+)
+GOOD_BROKER = {
+    "socket.request.max.bytes": "104857600",
+    "replica.fetch.max.bytes": str(LARGEST_RECORD),
+    "auto.create.topics.enable": "false",
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+}
+SINK = {"connector.class": "com.mongodb.kafka.connect.MongoSinkConnector", "errors.tolerance": "none"}
+
+
+def told(findings: Iterable[Finding]) -> list[tuple[str, str]]:
+    """(level, finding) of all that is not as it should be; each has to say what to do."""
+    found = [finding for finding in findings if finding.level != "ok"]
+    assert all(finding.advice for finding in found)
+    return [(finding.level, finding.finding) for finding in found]
+
+
+def test_a_good_broker_is_good() -> None:
+    assert told(kafka.broker(1, GOOD_BROKER, 3, PIPELINE)) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "brokers", "level", "words"),
+    [
+        ({"socket.request.max.bytes": "1048576"}, 3, "error", "socket.request.max.bytes=1048576"),
+        ({"replica.fetch.max.bytes": "1048576"}, 3, "warning", "replica.fetch.max.bytes=1048576"),
+        ({"auto.create.topics.enable": "true"}, 3, "warning", "auto.create.topics.enable=true"),
+        ({"default.replication.factor": "1", "min.insync.replicas": "1"}, 3, "warning", "one replica"),
+        ({"default.replication.factor": "1", "min.insync.replicas": "1"}, 1, "warning", "one replica"),
+    ],
+)
+def test_a_broker_setting_that_is_a_trap(change: dict[str, str], brokers: int, level: str, words: str) -> None:
+    ((found_level, finding),) = told(kafka.broker(1, GOOD_BROKER | change, brokers, PIPELINE))
+    assert found_level == level
+    assert words in finding
+
+
+def test_one_replica_on_one_broker_is_enough_for_a_trial_only() -> None:
+    alone = GOOD_BROKER | {"default.replication.factor": "1", "min.insync.replicas": "1"}
+    (found,) = (finding for finding in kafka.broker(1, alone, 1, PIPELINE) if finding.level == "warning")
+    assert "on 1 broker: a broker that is lost takes its part of the log with it" in found.finding
+    assert "KAFKA-20734" in found.finding
+    assert "enough for a trial" in found.advice
+
+
+def test_too_few_replicas_for_the_brokers_are_an_error() -> None:
+    findings = told(kafka.broker(1, GOOD_BROKER | {"default.replication.factor": "1"}, 1, PIPELINE))
+    assert [level for level, _ in findings] == ["warning", "error"]
+    assert "min.insync.replicas=2" in findings[1][1]
+
+
+def test_a_large_splice_cache_needs_a_larger_heap() -> None:
+    sizes = ("heap=1073741824", "new=536870912")
+    assert told(connect.heap(sizes, 0)) == told(connect.heap(sizes, 64 << 20)) == []
+    ((level, finding),) = told(connect.heap(sizes, 1 << 30))
+    assert level == "warning"
+    assert "need a heap of 1,984 MB" in finding
+
+
+def test_replicas_of_the_file_count_before_the_brokers() -> None:
+    one = replace(PIPELINE, replication_factor=1)
+    findings = told(kafka.broker(1, GOOD_BROKER, 3, one))
+    assert [level for level, _ in findings] == ["warning", "error"]
+    assert "[kafka] replication_factor" in findings[0][1]
+
+
+@pytest.mark.parametrize(
+    ("change", "partitions", "level", "words"),
+    [
+        ({}, 3, "error", "has 3 partitions"),
+        ({"max.message.bytes": "1048588"}, 4, "warning", "max.message.bytes=1048588"),
+        ({"message.timestamp.type": "CreateTime"}, 4, "warning", "message.timestamp.type=CreateTime"),
+        ({"retention.ms": "604800000"}, 4, "warning", "retention.ms=604800000"),
+    ],
+)
+def test_a_topic_that_is_not_as_the_file_says(change: dict[str, str], partitions: int, level: str, words: str) -> None:
+    settings = TOPIC_SETTINGS | {"retention.ms": "-1"}
+    name = "move.shop.orders"
+    assert told(kafka.topic(name, settings, 0, PIPELINE)) == []
+    assert told(partition_count(Topic(name, 4), PIPELINE)) == []
+    findings = [*partition_count(Topic(name, partitions), PIPELINE), *kafka.topic(name, settings | change, 0, PIPELINE)]
+    ((found_level, finding),) = told(findings)
+    assert found_level == level
+    assert words in finding
+
+
+def test_advice_is_what_was_raised_as_such() -> None:
+    """Not what comes after a semicolon of somebody's sentence."""
+    for error, found, advice in (
+        (Refused("it; is; odd", "do; this"), "it; is; odd", "do; this"),
+        (
+            ConnectError("500: one; two", where="GET /", status=500),
+            "GET /: 500: one; two",
+            "deploy would stop with the same message",
+        ),
+        (ConnectUnreachable("nobody is there", advice="start it"), "nobody is there", "start it"),
+    ):
+        finding = refusal("x", error)
+        assert (finding.finding, finding.advice) == (found, advice)
+        assert str(error) == (f"{found}; {advice}" if error.advice else found)
+
+
+@pytest.mark.parametrize(
+    ("servers", "level", "found", "advice"),
+    [
+        ((5, 0, 4), "5.0", "ok", ""),
+        ((5, 0, 4), "4.4", "error", 'finish the upgrade: db.adminCommand({setFeatureCompatibilityVersion: "5.0"})'),
+        ((6, 0, 5), "5.0", "warning", 'setFeatureCompatibilityVersion: "6.0"}'),
+        ((8, 0, 4), "7.0", "warning", 'setFeatureCompatibilityVersion: "8.0", confirm: true}'),
+        ((8, 0, 4), "8.0", "ok", ""),
+    ],
+)
+def test_the_compatibility_version_that_is_needed_is_advised(
+    servers: tuple[int, ...], level: str, found: str, advice: str
+) -> None:
+    (finding,) = cluster.compatibility(level, "source", servers)
+    assert finding.level == found
+    assert advice in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("version", "levels", "words"),
+    [
+        ((5, 0, 4), [], ""),
+        ((6, 0, 27), [], ""),
+        ((6, 3, 1), ["ok"], "MongoDB 6.3.1 is expected to work, and not tested"),
+        ((8, 0, 4), ["ok"], "MongoDB 8.0.4 is expected to work, and not tested"),
+        ((9, 0, 0), ["warning"], "is newer than all that is known"),
+    ],
+)
+def test_what_is_said_of_a_version(version: tuple[int, ...], levels: list[str], words: str) -> None:
+    found = list(cluster.untested(version, "source"))
+    assert [one.level for one in found] == levels
+    assert all(words in one.finding for one in found)
+
+
+def test_a_compacted_topic_is_an_error() -> None:
+    settings = TOPIC_SETTINGS | {"retention.ms": "-1", "cleanup.policy": "compact,delete"}
+    ((level, finding),) = told(kafka.topic("move.shop.a", settings, 0, PIPELINE))
+    assert (level, finding.partition(":")[0]) == ("error", "cleanup.policy=compact,delete")
+
+
+def test_strangers_under_the_prefix() -> None:
+    names = ("move.shop.orders", "move.bar.x", "move.dead-letters", "moved.shop.x", "__debezium-heartbeat.move")
+    ((level, finding),) = told(kafka.foreign_topics(PIPELINE, {name: Topic(name, 4) for name in names}))
+    assert level == "warning"
+    assert finding.endswith(": move.bar.x")
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        (SINK | {"topics": "x, move.shop.orders"}, "reads the pipeline's topics"),
+        (SINK | {"topics.regex": r"move\..*"}, "reads the pipeline's topics"),
+        (SINK | {"topics": "x", "connection.uri": "mongodb://v:w@b:2/db?w=1"}, "writes to the destination"),
+        (SINK | {"topics": "x", "errors.tolerance": "all"}, "without a dead-letter topic"),
+        (
+            {"connector.class": "io.debezium.connector.mongodb.MongoDbConnector", "topic.prefix": "move"},
+            "has the topic.prefix 'move'",
+        ),
+    ],
+)
+def test_a_foreign_connector_that_is_a_trap(config: dict[str, str], words: str) -> None:
+    ((level, finding),) = told(connect.others(PIPELINE, {"other": config}))
+    assert level == "warning"
+    assert words in finding
+    assert "secret" not in finding
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        SINK | {"topics": "x", "connection.uri": "mongodb://c:1/"},
+        SINK | {"topics.regex": r"other\..*", "connection.uri": "${file:/a:b}"},
+        SINK | {"topics.regex": r"\Qjava\E"},
+        SINK | {"topics.regex": r"move\..*", DESTINATION_SET: "rs/b:1"},
+        {"connector.class": "io.debezium.connector.mongodb.MongoDbConnector", "topic.prefix": "moved"},
+        {"connector.class": "org.example.Other", "topics": "move.shop.orders"},
+    ],
+)
+def test_a_foreign_connector_that_is_none_of_our_business(config: dict[str, str]) -> None:
+    assert told(connect.others(PIPELINE, {"other": config})) == []
+
+
+@pytest.mark.parametrize(
+    ("found", "level", "words"),
+    [
+        (None, "warning", "its window is unknown"),
+        (log.Oplog(span=3600 * 5, size=100, limit=100), "warning", "reaches back 5.0 hours"),
+        (log.Oplog(span=3600 * 2, size=50, limit=100), "warning", "reaches back 4.0 hours"),
+        (log.Oplog(span=3600 * 30, size=100, limit=100), "ok", "reaches back 30 hours"),
+        (log.Oplog(span=3600 * 5, size=100, limit=100, kept=48), "ok", "reaches back 48 hours"),
+        (log.Oplog(span=3600 * 2, size=1, limit=100), "ok", "reaches back 200 hours"),
+        (log.Oplog(span=60, size=1, limit=1000), "ok", "is too new"),
+        (log.Oplog(span=60, size=95, limit=100), "warning", "reaches back 0.0 hours"),
+    ],
+)
+def test_how_far_the_oplog_reaches(found: log.Oplog | None, level: str, words: str) -> None:
+    (finding,) = log.check_window(found)
+    assert finding.level == level
+    assert words in finding.finding
+
+
+@pytest.mark.parametrize(
+    ("found", "since", "lost", "level", "words"),
+    [
+        (log.Oplog(4000, 95, 100, last=5000), 3000, False, "ok", "capture is 33 minutes behind"),
+        (log.Oplog(4000, 95, 100, last=5000), 2999, False, "warning", "reaches back 67 minutes, and capture is 33"),
+        (log.Oplog(4000, 40, 100, last=5000), 1000, False, "ok", "reaches back 3 hours, and capture is"),
+        (log.Oplog(4000, 95, 100, kept=9, last=5000), 500, False, "ok", "reaches back 9 hours, and capture is"),
+        (log.Oplog(4000, 95, 100, last=5000), 4999, True, "error", "no longer holds the changes since 4999:1"),
+        (None, 4999, True, "error", "no longer holds the changes since 4999:1"),
+    ],
+)
+def test_capture_has_to_stay_within_the_oplog(
+    found: log.Oplog | None, since: int, lost: bool, level: str, words: str
+) -> None:
+    captured = Captured("move-source", SourceState(None), ClusterTime(since, 1), lost, "", ".*")
+    (finding,) = log.check_capture(found, captured)
+    assert (finding.level, words in finding.finding) == (level, True), finding.finding
+
+
+def test_a_resnapshot_that_is_not_over_is_told() -> None:
+    state = SourceState(None, gap=ClusterTime(4000, 1))
+    captured = Captured("move-source", state, ClusterTime(4999, 1), False, "x", ".*")
+    (finding,) = log.check_capture(log.Oplog(4000, 95, 100, last=5000), captured)
+    assert (finding.level, "lacks the changes since 4000:1" in finding.finding) == ("warning", True)
+
+
+@pytest.mark.parametrize(
+    ("documents", "size", "limits", "level", "words"),
+    [
+        (10**6, 2**30, (0, 0), "ok", "a copy of 1.0 GiB takes 0.1 hours at 5 MiB/s"),
+        (10**6, 200 * 2**30, (0, 0), "warning", "takes 11.4 hours at 5 MiB/s"),
+        (10**6, 2**30, (20, 0), "error", "takes 13.9 hours at the limits in [capture]"),
+        (10**6, 2**30, (0, 2**14), "error", "takes 18.2 hours at the limits in [capture]"),
+    ],
+)
+def test_the_oplog_has_to_reach_back_over_the_copy(
+    documents: int, size: int, limits: tuple[int, int], level: str, words: str
+) -> None:
+    window = log.Oplog(span=3600 * 10, size=100, limit=100)
+    copy = Copy("towpath", 4, "primary", *limits)
+    (finding,) = log.check_copy(window, documents, size, copy)
+    assert finding.level == level
+    assert words in finding.finding
+    assert finding.advice or level == "ok"
+    assert list(log.check_copy(window, documents, size, replace(copy, method="none"))) == []
+
+
+@pytest.mark.parametrize(("way", "level"), [("debezium", "warning"), ("towpath", "error")])
+def test_workers_without_exactly_once_support(way: CopyMethod, level: str) -> None:
+    pipeline = replace(PIPELINE, copy=replace(PIPELINE.copy, method=way))
+    ((found, words),) = told(connect.validated("move-source", {"exactly.once.support": ["is not"]}, pipeline))
+    assert found == level
+    assert "no exactly-once support" in words
+
+
+def test_what_the_connector_rejects_of_its_clients_is_told_from_the_workers_policy() -> None:
+    ours = "TWP-CONFIG: producer.override.acks is '1'; set it to all: a broker that fails would lose records"
+    key = "producer.override.acks"
+    assert told(connect.validated("move-source", {key: [ours]}, PIPELINE)) == [("error", f"{key}: {ours}")]
+    policy = told(connect.validated("move-source", {key: ["The 'None' policy does not allow it."]}, PIPELINE))
+    assert "the workers do not allow a connector to set producer.override.acks" in policy[0][1]
+
+
+def test_an_unresolved_reference_is_told_from_a_cluster_out_of_reach() -> None:
+    unresolved = told(
+        connect.validated("move-sink", {"connection.uri": ["… strings must start with either …"]}, PIPELINE)
+    )
+    assert "finds no URI through ${file:/nowhere/move.properties:…}" in unresolved[0][1]
+    away = told(connect.validated("move-sink", {"connection.uri": ["Unable to connect to the server."]}, PIPELINE))
+    assert away == [("error", "connection.uri: Unable to connect to the server.")]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"renames": Renames({"bar.x": "a.x"})}, "bar.x"),
+        ({"write_concern": "1+journal"}, 'concern = "1+journal"'),
+        ({"tasks": 5}, "tasks = 5"),
+        ({"copy": replace(PIPELINE.copy, tasks=3)}, "copy_tasks = 3 has no effect"),
+        ({"retention_ms": 3_600_000}, "1.0 hours"),
+    ],
+)
+def test_a_trap_in_the_pipeline_file(change: dict[str, object], words: str) -> None:
+    assert told(file.check(PIPELINE, Path("move.toml"))) == []
+    ((level, finding),) = told(file.check(replace(PIPELINE, **change), Path("move.toml")))
+    assert level == "warning"
+    assert words in finding
+
+
+def test_a_secrets_file_open_to_everybody(tmp_path: Path) -> None:
+    secrets = tmp_path / "move.properties"
+    secrets.write_text("source.uri=mongodb://u:secret@a/\n")
+    for mode, count in ((0o644, 1), (0o640, 0), (0o600, 0)):
+        secrets.chmod(mode)
+        findings = told(file.check(replace(PIPELINE, secrets=secrets), Path("move.toml")))
+        assert len(findings) == count
+        assert "secret@" not in str(findings)

@@ -1,0 +1,191 @@
+"""A cluster that refuses is not one that does not answer: only the second may be lost, and only it is tolerated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from dns.resolver import NXDOMAIN
+from pymongo.errors import (
+    AutoReconnect,
+    ConfigurationError,
+    ExecutionTimeout,
+    NetworkTimeout,
+    NotPrimaryError,
+    OperationFailure,
+    PyMongoError,
+    ServerSelectionTimeoutError,
+    WTimeoutError,
+)
+
+from tests.deploy.test_changes_in_log import LOGGED
+from towpath.checks import log
+from towpath.cli import deploy, manifests
+from towpath.clients.connect.rest import Connect
+from towpath.clients.mongo import client as clusters
+from towpath.clients.mongo.client import ReplicaSet, connected
+from towpath.config.pipeline import ConnectLogin, Copy
+from towpath.config.tls import Trouble
+from towpath.errors import ConnectError, ConnectUnreachable, MongoError, MongoUnreachable, TowpathError
+from towpath.history.replay import preconditions, steps
+from towpath.history.replay.plan import Plan, Replay
+from towpath.run.status import replay_states
+
+URI = "mongodb://127.0.0.1:1/?directConnection=true"
+DENIED = OperationFailure("not authorized on towpath", 13, {"errmsg": "not authorized on towpath"})
+AWAY = ConnectUnreachable("nobody is there")
+NO_PLAN = Plan(only=(), until=None, follow=False, forced=False, began=0.0, letters=0, log={})
+REFUSED, GONE = MongoError("the destination refused: no"), MongoUnreachable("cannot reach the destination")
+
+
+def caused(error: PyMongoError, cause: BaseException) -> PyMongoError:
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (DENIED, MongoError),
+        (OperationFailure("Authentication failed.", 18), MongoError),
+        (OperationFailure("an unknown stage", 40324), MongoError),
+        (ConfigurationError("wire version"), MongoError),
+        (caused(ConfigurationError("no such name"), NXDOMAIN()), MongoUnreachable),
+        (ExecutionTimeout("operation exceeded time limit", 50), MongoUnreachable),
+        (WTimeoutError("waiting for replication timed out", 64), MongoUnreachable),
+        (ServerSelectionTimeoutError("no servers"), MongoUnreachable),
+        (NetworkTimeout("timed out"), MongoUnreachable),
+        (NotPrimaryError("not primary"), MongoUnreachable),
+        (AutoReconnect("connection closed"), MongoUnreachable),
+    ],
+)
+def test_what_a_server_answers_is_a_refusal_and_what_none_answers_is_not(
+    error: PyMongoError, kind: type[MongoError]
+) -> None:
+    with pytest.raises(MongoError) as raised, connected(URI, "destination"):
+        raise error
+    assert type(raised.value) is kind
+
+
+@pytest.mark.parametrize(
+    "uri",
+    ["mongodb://me:p@ss@db/", "mongodb://", "mongodb://db/?tls=true&tlsInsecure=true&tlsAllowInvalidCertificates=true"],
+)
+def test_a_uri_that_cannot_be_used_is_no_cluster_that_is_lost(uri: str) -> None:
+    with pytest.raises(MongoError) as raised, connected(uri, "source"):
+        pass
+    assert type(raised.value) is MongoError
+
+
+def test_a_server_whose_certificate_is_not_trusted_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clusters, "trouble", lambda *_: clusters.Trouble("its certificate has expired", "give it one"))
+    with pytest.raises(MongoError, match="its certificate has expired") as raised, connected(URI, "source"):
+        raise ServerSelectionTimeoutError("SSL handshake failed")
+    assert type(raised.value) is MongoError
+
+
+def failing(error: TowpathError) -> Callable[..., Any]:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize("error", [REFUSED, GONE])
+def test_deploy_makes_no_collection_without_its_options(error: MongoError, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deploy.plan, "plan", failing(error))
+    with pytest.raises(TowpathError, match="nothing was deployed") as raised:
+        deploy._schema_plan(LOGGED)
+    assert "--no-prepare" in raised.value.advice
+
+
+def test_status_says_that_a_rebuild_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    session: Any = SimpleNamespace(connect=None, pipeline=LOGGED, topics=None)
+    monkeypatch.setattr(replay_states, "find_all", lambda *_: ())
+    monkeypatch.setattr(replay_states.rebuild, "read_state", failing(REFUSED))
+    found = replay_states.report(session)
+    assert found.as_json()["rebuild_trouble"] == str(REFUSED)
+    assert [*found.rows()] == [("rebuilding", f"unknown: {REFUSED}", "red")]
+    monkeypatch.setattr(replay_states.rebuild, "read_state", failing(GONE))
+    assert replay_states.report(session) == replay_states.Replays(), "the status itself reports that"
+
+
+def test_check_names_what_keeps_it_from_the_oplog(monkeypatch: pytest.MonkeyPatch) -> None:
+    session: Any = SimpleNamespace(connect=None, pipeline=replace(LOGGED, copy=Copy("towpath", 4, "primary", 0, 0)))
+    for error, levels in ((REFUSED, ["warning"]), (GONE, []), (ConnectError("500"), ["warning"]), (AWAY, [])):
+        monkeypatch.setattr(log.resnapshot, "read_captured", failing(error))
+        assert [finding.level for finding in log.check(session)] == levels
+
+
+def test_a_replay_to_a_cluster_that_may_be_the_source_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lost source is a reason for a replay, and cannot be its destination; one that refuses may be."""
+    target = SimpleNamespace(replica_set=ReplicaSet("rs", ("b:1",)))
+
+    def levels(error: MongoError) -> list[str]:
+        def cluster(side: str) -> Any:
+            return type("Away", (), {"side": side, "replica_set": property(failing(error))})()
+
+        deployed = SimpleNamespace(source=cluster("source"), destination=cluster("destination"), configurations={})
+        inventory: Any = SimpleNamespace(pipeline=LOGGED, deployed=deployed, target=target)
+        return [finding.level for finding in preconditions.elsewhere(inventory)]
+
+    assert levels(GONE) == ["warning", "warning"]
+    with pytest.raises(MongoError, match="the destination refused"):
+        levels(REFUSED)
+
+
+@pytest.mark.parametrize("error", [REFUSED, GONE])
+def test_a_replay_whose_destination_refuses_is_not_half_removed(
+    error: MongoError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    pipeline = replace(LOGGED, secrets=Path("/nowhere/move.properties"))
+    replay = Replay(pipeline, "x", ReplicaSet("rs", ("b:1",)), URI, NO_PLAN)
+    connect = SimpleNamespace(config=lambda _: {}, delete=lambda _: done.append("deleted"))
+    topics = SimpleNamespace(all=lambda: {})
+    session: Any = SimpleNamespace(connect=connect, topics=topics, say=lambda _: done.append("said"))
+    monkeypatch.setattr(steps, "_stop", lambda *_: done.append("stopped"))
+    monkeypatch.setattr(steps, "forget_offsets", lambda *_: None)
+    monkeypatch.setattr(steps, "connected", failing(error))
+    if error is GONE:
+        steps.remove(replay, session, keep_letters=False)
+        assert done == ["stopped", "said", "deleted", "said"]
+        return
+    with pytest.raises(TowpathError, match=r"nothing else of it was removed: .*no; without the file"):
+        steps.remove(replay, session, keep_letters=False)
+    assert done == ["stopped"]
+
+
+def test_manifests_are_those_of_a_first_deployment_only_where_nothing_answers() -> None:
+    def looked(error: ConnectError) -> None:
+        inventory: Any = type("Inventory", (), {"deployed": property(failing(error))})()
+        session: Any = SimpleNamespace(connect=SimpleNamespace(url="http://c"), pipeline=LOGGED)
+        with suppress(AttributeError):  # the property of this stand-in cannot be set
+            manifests._look_at_connect(session, inventory)
+
+    looked(AWAY)
+    for error in (ConnectError("403", status=403), ConnectUnreachable("404, and not from Connect", status=404)):
+        with pytest.raises(ConnectError, match=error.what[:3]):
+            looked(error)
+
+
+def test_a_worker_whose_certificate_is_not_trusted_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Connect("http://127.0.0.1:1") as connect:
+        with pytest.raises(ConnectUnreachable):
+            connect.names()
+        monkeypatch.setattr(ConnectLogin, "trouble", lambda *_: Trouble("its certificate has expired", "give it one"))
+        with pytest.raises(ConnectError, match="expired; give it one") as raised:
+            connect.names()
+    assert type(raised.value) is ConnectError
+
+
+@pytest.mark.parametrize("url", ["nonsense", "ftp://c:8083"])
+def test_a_url_that_cannot_be_used_is_no_worker_that_is_away(url: str) -> None:
+    with Connect(url) as connect, pytest.raises(ConnectError, match="cannot reach Kafka Connect") as raised:
+        connect.names()
+    assert type(raised.value) is ConnectError

@@ -1,0 +1,140 @@
+"""What is told of drops, renames, options and indexes at the source, and what settles it."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import platformdirs
+import pytest
+
+from towpath.config.events import as_line
+from towpath.config.namespaces import Selection
+from towpath.config.pipeline import ClusterTime
+from towpath.deploy.schema import unreplicated
+from towpath.deploy.schema.unreplicated import Sides, compare
+from towpath.errors import TowpathError
+from towpath.log.source_offsets import Ddl, ddl_history, in_order, source_state
+from towpath.verify import verdict_file
+from towpath_verifier import Pair
+from towpath_verifier.metadata import MetadataDifference
+from towpath_verifier.repair_commands import Command
+
+PIPELINE = SimpleNamespace(name="shop", selection=Selection(("shop.*",)), ddl=None)
+FILE = Path("my shop.toml")
+TIME = ClusterTime(1_700_000_000, 3)
+EVENTS = [
+    {"t": "1700000000:3", "kind": "drop", "namespace": "shop.a", "to": ""},
+    {"t": "1700000001:1", "kind": "rename", "namespace": "shop.b", "to": "shop.c"},
+]
+OFFSET = {"upto": "1700000002:9", "events": json.dumps(EVENTS), "dropped": 0, "trouble": ""}
+
+
+def of(kind, namespace="shop.a", to=""):
+    return Ddl(TIME, kind, namespace, to)
+
+
+def told(one, source=(), destination=None, metadata=(), changing=()):
+    return compare(PIPELINE, FILE, one, Sides(frozenset(source), destination or {}, metadata, frozenset(changing)))
+
+
+def test_a_connector_s_offset_says_what_was_done():
+    found = ddl_history(OFFSET)
+    assert found.events == (of("drop"), Ddl(ClusterTime(1_700_000_001, 1), "rename", "shop.b", "shop.c"))
+    assert in_order([found, found]) == found.events
+    root = {"phase": "stream", "selection": "x", "start": "1:1", "namespaces": "[]"}
+    offsets = [
+        {"partition": {"towpath": "shop"}, "offset": root},
+        {"partition": {"ddl": True, "towpath": "shop"}, "offset": OFFSET},
+    ]
+    assert source_state(offsets).ddl == found
+    assert source_state(offsets[:1]).ddl is None
+
+
+def test_a_drop_is_told_while_the_destination_has_documents():
+    found = told(of("drop"), destination={"shop.a": 1_000})
+    assert (
+        found.description == "shop.a was dropped at 2023-11-14 22:13:20 UTC; the destination still has 1,000 documents"
+    )
+    assert found.commands == ("towpath verify 'my shop.toml' -n shop.a", "towpath repair 'my shop.toml'")
+    assert told(of("drop"), destination={"shop.a": 0}) is None
+    assert told(of("drop"), source=["shop.a"]) is None
+
+
+def test_a_collection_that_is_there_again_may_hold_documents_of_its_former_life():
+    assert "from before the drop" in told(of("drop"), source=["shop.a"], destination={"shop.a": 1}).description
+
+
+def test_a_rename_is_told_until_it_is_verified_and_the_new_name_has_a_topic_first():
+    found = told(of("rename", to="shop.b"))
+    assert [command.split()[1] for command in found.commands] == ["deploy", "verify", "repair"]
+    assert found.commands[1].endswith("-n shop.a -n shop.b")
+    gone = told(of("rename", to="other.b"), destination={"shop.a": 2})
+    assert [command.split()[1] for command in gone.commands] == ["verify", "repair"]
+    assert told(of("rename", to="other.b")) is None, "neither side has it any more"
+
+
+def test_options_and_indexes_are_told_with_the_command_that_mends_them():
+    commands = (Command("shop", {"x": 1}), Command("shop", {"y": 1}))
+    differs = MetadataDifference(Pair("shop.a", "shop.a"), "index", "x", "the index x is missing", {}, None, commands)
+    found = told(of("createIndexes"), metadata=[differs])
+    assert found.line.endswith(
+        "; at the destination, the index x is missing; run at the destination: "
+        + "; ".join(one.text for one in commands)
+    )
+    assert told(of("createIndexes", "shop.b"), metadata=[differs]) is None
+    assert told(of("createIndexes"), metadata=[differs], changing=["shop.a"]) is None
+
+
+def test_history_that_was_lost_takes_everything():
+    found = told(Ddl(TIME, "unseen", "", ""))
+    assert [command.split()[1] for command in found.commands] == ["verify", "repair"]
+    assert "-n" not in found.commands[0]
+
+
+@pytest.fixture
+def state(tmp_path, monkeypatch):
+    monkeypatch.setattr(platformdirs, "user_state_path", lambda _: tmp_path)
+    return tmp_path
+
+
+def verdict(*differing, only=(), done=(), **more):
+    """Leave a verdict."""
+    fields = {"destination_namespace": "x", "id": 0, "id_bson": "00", "kind": "extra", "paths": []}
+    lines = [{"namespace": name, **fields} for name in differing]
+    counts = {"clean": not differing, "ddl": list(done), "only": list(only), **more}
+    verdict_file.path("shop").write_text("".join(as_line(line) for line in [*lines, counts]))
+
+
+RENAME = Ddl(TIME, "rename", "shop.a", "shop.b")
+
+
+@pytest.mark.parametrize(
+    ("differing", "only", "done", "settles"),
+    [
+        ([], [], [RENAME.mark], True),
+        (["shop.c"], [], [RENAME.mark], True),
+        (["shop.b"], [], [RENAME.mark], False),
+        ([], ["shop.a", "shop.b"], [RENAME.mark], True),
+        ([], ["shop.a"], [RENAME.mark], False),
+        ([], [], [], False),
+    ],
+)
+def test_a_verdict_settles_what_was_behind_the_pipeline_when_it_began(state, differing, only, done, settles):
+    verdict(*differing, only=only, done=done)
+    found = unreplicated._verdict("shop")
+    assert bool(found and found.settles(RENAME, PIPELINE.selection)) == settles
+
+
+def test_a_verdict_with_trouble_or_none_settles_nothing(state):
+    assert unreplicated._verdict("shop") is None
+    verdict(done=[RENAME.mark], trouble=["shop.a could not be read"])
+    assert unreplicated._verdict("shop") is None
+
+
+def test_what_is_settled_is_remembered(state):
+    assert unreplicated.settled("shop") == set()
+    unreplicated.settle("shop", [RENAME.mark])
+    assert unreplicated.settled("shop") == {"1700000000:3 rename shop.a shop.b"}
+    (state / "shop" / "ddl.json").write_text("{")
+    with pytest.raises(TowpathError, match=r"ddl\.json"):
+        unreplicated.settled("shop")

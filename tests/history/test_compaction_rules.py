@@ -1,0 +1,222 @@
+"""What compaction knows of a partition, what topics are set to, what the settings of topics can lose."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import bson
+import pytest
+
+from tests.checks.test_check_judgements import PIPELINE, told
+from towpath.checks import log
+from towpath.clients.connect.rest import Connect
+from towpath.clients.kafka.topics import Place, Topic, Topics
+from towpath.config.pipeline import Compaction, Pipeline
+from towpath.config.topic_settings import change_settings, plain_settings, request_settings
+from towpath.deploy.configs import definitions
+from towpath.history.compaction import preconditions, service
+from towpath.history.compaction.preconditions import Inventory, interval
+from towpath.log.unprotected import Figures, First, Part, figures, is_update
+from towpath.run.status.log_figures import LogReport, TopicLog
+from towpath.session import Session
+
+HOUR = 3_600_000
+COMPACTION = Compaction(24 * HOUR, 7 * 24 * HOUR)
+COMPACTED = replace(PIPELINE, compaction=COMPACTION)
+A, B, C = (bson.encode({"_id": name}) for name in "abc")
+DOCUMENT, UPDATE = bson.encode({"_id": 1, "v": 1}), bson.encode({"$set": {"v": 2}})
+
+
+def part(*records: tuple[bytes, bytes | None]) -> Part:
+    """A partition of which these were read: offsets from 0, a record a second."""
+    found = Part()
+    for offset, (key, value) in enumerate(records):
+        found.take(offset, 1000 * offset, key, value)
+    return found
+
+
+def test_an_update_is_told_from_a_document_wherever_its_id_is() -> None:
+    assert is_update(UPDATE)
+    assert is_update(bson.encode({"$truncate": {"_id": 1}}))
+    assert not is_update(DOCUMENT)
+    assert not is_update(bson.encode({"$set": 1, "_id": 1}))
+    assert not is_update(None)
+
+
+def test_a_document_or_a_delete_protects_the_updates_before_it_and_none_after_it() -> None:
+    found = part((A, UPDATE), (B, UPDATE), (A, UPDATE), (B, DOCUMENT), (C, DOCUMENT))
+    assert found.dirty == {A: First(0, 0)}
+    assert found.safe == 0
+    found.take(5, 5000, B, UPDATE)
+    found.take(6, 6000, A, None)
+    assert found.dirty == {B: First(5, 5000)}
+    assert (found.safe, found.oldest) == (5, First(5, 5000))
+    found.take(7, 7000, B, DOCUMENT)
+    assert (found.safe, found.oldest) == (8, None)
+    found.reached(9)
+    assert found.safe == 9
+
+
+def test_nothing_is_committed_of_a_partition_of_which_nothing_is_known() -> None:
+    assert Part().safe is None
+    assert part().figures(5) == Figures(5, 0, None, None, False)
+
+
+def test_figures_come_back_as_they_were_and_nobody_elses_are_taken_for_them() -> None:
+    found = part((A, UPDATE)).figures(77)
+    assert figures(found.written()) == found == Figures(77, 1, 0, 0, False)
+    assert [figures(text) for text in ("", "x", "{}", "[]", '{"at": 1}')] == [None] * 5
+
+
+def test_a_quiet_partition_is_asked_for_a_record_once_and_again_when_deletes_may_go() -> None:
+    lag, long = COMPACTION.lag_ms, COMPACTION.delete_retention_ms
+    found = part((A, DOCUMENT))
+    assert not service.is_due(found, COMPACTION, lag)
+    assert service.is_due(found, COMPACTION, lag + 1)
+    found.nudge = A
+    found.take(1, lag + 1, A, DOCUMENT)
+    assert not service.is_due(found, COMPACTION, lag + 1 + long)
+    assert service.is_due(found, COMPACTION, lag + 2 + long)
+    found.take(2, lag + 3, B, None)
+    assert service.is_due(found, COMPACTION, 2 * lag + 4)
+    found.take(3, lag + 4, A, UPDATE)
+    assert not service.is_due(found, COMPACTION, 10 * long)  # its document will close the segment
+
+
+def test_change_topics_are_compacted_and_the_others_never() -> None:
+    found = change_settings(COMPACTED)
+    assert (found["cleanup.policy"], found["min.compaction.lag.ms"]) == ("compact", str(24 * HOUR))
+    assert int(found["max.compaction.lag.ms"]) == 2 * int(found["segment.ms"]) == 48 * HOUR
+    assert change_settings(replace(COMPACTED, retention_ms=HOUR))["cleanup.policy"] == "compact,delete"
+    assert plain_settings(COMPACTED) == request_settings(PIPELINE) == change_settings(PIPELINE)
+    assert request_settings(COMPACTED) == plain_settings(COMPACTED) | {"retention.ms": str(7 * 24 * HOUR)}
+    assert request_settings(replace(COMPACTED, retention_ms=HOUR))["retention.ms"] == str(HOUR)
+    assert "min.compaction.lag.ms" not in change_settings(PIPELINE)
+    source = definitions(COMPACTED)["move-source"]
+    assert {key: source[f"topic.creation.default.{key}"] for key in found} == found
+
+
+def test_a_short_lag_has_a_short_interval() -> None:
+    assert interval(COMPACTION) == HOUR
+    assert interval(Compaction(60_000, 0)) == 15_000
+
+
+def violations(pipeline: Pipeline, every_ms: int | None = None) -> list[str]:
+    """What the preconditions find in the file."""
+    with Connect("http://127.0.0.1:1") as connect, Topics("127.0.0.1:1") as topics:
+        inventory = Inventory(Session(pipeline, connect, topics, Path("x.toml")), every_ms)
+        rules = preconditions.supported, preconditions.compacted, preconditions.often_enough
+        return [finding.finding + finding.advice for rule in rules for finding in rule(inventory)]
+
+
+def test_what_cannot_be_compacted_is_refused() -> None:
+    (reason,) = violations(COMPACTED)  # of mode plain, with Debezium's copy
+    assert "does not support re-reads" in reason
+    once = replace(PIPELINE, mode="exactly-once")
+    (reason,) = violations(once)
+    assert "compact = true" in reason
+    assert violations(replace(once, compaction=COMPACTION), 12 * HOUR) == []
+    (reason,) = violations(replace(once, compaction=COMPACTION), 12 * HOUR + 1)
+    assert "more than half" in reason
+
+
+@pytest.mark.parametrize(
+    ("change", "begins", "level", "words"),
+    [
+        ({"cleanup.policy": "delete"}, 0, "warning", "not compacted yet"),
+        ({"min.compaction.lag.ms": "0"}, 0, "error", "less than [log] compaction_lag"),
+        ({"retention.ms": "604800000"}, 0, "warning", "retention.ms=604800000: "),
+        ({"retention.bytes": "1000000"}, 0, "warning", "retention.bytes=1000000: "),
+        ({}, 17, "warning", "begins at offset 17"),
+    ],
+)
+def test_settings_that_can_lose_what_a_rebuild_needs(
+    change: dict[str, str], begins: int, level: str, words: str
+) -> None:
+    good = change_settings(COMPACTED)
+    assert told(log.guard("topic", good, 0, COMPACTED)) == []
+    ((found_level, finding),) = told(log.guard("topic", good | change, begins, COMPACTED))
+    assert found_level == level
+    assert words in finding
+
+
+def test_a_file_that_gives_the_service_no_time_is_a_trap() -> None:
+    assert told(log.plan(COMPACTED)) == []
+    short = replace(COMPACTED, compaction=Compaction(60_000, 60_000), retention_ms=60_000)
+    assert [level for level, _ in told(log.plan(short))] == ["warning", "warning"]
+
+
+def test_status_warns_from_half_of_the_lag_on() -> None:
+    def topic(dirty: int | None, oldest: float | None, told: float | None, behind: int) -> list[str]:
+        one = TopicLog("shop.a", "move.shop.a", 10, None, 0, True, dirty, oldest, told, behind, {})
+        return LogReport(COMPACTION, (one,)).warnings
+
+    half = COMPACTION.lag_ms / 2000
+    assert topic(3, half - 1, half - 1, 9) == []
+    assert topic(0, None, half * 9, 0) == []  # there is nothing that it was not told of
+    assert "is it running?" in topic(0, None, half + 1, 9)[0]
+    assert "no whole document follows" in topic(3, half + 1, 1, 9)[0]
+    assert "start it" in topic(None, None, None, 9)[0]
+
+
+NOW_MS = 1_000 * HOUR
+HALF = COMPACTION.lag_ms // 2
+PROTECTED = Figures(NOW_MS, 0, None, NOW_MS, False)
+
+
+@pytest.mark.parametrize(
+    ("committed", "protected"),
+    [
+        (PROTECTED, True),
+        (replace(PROTECTED, at=NOW_MS - HALF + 1), True),
+        (replace(PROTECTED, dirty=1, oldest=NOW_MS - HALF + 1), True),
+        (replace(PROTECTED, at=NOW_MS - HALF), False),
+        (replace(PROTECTED, dirty=1, oldest=NOW_MS - HALF), False),
+        (replace(PROTECTED, at=NOW_MS - HALF, dirty=1, oldest=NOW_MS), False),
+        (None, False),
+    ],
+)
+def test_the_cleaner_is_let_at_a_topic_only_where_every_partition_was_seen_protected_lately(
+    committed: Figures | None, protected: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other partition is protected, and is committed by another instance of the service."""
+    monkeypatch.setattr(service.time, "time", lambda: NOW_MS / 1000)
+    topics = Compactable({0: PROTECTED.written(), 1: committed.written() if committed else "of another client"})
+    assert topics.enabled(tmp_path) == (["move.shop.a"] if protected else [])
+    assert topics.altered == ({"move.shop.a": {"cleanup.policy": "compact"}} if protected else {})
+
+
+def test_a_partition_without_a_commit_keeps_the_cleaner_from_its_topic(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service.time, "time", lambda: NOW_MS / 1000)
+    topics = Compactable({0: PROTECTED.written()})
+    assert topics.enabled(tmp_path) == [] and topics.altered == {}
+
+
+class Compactable:
+    """The topics of a log of one topic with two partitions, which is not compacted yet; `commits`: of its group."""
+
+    def __init__(self, commits: dict[int, str]) -> None:
+        self._commits, self.altered = commits, dict[str, Any]()
+
+    def all(self) -> dict[str, Topic]:
+        return {"move.shop.a": Topic("move.shop.a", 2)}
+
+    def committed_with_metadata(self, group: str) -> dict[Place, tuple[int, str]]:
+        return {("move.shop.a", number): (9, text) for number, text in self._commits.items()}
+
+    def settings_of_all(self, names: set[str]) -> dict[str, dict[str, str]]:
+        return {name: {"cleanup.policy": "delete"} for name in names}
+
+    def alter(self, name: str, settings: dict[str, str]) -> None:
+        self.altered[name] = settings
+
+    def enabled(self, folder: Path) -> list[str]:
+        """The topics in which an instance that has one of the partitions enables compaction."""
+        session: Any = SimpleNamespace(pipeline=COMPACTED, topics=self)
+        reader: Any = SimpleNamespace(parts={("move.shop.a", 0): Part()})
+        return list(service.Compactor(session, reader, lambda key: "")._enable_cleaner())

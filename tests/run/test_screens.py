@@ -1,0 +1,146 @@
+"""What is printed for people, where no terminal is: whole numbers, unwrapped reasons."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+from towpath import stack as embedded
+from towpath.cli import status as status_verb
+from towpath.cli.options import print_tables
+from towpath.cli.stack import _show
+from towpath.clients.connect.rest import Connector, Task
+from towpath.log.dead_letters import Cause, DeadLetters
+from towpath.log.source_offsets import Splices
+from towpath.run.status.figures import Copied, Held, Status, Waiting
+from towpath.stack.processes import Process
+from towpath.store.positions import Counts, TaskState, TransactionTimes
+
+
+def test_pids_ports_and_logs_are_never_cut(capsys):
+    log = Path("/a/long/folder") / ("x" * 120) / "kafka.log"
+    process = Process("kafka", "kafka", ("java",), 31826, log, 1234567, 1.0)
+    place = "mongodb://127.0.0.1:1/?replicaSet=source"
+    _show(embedded.Stack(Path("/a"), place, place, "127.0.0.1:2", ("http://127.0.0.1:3",), {"kafka": process}))
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("kafka"))
+    assert line.split()[:3] == ["kafka", "1234567", "31826"]
+    assert str(log) in line
+
+
+def status(**more):
+    numbers = {"lag_records": 0, "apply_seconds": 0.0, "records_per_second": 0.0}
+    found = {"name": "shop", "mode": "exactly-once", "state": "running", "snapshot_done": True, "connectors": ()}
+    return Status(**found | numbers | more)
+
+
+def state(task, counts, retried_at=None, reason=""):
+    return TaskState(task, counts, retried_at, reason, {}, TransactionTimes({}, 0.0))
+
+
+def shown(capsys, **more):
+    print_tables(status_verb.screen(status(**more)))
+    return capsys.readouterr().out
+
+
+def test_the_progress_of_a_copy(capsys):
+    busy = Copied("shop.a", 500, 1000, 1, 2, 4, 2, 50.0, retries=2, reason="[source] no primary")
+    copies = (busy, Copied("shop.b", 70, 70, 1, 1, 3, 3), Copied("shop.c", 0, 0, 0, 0, None, 0))
+    said = shown(capsys, snapshot_done=False, snapshot=copies, held=(Held("shop.b", "9:10"), Held("shop.x", "10:2")))
+    assert "570 of about 1,070 in 3 collections, 50 a second, 10 s left" in said
+    assert "500 of about 1,000, 2 of 4 ranges, 50 a second, 10 s left" in said
+    assert "retried 2 times, last reason: [source] no primary" in said
+    assert "and 2 more, done: 1, not started: 1" in said
+    assert "shop.b and 1 more; linear history once the stream has passed 10:2" in said
+
+
+def test_ten_thousand_collections_are_a_few_lines(capsys):
+    copies = tuple(Copied(f"shop.c{n}", n, 2 * n, 1, 2, 4, 2, 1.0) for n in range(1, 10_001))
+    said = shown(capsys, snapshot_done=False, snapshot=copies)
+    assert len(said.splitlines()) < 40
+    assert "in 10,000 collections" in said
+    assert "and 9,980 more" in said
+
+
+def test_what_was_refused_retried_and_waits(capsys):
+    letters = DeadLetters(7, True, (Cause("shop.a", "121", "Document failed validation", 5), Cause("", "", "x", 2)))
+    counts = Counts(batches=9, records=9, writes=9, refused=7, retries=3)
+    task = state(1, counts, datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), "no primary. The full response is {}")
+    waiting = (Waiting("shop-source", 4, "capture lags"),)
+    epochs = {("shop.shop.a", n): n + 1 for n in range(4)}
+    said = shown(capsys, dead_letters=letters, tasks=(task,), waiting=waiting, epochs=epochs)
+    assert "5: Document failed validation (121)" in said
+    assert "towpath tail PIPELINE --dead-letters" in said
+    assert "retried 3 times, last at 2026-01-02 03:04:05 UTC: no primary." in said
+    assert "full response" not in said
+    assert "4 requests wait for shop-source: capture lags" in said
+    assert "1 to 4 on 4 partitions" in said
+    told = json.loads(json.dumps(status(dead_letters=letters, tasks=(task,), waiting=waiting, epochs=epochs).as_json()))
+    assert told["epochs"] == {"shop.shop.a": {"0": 1, "1": 2, "2": 3, "3": 4}}
+    assert (told["dead_letters"], told["sink_tasks"][0]["retries"], told["requests_waiting"][0]["requests"]) == (
+        7,
+        3,
+        4,
+    )
+
+
+def test_what_the_sink_wrote_is_told_for_all_its_tasks_together(capsys):
+    one = Counts(10, 1200, 30, 12, 5, 20, 5, bytes=3_000_000, bytes_out=2_900_000, batch_ms=400)
+    other = Counts(10, 4, 2, 10, updates=2, bytes=200_000, batch_ms=100, without_document=1)
+    tasks = tuple(state(task, counts) for task, counts in enumerate((one, other)))
+    lines = [line.rstrip() for line in shown(capsys, tasks=tasks).splitlines()]
+    assert "sink          1,204 records in 32 writes (37.6 a write), 5 inserts, 22 updates, 5 deletes" in lines
+    assert " " * 14 + "20 transactions of 60 records and 25 ms on average, 22 waves" in lines
+    assert " " * 14 + "3.2 MB in, 2.9 MB out; 1 found no document" in lines
+    told = status(tasks=tasks).as_json()
+    assert (told["sink"]["records"], told["sink"]["bytes_out"], told["sink_tasks"][1]["updates"]) == (
+        1204,
+        2_900_000,
+        2,
+    )
+    nothing_written = (state(0, Counts(batches=1, records=3, refused=3)),)
+    assert "sink          3 records in 0 writes " in shown(capsys, tasks=nothing_written)
+    assert "sink" not in shown(capsys)
+
+
+def test_what_splices_saved_is_a_line(capsys):
+    assert "splices" not in shown(capsys)
+    assert "splices       5 arrays as splices, 1.2 MB saved " in shown(capsys, splices=Splices(5, 1_200_000))
+    lines = [line.rstrip() for line in shown(capsys, splices=Splices(0, 0, 3)).splitlines()]
+    forgotten = "3 forgotten for want of room ([capture] splice_cache)"
+    assert f"splices       0 arrays as splices, 0 bytes saved; {forgotten}" in lines
+    assert status(splices=Splices(5, 6, 7)).as_json()["splices"] == {"splices": 5, "saved": 6, "dropped": 7}
+
+
+def test_a_lag_that_nobody_tells_is_not_nought(capsys):
+    assert "lag           unknown" in shown(capsys, lag_records=None, apply_seconds=None)
+    assert status(lag_records=None, apply_seconds=None).as_json()["lag"]["records"] is None
+
+
+def test_the_code_of_a_failure_decides_what_is_to_be_run(capsys):
+    for trace, advice in (
+        (
+            "a.B: TWP-DELETES-MISSED: gone",
+            "help; run: towpath restart PIPELINE --accept-missed-deletes; towpath verify",
+        ),
+        ("a.B: Command failed with error 286 (ChangeStreamHistoryLost)", "help; run: towpath resnapshot PIPELINE; "),
+        ("a.B: the disk is full", "Fix the cause, then run: towpath restart PIPELINE"),
+    ):
+        connector = Connector("shop-sink", "RUNNING", "w", (Task(0, "FAILED", "w", trace),))
+        assert advice in shown(capsys, connectors=(connector,))
+    failures = status(connectors=(connector,)).as_json()["connectors"][0]["failures"]
+    assert failures == [{"what": "a.B: the disk is full", "code": ""}]
+
+
+def test_a_reason_is_one_line(capsys):
+    task = Task(0, "FAILED", "w", "x.Y: " + "a long reason " * 20)
+    found = Status(
+        name="shop",
+        mode="plain",
+        state="failed",
+        snapshot_done=True,
+        lag_records=0,
+        apply_seconds=0.0,
+        records_per_second=0.0,
+        connectors=(Connector("shop-source", "RUNNING", "w", (task,)),),
+    )
+    print_tables(status_verb.screen(found))
+    assert f"shop-source: {task.trace.strip()}" in capsys.readouterr().out

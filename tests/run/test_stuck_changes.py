@@ -1,0 +1,125 @@
+"""What `run`, `status` and the page say of a schema change that waits for a decision, until it is over."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.checks.test_check_judgements import PIPELINE
+from tests.deploy.test_changes_in_log import LOGGED, change
+from tests.run.test_screens import status
+from tests.run.test_supervising import FILE
+from towpath.cli.status import exit_status
+from towpath.config.events import Ddl, TimedEvent
+from towpath.cutover import gate
+from towpath.deploy.schema.changes import SchemaChanges, Shown
+from towpath.errors import MongoUnreachable
+from towpath.monitor.board import ddl_waiting
+from towpath.monitor.reporter import Reporter
+from towpath.run import supervisor as supervising
+from towpath.run.children import Events
+from towpath.run.dead_letters import DeadLetterRetries
+from towpath.run.restarts import HangingTransactions
+from towpath.run.services import Services
+from towpath.run.status import collector
+from towpath.run.supervisor import Supervisor
+from towpath.session import opened
+from towpath.verify.full_verdict import Verified
+
+
+def changes(**more: Any) -> SchemaChanges:
+    return SchemaChanges((Shown(change(**more), ("shop.a",)),))
+
+
+class Run:
+    """A supervisor whose looks find what they are given."""
+
+    def __init__(self, supervisor: Supervisor, told: list[TimedEvent], monkeypatch: pytest.MonkeyPatch) -> None:
+        self.supervisor, self._told, self._patch = supervisor, told, monkeypatch
+
+    def look(self, found: SchemaChanges | None) -> list[str]:
+        """What is reported of schema changes."""
+        self._told.clear()
+        seen = status(changes=found, trouble=("nothing else is looked at",))
+        self._patch.setattr(supervising, "read_status", lambda *_: seen)
+        self.supervisor._read_status()
+        return [str(event.words) for event in self._told if isinstance(event, Ddl)]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+    file, told = tmp_path / "shop.toml", list[TimedEvent]()
+    file.write_text(f"{FILE}\nddl = {{}}\n")
+    file.chmod(0o600)
+    monkeypatch.setattr(Supervisor, "_verified", lambda self: Verified())  # no server is there
+    with opened(file) as it:
+        events = Events(told.append)
+        supervisor = Supervisor(it, events, Services.of(it, events), DeadLetterRetries(it), HangingTransactions(it))
+        yield Run(supervisor, told, monkeypatch)
+
+
+def test_a_destination_that_does_not_answer_settles_nothing(run: Run) -> None:
+    [held] = run.look(changes())
+    assert "schema change held: drop shop.a" in held
+    assert run.supervisor.verdict().exit == 1
+    assert run.look(None) == []
+    assert any("schema change held" in line for _, line, _ in run.supervisor.rows())
+    end = run.supervisor.verdict()
+    assert end.exit == 2
+    assert [shown["state"] for shown in end.schema_changes] == ["held"]
+    assert "does not answer" in str(end.words)
+    assert run.look(changes()) == []
+    assert run.look(SchemaChanges()) == ["settled: drop shop.a"]
+    assert run.supervisor.verdict().exit == 0
+
+
+def test_a_change_is_settled_once_it_is_made_or_skipped(run: Run) -> None:
+    run.look(changes(state="refused", reason="no"))
+    assert run.look(changes(state="refused", reason="no", decision="apply")) == []
+    assert run.look(changes(state="running", reason="", decision="apply")) == []
+    assert run.supervisor.verdict().exit == 1
+    assert run.look(changes(state="refused", reason="no", decision="apply")) == [], "it is the same refusal"
+    assert run.look(changes(state="refused", reason="no", decision="skip")) == []
+    assert run.look(SchemaChanges((), (Shown(change(state="skipped"), ()),))) == ["settled: drop shop.a"]
+
+
+def test_the_state_is_unknown_while_the_destination_does_not_answer() -> None:
+    assert exit_status(LOGGED, None) == 2
+    assert exit_status(LOGGED, status(changes=None)) == 2
+    assert exit_status(replace(LOGGED, ddl=None), status(changes=None)) == 0, "as before there was [ddl]"
+    assert exit_status(LOGGED, status(changes=changes())) == 1
+    assert exit_status(LOGGED, status(changes=SchemaChanges())) == 0
+
+
+class NoTopics:
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_, **__: {}
+
+
+def test_what_is_not_read_is_not_taken_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any) -> Any:
+        raise MongoUnreachable("the destination does not answer")
+
+    monkeypatch.setattr(collector, "briefly", fails)
+    topics: Any = NoTopics()
+    connect: Any = None
+    assert collector._Collector(LOGGED, connect, topics).changes is None
+    plain = replace(PIPELINE, mode="plain")
+    assert collector._Collector(plain, connect, topics).changes == SchemaChanges()
+
+
+def test_the_page_keeps_what_was_known_while_the_destination_does_not_answer(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate, "known", lambda *_: [])
+    monkeypatch.setattr(Reporter, "_verdicts", lambda *_, **__: {})
+    reporter = Reporter(run.supervisor.session, _slow={"oplog": None, "ddl": []}, _slow_at=time.monotonic())
+    waiting = [
+        ddl_waiting(reporter.report(status(changes=found), 0.0)) for found in (changes(), None, SchemaChanges(), None)
+    ]
+    assert waiting == [1, 1, 0, 0]

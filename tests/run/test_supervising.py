@@ -1,0 +1,164 @@
+"""When a failed connector is tried again, and when that is no use; what `run` tells, and when."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from towpath.cli.options import print_json
+from towpath.clients.connect.failures import Failure
+from towpath.config.events import Difference, Failed, Note, TimedEvent
+from towpath.config.loading import read
+from towpath.errors import BadPipelineFile
+from towpath.run.children import Events
+from towpath.run.restarts import Backoff, lasting
+
+FILE = """
+name = "shop"
+source = {uri = "mongodb://127.0.0.1:1/?replicaSet=a"}
+destination = {uri = "mongodb://127.0.0.1:2/"}
+collections = {include = ["shop.*"]}
+kafka = {bootstrap = "127.0.0.1:9092"}
+connect = {url = "http://127.0.0.1:8083"}
+"""
+
+
+def test_pauses_double_up_to_the_longest():
+    pause, now, told = Backoff(first=2, longest=60, reset_after=600), 100.0, []
+    for _ in range(8):
+        told.append(pause.failed(now))
+        assert pause.failed(now + 1) is None, "it is told once"
+        assert not pause.is_due(now + told[-1] - 0.1)
+        now += told[-1]
+        assert pause.is_due(now)
+        pause.tried()
+    assert told == [2, 4, 8, 16, 32, 60, 60, 60]
+
+
+def test_a_thousand_failures_are_no_overflow():
+    pause = Backoff(first=2, longest=300, reset_after=600, tries=10_000)
+    assert pause.failed(0) == 300
+
+
+def test_what_was_well_for_long_enough_begins_anew_and_a_flapping_one_does_not():
+    pause = Backoff(first=2, longest=300, reset_after=600)
+    for _ in range(3):
+        pause.failed(0)
+        pause.tried()
+    pause.healthy(10)
+    pause.healthy(609)
+    assert pause.failed(609) == 16
+    pause.tried()
+    pause.healthy(620)
+    pause.healthy(1219)
+    assert pause.tries == 4
+    pause.healthy(1220)
+    assert pause.failed(1221) == 2
+
+
+def test_what_became_well_by_itself_is_not_tried():
+    pause = Backoff(first=2, longest=300, reset_after=600)
+    pause.failed(0)
+    pause.healthy(1)
+    assert not pause.is_due(100)
+
+
+MISSED = (
+    "org.apache.kafka.connect.errors.ConnectException: deletes may be missing in what is left to apply of"
+    " shop.shop.orders-0: it is applied up to what came in until 2026-11-01T00:00:00Z, and the log keeps deletes for"
+    " PT192H (min.compaction.lag.ms + delete.retention.ms). `towpath restart PIPELINE --accept-missed-deletes` has"
+    " the sink go on; then `towpath verify PIPELINE` finds the documents that should be gone"
+)
+LOST = (
+    "io.debezium.DebeziumException: Error while attempting to process\n"
+    "Caused by: com.mongodb.MongoCommandException: Command failed with error 286 (ChangeStreamHistoryLost): 'Resume of"
+    " change stream was not possible, as the resume point may no longer be in the oplog.' on server 127.0.0.1:1"
+)
+GAP = "io.towpath.sink.LogBounds$Broken: TWP-LOG-GAP: records of shop.shop.orders-0 are gone from the log"
+BAD = "org.apache.kafka.common.config.ConfigException: Invalid value shop for configuration towpath.rename: no JSON"
+REFUSES = (
+    "org.apache.kafka.connect.errors.ConnectException: 300 of 300 records were refused; that is more than"
+    " towpath.refused.percent allows, so it may not be about single documents: mend the cause and restart the task"
+)
+STEPPED = "Caused by: com.mongodb.MongoNotPrimaryException: Command failed with error 10107 (NotWritablePrimary)"
+
+
+@pytest.mark.parametrize(
+    ("trace", "verbs"),
+    [
+        (MISSED, ["restart", "verify", "repair"]),
+        (LOST, ["resnapshot", "verify"]),
+        (BAD, ["check", "deploy"]),
+        (GAP, ["restart", "verify", "repair"]),
+        ("x: TWP-DELETES-MISSED: deletes may be missing", ["restart", "verify", "repair"]),
+        ("x: TWP-HISTORY-LOST: the source's oplog no longer holds the changes", ["resnapshot", "verify"]),
+        ("x: TWP-COPY-TOO-SLOW: the first copy would take 9 hours", ["deploy"]),
+        ("x: TWP-COLLATION: shop.orders cannot be captured", ["check", "deploy"]),
+        ("x: TWP-SHARED-POSITION: another task has taken over", ["restart"]),
+        ("x: TWP-CONFIG: transaction.boundary is 'interval'", ["check", "deploy"]),
+        ("x: TWP-NOT-EXACTLY-ONCE: this worker writes without transactions", ["check"]),
+    ],
+)
+def test_what_no_restart_mends_says_what_does(trace, verbs):
+    found = lasting([Failure.of(trace).code])
+    assert [verb for verb, *_ in found.verbs] == verbs
+
+
+def test_the_first_failure_that_lasts_decides():
+    assert lasting(["", "TWP-OTHER", "TWP-COLLATION", "TWP-LOG-GAP"]).verbs == (("check",), ("deploy",))
+
+
+@pytest.mark.parametrize("trace", [REFUSES, STEPPED, "java.lang.NullPointerException", "code 2860", "TWP-OTHER: x", ""])
+def test_everything_else_is_restarted(trace):
+    assert lasting([Failure.of(trace).code]) is None
+
+
+def test_each_thing_is_told_once_until_it_changes():
+    told = []
+    events = Events(told.append)
+    for words in ("", "a", "a", "b", "", "", "a"):
+        events.report_state(Failed(about="sink", words=words, reason="r"), "well again")
+    assert [event.words for event in told] == ["a", "b", "well again", "a"]
+    assert (told[0].about, told[0].reason) == ("sink", "r")
+
+
+def test_what_a_child_has_found_is_handed_on_with_words(capsys):
+    found = Difference(namespace="a.b", destination_namespace="a.b", id=5, id_bson="00", kind="extra", paths=())
+    Events(print_json).report(replace(found, words="differs: x"))
+    found = json.loads(capsys.readouterr().out)
+    assert (found["event"], found["words"], found["kind"]) == ("difference", "differs: x", "extra")
+    assert found["at"].startswith("20")
+
+
+def test_only_the_newest_events_stay_on_the_screen():
+    events = Events(lambda event: None)
+    for number in range(100):
+        events.report(Note(event="trouble", words=str(number)))
+    newest: list[TimedEvent] = list(events.newest)
+    assert [event.words for event in newest] == [str(number) for number in range(92, 100)]
+
+
+@pytest.fixture
+def keeps(tmp_path):
+    def read_from(extra):
+        file = tmp_path / "shop.toml"
+        file.write_text(FILE + extra)
+        file.chmod(0o600)
+        found = read(file).run
+        return found.compact, found.verify, found.repair
+
+    return read_from
+
+
+def test_what_run_keeps_going(keeps):
+    assert keeps("") == (False, False, True)
+    assert keeps("log = {compact = true}") == (True, False, True)
+    assert keeps("log = {compact = true}\nrun = {compact = false, verify = true, repair = false}") == (
+        False,
+        True,
+        False,
+    )
+    with pytest.raises(BadPipelineFile, match=r"compact = true needs"):
+        keeps("run = {compact = true}")
+    with pytest.raises(BadPipelineFile, match="unknown key"):
+        keeps("run = {compacts = true}")

@@ -1,0 +1,165 @@
+"""What `towpath verify` prints, keeps and writes, of verdicts made by hand."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tests.support import bsonbytes as b
+from towpath.cli.progress import documents_compared
+from towpath.cli.verdict_text import SCREEN_LIMITS, show
+from towpath.cli.verify import verify
+from towpath.config.events import as_line
+from towpath.errors import TowpathError
+from towpath.store import state_files
+from towpath.verify import verdict_file
+from towpath.verify.verdict_file import Example, VerificationResult, figures
+from towpath_verifier import Different, Extra, Missing, Pair, Progress, Tally, Verdict
+from towpath_verifier.values import paths
+
+ONE = b.document(("_id", b.int32(1)), ("n", b.int32(5)), ("ratio", b.double_bits(0x7FF8_0000_0000_0001)))
+OTHER = b.document(("_id", b.int32(1)), ("n", b.int64(5)), ("ratio", b.double_bits(0x7FF8_0000_0000_0000)))
+ID = b.document(("_id", b.int32(1)))
+BROKEN = b.document(("_id", b.string("x")), ("s", b.Value(b.Type.STRING, b"\x02\0\0\0\xff\0")))
+
+
+def verdict(*tallies: Tally, seconds: float = 2.0) -> Verdict:
+    return Verdict(list(tallies), seconds=seconds)
+
+
+def tally(**figures: object) -> Tally:
+    found = Tally(Pair("shop.orders", "archive.orders"), documents=10, expected=10, read=200)
+    for name, value in figures.items():
+        setattr(found, name, value)
+    return found
+
+
+def test_values_that_extended_json_cannot_tell_apart_are_shown_as_bytes() -> None:
+    n, ratio = paths(Different("shop.orders", ID, ONE, OTHER))
+    assert n == ("n", '{"$numberInt": "5"}', '{"$numberLong": "5"}')
+    assert ratio == ("ratio", "BSON type 0x01 010000000000f87f", "BSON type 0x01 000000000000f87f")
+
+
+def test_what_is_not_utf_8_is_shown_as_bytes() -> None:
+    example = Example.of(Missing("shop.orders", b.document(("_id", b.string("x"))), BROKEN))
+    assert example.source is not None and BROKEN.hex() in example.source
+    assert example.destination is None
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted"),
+    [
+        (tally(), "same"),
+        (tally(way="hashed"), "same"),
+        (tally(way="screened"), "screened"),
+        (tally(unsettled=1), "no verdict"),
+        (tally(trouble=["dropped"]), "no verdict"),
+        (tally(kinds=Counter(extra=1)), "not the same"),
+    ],
+)
+def test_a_headline_says_no_more_than_what_was_seen(found: Tally, wanted: str) -> None:
+    assert VerificationResult(verdict(found)).headline == found.verdict == wanted
+    assert verdict(found).clean == (wanted in ("same", "screened"))
+
+
+def test_the_text_names_counts_paths_and_what_digests_do_not_see(capsys: pytest.CaptureFixture[str]) -> None:
+    found = tally(notes=["shop.orders is odd"])
+    found.kinds["different"] = 3
+    show(VerificationResult(verdict(found), [Example.of(Different("shop.orders", ID, ONE, OTHER))]))
+    said = capsys.readouterr().out
+    assert "shop.orders → archive.orders" in said
+    assert "note: shop.orders is odd" in said
+    assert 'n: {"$numberInt": "5"} at the source, {"$numberLong": "5"} at the destination' in said
+    assert "and 2 more" in said
+    assert "not the same: 10 documents in 2.0 s, 5 a second, 20 bytes a document in replies" in said
+    show(VerificationResult(verdict(tally(way="screened"))))
+    assert SCREEN_LIMITS in capsys.readouterr().out
+
+
+def test_the_last_line_of_json_has_the_counts() -> None:
+    found = tally()
+    found.kinds["missing"] = 1
+    last = figures(VerificationResult(verdict(found)))
+    assert {
+        name: last[name] for name in ("clean", "compared", "missing", "extra", "different", "order", "seconds")
+    } == {
+        "clean": False,
+        "compared": 10,
+        "missing": 1,
+        "extra": 0,
+        "different": 0,
+        "order": 0,
+        "seconds": 2.0,
+    }
+    assert last["documents_per_second"] == 5
+
+
+def test_a_verdict_is_kept_whole_and_read_again(tmp_path: Path) -> None:
+    place = tmp_path / "verdict.jsonl"
+    odd = b.document(("_id", b.Value(b.Type.STRING, b"\x02\0\0\0\xff\0")))
+    found = [Different("shop.orders", ID, ONE, OTHER), Extra("shop.orders", odd, odd)]
+    with state_files.writing(place) as file:
+        for one in found:
+            file.write(verdict_file.difference(one, "archive.orders").line)
+        file.write(as_line({"clean": False}))
+    assert place.stat().st_mode & 0o777 == 0o600
+    read = list(verdict_file.read(place))
+    assert [(one.destination_namespace, one.key, one.kind) for one in read] == [
+        ("archive.orders", ID, "different"),
+        ("archive.orders", odd, "extra"),
+    ]
+    assert [part[0] for part in read[0].paths] == ["n", "ratio"]
+    assert json.loads(place.read_text().splitlines()[1])["id"] is None
+    assert verdict_file.counts(place) == {"clean": False}
+
+
+def test_a_verdict_that_broke_off_leaves_the_last_one_and_is_not_taken_for_whole(tmp_path: Path) -> None:
+    place = tmp_path / "verdict.jsonl"
+    with pytest.raises(TowpathError, match="there is no verdict"):
+        list(verdict_file.read(place))
+    place.write_text(as_line({"clean": True}))
+    with pytest.raises(RuntimeError), state_files.writing(place) as file:
+        file.write(as_line({"clean": False}))
+        raise RuntimeError
+    assert verdict_file.counts(place) == {"clean": True}
+    place.write_text(verdict_file.difference(Extra("a.b", ID, ONE), "a.b").line)
+    with pytest.raises(TowpathError, match="is not whole"):
+        list(verdict_file.read(place))
+    place.write_text('{"kind": "extra"}\n{"clean": false}\n')
+    with pytest.raises(TowpathError, match="line 1, is not a difference"):
+        list(verdict_file.read(place))
+
+
+def test_progress_tells_rate_and_time_left() -> None:
+    line = documents_compared(Progress(50_000, 200_000, 0, 0, 10, 2, 3, 10.0))
+    assert line == "50,000 of about 200,000, 5,000 a second, 0:00:30 left; 3 being re-read"
+
+
+def test_fields_in_another_order_are_named_in_both() -> None:
+    inner = [("a", b.NULL), ("z", b.NULL)]
+    sides = [b.document(("_id", b.int32(1)), ("o", b.embedded(*fields))) for fields in (inner, reversed(inner))]
+    found = Different("shop.orders", ID, *sides)
+    assert found.kind == "order"
+    assert paths(found) == [("o", "fields in the order a, z", "fields in the order z, a")]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--quiet", "--screen"], "--quiet does not go with --screen"),
+        (["--quiet", "--resume"], "--quiet does not go with --resume"),
+        (["--jitter", "2"], "jitter 0 to 1"),
+        (["--first", "nan"], "first and patience are 0 or more"),
+        (["--lost-for", "-1"], "is not in the range"),
+        (["--namespace", "orders"], "write database.collection"),
+        (["--processes", "0"], "is not in the range"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(options: list[str], words: str) -> None:
+    done = CliRunner().invoke(verify, ["nowhere.toml", *options])
+    assert done.exit_code == 2
+    assert words in done.output

@@ -1,0 +1,267 @@
+"""The checks of the destination: its servers, the user's privileges, and what the target namespaces hold already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from pymongo.uri_parser import parse_uri
+
+from towpath.checks import cluster, connect, source
+from towpath.clients.mongo.client import Client, Collection
+from towpath.clients.mongo.privileges import (
+    DDL_DESTINATION_ACTIONS,
+    DESTINATION_ACTIONS,
+    DESTINATION_LOOKS,
+    POSITION_ACTIONS,
+    Privileges,
+)
+from towpath.config.finding import Finding, Precondition, error, ok, warning
+from towpath.config.pipeline import Pipeline
+from towpath.config.text import counted, first_few
+from towpath.deploy import preconditions
+from towpath.deploy.inventory import Inventory
+from towpath.store.positions import DATABASE, OFFSETS, SCHEMA_CHANGES, TASKS, WRITERS
+
+SIDE = "destination"
+_SHOWN = 3
+
+
+def servers(inventory: Inventory) -> Iterator[Finding]:
+    yield from cluster.servers(inventory.destination)
+
+
+def both(inventory: Inventory) -> Iterator[Finding]:
+    """The two sides go together."""
+    if source.SIDE in inventory.unreachable:
+        return
+    theirs, ours = inventory.source.version[0], inventory.destination.version[0]
+    if ours < theirs:
+        yield warning(
+            SIDE,
+            f"is MongoDB {ours}, older than the source's {theirs}: it may refuse documents or updates that the source"
+            " accepts",
+            f"upgrade the destination to MongoDB {theirs}",
+        )
+    if source.namespaces(inventory):
+        yield from preconditions.targets(inventory)
+    if inventory.source.replica_set.is_same(inventory.destination.replica_set):
+        yield warning(
+            SIDE,
+            "is the same replica set as the source: its oplog gets every change twice",
+            "make sure that this is intended; for a second cluster set another [destination] uri",
+        )
+
+
+def privileged(inventory: Inventory) -> Iterator[Finding]:
+    """The user has the required privileges."""
+    granted = inventory.destination.privileges
+    if granted is None:
+        yield ok(SIDE, "no user is authenticated, so the server must be without access control")
+        return
+    yield from _writes(granted, _targets(inventory))
+    if inventory.pipeline.ddl:
+        yield from schema_changes(granted, _targets(inventory))
+    yield from _positions(granted, inventory.pipeline)
+    yield from _validation(granted, inventory.pipeline)
+
+
+def _targets(inventory: Inventory) -> tuple[str, ...]:
+    return inventory.targets if source.namespaces(inventory) else ()
+
+
+def _existing(inventory: Inventory) -> tuple[Collection, ...]:
+    """The targets that exist; empty unless the user may read all of them."""
+    granted, targets = inventory.destination.privileges, _targets(inventory)
+    return inventory.target_collections if targets and (granted is None or not _blind(granted, targets)) else ()
+
+
+def kinds(inventory: Inventory) -> Iterator[Finding]:
+    """Every existing target can hold the documents."""
+    for collection in _existing(inventory):
+        yield from kind(collection, inventory.pipeline)
+
+
+def contents(inventory: Inventory) -> Iterator[Finding]:
+    """What the existing targets hold, and options and indexes of theirs that are traps."""
+    granted, targets = inventory.destination.privileges, _targets(inventory)
+    if granted is not None and _blind(granted, targets):
+        return
+    existing = _existing(inventory)
+    deployed = connect.SUBJECT not in inventory.unreachable and inventory.is_deployed
+    for collection in existing:
+        if collection.kind == "collection":
+            yield from inventory.destination.ask(partial(_contents, collection, inventory.pipeline, deployed))
+    names = {collection.namespace for collection in existing}
+    new = [name for name in targets if name not in names]
+    if new:
+        yield ok(SIDE, f"the first document would create {first_few(new, _SHOWN)}")
+
+
+PRECONDITIONS = (
+    Precondition(servers),
+    Precondition(both, required=False),
+    Precondition(privileged),
+    Precondition(kinds),
+    Precondition(contents, required=False),
+)
+
+
+def _contents(collection: Collection, pipeline: Pipeline, deployed: bool, client: Client) -> list[Finding]:
+    """`deployed`: the pipeline may have written the documents."""
+    subject = f"destination {collection.namespace}"
+    database, name = collection.namespace.split(".", 1)
+    handle = client[database][name]
+    findings = [*_documents(subject, handle.estimated_document_count(), deployed=deployed)]
+    findings += _options(collection, pipeline)
+    for index in handle.list_indexes():
+        findings += _index(subject, dict(index), _refused(pipeline))
+    return findings
+
+
+def _writes(granted: Privileges, targets: Sequence[str]) -> Iterator[Finding]:
+    lacking = {name: missing for name in targets if (missing := granted.missing(DESTINATION_ACTIONS, name))}
+    databases = sorted({name.partition(".")[0] for name in lacking})
+    if lacking:
+        name, missing = next(iter(lacking.items()))
+        yield error(
+            SIDE,
+            f"the user {granted.user} may not {', '.join(missing)} in {name}"
+            + (f" and {len(lacking) - 1} more namespaces" if len(lacking) > 1 else ""),
+            granted.grant(("readWrite", database) for database in databases),
+        )
+    elif targets:
+        yield ok(SIDE, f"the user {granted.user} may {', '.join(DESTINATION_ACTIONS)} in all target namespaces")
+    blind = _blind(granted, targets)
+    if blind and not lacking:
+        name, missing = next(iter(blind.items()))
+        yield warning(
+            SIDE,
+            f"the user {granted.user} may not {', '.join(missing)} in {name}: its contents cannot be checked or"
+            " compared, and `deploy` needs --no-prepare",
+            f'grant it the role "readWrite" on {name.partition(".")[0]}, which includes these actions',
+        )
+
+
+def schema_changes(granted: Privileges, targets: Sequence[str]) -> Iterator[Finding]:
+    """The sink may make the schema changes of [ddl], also of collections that come later."""
+    databases = sorted({name.partition(".")[0] for name in targets})
+    lacking = {name: missing for name in databases if (missing := granted.missing(DDL_DESTINATION_ACTIONS, f"{name}."))}
+    if lacking:
+        name, missing = next(iter(lacking.items()))
+        yield error(
+            SIDE,
+            f"the user {granted.user} may not {', '.join(missing)} in all of the database {name}"
+            + (f" and {len(lacking) - 1} more" if len(lacking) > 1 else "")
+            + ", as [ddl] needs it",
+            f"{granted.grant((role, database) for database in lacking for role in ('readWrite', 'dbAdmin'))}, or the"
+            " privileges in docs/how-to/secure.md, or leave [ddl] out",
+        )
+
+
+def _positions(granted: Privileges, pipeline: Pipeline) -> Iterator[Finding]:
+    """`deploy` may register the pipeline, and the exactly-once sink write its positions."""
+    of_schema = (SCHEMA_CHANGES,) if pipeline.ddl else ()
+    of_sink = (OFFSETS, TASKS, *of_schema) if pipeline.exactly_once else ()
+    places = [f"{DATABASE}.{name}" for name in (WRITERS, *of_sink)]
+    missing = dict.fromkeys(action for place in places for action in granted.missing(POSITION_ACTIONS, place))
+    if missing:
+        yield error(
+            SIDE,
+            f"the user {granted.user} may not {', '.join(missing)} in {' and '.join(places)}, where Towpath"
+            " registers the pipeline and the sink keeps its positions",
+            granted.grant([("readWrite", DATABASE)]),
+        )
+    else:
+        yield ok(SIDE, f"the user {granted.user} may {', '.join(POSITION_ACTIONS)} in {' and '.join(places)}")
+
+
+def _blind(granted: Privileges, targets: Sequence[str]) -> dict[str, list[str]]:
+    return {name: missing for name in targets if (missing := granted.missing(DESTINATION_LOOKS, name))}
+
+
+def _validation(granted: Privileges, pipeline: Pipeline) -> Iterator[Finding]:
+    """mongo-kafka's own validation of the privileges, which ignores the namespaces, succeeds."""
+    source = parse_uri(pipeline.destination_uri)["options"].get("authsource") or granted.user.partition("@")[2]
+    missing = granted.missing_for_mongo_kafka(pipeline.database, str(source))
+    if missing:
+        yield error(
+            SIDE,
+            f"the sink connector's own validation would report {', '.join(missing)} missing for {granted.user}: it"
+            f" checks the database {pipeline.database!r} (that of the first included namespace), the user's database"
+            f" {source!r}, and grants on all databases, but not the target namespaces",
+            granted.grant([("readWrite", pipeline.database)]),
+        )
+
+
+def kind(collection: Collection, pipeline: Pipeline) -> Iterator[Finding]:
+    subject = f"destination {collection.namespace}"
+    if collection.kind != "collection":
+        yield error(
+            subject,
+            f"is a {collection.kind}, which cannot hold the replicated documents",
+            "drop it, or choose another namespace with [collections.rename]",
+        )
+    elif "collation" in collection.options and pipeline.partitions > 1:
+        yield error(
+            subject,
+            "has a default collation, which can treat two _ids with different bytes as equal: one document would"
+            " overwrite the other",
+            "create the collection without a collation, or set [kafka] partitions = 1 if the source has the same"
+            " collation",
+        )
+
+
+def _refused(pipeline: Pipeline) -> str:
+    if pipeline.exactly_once:
+        return "a document that it refuses becomes a dead letter"
+    return "a document that it refuses stops the sink"
+
+
+def _documents(subject: str, count: int, *, deployed: bool) -> Iterator[Finding]:
+    if not count:
+        yield ok(subject, "exists and is empty")
+    elif deployed:
+        yield ok(subject, f"holds about {counted(count, 'document')}; the pipeline is deployed")
+    else:
+        yield warning(
+            subject,
+            f"holds about {counted(count, 'document')} already: documents whose _id is at the source are overwritten,"
+            " the others stay, so the two sides differ",
+            "empty the collection before the first deploy, unless these documents belong there",
+        )
+
+
+def _options(collection: Collection, pipeline: Pipeline) -> Iterator[Finding]:
+    subject, options = f"destination {collection.namespace}", collection.options
+    database, name = collection.namespace.split(".", 1)
+    if "validator" in options and options.get("validationAction") != "warn":  # 8.1 has errorAndLog too
+        yield warning(
+            subject,
+            f"has a validator, which may refuse what the source accepted: {_refused(pipeline)}",
+            f'in {database}: db.runCommand({{collMod: "{name}", validationLevel: "off"}}) while the pipeline runs',
+        )
+    if options.get("capped"):
+        yield warning(
+            subject,
+            "is capped: it removes documents by itself, and then the two sides differ",
+            "keep it only if the source's collection is capped too; else drop it and let the sink create it",
+        )
+
+
+def _index(subject: str, index: dict[str, Any], refused: str) -> Iterator[Finding]:
+    name = index["name"]
+    if index.get("unique"):
+        yield warning(
+            subject,
+            f"has the unique index {name!r}: order across documents is not kept, so a value that moves from one"
+            f" document to another can exist twice for a short time: {refused}",
+            "create unique indexes after the migration, when nothing is replicated any more",
+        )
+    if "expireAfterSeconds" in index:
+        yield warning(
+            subject,
+            f"has the TTL index {name!r}: it deletes by the destination's clock, in addition to the source's deletes",
+            "leave deletes to the source, whose deletes are replicated; create TTL indexes after the migration",
+        )

@@ -1,0 +1,167 @@
+"""Deployed connectors: waits for their states, stops them, moves and forgets their offsets."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import tenacity
+
+from towpath.clients.connect.rest import Connect, Connector, Passing, failure
+from towpath.config.pipeline import Pipeline
+from towpath.errors import ConnectError, ConnectUnreachable, NoSuchConnector, NotYet, TowpathError
+
+T = TypeVar("T")
+_STOPS = 60.0  # seconds until a connector and its tasks must have stopped
+_STOPPING_PAUSE = 0.05  # writers may wait for it
+_SHORTEST_PAUSE = 0.02  # a look costs the worker a few milliseconds
+
+
+def statuses(connect: Connect, names: Iterable[str]) -> list[Connector]:
+    """The state of each connector; one that Connect does not know is MISSING."""
+    return [_status(connect, name) for name in names]
+
+
+def _status(connect: Connect, name: str) -> Connector:
+    try:
+        return connect.status(name)
+    except NoSuchConnector:
+        return Connector(name, "MISSING", "", ())
+
+
+def missing(connect: Connect, connectors: Iterable[Connector], advice: str) -> NoSuchConnector | None:
+    """The error for the first connector that does not exist; None when all do."""
+    for connector in connectors:
+        if connector.state == "MISSING" and connect.config(connector.name) is None:
+            return NoSuchConnector(f"there is no connector {connector.name} at {connect.url}", advice=advice)
+    return None
+
+
+@dataclass(slots=True)
+class Wait:
+    """Waits for a condition, until a connector has failed or the time is over; times are in seconds.
+
+    It goes on waiting during trouble that may pass, such as a worker that rebalances or does not answer.
+    """
+
+    connect: Connect
+    names: Collection[str]
+    """The connectors that must not fail."""
+    timeout: float
+    late: str
+    """The beginning of the message when the time is over."""
+    pause: float = 0.2
+    """The longest between two looks; the first ones are a quarter of the time waited so far."""
+    failed_for: float = 5.0
+    """How long a failure must last: it may be of tasks that a change is about to replace."""
+    passing: tuple[type[TowpathError], ...] = (ConnectUnreachable, Passing)
+    say: Callable[[str], object] = lambda _: None
+    _end: float = field(init=False)
+    _began: float = field(default_factory=time.monotonic, init=False)
+    _reported: bool = field(default=False, init=False)
+    _healthy_at: float = field(default_factory=time.monotonic, init=False)
+
+    def __post_init__(self) -> None:
+        self.extend()
+
+    def extend(self) -> None:
+        """Start the time again."""
+        self._end = time.monotonic() + self.timeout
+
+    def until(self, condition: Callable[[], T]) -> T:
+        """The result of `condition`, once it no longer raises `NotYet` with the state that it found.
+
+        Raises `NoSuchConnector` and `TowpathError` with the reason for connectors that are gone or have failed, and
+        the last error when the time is over.
+        """
+        self._began = time.monotonic()
+        while True:
+            try:
+                return condition()
+            except TowpathError as error:
+                if isinstance(error, NoSuchConnector) or not isinstance(error, (NotYet, *self.passing)):
+                    raise
+                self._go_on(error)
+
+    def _go_on(self, last: TowpathError) -> None:
+        connectors, failed = list[Connector](), None
+        try:
+            connectors = statuses(self.connect, self.names)
+            failed = self._failure(connectors)
+        except self.passing as error:
+            last = error
+        is_trouble = not isinstance(last, NotYet)
+        if is_trouble and not self._reported:
+            self.say(f"{last}; waiting for it, up to {self.timeout:.0f} s")
+        self._reported = is_trouble
+        now = time.monotonic()
+        self._healthy_at = self._healthy_at if failed else now
+        if failed and now >= self._healthy_at + self.failed_for:
+            raise failed
+        if now > self._end:
+            states = ", ".join(f"{c.name} is {c.state} with {len(c.tasks)} tasks" for c in connectors if not c.running)
+            raise type(last)(f"{self.late}: {'; '.join(filter(None, (str(last), states)))}") from last
+        time.sleep(min(self.pause, max(_SHORTEST_PAUSE, (now - self._began) / 4)))
+
+    def _failure(self, connectors: Iterable[Connector]) -> TowpathError | None:
+        return missing(self.connect, connectors, "was it removed meanwhile?") or failure(connectors)
+
+
+def wait_running(connect: Connect, pipeline: Pipeline, timeout: float, names: Iterable[str] | None = None) -> None:
+    """Wait until all connectors, or those of these names, and their tasks are RUNNING; `timeout` in seconds.
+
+    Raises `TowpathError` with the reason when one has failed and stays so, `NotYet` when the time is over.
+    """
+    awaited = tuple(pipeline.connectors if names is None else names)
+
+    def running() -> None:
+        if not all(connector.running for connector in statuses(connect, awaited)):
+            raise NotYet("")
+
+    Wait(connect, awaited, timeout, f"not running after {timeout:.0f} s").until(running)
+
+
+def wait_stopped(connect: Connect, name: str) -> None:
+    """Wait until a connector is STOPPED, and its tasks are gone."""
+
+    def stopped() -> None:
+        (connector,) = statuses(connect, [name])
+        if connector.state != "STOPPED" or connector.tasks:
+            raise NotYet("")
+
+    late = f"not stopped after {_STOPS:.0f} s"
+    Wait(connect, [name], _STOPS, late, pause=_STOPPING_PAUSE, failed_for=math.inf).until(stopped)
+
+
+def stop_sink(pipeline: Pipeline, connect: Connect) -> None:
+    """Stop the pipeline's sink; when this returns, Connect has none of its tasks any more."""
+    connect.stop(pipeline.sink_connector)
+    wait_stopped(connect, pipeline.sink_connector)
+
+
+#: A sink's consumers leave their group a while after its tasks have stopped; until then Connect answers 500.
+_while_leaving = tenacity.retry(
+    retry=tenacity.retry_if_exception(lambda error: isinstance(error, ConnectError) and error.status == 500),
+    wait=tenacity.wait_fixed(0.2),
+    stop=tenacity.stop_after_delay(60),
+    reraise=True,
+)
+
+
+@_while_leaving
+def forget_offsets(connect: Connect, name: str) -> None:
+    """Forget a STOPPED connector's positions, if it has any.
+
+    For a source connector that was created STOPPED and never had a task, Connect always answers 500 to the deletion.
+    """
+    if connect.offsets(name):
+        connect.forget_offsets(name)
+
+
+@_while_leaving
+def move_offsets(connect: Connect, name: str, offsets: Mapping[tuple[str, int], int]) -> None:
+    """Make a STOPPED sink's consumers continue at these offsets."""
+    connect.move_offsets(name, offsets)

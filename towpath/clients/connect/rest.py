@@ -1,0 +1,360 @@
+"""The Connect REST API, typed: every endpoint, URL and status code that Towpath uses is in this file.
+
+Every answer is read to its end within a time limit. An answer that is not Connect's is a `ConnectError`.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, TypeVar
+
+import httpx
+import tenacity
+
+from towpath.clients.connect.failures import Failure, without_users
+from towpath.config.pipeline import NO_LOGIN, ConnectLogin
+from towpath.errors import ConnectError, ConnectorFailed, ConnectUnreachable, NoSuchConnector, Unresolved
+
+T = TypeVar("T")
+
+_TIMEOUT = httpx.Timeout(10, read=90)  # validation of a connector connects to its cluster, which may take its time
+
+#: Status → what is wrong, and what to do.
+_REFUSALS = {
+    401: (
+        "Kafka Connect requires a user and a password, or refuses the given ones",
+        "write user:password into the file of [connect] user_file",
+    ),
+    403: (
+        "Kafka Connect, or a proxy before it, does not allow this to the user",
+        "allow it, or name another user in the file of [connect] user_file",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One task of a connector; `trace` is the Java stack trace when `state` is FAILED."""
+
+    id: int
+    state: str
+    worker: str
+    trace: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Connector:
+    """State of one connector (RUNNING, PAUSED, STOPPED, FAILED, UNASSIGNED, RESTARTING) and of its tasks."""
+
+    name: str
+    state: str
+    worker: str
+    tasks: tuple[Task, ...]
+    trace: str = ""
+
+    @property
+    def running(self) -> bool:
+        return self.state == "RUNNING" and bool(self.tasks) and all(t.state == "RUNNING" for t in self.tasks)
+
+    @property
+    def causes(self) -> tuple[Failure, ...]:
+        """The failures of the connector and its tasks, each once."""
+        traces = [self.trace if self.state == "FAILED" else ""] + [t.trace for t in self.tasks if t.state == "FAILED"]
+        return tuple(dict.fromkeys(Failure.of(trace) for trace in traces if trace))
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """The messages of `causes`."""
+        return tuple(cause.what for cause in self.causes)
+
+
+def failure(connectors: Iterable[Connector], advice: str = "") -> ConnectorFailed | None:
+    """The failures of these connectors as one error; None when none has failed."""
+    failed = [connector for connector in connectors if connector.causes]
+    if not failed:
+        return None
+    what = "; ".join(f"{connector.name} has failed: {'; '.join(connector.failures)}" for connector in failed)
+    code = next((cause.code for connector in failed for cause in connector.causes if cause.code), "")
+    return ConnectorFailed(what, advice, where=failed[0].name, code=code)
+
+
+class Passing(ConnectError):
+    """The workers rebalance, or the topic of configurations has no leader: the same request succeeds a moment later."""
+
+
+#: Connect answers some failures with 500 or 400 and only a message: when it could not read or write a configuration
+#: (AbstractHerder, KafkaConfigBackingStore), and about a file that a configuration refers to.
+_PASSING = re.compile("a rebalance is expected|the request can be safely retried")
+_UNRESOLVED = re.compile(r"Could not read properties|\$\{file:")
+
+
+def _kind(answer: httpx.Response) -> type[ConnectError]:
+    text = message(answer)
+    if answer.status_code == 409 or (answer.status_code == 500 and _PASSING.search(text)):
+        return Passing
+    if answer.status_code == 404 and is_about_connector(answer):
+        return NoSuchConnector
+    return Unresolved if _UNRESOLVED.search(text) else ConnectError
+
+
+_retry_passing = tenacity.retry(
+    retry=tenacity.retry_if_exception_type(Passing),
+    wait=tenacity.wait_exponential(multiplier=0.2, max=3),
+    stop=tenacity.stop_after_delay(60),
+    reraise=True,
+)
+
+
+class Connect:
+    """A Connect cluster behind the URL of one of its workers.
+
+    Every call raises `ConnectUnreachable` when nobody answers and `ConnectError` with method, path, status and
+    Connect's own message when the answer is not a success. Failures that Connect calls temporary are retried for 60 s.
+    """
+
+    def __init__(self, url: str, login: ConnectLogin = NO_LOGIN, transport: httpx.BaseTransport | None = None) -> None:
+        self.url, self._login = url.rstrip("/"), login
+        try:
+            # without TLS there is nothing to verify, and to read all certificates takes 40 ms
+            verify = login.context() if self.url.startswith("https:") else False
+            self._client = httpx.Client(
+                base_url=self.url, timeout=_TIMEOUT, transport=transport, auth=login.basic, verify=verify
+            )
+        except (OSError, httpx.InvalidURL) as error:
+            raise self._no_answer(error) from error
+
+    def __enter__(self) -> Connect:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._client.close()
+
+    def version(self) -> str:
+        return self._read("GET", "/", lambda root: of(str, root["version"]))
+
+    def kafka_cluster(self) -> str:
+        """The id of the workers' Kafka cluster."""
+        return self._read("GET", "/", lambda root: of(str, root["kafka_cluster_id"]))
+
+    def plugins(self) -> dict[str, str]:
+        """Class name → version of every plugin that the worker has, transforms and converters included."""
+        return self._read(
+            "GET",
+            "/connector-plugins",
+            lambda plugins: {str(plugin["class"]): str(plugin.get("version")) for plugin in plugins},
+            params={"connectorsOnly": "false"},
+        )
+
+    def names(self) -> list[str]:
+        return self._read("GET", "/connectors", names)
+
+    def config(self, name: str) -> dict[str, str] | None:
+        """The configuration as it was put, `${…}` unresolved; None if there is no such connector."""
+        try:
+            return self._read("GET", f"/connectors/{name}/config", settings)
+        except NoSuchConnector:
+            return None
+
+    def put(self, name: str, config: Mapping[str, str]) -> None:
+        """Create the connector, or give it this configuration."""
+        self._ask("PUT", f"/connectors/{name}/config", json=dict(config))
+
+    def create_stopped(self, name: str, config: Mapping[str, str]) -> None:
+        """Create the connector without starting it: it has no task until it is resumed."""
+        self._ask("POST", "/connectors", json={"name": name, "config": dict(config), "initial_state": "STOPPED"})
+
+    def errors(self, name: str, config: Mapping[str, str]) -> dict[str, list[str]]:
+        """The objections of Connect and the connector to the configuration: key → messages; empty without any."""
+        plugin = config["connector.class"].rsplit(".", 1)[-1]
+        whole = {**config, "name": name}
+        return self._read("PUT", f"/connector-plugins/{plugin}/config/validate", faults, json=whole)
+
+    def recommended(self, plugin: str, setting: str) -> list[str]:
+        """The values that a connector class recommends for a setting; empty where it has no such setting."""
+        path = f"/connector-plugins/{plugin.rsplit('.', 1)[-1]}/config/validate"
+        values = self._read("PUT", path, recommendations, json={"connector.class": plugin})
+        return values.get(setting, [])
+
+    def status(self, name: str) -> Connector:
+        return self._read("GET", f"/connectors/{name}/status", lambda status: _connector(name, status))
+
+    def topics(self, name: str) -> list[str]:
+        """The topics that a connector has written or read since it was created; none if it does not exist.
+
+        None either where the workers do not keep count of them (`topic.tracking.enable=false`).
+        """
+        try:
+            return self._read("GET", f"/connectors/{name}/topics", lambda found: names(found[name]["topics"]))
+        except NoSuchConnector:
+            return []
+        except ConnectError as error:
+            if error.status == 403 and "tracking is disabled" in error.what:
+                return []
+            raise
+
+    def offsets(self, name: str) -> list[dict[str, Any]]:
+        """The connector's committed offsets: `[{"partition": {…}, "offset": {…}}, …]`."""
+        return self._read("GET", f"/connectors/{name}/offsets", offsets)
+
+    def forget_offsets(self, name: str) -> None:
+        """Remove all offsets of a connector, which must be STOPPED."""
+        self._ask("DELETE", f"/connectors/{name}/offsets")
+
+    def move_offsets(self, name: str, offsets: Mapping[tuple[str, int], int]) -> None:
+        """Make a sink, which must be STOPPED, continue at these offsets: (topic, partition) → the next to read."""
+        moved = [
+            {"partition": {"kafka_topic": topic, "kafka_partition": partition}, "offset": {"kafka_offset": offset}}
+            for (topic, partition), offset in offsets.items()
+        ]
+        self._ask("PATCH", f"/connectors/{name}/offsets", json={"offsets": moved})
+
+    def pause(self, name: str) -> None:
+        self._ask("PUT", f"/connectors/{name}/pause")
+
+    def resume(self, name: str) -> None:
+        self._ask("PUT", f"/connectors/{name}/resume")
+
+    def stop(self, name: str) -> None:
+        self._ask("PUT", f"/connectors/{name}/stop")
+
+    def restart(self, name: str, *, only_failed: bool) -> None:
+        choice = {"includeTasks": "true", "onlyFailed": str(only_failed).lower()}
+        self._ask("POST", f"/connectors/{name}/restart", params=choice)
+
+    def delete(self, name: str) -> None:
+        self._ask("DELETE", f"/connectors/{name}")
+
+    def _read(self, method: str, path: str, read: Callable[[Any], T], **request: Any) -> T:
+        """The answer as `read` decodes it. Raises `ConnectError` for JSON of another shape than Connect's."""
+        answer = self._ask(method, path, **request)
+        try:
+            return read(answer)
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise self._no_connect(method, path, "the answer is JSON, but not Kafka Connect's") from error
+
+    def _no_connect(self, method: str, path: str, what: str) -> ConnectError:
+        return ConnectError(what, "is this Kafka Connect? ([connect] url)", where=f"{method} {self.url}{path}")
+
+    @_retry_passing
+    def _ask(self, method: str, path: str, **request: Any) -> Any:
+        try:
+            with self._client.stream(method, path, **request) as streamed:
+                answer = read(streamed)
+        except (httpx.TimeoutException, TimeoutError) as error:
+            raise ConnectUnreachable(
+                f"Kafka Connect at {self.url} did not answer {method} {path} in time", where=self.url
+            ) from error
+        except httpx.DecodingError as error:
+            raise self._no_connect(method, path, f"the answer cannot be decoded ({error})") from error
+        except (httpx.RequestError, httpx.InvalidURL) as error:
+            raise self._no_answer(error) from error
+        if answer.is_success:
+            try:
+                return answer.json() if answer.content else None
+            except (ValueError, RecursionError) as error:
+                raise self._no_connect(method, path, "the answer is not JSON") from error
+        if answer.status_code == 404 and is_page(answer):
+            raise ConnectUnreachable(
+                "404, and not from Kafka Connect itself: its worker is still starting, or something else listens there"
+                " ([connect] url)",
+                where=f"{method} {self.url}{path}",
+                status=404,
+            )
+        reason, advice = _REFUSALS.get(answer.status_code) or (message(answer), "")
+        what, where = f"{answer.status_code}: {reason}", f"{method} {self.url}{path}"
+        raise _kind(answer)(what, advice, where=where, status=answer.status_code)
+
+    def _no_answer(self, error: Exception) -> ConnectError:
+        """`ConnectUnreachable` unless the URL cannot be used, or TLS is the problem: then something is there."""
+        unusable = isinstance(error, httpx.InvalidURL | httpx.UnsupportedProtocol)
+        trouble = None if unusable else self._login.trouble(self.url)
+        reason, advice = (trouble.what, trouble.advice) if trouble else (str(error), "is a worker running there?")
+        what = f"cannot reach Kafka Connect at {self.url}: {reason}"
+        kind = ConnectError if trouble or unusable else ConnectUnreachable
+        return kind(what, f"{advice} ([connect] url)", where=self.url)
+
+
+def _connector(name: str, status: Any) -> Connector:
+    tasks = tuple(Task(int(task["id"]), *_state(task)) for task in status["tasks"])
+    state, worker, trace = _state(status["connector"])
+    return Connector(name, state, worker, tasks, trace)
+
+
+def _state(status: Any) -> tuple[str, str, str]:
+    """(state, worker, trace) of a connector or task"""
+    return of(str, status["state"]), str(status["worker_id"]), str(status.get("trace", ""))
+
+
+_WHOLE = 120.0  # seconds until the last byte of an answer must have come, however steadily it drips
+_LARGEST = 256 << 20  # bytes; the largest answer, all offsets of a copy of many ranges, is far below
+
+
+def read(answer: httpx.Response) -> httpx.Response:
+    """An answer with its whole body. Raises `TimeoutError` when it does not end in time, or is too large."""
+    end, size = time.monotonic() + _WHOLE, 0
+    parts: list[bytes] = []
+    for part in answer.iter_bytes():
+        parts.append(part)
+        size += len(part)
+        if time.monotonic() > end or size > _LARGEST:
+            raise TimeoutError
+    return httpx.Response(answer.status_code, content=b"".join(parts))
+
+
+def names(answer: Any) -> list[str]:
+    return sorted(of(str, name) for name in of(list, answer))
+
+
+def settings(answer: Any) -> dict[str, str]:
+    return {of(str, key): of(str, value) for key, value in answer.items()}
+
+
+def faults(answer: Any) -> dict[str, list[str]]:
+    values = [item["value"] for item in answer["configs"] if item["value"]]  # Debezium lists settings without one
+    return {
+        value["name"]: [without_users(of(str, error)) for error in value["errors"]]
+        for value in values
+        if value["errors"]
+    }
+
+
+def recommendations(answer: Any) -> dict[str, list[str]]:
+    values = [item["value"] for item in answer["configs"] if item["value"]]
+    return {value["name"]: [of(str, text) for text in value["recommended_values"]] for value in values}
+
+
+def offsets(answer: Any) -> list[dict[str, Any]]:
+    items = [item for item in of(list, answer["offsets"]) if item["offset"] is not None]
+    return [{"partition": of(dict, item["partition"]), "offset": of(dict, item["offset"])} for item in items]
+
+
+def of(kind: type[T], value: Any) -> T:
+    if not isinstance(value, kind):
+        raise TypeError(f"{value!r} is no {kind.__name__}")
+    return value
+
+
+def message(answer: httpx.Response) -> str:
+    try:
+        text = str(answer.json()["message"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        text = answer.text[:200] or answer.reason_phrase or "without a word"
+    return "".join(character if character.isprintable() else " " for character in without_users(text)).strip()
+
+
+def is_page(answer: httpx.Response) -> bool:
+    """Whether it is the web server's own page, which answers before the worker has started."""
+    return answer.content.lstrip().startswith(b"<")
+
+
+def is_about_connector(answer: httpx.Response) -> bool:
+    """Whether a 404 is Connect's answer about a connector, and not about an unknown path, or that of a web server."""
+    try:
+        error = answer.json()
+        return bool(error["error_code"] == 404 and error["message"] != "HTTP 404 Not Found")
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return False

@@ -1,0 +1,231 @@
+"""Finds hanging transactions (KAFKA-20734, see `towpath.log.lag`), and ends them as their coordinator decided.
+
+The proof has three steps: the partition's broker reports an open transaction; the coordinator has none there, because
+the producer has committed or aborted it; and the partition's broker still reports the same one. The decision is in the
+coordinators' own log, `__transaction_state`, and determines the marker to write. Formats:
+Kafka's `TransactionLogKey.json`, `TransactionLogValue.json` and `TransactionState`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kafka import TopicPartition
+from kafka.admin import KafkaAdminClient
+from kafka.errors import KafkaError, TopicAuthorizationFailedError, for_code
+from kafka.protocol.producer.transaction import WriteTxnMarkersRequest
+
+from towpath.clients.kafka.consume import messages
+from towpath.clients.kafka.topics import Place, Topics
+from towpath.errors import TopicError, TowpathError
+
+_LOG = "__transaction_state"
+_TIMEOUT_MS = 10_000
+_ONGOING, _COMMIT, _ABORT = 1, 2, 3  # TransactionState: Ongoing, PrepareCommit, PrepareAbort
+_HEAD = struct.Struct(">hqhib")  # version, producer's id and epoch, timeout, state
+
+
+class _Open(NamedTuple):
+    """An open transaction, as the partition's broker reports it."""
+
+    offset: int
+    producer: int
+    epoch: int
+    coordinator_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class HangingTransaction:
+    """A transaction that is open in a partition, but not at its coordinator."""
+
+    place: Place
+    transactional_id: str
+    open: _Open
+
+    @property
+    def about(self) -> str:
+        topic, partition = self.place
+        return (
+            f"{topic}, partition {partition}: the transaction of {self.transactional_id} at offset {self.open.offset}"
+        )
+
+
+def find(topics: Topics, source_connectors: Iterable[str], places: Iterable[Place]) -> list[HangingTransaction]:
+    """The hanging transactions at `places` of the Connect cluster that runs `source_connectors`.
+
+    Raises `TopicError` when the brokers do not answer, or deny it.
+    """
+    try:
+        with closing(_Admin.of(topics)) as admin:
+            return list(_hanging(topics, admin, tuple(source_connectors), sorted(places)))
+    except KafkaError as error:
+        raise TopicError(f"cannot look for hanging transactions: {error}") from error
+
+
+def end(topics: Topics, hanging: HangingTransaction) -> bool:
+    """Write the marker of the decision; whether that is to commit.
+
+    Raises `TopicError` when the broker denies it, and when the decision cannot be read.
+    """
+    try:
+        commits = _decision(topics, hanging)
+    except TowpathError as error:
+        raise TopicError(
+            f"{hanging.about} has lost its end, and whether to commit it is not known: {error}. Run the command again;"
+            " if it says so again, end the transaction with kafka-transactions.sh, as docs/how-to/recover.md describes"
+        ) from error
+    try:
+        with closing(_Admin.of(topics)) as admin:
+            admin.write_end(hanging, commits)
+    except KafkaError as error:
+        raise TopicError(f"cannot end {hanging.about}: {error}") from error
+    return commits
+
+
+class _Admin(KafkaAdminClient):  # type: ignore[misc]
+    """The client that can request a marker; its own method can only abort."""
+
+    @classmethod
+    def of(cls, topics: Topics) -> _Admin:
+        return cls(
+            bootstrap_servers=topics.bootstrap,
+            request_timeout_ms=_TIMEOUT_MS,
+            bootstrap_timeout_ms=_TIMEOUT_MS,
+            **topics.client.for_kafka_python(),
+        )
+
+    def open_at(self, place: Place) -> list[_Open]:
+        """The open transactions of a partition; none when not authorized."""
+        partition = TopicPartition(*place)
+        try:
+            producers = self.describe_producers([partition])[partition].active_producers
+        except TopicAuthorizationFailedError:
+            return []  # not a topic of ours
+        return [
+            _Open(
+                state.current_transaction_start_offset, state.producer_id, state.producer_epoch, state.coordinator_epoch
+            )
+            for state in producers
+            if state.current_transaction_start_offset >= 0
+        ]
+
+    def write_end(self, hanging: HangingTransaction, commits: bool) -> None:
+        self._manager.run(self._write_end, hanging, commits)
+
+    async def _write_end(self, hanging: HangingTransaction, commits: bool) -> None:
+        topic, partition = hanging.place
+        marker = WriteTxnMarkersRequest.WritableTxnMarker
+        request = WriteTxnMarkersRequest(
+            markers=[
+                marker(
+                    producer_id=hanging.open.producer,
+                    producer_epoch=hanging.open.epoch,
+                    transaction_result=commits,
+                    topics=[marker.WritableTxnMarkerTopic(name=topic, partition_indexes=[partition])],
+                    coordinator_epoch=max(hanging.open.coordinator_epoch, 0),
+                )
+            ]
+        )
+        [leader] = await self._async_get_leader_for_partitions([TopicPartition(topic, partition)])
+        response = await self._manager.send(request, node_id=leader)
+        for code in (p.error_code for m in response.markers for t in m.topics for p in t.partitions):
+            if code:
+                raise for_code(code)()
+
+
+def _hanging(
+    topics: Topics, admin: _Admin, connectors: tuple[str, ...], places: list[Place]
+) -> Iterator[HangingTransaction]:
+    candidates = [(place, candidate) for place in places for candidate in admin.open_at(place)]
+    if not candidates:
+        return
+    listed = [listing for listings in admin.list_transactions().values() for listing in listings]
+    groups = {_group(listing.transactional_id, connector) for listing in listed for connector in connectors} - {None}
+    ids = {listing.producer_id: listing.transactional_id for listing in listed}
+    for place, candidate in candidates:
+        name = ids.get(candidate.producer, "")
+        if not any(name.startswith(f"{group}-") or name == f"connect-cluster-{group}" for group in groups):
+            continue
+        current = admin.describe_transactions([name])[name]
+        is_ongoing = current.producer_id != candidate.producer or TopicPartition(*place) in current.topic_partitions
+        if not is_ongoing and candidate in admin.open_at(place):
+            yield HangingTransaction(place, name, candidate)
+
+
+def _group(transactional_id: str, connector: str) -> str | None:
+    """`group.id` of the workers, if that is the id of one of the connector's tasks: `<group.id>-<connector>-<task>`
+    (Kafka Connect, `Worker.taskTransactionalId`); the workers' own is `connect-cluster-<group.id>`."""
+    task_of, _, task = transactional_id.rpartition("-")
+    return task_of.removesuffix(f"-{connector}") if task.isdecimal() and task_of.endswith(f"-{connector}") else None
+
+
+def _decision(topics: Topics, hanging: HangingTransaction) -> bool:
+    """Whether the last transaction of that producer and epoch that included the partition was to be committed.
+
+    Since `transaction.version` 2 each transaction has an epoch of its own, and the decision has the next one.
+    """
+    log = topics.all().get(_LOG)
+    if log is None:
+        raise TopicError(f"this user may not see {_LOG}")
+    at = _LOG, _hash(hanging.transactional_id) % log.partitions
+    consumer, included = topics.consumer(), False
+    decided: bool | None = None
+    try:
+        for _, message in messages(consumer, {at: topics.ends([log])[at]}):
+            key, value = message.key(), message.value()
+            if not key or not value or key[4:] != hanging.transactional_id.encode():
+                continue
+            _, owner, epoch, _, state = _HEAD.unpack_from(value)
+            if owner != hanging.open.producer:
+                included = False
+            elif state == _ONGOING:
+                included = epoch == hanging.open.epoch and hanging.place in _places(value)
+                decided = None if included else decided
+            elif state in (_COMMIT, _ABORT) and included:
+                decided, included = state == _COMMIT, False
+    finally:
+        consumer.close()
+    if decided is None:
+        raise TopicError(f"{_LOG}, partition {at[1]}, does not show it")
+    return decided
+
+
+def _places(value: bytes) -> set[Place]:
+    """The partitions that a record of the coordinators' log names; since version 1 counts are varints, from 1."""
+    is_compact, at = value[1] > 0, _HEAD.size
+
+    def number(layout: str) -> int:
+        nonlocal at
+        (field,) = struct.unpack_from(layout, value, at)
+        at += struct.calcsize(layout)
+        return int(field)
+
+    def varint() -> int:
+        low, shift = 0, 0
+        while (byte := number("B")) & 0x80:
+            low, shift = low | (byte & 0x7F) << shift, shift + 7
+        return low | byte << shift
+
+    def count(layout: str) -> int:
+        return varint() - 1 if is_compact else number(layout)
+
+    places: set[Place] = set()
+    for _ in range(count(">i")):
+        length = count(">h")
+        topic, at = value[at : at + length].decode(), at + length
+        places |= {(topic, number(">i")) for _ in range(count(">i"))}
+        if is_compact:
+            varint()  # no tagged fields
+    return places
+
+
+def _hash(text: str) -> int:
+    """Java's `String.hashCode` without the sign, which selects the log's partition for a transactional id."""
+    code = 0
+    for (unit,) in struct.iter_unpack(">H", text.encode("utf-16-be")):
+        code = (31 * code + unit) & 0xFFFFFFFF
+    return code & 0x7FFFFFFF

@@ -1,0 +1,387 @@
+"""The topics of a Kafka cluster: creation, settings, offsets, sizes, and clients that read and write them."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+    Uuid,
+)
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
+
+from towpath.clients.kafka.client import ANYBODY, LARGEST_RECORD, KafkaClient
+from towpath.config.tls import Trouble
+from towpath.errors import KafkaUnreachable, TopicError, TowpathError
+
+#: A partition: topic and number.
+Place = tuple[str, int]
+
+_INTERNAL = ("__consumer_offsets", "__transaction_state", "__share_group_state")
+_OF_URLS = str.maketrans("+/", "-_", "=")
+_REACHED = 10.0  # seconds until the brokers count as unreachable
+#: librdkafka's message for a connection that the broker closed, which it does without a login. The code is that of any
+#: lost connection.
+_NO_LOGIN = "broker might require SASL authentication"
+_ATTEMPT = 1.0  # seconds until we look for the reason why no broker has answered yet
+_LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+_DISK_TIMEOUT_MS = 5_000
+_TIMEOUT = 15.0  # seconds for one request to the brokers
+
+
+def topic_id(uuid: Uuid) -> str:
+    """As Java writes it, in the base64 of URLs; librdkafka uses plain base64."""
+    return str(uuid).translate(_OF_URLS)
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    name: str
+    partitions: int
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """For calls of the client that run callbacks: the client may lose an interrupt meanwhile (seen with 2.16.1)."""
+    try:
+        yield
+    except SystemError as error:  # "returned NULL without setting an exception" is all that remains of it
+        raise KeyboardInterrupt from error
+
+
+class Topics:
+    """The topics of one Kafka cluster. Raises `KafkaUnreachable` when no broker answers, else `TopicError`.
+
+    Inside `with`, clients stay connected between two uses; they are closed at its end.
+    """
+
+    def __init__(self, bootstrap: str, client: KafkaClient = ANYBODY) -> None:
+        self.bootstrap, self.client = bootstrap, client
+        self._errors: list[KafkaError] = []
+        self._client: dict[str, Any] = {
+            "bootstrap.servers": bootstrap,
+            "log_level": 0,
+            "socket.connection.setup.timeout.ms": 5000,
+            **client.for_librdkafka(),
+        }
+        self._keeps = False
+        self._idle: dict[str, list[Consumer]] = {}
+        """Readers that are connected and not in use, by their settings."""
+
+    def __enter__(self) -> Topics:
+        self._keeps = self._admin is not None  # connects now, not when it is used first, which may be in a pause
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._keeps = False
+        while self._idle:
+            for consumer in self._idle.popitem()[1]:
+                consumer.close()
+        self.__dict__.pop("_admin", None)  # its threads must not outlive OpenSSL, which a process ends first
+
+    @cached_property
+    def _admin(self) -> AdminClient:
+        try:
+            return AdminClient(self._client | {"error_cb": self._errors.append})
+        except KafkaException as error:  # a file of [kafka] client that cannot be used
+            raise KafkaUnreachable(
+                f"cannot use [kafka] client: {error.args[0].str()}",
+                "see the files and the password of the key in it",
+                where="[kafka] client",
+            ) from error
+
+    def all(self) -> dict[str, Topic]:
+        """Every topic by name."""
+        topics = self._metadata().topics
+        return {name: Topic(name, len(topic.partitions)) for name, topic in topics.items() if topic.error is None}
+
+    def brokers(self) -> list[int]:
+        return sorted(self._metadata().brokers)
+
+    def cluster(self) -> str:
+        """The id of the Kafka cluster."""
+        return str(self._metadata().cluster_id)
+
+    def _metadata(self) -> Any:
+        until = time.monotonic() + _REACHED
+        self._errors.clear()
+        while True:
+            try:
+                return self._admin.list_topics(timeout=_ATTEMPT)
+            except KafkaException as error:
+                self._admin.poll(0)  # runs the callback for errors so far
+                trouble = self.client.trouble(self.bootstrap, self._refused())
+                if trouble is None and time.monotonic() < until:
+                    continue
+                trouble = trouble or Trouble(error.args[0].str(), "is a broker running there? ([kafka] bootstrap)")
+                what = f"cannot reach Kafka at {self.bootstrap}: {trouble.what}"
+                raise KafkaUnreachable(what, trouble.advice, where=self.bootstrap) from error
+
+    def _refused(self) -> str:
+        """The client's message about a login that the brokers refuse or require; empty without one."""
+        errors = (e for e in self._errors if e.code() == KafkaError._AUTHENTICATION or _NO_LOGIN in e.str())
+        return next((error.str() for error in errors), "")
+
+    def create(
+        self,
+        name: str,
+        partitions: int,
+        replication_factor: int,
+        settings: Mapping[str, str],
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Create a topic; with `validate_only`, only have the brokers check that they would."""
+        new = NewTopic(name, partitions, replication_factor, config=dict(settings))
+        futures = self._admin.create_topics([new], request_timeout=_TIMEOUT, validate_only=validate_only)
+        self._result(f"create the topic {name}", futures[name])
+
+    def settings_of_all(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
+        """Topic → every setting that is in force for it, in one request."""
+        return self._settings(ResourceType.TOPIC, "topic", names)
+
+    def broker_settings(self, broker: int) -> dict[str, str]:
+        """Every setting of one broker, by its id."""
+        return self._settings(ResourceType.BROKER, "broker", [str(broker)])[str(broker)]
+
+    def _settings(self, kind: ResourceType, label: str, names: Iterable[str]) -> dict[str, dict[str, str]]:
+        resources = {name: ConfigResource(kind, name) for name in names}
+        if not resources:
+            return {}  # the client refuses an empty list
+        futures = self._admin.describe_configs(list(resources.values()), request_timeout=_TIMEOUT)
+        entries = {
+            name: self._result(f"read the settings of the {label} {name}", futures[resource])
+            for name, resource in resources.items()
+        }
+        return {
+            name: {key: entry.value for key, entry in settings.items() if entry.value is not None}
+            for name, settings in entries.items()
+        }
+
+    def alter(self, name: str, settings: Mapping[str, str]) -> None:
+        entries = [
+            ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in settings.items()
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
+        self._result(f"change the topic {name}", self._admin.incremental_alter_configs([resource])[resource])
+
+    def delete(self, names: Iterable[str]) -> None:
+        doomed = list(names)
+        if not doomed:
+            return  # the client refuses an empty list
+        futures = self._admin.delete_topics(doomed, operation_timeout=_TIMEOUT)
+        for name, future in futures.items():
+            self._result(f"delete the topic {name}", future)
+
+    def ends(self, topics: Iterable[Topic], *, stable: bool = True) -> dict[Place, tuple[int, int]]:
+        """Partition → (first offset, end).
+
+        The end is the last stable offset: all before it is committed. Without `stable` it is the end of all that was
+        written, including transactions that are open, or committed without this partition's broker knowing yet.
+        """
+        partitions = _partitions(topics)
+        level = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
+        firsts = self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+        ends = self._offsets(partitions, _LATEST, level)
+        return {place: (firsts[place], end) for place, end in ends.items()}
+
+    def written(self, topics: Iterable[Topic]) -> dict[Place, int]:
+        """Partition → the end of all that was written, as in `ends` without `stable`."""
+        return self._offsets(_partitions(topics), _LATEST, IsolationLevel.READ_UNCOMMITTED)
+
+    def ids(self, names: Iterable[str]) -> dict[str, str]:
+        """Existing topic → its id; a topic that is recreated under the same name has another one."""
+        unique = sorted(set(names))
+        if not unique:
+            return {}  # the client refuses an empty list
+        futures = self._admin.describe_topics(TopicCollection(unique), request_timeout=_TIMEOUT)
+        ids = {}
+        for name, future in futures.items():
+            try:
+                ids[name] = topic_id(future.result(timeout=2 * _TIMEOUT).topic_id)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    self._result(f"read the id of the topic {name}", future)
+        return ids
+
+    def open_transactions(self, names: Collection[str] | None = None) -> dict[Place, int]:
+        """Partition → first offset of its first open transaction, in these topics; by default in all visible ones but
+        Kafka's own."""
+        topics = self._metadata().topics
+        partitions = [
+            TopicPartition(name, number)
+            for name in (topics.keys() - set(_INTERNAL) if names is None else topics.keys() & set(names))
+            for number, partition in topics[name].partitions.items()
+            if partition.leader >= 0
+        ]
+        written = self._offsets(partitions, _LATEST, IsolationLevel.READ_UNCOMMITTED)
+        stable = self._offsets(partitions, _LATEST)
+        return {place: end for place, end in stable.items() if end < written[place]}
+
+    def offsets_at(self, topics: Iterable[Topic], time_ms: int) -> dict[Place, int]:
+        """Partition → the first offset at or after a time (ms since the epoch); -1 if there is none."""
+        return self._offsets(_partitions(topics), OffsetSpec.for_timestamp(time_ms))
+
+    def offsets_at_times(self, times_ms: Mapping[Place, int]) -> dict[Place, int]:
+        """As `offsets_at`, with a time for each partition."""
+        return self._offsets_of(
+            {TopicPartition(*place): OffsetSpec.for_timestamp(time_ms) for place, time_ms in times_ms.items()}
+        )
+
+    def _offsets(
+        self,
+        partitions: list[TopicPartition],
+        spec: OffsetSpec,
+        level: IsolationLevel = IsolationLevel.READ_COMMITTED,
+    ) -> dict[Place, int]:
+        return self._offsets_of(dict.fromkeys(partitions, spec), level)
+
+    def _offsets_of(
+        self, specs: dict[TopicPartition, OffsetSpec], level: IsolationLevel = IsolationLevel.READ_COMMITTED
+    ) -> dict[Place, int]:
+        if not specs:
+            return {}
+        futures = self._admin.list_offsets(specs, isolation_level=level, request_timeout=_TIMEOUT)
+        return {
+            (partition.topic, partition.partition): self._result(f"read the ends of {partition.topic}", future).offset
+            for partition, future in futures.items()
+        }
+
+    def committed(self, group: str) -> dict[Place, int]:
+        """Partition → the next offset that a consumer group will read."""
+        return {place: offset for place, (offset, _) in self.committed_with_metadata(group).items()}
+
+    def committed_with_metadata(self, group: str) -> dict[Place, tuple[int, str]]:
+        """The same, with the metadata that was committed with each offset."""
+        future = self._admin.list_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(group)], require_stable=True, request_timeout=_TIMEOUT
+        )[group]
+        offsets = self._result(f"read the offsets of the consumer group {group}", future)
+        return {(p.topic, p.partition): (p.offset, p.metadata or "") for p in offsets.topic_partitions if p.offset >= 0}
+
+    def bytes_on_disk(self) -> dict[str, int] | None:
+        """Topic → bytes of one replica of each of its partitions: compressed, including segments that the cleaner has
+        not removed yet. None when the brokers do not allow it (the user may not describe the cluster)."""
+        folders = self._log_folders()
+        if folders is None:
+            return None
+        sizes: dict[Place, int] = {}
+        for entry in (topic for _, folder in folders for topic in folder["topics"]):
+            for partition in entry["partitions"]:
+                place = str(entry["name"]), int(partition["partition_index"])
+                sizes[place] = max(sizes.get(place, 0), int(partition["partition_size"]))
+        totals: Counter[str] = Counter()
+        for (topic, _), size in sizes.items():
+            totals[topic] += size
+        return totals
+
+    def disks(self) -> dict[str, tuple[int, int] | None] | None:
+        """`broker 1: /folder` → (free, total) bytes of its file system; None where the broker is older than 3.3.
+
+        None as a whole as in `bytes_on_disk`.
+        """
+        folders = self._log_folders()
+        if folders is None:
+            return None
+        return {
+            f"broker {broker}: {folder['log_dir']}": (folder["usable_bytes"], folder["total_bytes"])
+            if folder.get("total_bytes", -1) >= 0
+            else None
+            for broker, folder in folders
+        }
+
+    def _log_folders(self) -> list[tuple[int, dict[str, Any]]] | None:
+        """(broker, its answer about one of its folders)"""
+        from kafka.admin import KafkaAdminClient  # takes 0.15 s of CPU, which only `status` and `plan` need
+        from kafka.errors import KafkaError
+
+        timeouts = dict.fromkeys(("request_timeout_ms", "bootstrap_timeout_ms"), _DISK_TIMEOUT_MS)
+        try:
+            with closing(
+                KafkaAdminClient(bootstrap_servers=self.bootstrap, **timeouts, **self.client.for_kafka_python())
+            ) as client:
+                return [
+                    (int(broker["broker"]), folder)
+                    for broker in client.describe_log_dirs()
+                    for folder in broker["log_dirs"]
+                ]
+        except KafkaError:
+            return None
+
+    def consumer(self, **settings: Any) -> Consumer:
+        """A consumer without a group that reads committed records only."""
+        return Consumer(
+            self._client
+            | {
+                "group.id": "towpath-reader",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+                "fetch.message.max.bytes": LARGEST_RECORD,
+            }
+            | settings
+        )
+
+    @contextmanager
+    def reader(self, **settings: Any) -> Iterator[Consumer]:
+        """A `consumer` without assigned partitions, for the duration of a `with`."""
+        idle = self._idle.setdefault(str(sorted(settings.items())), []) if self._keeps else []
+        consumer = idle.pop() if idle else self.consumer(**settings)
+        try:
+            yield consumer
+            consumer.unassign()
+        except BaseException:
+            consumer.close()  # it may be in any state
+            raise
+        if self._keeps:
+            idle.append(consumer)
+        else:
+            consumer.close()
+
+    def producer(self) -> Producer:
+        """A producer whose records are on all replicas in sync once they are acknowledged, each once."""
+        return Producer(
+            self._client
+            | {
+                "acks": "all",
+                "enable.idempotence": True,
+                "message.max.bytes": LARGEST_RECORD,
+                "delivery.timeout.ms": 45_000,
+            }
+        )
+
+    def _result(self, what: str, future: Any) -> Any:
+        try:
+            return future.result(timeout=2 * _TIMEOUT)
+        except KafkaException as error:
+            raise TopicError(
+                f"cannot {what} at {self.bootstrap}: {error.args[0].str()}", where=self.bootstrap
+            ) from error
+        except TimeoutError as error:
+            raise TowpathError(f"cannot {what} at {self.bootstrap}: no answer in time", where=self.bootstrap) from error
+
+
+def _partitions(topics: Iterable[Topic]) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, n) for topic in topics for n in range(topic.partitions)]

@@ -1,0 +1,167 @@
+"""What the resources are made for: names, images, and the files that a pipeline needs in its pods."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from towpath.clients.mongo import uri as mongo_uri
+from towpath.config.loading import holds_secret
+from towpath.config.pipeline import Pipeline
+from towpath.config.schema import KUBERNETES_NAME, PipelineFile
+from towpath.errors import Refused
+
+#: Where the pods of the tool have the pipeline file, and the files of their Secret.
+PIPELINES, SECRETS = "/etc/towpath/pipeline", "/etc/towpath/secrets"
+#: The only folder below which Strimzi mounts volumes into workers.
+_MOUNTS = "/mnt/"
+_API = "-connect-api"
+
+Resource = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class PluginArchive:
+    """Strimzi downloads it, and builds an image of the workers with it."""
+
+    url: str
+    sha512: str
+    push_secret: str | None
+    """For the registry of the image."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    namespace: str | None
+    image: str
+    """Of the tool."""
+    connect_image: str
+    """Of the workers; with `plugin`, the name under which Strimzi pushes it."""
+    plugin: PluginArchive | None = None
+    connect: str | None = None
+    """Name of the KafkaConnect."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A pipeline, its file as it is written, and what the resources are called."""
+
+    pipeline: Pipeline
+    file: PipelineFile
+    text: str
+    options: Options
+
+    @property
+    def name(self) -> str:
+        return self.pipeline.name
+
+    @property
+    def connect(self) -> str:
+        """The KafkaConnect: Strimzi's service of its REST API is `NAME-connect-api`."""
+        host = (urlsplit(self.pipeline.connect_url).hostname or "").partition(".")[0]
+        return self.options.connect or (host.removesuffix(_API) if host.endswith(_API) else self.name)
+
+    @property
+    def workers_secret(self) -> str:
+        """The Secret with what the workers read, mounted at the folder of [connect] secrets in all pods."""
+        return f"{self.name}-workers"
+
+    @property
+    def tool_secret(self) -> str:
+        """The Secret with what only the tool reads."""
+        return f"{self.name}-tool"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variable of a URI → key in the Secret of the tool."""
+        names = [side.uri_env for side in (self.file.source, self.file.destination) if side.uri_env]
+        return {name: name for name in names}
+
+    def resource(
+        self,
+        kind: str,
+        name: str,
+        component: str,
+        *,
+        api: str = "v1",
+        labels: dict[str, str] | None = None,
+        **rest: Any,
+    ) -> Resource:
+        """A resource with the labels by which `kubectl apply -l` takes one part of all."""
+        metadata: dict[str, Any] = {"name": name}
+        if self.options.namespace:
+            metadata["namespace"] = self.options.namespace
+        own = {
+            "app.kubernetes.io/name": "towpath",
+            "app.kubernetes.io/instance": self.name,
+            "app.kubernetes.io/component": component,
+        }
+        metadata["labels"] = own | (labels or {})
+        return {"apiVersion": api, "kind": kind, "metadata": metadata, **rest}
+
+    def refuse(self) -> None:
+        """Raise `Refused` for a file that does not work in a pod, with all reasons."""
+        if reasons := list(self._reasons()):
+            raise Refused("\n".join(reasons))
+
+    def _reasons(self) -> Iterator[str]:
+        if not self.pipeline.has_operator:
+            yield '[connect] owner is "towpath": set it to "strimzi", or deploy would fight with the operator'
+        if not re.fullmatch(KUBERNETES_NAME, self.connect):
+            yield (
+                f"{self.connect!r} cannot be the name of a KafkaConnect: at most 50 lower-case letters, digits and -, a"
+                " letter first, no - at the end"
+            )
+        namespace = self.options.namespace
+        if namespace is not None and not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", namespace):
+            yield (
+                f"{namespace!r} cannot be the name of a namespace: at most 63 lower-case letters, digits and -, no - at"
+                " either end"
+            )
+        for side, cluster in (("source", self.file.source), ("destination", self.file.destination)):
+            if cluster.uri and holds_secret(cluster.uri):
+                yield (
+                    f"[{side}] uri holds a password, and the pipeline file goes into a ConfigMap: write the URI into"
+                    f" the Secret {self.tool_secret}, and name it with uri_file or uri_env"
+                )
+        workers = str(self.pipeline.secrets.parent)
+        if not self.file.connect.secrets or not workers.startswith(_MOUNTS):
+            yield (
+                f"[connect] secrets is {workers}: set it to a folder below /mnt, such as /mnt/towpath, where Strimzi"
+                " mounts what the workers read"
+            )
+        for key, name in self._files():
+            folder = posixpath.dirname(posixpath.normpath(posixpath.join(PIPELINES, name)))
+            if folder not in (SECRETS, workers):
+                yield (
+                    f"{key} = {name}: a pod has files of the pipeline in {SECRETS} (from the Secret {self.tool_secret};"
+                    f" from the pipeline file ../secrets/…) and in {workers} (from {self.workers_secret})"
+                )
+        for key, path in self._worker_files():
+            if path.parent != self.pipeline.secrets.parent:
+                yield f"{key} = {path}: the workers read it too, so it has to be in {workers}"
+
+    def _files(self) -> Iterator[tuple[str, str]]:
+        file = self.file
+        named = {
+            "[source] uri_file": file.source.uri_file,
+            "[destination] uri_file": file.destination.uri_file,
+            "[kafka] client": file.kafka.client,
+            "[connect] user_file": file.connect.user_file,
+            "[connect] ca": file.connect.ca,
+            "[connect] certificate": file.connect.certificate,
+            "[run] token_file": file.run.token_file,
+            "[run] certificate": file.run.certificate,
+            "[run] key": file.run.key,
+        }
+        yield from ((key, name) for key, name in named.items() if name)
+
+    def _worker_files(self) -> Iterator[tuple[str, Path]]:
+        for side, uri in (("source", self.pipeline.source_uri), ("destination", self.pipeline.destination_uri)):
+            yield from ((f"[{side}] {option}", Path(name)) for option, name in mongo_uri.files(uri))
+        yield from ((f"[kafka] client {key}", path) for key, path in self.pipeline.kafka_client.files.items())

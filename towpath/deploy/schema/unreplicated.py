@@ -1,0 +1,276 @@
+"""Schema changes (DDL) at the source that are not at the destination, with the commands to run.
+
+They are reported until they are settled: both sides are the same, or the user accepts them (`towpath ddl --accept`).
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bson.timestamp import Timestamp
+
+from towpath.clients.mongo.client import briefly
+from towpath.config.namespaces import Selection
+from towpath.config.pipeline import Pipeline
+from towpath.config.text import counted
+from towpath.errors import NoSuchConnector, TowpathError
+from towpath.log import source_offsets
+from towpath.log.barrier import passing
+from towpath.log.source_offsets import Ddl, read_state
+from towpath.session import Session
+from towpath.store import state_files
+from towpath.store.schema_changes import open_changes
+from towpath.verify import verdict_file
+from towpath.verify.scope import metadata
+from towpath_verifier.metadata import MetadataDifference
+
+_DOCUMENTS = (source_offsets.DROP, source_offsets.RENAME, source_offsets.UNSEEN)
+
+
+def observed(session: Session) -> tuple[Ddl, ...]:
+    """All DDL that the source connectors have seen. Raises `ConnectError`."""
+    states = [read_state(session.connect, name) for name in session.pipeline.source_connectors]
+    return source_offsets.in_order(state.ddl for state in states if state.ddl)
+
+
+def passed_marks(session: Session) -> tuple[str, ...]:
+    """The marks of the DDL whose earlier records have all been applied. Empty if a server does not answer."""
+    try:
+        return tuple(ddl.mark for ddl in _passed(session, observed(session)))
+    except TowpathError:
+        return ()
+
+
+def _passed(session: Session, changes: Sequence[Ddl]) -> list[Ddl]:
+    if not changes:
+        return []
+    with passing(session, silent=True) as is_past:
+        return [ddl for ddl in changes if is_past(Timestamp(ddl.time.seconds, ddl.time.ordinal))]
+
+
+def unsettled(session: Session, changes: Iterable[Ddl], *, remember: bool = True) -> tuple[UnreplicatedDdl, ...]:
+    """The changes that are not settled. With `remember`, the settled ones are recorded on this machine.
+
+    Raises `TowpathError` when a side does not answer.
+    """
+    name, known = session.pipeline.name, list(changes)
+    old = settled(name)
+    if all(ddl.mark in old for ddl in known):
+        return ()
+    verdict = _verdict(name)
+    candidates = [
+        ddl
+        for ddl in known
+        if ddl.mark not in old and not (verdict and verdict.settles(ddl, session.pipeline.selection))
+    ]
+    past = {ddl.mark for ddl in _passed(session, candidates)}  # before the destination is read
+    sides = _sides(session.pipeline, candidates)
+    compared = (compare(session.pipeline, session.file, ddl, sides) for ddl in candidates)
+    unreplicated = tuple(difference for difference in compared if difference is not None)
+    waiting = {ddl.mark for ddl in candidates} - past | {difference.ddl.mark for difference in unreplicated}
+    new = {ddl.mark for ddl in known} - waiting
+    if remember and new - old:
+        settle(name, new)
+    return unreplicated
+
+
+def _sides(pipeline: Pipeline, changes: Sequence[Ddl]) -> Sides:
+    names = {name for ddl in changes for name in ddl.namespaces if pipeline.selection.matches(name)}
+    with briefly(pipeline.source_uri, "source") as client:
+        source = frozenset(name for name in names if _count(client, name) is not None)
+    with briefly(pipeline.destination_uri, "destination") as client:
+        counts = {name: _count(client, pipeline.renames.destination(name)) for name in names}
+        changing = {change.namespace for change in open_changes(client, pipeline)} if pipeline.exactly_once else set()
+    destination = {name: count for name, count in counts.items() if count is not None}
+    described = [ddl.namespace for ddl in changes if ddl.kind not in _DOCUMENTS]
+    existing = [name for name in described if name in source or name in destination]
+    differences = metadata(pipeline, existing).differences if existing else ()
+    return Sides(source, destination, differences, frozenset(changing))
+
+
+def _count(client: Any, namespace: str) -> int | None:
+    """The estimated number of documents in a collection; None if it does not exist."""
+    database, name = namespace.split(".", 1)
+    if name not in client[database].list_collection_names(filter={"name": name}):
+        return None
+    return int(client[database][name].estimated_document_count())
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """The result of the last full verification."""
+
+    passed: frozenset[str]
+    """The marks of the DDL that the pipeline had passed when the verification began."""
+    only: tuple[str, ...]
+    """The namespace patterns that it compared; empty for everything."""
+    differing: frozenset[str]
+    """The namespaces that differ."""
+
+    def settles(self, ddl: Ddl, selection: Selection) -> bool:
+        if ddl.mark not in self.passed or ddl.kind not in _DOCUMENTS:
+            return False
+        if ddl.kind == source_offsets.UNSEEN:
+            return not self.only and not self.differing
+        compared = Selection(self.only or ("*.*",))
+        replicated = [name for name in ddl.namespaces if selection.matches(name)]
+        return all(compared.matches(name) and name not in self.differing for name in replicated)
+
+
+def _verdict(name: str) -> _Verdict | None:
+    place = verdict_file.path(name)
+    try:
+        counts = verdict_file.counts(place)
+        if not counts.get("ddl") or counts.get("trouble"):
+            return None
+        differing = frozenset(difference.namespace for difference in verdict_file.read(place))
+    except TowpathError:  # the file does not exist, or is being written
+        return None
+    return _Verdict(frozenset(counts["ddl"]), tuple(counts["only"]), differing)
+
+
+def _place(name: str) -> Path:
+    return state_files.folder(name) / "ddl.json"
+
+
+def settled(name: str) -> set[str]:
+    """The marks of the settled DDL. Raises `TowpathError` for a broken file."""
+    place = _place(name)
+    try:
+        return set(json.loads(place.read_text(encoding="utf-8"))["settled"])
+    except FileNotFoundError:
+        return set()
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise TowpathError(f"cannot read {place}: {error}", "remove it; then all changes are reported again") from error
+
+
+def settle(name: str, marks: Iterable[str]) -> None:
+    with state_files.writing(_place(name)) as file:
+        file.write(json.dumps({"settled": sorted(marks)}))
+
+
+def as_json(session: Session, changes: Sequence[Ddl]) -> list[dict[str, Any]]:
+    """The unsettled changes; if a side does not answer, all changes without a comparison."""
+    try:
+        return [difference.as_json() for difference in unsettled(session, changes)]
+    except TowpathError:
+        return [ddl.as_json() for ddl in changes]
+
+
+def lines(session: Session, changes: Iterable[Ddl] | None = None) -> Iterator[str]:
+    """A line for each unsettled change, of those given or of all observed; or the reason why they are not known."""
+    try:
+        for difference in unsettled(session, observed(session) if changes is None else changes):
+            yield difference.line
+    except NoSuchConnector:
+        return  # nothing observes DDL
+    except TowpathError as error:
+        yield f"schema changes at the source cannot be compared: {error}"
+
+
+@dataclass(frozen=True, slots=True)
+class UnreplicatedDdl:
+    """One schema change that is not at the destination, and the commands that bring both sides in sync."""
+
+    ddl: Ddl
+    description: str
+    commands: tuple[str, ...]
+    at_destination: bool = False
+    """Whether the commands are for mongosh at the destination; else they are Towpath's."""
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            **self.ddl.as_json(),
+            "words": self.description,
+            "commands": list(self.commands),
+            "at_destination": self.at_destination,
+        }
+
+    @property
+    def line(self) -> str:
+        where = " at the destination" if self.at_destination else ""
+        return f"source: {self.description}; run{where}: {'; '.join(self.commands)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """The state of the namespaces in question on both sides, by the source's names."""
+
+    source: frozenset[str]
+    """The namespaces that exist at the source."""
+    destination: Mapping[str, int]
+    """Namespace that exists at the destination → estimated number of documents."""
+    metadata: Sequence[MetadataDifference]
+    changing: frozenset[str] = frozenset()
+    """Those that schema changes in the log are about which are not made yet."""
+
+
+def compare(pipeline: Pipeline, file: Path, ddl: Ddl, sides: Sides) -> UnreplicatedDdl | None:
+    """What is left of a schema change to replicate; None if both sides agree."""
+    if ddl.kind == source_offsets.UNSEEN:
+        lost = f"its history was lost before {ddl.at:%Y-%m-%d %H:%M:%S} UTC: drops and renames may have gone unseen"
+        return UnreplicatedDdl(ddl, lost, _commands(file, ("verify", ()), ("repair", ())))
+    if ddl.kind == source_offsets.DROP:
+        return _drop(pipeline, file, ddl, sides)
+    if ddl.kind == source_offsets.RENAME:
+        return _rename(pipeline, file, ddl, sides)
+    if ddl.namespace in sides.changing or (pipeline.ddl and ddl.namespace not in sides.source):
+        return None  # what came since is in the log
+    return _definition(file, ddl, sides)
+
+
+def _drop(pipeline: Pipeline, file: Path, ddl: Ddl, sides: Sides) -> UnreplicatedDdl | None:
+    count = sides.destination.get(ddl.namespace, 0)
+    if not count:
+        return None
+    documents = counted(count, "document")
+    if ddl.namespace in sides.source:
+        state = f"and exists again; of the {documents} at the destination, some may be from before the drop"
+    else:
+        state = f"the destination still has {documents}"
+    return UnreplicatedDdl(ddl, f"{_event(ddl, 'was dropped')}; {state}", _repair_commands(pipeline, file, ddl))
+
+
+def _rename(pipeline: Pipeline, file: Path, ddl: Ddl, sides: Sides) -> UnreplicatedDdl | None:
+    """Counts do not show a rename: the new name may have replaced an existing collection, as `$out` does."""
+    gone = ddl.namespace not in sides.source and not sides.destination.get(ddl.namespace)
+    if gone and not pipeline.selection.matches(ddl.to):
+        return None
+    description = f"{_event(ddl, f'was renamed to {ddl.to}')}; the log has no record of this"
+    return UnreplicatedDdl(ddl, description, _repair_commands(pipeline, file, ddl))
+
+
+def _definition(file: Path, ddl: Ddl, sides: Sides) -> UnreplicatedDdl | None:
+    of_indexes = ddl.kind.endswith("Indexes")  # collMod changes indexes as well
+    differences = [
+        difference
+        for difference in sides.metadata
+        if difference.pair.source == ddl.namespace and (difference.kind == "index" or not of_indexes)
+    ]
+    if not differences:
+        return None
+    events = {"create": "was created with options", "modify": "was changed by collMod"}
+    event = _event(ddl, events.get(ddl.kind, f"had its indexes changed ({ddl.kind})"))
+    description = f"{event}; at the destination, {'; '.join(difference.what for difference in differences)}"
+    commands = dict.fromkeys(line for difference in differences for line in difference.command.splitlines())
+    return UnreplicatedDdl(ddl, description, tuple(commands), at_destination=True)
+
+
+def _event(ddl: Ddl, event: str) -> str:
+    return f"{ddl.namespace} {event} at {ddl.at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _repair_commands(pipeline: Pipeline, file: Path, ddl: Ddl) -> tuple[str, ...]:
+    replicated = [name for name in ddl.namespaces if pipeline.selection.matches(name)]
+    options = tuple(word for name in replicated for word in ("-n", name))
+    first = [("deploy", ())] if ddl.to in replicated else []
+    return _commands(file, *first, ("verify", options), ("repair", ()))
+
+
+def _commands(file: Path, *verbs: tuple[str, Sequence[str]]) -> tuple[str, ...]:
+    return tuple(shlex.join(["towpath", verb, str(file), *options]) for verb, options in verbs)

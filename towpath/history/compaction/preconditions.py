@@ -1,0 +1,85 @@
+"""The preconditions of compaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property, partial
+
+from towpath.clients.kafka.topics import Topic
+from towpath.config.finding import Finding, Preconditions, error, required
+from towpath.config.pipeline import Compaction
+from towpath.config.topic_settings import MARK
+from towpath.errors import Refused
+from towpath.log import reread_requests
+from towpath.session import Session
+
+_HOUR = 3_600_000
+_error = partial(error, "compaction")
+
+
+def interval(compaction: Compaction) -> int:
+    """The default time between two rounds in ms: an hour, or a quarter of the lag if that is less."""
+    return min(_HOUR, compaction.lag_ms // 4)
+
+
+class Inventory:
+    """`every_ms`: the time between two rounds; None for the default."""
+
+    def __init__(self, session: Session, every_ms: int | None = None) -> None:
+        self.session, self.pipeline, self.every_ms = session, session.pipeline, every_ms
+
+    @cached_property
+    def existing(self) -> Mapping[str, Topic]:
+        """All topics. Raises `NoSuchConnector`, `ConnectUnreachable` or `KafkaUnreachable`."""
+        self.session.require_deployed()
+        return self.session.topics.all()
+
+    @property
+    def change_topics(self) -> list[str]:
+        return [name for name in self.existing if self.pipeline.is_change_topic(name)]
+
+
+def supported(inventory: Inventory) -> Iterator[Finding]:
+    try:
+        reread_requests.refuse_unable(inventory.pipeline)
+    except Refused as refused:
+        yield _error(refused.what, refused.advice)
+
+
+def compacted(inventory: Inventory) -> Iterator[Finding]:
+    if inventory.pipeline.compaction is None:
+        yield _error(
+            f"the log of {inventory.pipeline.name} is not compacted: it keeps every record, so re-read documents would"
+            " only make it longer",
+            "set [log] compact = true, run `towpath deploy`, and start this again",
+        )
+
+
+def often_enough(inventory: Inventory) -> Iterator[Finding]:
+    compaction, every_ms = inventory.pipeline.compaction, inventory.every_ms
+    if compaction and every_ms is not None and every_ms > compaction.lag_ms // 2:
+        yield _error(
+            f"--every {every_ms // 1000}s is more than half of the compaction lag ({compaction.lag_ms // 1000}s): an"
+            " update could grow too old before its document follows",
+            f"give {compaction.lag_ms // 2000}s or less, or raise [log] compaction_lag",
+        )
+
+
+def deployed(inventory: Inventory) -> Iterator[Finding]:
+    """The topics exist and have the settings in the file."""
+    pipeline, topics, names = inventory.pipeline, inventory.session.topics, inventory.change_topics
+    compaction = pipeline.compaction
+    if pipeline.request_topic not in inventory.existing or not names:
+        has_requests = pipeline.request_topic in inventory.existing
+        missing = "no change topics" if has_requests else f"no topic {pipeline.request_topic}"
+        yield _error(f"{pipeline.name} has {missing} at {topics.bootstrap}", "`towpath deploy` creates them")
+    for name, settings in sorted(topics.settings_of_all(names).items()) if compaction else ():
+        if compaction and settings.get(MARK) != str(compaction.lag_ms):
+            yield _error(
+                f"the topic {name} has {MARK}={settings.get(MARK)}, and the file says {compaction.lag_ms}"
+                " ([log] compaction_lag)",
+                "`towpath deploy` applies the file's settings",
+            )
+
+
+PRECONDITIONS: Preconditions[Inventory] = required(supported, compacted, often_enough, deployed)

@@ -1,0 +1,219 @@
+"""A resnapshot: the source connector re-reads documents into the log, in place of changes that are lost to it.
+
+The configuration of the connector names the resnapshot. The connector begins it when the name changes. If its stream
+cannot continue, it starts over with a copy like the initial one; otherwise it copies while the stream continues. Then
+documents that were deleted meanwhile must be removed, by re-read requests. A special request closes the resnapshot:
+it says that all of these have been sent. From then on, the log can rebuild every state again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import bson
+from bson.timestamp import Timestamp
+from pymongo.errors import OperationFailure
+
+from towpath.clients.connect.control import Wait
+from towpath.clients.connect.rest import Connect
+from towpath.clients.mongo.client import Client, connected
+from towpath.config.finding import Finding, Preconditions, error, required
+from towpath.config.pipeline import ClusterTime, Pipeline
+from towpath.errors import NotYet, TopicError
+from towpath.log.source_offsets import SELECTION, SourceState, read_state
+from towpath.session import Session, unsaid
+
+NAME, ONLY = "towpath.resnapshot", "towpath.resnapshot.only"
+#: Keys in a source connector's configuration that a deployment does not change.
+KEYS = (NAME, ONLY)
+_LOST = (286, 280, 136)  # ChangeStreamHistoryLost, ChangeStreamFatalError, CappedPositionLost
+_UNREACHABLE_S = 60.0  # how long a worker may not answer, in waits without a timeout
+_EVERYTHING = ".*"
+_error = partial(error, "resnapshot")
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """The state of one source connector: up to when everything is captured, and whether later changes are lost."""
+
+    connector: str
+    state: SourceState
+    since: ClusterTime
+    lost: bool
+    resnapshot: str
+    """The name of the resnapshot in its configuration, or else in its offsets; empty if there never was one."""
+    only: str
+    """The regular expression of the namespaces that the resnapshot re-reads."""
+    reselects: bool = False
+    """Whether its task has not taken over the selection in its configuration: it may refuse a collection that is
+    included again."""
+
+    @property
+    def under_way(self) -> bool:
+        return bool(self.resnapshot) and self.state.closed != self.resnapshot
+
+
+def read_captured(pipeline: Pipeline, connect: Connect) -> list[Captured]:
+    """Every source connector that has a position. Raises `MongoError` when the source does not answer, or refuses."""
+    captured = []
+    with connected(pipeline.source_uri, "source") as client:
+        for name in pipeline.source_connectors:
+            state, config = read_state(connect, name), connect.config(name) or {}
+            since = state.position.time if state.position else state.start
+            if since is not None:
+                resnapshot, only = config.get(NAME, state.resnapshot), config.get(ONLY, _EVERYTHING)
+                reselects = state.selection is not None and config.get(SELECTION, state.selection) != state.selection
+                lost = state.lost or is_lost(client, since)
+                captured.append(Captured(name, state, since, lost, resnapshot, only, reselects))
+    return captured
+
+
+def is_lost(client: Client, since: ClusterTime) -> bool:
+    """Whether the source's oplog no longer holds all changes since then. A change stream from there shows it."""
+    keys: list[dict[str, Any]] = [{"$project": {"_id": 1}}]
+    start = Timestamp(since.seconds, since.ordinal)
+    try:
+        with client.watch(keys, start_at_operation_time=start, batch_size=1, max_await_time_ms=100) as stream:
+            stream.try_next()
+        return False
+    except OperationFailure as failure:
+        if failure.code in _LOST:
+            return True
+        raise
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """What the preconditions of a resnapshot look at. `only` are the patterns of the command."""
+
+    pipeline: Pipeline
+    captured: Sequence[Captured]
+    only: tuple[str, ...]
+
+    @property
+    def started(self) -> list[Captured]:
+        """Those that have begun one. One that was only asked to, as its task refused, may be asked for another."""
+        return [one for one in self.captured if one.under_way and one.state.resnapshot == one.resnapshot]
+
+    @property
+    def interrupted(self) -> str | None:
+        """The name of an interrupted resnapshot to continue; None to start a new one."""
+        lost = any(connector.lost for connector in self.started)
+        return self.started[0].resnapshot if self.started and not lost else None
+
+
+def something_captured(inventory: Inventory) -> Iterator[Finding]:
+    if not inventory.captured:
+        yield _error(f"{inventory.pipeline.name} has not captured anything yet", "`towpath status` shows its state")
+
+
+def same_only(inventory: Inventory) -> Iterator[Finding]:
+    """An interrupted resnapshot is continued with its own --only."""
+    if any(connector.only != expression(inventory.pipeline, inventory.only) for connector in inventory.started):
+        name = inventory.started[0].resnapshot
+        yield _error(
+            f"a resnapshot of {inventory.pipeline.name} with a different --only ({name}) is not finished",
+            "to continue it, pass the same --only",
+        )
+
+
+def copied(inventory: Inventory) -> Iterator[Finding]:
+    for connector in () if inventory.started else inventory.captured:
+        if connector.state.phase == "copy" and not (connector.lost or connector.reselects):
+            yield _error(
+                f"{connector.connector} has not finished the initial copy", "wait until it has, it continues by itself"
+            )
+
+
+def all_that_is_lost(inventory: Inventory) -> Iterator[Finding]:
+    """Where changes of all collections are lost, all collections are re-read."""
+    if inventory.only and not inventory.started and any(connector.lost for connector in inventory.captured):
+        yield _error(
+            f"changes of all collections since {inventory.captured[0].since} are lost: a resnapshot of"
+            f" {', '.join(inventory.only)} alone would leave the other collections as they were then",
+            "run it without --only",
+        )
+
+
+PRECONDITIONS: Preconditions[Inventory] = required(something_captured, same_only, copied, all_that_is_lost)
+
+
+def expression(pipeline: Pipeline, only: Iterable[str]) -> str:
+    """The regular expression of the namespaces that match one of the patterns `only`; of all without patterns."""
+    patterns = tuple(only)
+    return replace(pipeline.selection, only=patterns).namespace_regex if patterns else _EVERYTHING
+
+
+def start(session: Session, interrupted: str | None, only: Iterable[str]) -> str:
+    """Make every source connector begin a resnapshot, or continue the interrupted one; return its name.
+
+    This also restarts failed connectors and resumes paused ones.
+    """
+    connect, name = session.connect, interrupted or datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    for connector in session.pipeline.source_connectors:
+        config = connect.config(connector) or {}
+        if config.get(NAME) != name:
+            connect.put(connector, {**config, NAME: name, ONLY: expression(session.pipeline, only)})
+        connect.resume(connector)
+        if interrupted is not None:
+            connect.restart(connector, only_failed=True)
+    return name
+
+
+def wait_copied(session: Session, name: str) -> None:
+    """Return once every source connector has re-read everything. Raises `TowpathError` when one has failed."""
+
+    def progress(state: SourceState) -> str:
+        if state.resnapshot != name:
+            return "begins"
+        if state.phase == "copy" or state.copying:
+            rows, total = sum(c.rows for c in state.copies), sum(max(c.documents, c.rows) for c in state.copies)
+            return f"has re-read {rows:,} of about {total:,} documents"
+        return ""
+
+    _wait(session, progress, None)
+
+
+def close(session: Session, name: str, timeout: float) -> None:
+    """Close the resnapshot: all re-read requests have been sent. Return once the log is whole again.
+
+    Raises `TopicError`, and `NotYet` after `timeout` seconds.
+    """
+    failed: list[str] = []
+    topic, producer = session.pipeline.request_topic, session.topics.producer()
+    value = bson.encode({"resnapshot": name})
+    producer.produce(topic, value, on_delivery=lambda error, _: failed.append(str(error or "")))
+    if producer.flush(60) or any(failed):
+        raise TopicError(f"cannot write to {topic} at {session.topics.bootstrap}: {failed or 'no answer'}")
+
+    def progress(state: SourceState) -> str:
+        return "" if state.closed == name else "has not answered all re-read requests yet"
+
+    _wait(replace(session, say=unsaid), progress, timeout)
+
+
+def _wait(session: Session, progress: Callable[[SourceState], str], timeout: float | None) -> None:
+    """Return once `progress` is empty for every source connector. Raises `NotYet` after `timeout` seconds."""
+    reported, connectors = 0.0, session.pipeline.source_connectors
+    seconds = _UNREACHABLE_S if timeout is None else timeout
+    waiting = Wait(session.connect, connectors, seconds, "not in time", say=session.say)
+
+    def check() -> None:
+        nonlocal reported
+        remaining = {name: progress(read_state(session.connect, name)) for name in connectors}
+        line = "; ".join(f"{name} {words}" for name, words in remaining.items() if words)
+        if not line:
+            return
+        if timeout is None:
+            waiting.extend()
+        if time.monotonic() > reported + 10:
+            session.say(line)
+            reported = time.monotonic()
+        raise NotYet(line)
+
+    waiting.until(check)

@@ -1,0 +1,280 @@
+"""`wait`: everything that was written to the source before the call is at the destination.
+
+It is proven in three steps, without a write to a collection of the source: capture has passed the source's cluster time
+at the call, and no copy is in progress; the log has the answers to all re-read requests; and the sink has applied every
+partition up to its end at that time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from bson.timestamp import Timestamp
+from pymongo.errors import PyMongoError
+
+from towpath.clients.connect.control import Wait
+from towpath.clients.connect.rest import Connect
+from towpath.clients.kafka.topics import Place, Topics
+from towpath.clients.mongo.client import ANSWER_S, connected, passed_time
+from towpath.config.pipeline import ClusterTime, Pipeline
+from towpath.errors import NoSuchConnector, NotYet, TowpathError
+from towpath.log import bounds, reread_requests
+from towpath.log.lag import applied, gaps, peek, pipeline_ends
+from towpath.log.source_offsets import SELECTION, CollectionCopy, SourceState, read_state
+from towpath.session import Session
+from towpath.store import schema_changes
+from towpath.store.schema_changes import OPEN, STUCK, State
+
+_PAUSE_S = 0.1
+
+
+def wait(
+    pipeline: Pipeline,
+    connect: Connect,
+    topics: Topics,
+    timeout: float,
+    say: Callable[[str], None],
+    target: ClusterTime | None = None,
+) -> None:
+    """Return once all that the source acknowledged before the call is at the destination.
+
+    `timeout` is in seconds. With a `target`, which `passed_time` returned, it waits for what was acknowledged before
+    that call instead. Raises `NotYet` with the last state when the time is over, and `TowpathError` with the reason as
+    soon as a connector has failed. `say` receives a message at the start of each step.
+    """
+    waiting = _waiting(pipeline, connect, timeout, say)
+    target = target or passed_time(pipeline.source_uri)
+    requests_end = reread_requests.end(pipeline, topics, topics.all()) if pipeline.has_own_source else 0
+    _wait_captured(pipeline, waiting, target, say)
+    if requests_end:
+        say("waiting until all requested documents are re-read")
+        _wait_answered(pipeline, topics, waiting, requests_end)
+    ends = _committed_ends(pipeline, topics, waiting)
+    say(f"waiting until the sink has applied {len(ends)} partitions up to their present ends")
+    _wait_applied(pipeline, topics, waiting, ends)
+
+
+def wait_captured(pipeline: Pipeline, connect: Connect, timeout: float, say: Callable[[str], None]) -> None:
+    """Return once all that the source acknowledged before the call is in the log, whatever the sink does.
+
+    `timeout` and errors as for `wait`.
+    """
+    _wait_captured(pipeline, _waiting(pipeline, connect, timeout, say), passed_time(pipeline.source_uri), say)
+
+
+def _waiting(pipeline: Pipeline, connect: Connect, timeout: float, say: Callable[[str], None]) -> Wait:
+    late = "not caught up in time"
+    return Wait(connect, pipeline.connectors, timeout, late, pause=_PAUSE_S, failed_for=0, say=say)
+
+
+def _wait_captured(pipeline: Pipeline, waiting: Wait, target: ClusterTime, say: Callable[[str], None]) -> None:
+    say(f"waiting until capture has passed {target}, the source's time now")
+
+    def captured() -> None:
+        if reason := _uncaptured(pipeline, waiting.connect, target):
+            raise NotYet(reason)
+
+    waiting.until(captured)
+
+
+def _uncaptured(pipeline: Pipeline, connect: Connect, target: ClusterTime) -> str:
+    """Why the first lagging source connector has not passed `target`; empty when all have."""
+    for name in pipeline.source_connectors:
+        config = (connect.config(name) or {}) if pipeline.has_own_source else {}
+        if reason := uncaptured(name, read_state(connect, name), target, config.get(SELECTION)):
+            return reason
+    return ""
+
+
+def uncaptured(name: str, state: SourceState, target: ClusterTime, selection: str | None) -> str:
+    """Why a source connector has not captured everything up to the cluster time `target`; empty when it has.
+
+    `selection` is the setting that MongoSource must have applied; None for Debezium's own connector.
+    """
+    position = state.position
+    if state.phase == "copy":
+        return f"{name} is still making the initial copy{_first_of(state.copying)}"
+    if position is None:
+        return f"{name} has not captured anything yet"
+    if position.snapshot_running:
+        return f"{name} is still making the initial copy"
+    if selection is not None and state.selection != selection:
+        return f"{name} has not applied the present [collections] yet"
+    if state.copying:
+        return f"{name} is still copying collections new to the pipeline{_first_of(state.copying)}"
+    for refill in state.schema.refills if state.schema and state.schema.is_on else ():
+        if refill.end is None:
+            return f"{name} is still reading {refill.namespace}, which was renamed or replaced at {refill.start}"
+    if not position.has_passed(target):
+        return f"{name} has captured up to {position.time}, and must pass {target}"
+    return ""
+
+
+def _first_of(copying: Sequence[CollectionCopy]) -> str:
+    if not copying:
+        return ""
+    first = copying[0]
+    more = f"; {len(copying)} collections in all" if len(copying) > 1 else ""
+    return f" ({first.namespace}: {first.rows:,} of about {first.documents:,}{more})"
+
+
+def _wait_answered(pipeline: Pipeline, topics: Topics, waiting: Wait, requests_end: int) -> None:
+    def answered() -> None:
+        for name in pipeline.source_connectors:
+            requests = read_state(waiting.connect, name).requests
+            answered_end = requests.next if requests else 0
+            if reread_requests.waiting(pipeline, topics, name, answered_end, requests_end) is not None:
+                why = f" ({requests.waiting})" if requests and requests.waiting else ""
+                raise NotYet(f"{name} has answered re-read requests up to {answered_end} of {requests_end}{why}")
+
+    waiting.until(answered)
+
+
+def _committed_ends(pipeline: Pipeline, topics: Topics, waiting: Wait) -> dict[Place, tuple[int, int]]:
+    """The ends of the log, after all records that are in it at the call.
+
+    Brokers learn one after another that a transaction was committed: its records may still be unreadable after the
+    source's position, which was committed with them, can be read.
+    """
+    written = pipeline_ends(pipeline, topics, stable=False)
+
+    def committed() -> dict[Place, tuple[int, int]]:
+        ends = pipeline_ends(pipeline, topics)
+        for topic, partition in unread(written, ends):
+            raise NotYet(f"a transaction on {topic}, partition {partition}, has not ended")
+        return ends
+
+    return waiting.until(committed)
+
+
+def unread(written: Mapping[Place, tuple[int, int]], ends: Mapping[Place, tuple[int, int]]) -> list[Place]:
+    """Partitions with records that cannot be read yet."""
+    return [place for place, (_, end) in written.items() if place in ends and ends[place][1] < end]
+
+
+def _wait_applied(pipeline: Pipeline, topics: Topics, waiting: Wait, ends: dict[Place, tuple[int, int]]) -> None:
+    peeked_at: dict[Place, int] = {}
+    is_checked = False
+    with applied(pipeline, topics) as done:
+
+        def all_applied() -> None:
+            nonlocal is_checked
+            unapplied = gaps(ends, done())
+            moved = {place: gap for place, gap in unapplied.items() if peeked_at.get(place) != gap[0]}
+            for place, contents in peek(topics, moved, limit=0).items():
+                peeked_at[place] = unapplied[place][0]
+                if not contents.records:  # control records only
+                    del ends[place], unapplied[place]
+            if unapplied and not is_checked:
+                bounds.refuse(pipeline, topics)  # what the log has lost never comes
+                is_checked = True
+            for (topic, partition), (start, end) in unapplied.items():
+                first = f"{pipeline.sink_connector} has applied {topic}, partition {partition}, up to {start} of {end}"
+                held_up = holdup(pipeline, {topic for topic, _ in unapplied})
+                raise NotYet(f"{first} ({len(unapplied)} partitions are behind){held_up and f'; {held_up}'}")
+
+        waiting.until(all_applied)
+    bounds.refuse(pipeline, topics)  # lost records look like applied ones
+
+
+def holdup(
+    pipeline: Pipeline, topics: Collection[str], states: Sequence[State] = OPEN, command: str = "towpath ddl"
+) -> str:
+    """Which schema change, in one of these states, the records of one of these topics wait for; empty if none.
+
+    `command` shows it.
+    """
+    if not pipeline.exactly_once:
+        return ""
+    with connected(pipeline.destination_uri, "destination", answer=ANSWER_S) as client:
+        for change in schema_changes.open_changes(client, pipeline):
+            if change.state in states and not change.topics.keys().isdisjoint(topics):
+                why = f" ({change.reason})" if change.reason else ""
+                what = f"{change.kind} of {change.namespace}"
+                return f"the schema change {what} is {change.state}{why}: `{command}` shows it"
+    return ""
+
+
+_LATE = 10.0  # seconds behind after which a message reports it
+_KEPT = 1_000  # points in time whose ends of the log are kept
+
+
+@dataclass(slots=True)
+class Passing:
+    """The barrier of `towpath wait` without waiting: `passed(target)` checks once."""
+
+    session: Session
+    done: Callable[[], dict[Place, int]]
+    _ends: dict[ClusterTime, dict[Place, tuple[int, int]]] = field(default_factory=dict)
+    _written: dict[ClusterTime, dict[Place, tuple[int, int]]] = field(default_factory=dict)
+    """Ends that include open transactions."""
+    _reported: bool = False
+    _behind_since: float | None = None
+
+    def __call__(self, target: Timestamp) -> bool:
+        try:
+            return self._passed(target)
+        except (TowpathError, PyMongoError) as error:  # it may succeed when the next document is due
+            if not self._reported:
+                self.session.say(f"cannot read the pipeline's position: {error}; differences wait for it")
+            self._reported = True
+            return False
+
+    def _passed(self, target: Timestamp) -> bool:
+        at = ClusterTime(target.time, target.inc)
+        ends = self._ends.get(at)
+        if ends is None:
+            if not self._captured(at):
+                return False
+            for kept in (self._ends, self._written):
+                while len(kept) >= _KEPT:
+                    del kept[next(iter(kept))]
+            pipeline, topics = self.session.pipeline, self.session.topics
+            written = self._written.setdefault(at, pipeline_ends(pipeline, topics, stable=False))
+            ends = pipeline_ends(pipeline, topics)
+            if unread(written, ends):
+                return False
+            self._ends[at] = ends
+        unapplied = gaps(ends, self.done())
+        contents = peek(self.session.topics, unapplied, limit=0)
+        behind = {topic for (topic, _), gap in contents.items() if gap.records}  # else control records only
+        if behind and not self._reported and (reason := holdup(self.session.pipeline, behind, STUCK)):
+            self.session.say(f"differences wait for the pipeline: {reason}")
+            self._reported = True
+        return not behind
+
+    def _captured(self, target: ClusterTime) -> bool:
+        """Whether capture has passed `target`. Reports once when it has lagged for `_LATE` seconds."""
+        reason = _uncaptured(self.session.pipeline, self.session.connect, target)
+        self._behind_since = (self._behind_since or time.monotonic()) if reason else None
+        if self._behind_since and not self._reported and time.monotonic() - self._behind_since > _LATE:
+            self.session.say(f"differences wait for the pipeline: {reason}")
+            self._reported = True
+        return not reason
+
+
+@contextlib.contextmanager
+def passing(session: Session, *, silent: bool = False) -> Iterator[Passing]:
+    """The barrier of a deployed pipeline. Raises `TowpathError` when the sink's position cannot be read."""
+    with applied(session.pipeline, session.topics) as done:
+        yield Passing(session, done, _reported=silent)
+
+
+@contextlib.contextmanager
+def asking(session: Session) -> Iterator[Passing | None]:
+    """As `passing`; None for a pipeline that is not deployed."""
+    try:
+        session.require_deployed()
+    except NoSuchConnector:
+        session.say(f"{session.pipeline.name} is not deployed: a difference is reported after all tries")
+        yield None
+        return
+    except TowpathError as error:
+        raise TowpathError(
+            f"{error}; the verifier needs the pipeline's position; to rely on repeated comparisons alone, pass --alone"
+        ) from error
+    with passing(session) as passed:
+        yield passed

@@ -1,1 +1,0 @@
-"""Differences and dead letters, re-read at the source and sent through the log."""

@@ -1,0 +1,161 @@
+"""The services that `towpath run` keeps running besides the connectors: `compact` and `verify --follow`."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from towpath.config.events import Definition, Difference, Note, Round, parse
+from towpath.config.text import counted
+from towpath.history.compaction.preconditions import interval
+from towpath.run.children import Child, Events, Line, Row
+from towpath.run.restarts import Backoff, Pulse
+from towpath.session import Session
+from towpath.store import state_files
+from towpath.store.state_files import FOLLOW, lock
+from towpath.verify import follow_state
+
+_FIRST_PAUSE, _LONGEST_PAUSE, _RESET_AFTER = 5.0, 300.0, 300.0  # seconds
+_MAX_DIFFERENCES, _DIFFERENCES_SECONDS = 20, 60.0  # so many are reported in so many seconds
+_LIFE_CHECK = 5.0  # seconds between two checks for a sign of life
+#: Seconds without a sign of life after which a verb counts as hanging. `verify --follow` writes its verdict every
+#: second, and waits up to a minute for a server that does not answer; `compact` reports each round.
+_MAX_SILENCE = {"verify": 900.0, "compact": 3600.0}
+_SILENT_ROUNDS = 4  # of compaction, where these take longer
+
+
+@dataclass(slots=True)
+class Service:
+    """A verb that runs continuously, and is restarted when it ends."""
+
+    verb: Literal["compact", "verify"]
+    options: tuple[str, ...]
+    child: Child | None = None
+    last_report: str = ""
+    """Its last report in one line."""
+    pause: Backoff = field(default_factory=lambda: Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, _RESET_AFTER))
+    pulse: Pulse = field(default_factory=lambda: Pulse(math.inf))
+    max_silence: float = math.inf
+    """Seconds without a sign of life after which it is restarted; doubled each time, in case it needs so long."""
+    life_checked: float = float("-inf")
+
+
+@dataclass(slots=True)
+class Services:
+    session: Session
+    events: Events
+    services: list[Service]
+    _differences: deque[float] = field(default_factory=lambda: deque(maxlen=_MAX_DIFFERENCES))
+    """When the last of them were reported."""
+
+    @classmethod
+    def of(cls, session: Session, events: Events) -> Services:
+        run, compaction = session.pipeline.run, session.pipeline.compaction
+        rounds = _SILENT_ROUNDS * interval(compaction) / 1000 if compaction else 0.0
+        max_silence = max(_MAX_SILENCE["compact"], rounds)
+        compact = [Service("compact", ("--json",), max_silence=max_silence)] if run.compact else []
+        verify = [Service("verify", ("--follow", "--json"), max_silence=_MAX_SILENCE["verify"])] if run.verify else []
+        return cls(session, events, compact + verify)
+
+    @property
+    def children(self) -> list[Child]:
+        return [service.child for service in self.services if service.child is not None]
+
+    def turn(self, now: float, *, can_run: bool) -> None:
+        """Read their output, and start those that do not run if `can_run`: whether they can work now."""
+        for service in self.services:
+            self._turn(service, now, can_run=can_run)
+
+    def _turn(self, service: Service, now: float, *, can_run: bool) -> None:
+        child = service.child
+        if child is not None:
+            exit_status = child.exit_status  # read before its lines, so that none is missed
+            for line in child.lines():
+                self._read_line(service, line)
+            if exit_status is None:
+                service.pause.healthy(now)
+                self._check_life(service, child, now)
+                return
+            service.child = None
+            pause = service.pause.failed(now)
+            self._note(service, f"{service.verb} ended: {child.end_reason}; restarted in {pause or 0:.0f} s")
+        elif can_run and not self._is_elsewhere(service) and (service.pause.due is None or service.pause.is_due(now)):
+            if service.pause.due is not None:
+                service.pause.tried()
+            service.child = Child.start(service.verb, [str(self.session.file), *service.options])
+            service.pulse = Pulse(service.max_silence)
+            self._note(service, f"{service.verb} started")
+
+    def _check_life(self, service: Service, child: Child, now: float) -> None:
+        if now - service.life_checked < _LIFE_CHECK:
+            return
+        service.life_checked = now
+        if service.verb == "verify":  # its first pass may print nothing for hours
+            state = follow_state.read_running(self.session.pipeline.name)
+            sign = state.at if state else None
+        else:
+            sign = child.lines_read
+        if service.pulse.hangs(sign, now):
+            child.kill(f"it gave no sign of life for {service.max_silence:,.0f} s and was killed")
+            service.max_silence *= 2
+
+    def _is_elsewhere(self, service: Service) -> bool:
+        """Whether another process on this machine already runs `verify --follow` for this pipeline."""
+        if service.verb != "verify":
+            return False
+        holder = state_files.holder(lock(self.session.pipeline.name, FOLLOW))
+        words = f"verified by another `towpath verify --follow` ({holder})" if holder else ""
+        self.events.report_state(Note(event="verify", about="elsewhere", words=words))
+        return bool(holder)
+
+    def _read_line(self, service: Service, line: Line) -> None:
+        if line.stream == "err":
+            if not line.text.strip() or line.text.startswith("source: "):  # the supervisor itself reports DDL
+                return
+            service.last_report = line.shown
+            words = f"{service.verb}: {line.shown}"
+            self.events.report_state(Note(event=service.verb, about=f"{service.verb} says", words=words))
+            return
+        try:
+            event = parse(line.text)
+            service.last_report = _round_summary(event) if isinstance(event, Round) else service.last_report
+        except ValueError:
+            words = f"{service.verb} printed an unreadable line: {line.shown}"
+            self.events.report_state(Note(event="trouble", about=f"{service.verb} prints", words=words))
+            return
+        if isinstance(event, Difference | Definition):
+            self._report_difference(event)
+
+    def _note(self, service: Service, words: str) -> None:
+        self.events.report(Note(event=service.verb, words=words))
+
+    def _report_difference(self, difference: Difference | Definition) -> None:
+        now = time.monotonic()
+        if len(self._differences) == _MAX_DIFFERENCES and now - self._differences[0] < _DIFFERENCES_SECONDS:
+            words = "more differences than are reported here: `towpath status` counts them"
+            self.events.report_state(Note(event="difference", about="more", words=words))
+            return
+        self._differences.append(now)
+        if isinstance(difference, Difference):
+            shown_id = json.dumps(difference.id_bson if difference.id is None else difference.id, ensure_ascii=False)
+            words = f"differs: {difference.namespace} {shown_id}: {difference.kind}"
+            self.events.report(replace(difference, words=words))
+        else:
+            words = f"differs: {difference.namespace}: {difference.what}; at the destination: {difference.command}"
+            self.events.report(replace(difference, event="difference", words=words))
+
+    def rows(self) -> Iterator[Row]:
+        for service in self.services:
+            state = "" if service.child is not None else "not running; "
+            yield service.verb, f"{state}{service.last_report or 'no report yet'}", ""
+
+
+def _round_summary(event: Round) -> str:
+    at = time.strftime("%H:%M:%S", time.gmtime(event.at % 86_400))
+    records, requested = counted(event.records, "record"), counted(event.asked, "document")
+    return f"at {at} UTC: read {records}; requested {requested}, {event.arrived:,} arrived"

@@ -1,0 +1,314 @@
+"""The supervisor: reads the status of a pipeline again and again, reports what changed, and repairs what it can.
+
+It keeps no state that it could not read again. So it can be killed at any time, and two supervisors on two machines do
+nothing worse than restart a failed task twice.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain
+
+from towpath.clients.connect.rest import Connector
+from towpath.config.events import Ddl, Failed, Gap, Note, Repair, Restart, RunEnd, State
+from towpath.config.text import counted
+from towpath.deploy.schema import unreplicated
+from towpath.deploy.schema.changes import UNREAD, SchemaChanges, Shown
+from towpath.deploy.schema.unreplicated import UnreplicatedDdl
+from towpath.errors import KafkaUnreachable, NoSuchConnector, TowpathError, fields
+from towpath.log import bounds
+from towpath.run.children import Events, Row
+from towpath.run.dead_letters import DeadLetterRetries
+from towpath.run.restarts import Backoff, HangingTransactions, lasting
+from towpath.run.services import Services
+from towpath.run.status import log_figures
+from towpath.run.status.collector import read_status
+from towpath.run.status.figures import Status
+from towpath.session import Session
+from towpath.trouble import TROUBLE
+from towpath.verify.full_verdict import VerdictContext, Verified
+
+_STATUS_INTERVAL, _STATUS_PAUSE = 2.0, 0.5  # seconds from one reading's beginning to the next, and between them
+_COPY_INTERVAL = 1.0  # seconds, while a copy runs
+_WARNINGS_INTERVAL = 5.0  # seconds; these checks cost more
+_READ_SECONDS = 5.0  # for dead letters, before the next status
+_FIRST_PAUSE, _LONGEST_PAUSE, _RESET_AFTER = 2.0, 300.0, 600.0  # seconds
+
+
+@dataclass(slots=True)
+class Supervisor:
+    session: Session
+    events: Events
+    services: Services
+    dead_letters: DeadLetterRetries
+    transactions: HangingTransactions
+    status: Status | None = None
+    """The last status that was read; None before the first."""
+    unreachable: str = ""
+    """Why the status could not be read the last time; empty when it was read."""
+    restarts: dict[str, int] = field(default_factory=dict)
+    remedies: dict[str, str] = field(default_factory=dict)
+    """Connector → commands to run, where no restart helps."""
+    ddl: tuple[UnreplicatedDdl, ...] = ()
+    stuck: Mapping[str, Shown] = field(default_factory=dict)
+    """Schema changes that waited for a decision at some time and are not over, by id, as they were then."""
+    verdict_context: VerdictContext | None = None
+    """What verdicts are compared with; None before it was first read."""
+    log: log_figures.LogReport | None = None
+    watch: Callable[[Supervisor], None] = lambda supervisor: None
+    """Called after each reading of the status, also after one that failed. It must not wait for anything."""
+    since: float = field(default_factory=time.monotonic)
+    _pauses: dict[str, Backoff] = field(default_factory=dict)
+    look_began: float = float("-inf")
+    """When the last reading of the status began."""
+    _read_at: float = float("-inf")
+    _hurried: bool = False
+    _warned_at: float = float("-inf")
+    _unreachable_since: float = 0.0
+    _kafka_is_down: bool = False
+    _troubles: tuple[str, ...] = ()
+
+    def hurry(self) -> None:
+        """Read the status at the next turn, from any thread: a command has changed something."""
+        self._hurried = True
+
+    def turn(self) -> None:
+        """Do everything that is due now."""
+        now = time.monotonic()
+        if not self._kafka_is_down:  # first: a hanging one may keep Connect from answering
+            self._attempt("transactions", self._end_transactions)
+        copying = self.status is not None and not self.status.snapshot_done
+        interval = _COPY_INTERVAL if copying else _STATUS_INTERVAL
+        if self._hurried or (now - self.look_began >= interval and now - self._read_at >= _STATUS_PAUSE):
+            self._read_status()
+            self._read_at = time.monotonic()
+        running = not self.unreachable and self.status is not None and self.status.state == "running"
+        self._attempt("compact and verify", lambda: self.services.turn(now, can_run=running))
+        if running and self.session.pipeline.run.repair and self.session.pipeline.exactly_once:
+            self._attempt("set aside", self._repair)
+
+    def _read_status(self) -> None:
+        self._hurried, self.look_began = False, time.monotonic()
+        try:
+            status = read_status(self.session.pipeline, self.session.connect, self.session.topics)
+            self.status = self._without_false_missing(status)
+        except TROUBLE as error:
+            if not self.unreachable:
+                self._unreachable_since = time.monotonic()
+            self.unreachable, self._kafka_is_down = str(error), isinstance(error, KafkaUnreachable)
+            words = f"{self.unreachable}; retrying until it answers"
+            self.events.report_state(Note(event="away", about="look", words=words, error=fields(error)))
+            self.watch(self)
+            return
+        seconds = time.monotonic() - self._unreachable_since
+        self.unreachable, self._kafka_is_down = "", False
+        recovery = f"Kafka and Connect answer again after {seconds:.0f} s"
+        self.events.report_state(Note(event="back", about="look"), recovery)
+        self.watch(self)
+        self._report_status(self.status)
+        if not self.status.trouble and time.monotonic() - self._warned_at >= _WARNINGS_INTERVAL:
+            self._attempt("warnings", self._check_warnings)
+            self._warned_at = time.monotonic()
+
+    def _without_false_missing(self, status: Status) -> Status:
+        """A worker that has just started reports connectors as missing that are deployed: these are starting."""
+        if status.state == "missing" and all(map(self.session.connect.config, self.session.pipeline.connectors)):
+            return replace(status, state="starting")
+        return status
+
+    def _report_status(self, status: Status) -> None:
+        for connector in status.connectors:
+            self._attempt(connector.name, partial(self._supervise, connector))
+        copying = status.state == "running" and not status.snapshot_done
+        copy = "; the copy is under way" if copying else ""
+        self.events.report_state(State(words=f"{status.name} is {_state(status)}{copy}", state=status.state))
+        for words in dict.fromkeys((*self._troubles, *status.trouble)):
+            self._report_trouble(words, words if words in status.trouble else "")
+        self._troubles = status.trouble
+        breaks = bounds.describe(status.breaks) if status.breaks else ""
+        self.events.report_state(Gap(words=breaks, log_breaks=[gap.as_json() for gap in status.breaks]))
+        self._report_changes(status.changes)
+        for waiting in status.waiting:
+            why = f"re-read requests wait for {waiting.connector}: {waiting.reason}" if waiting.reason else ""
+            self._report_trouble(f"requests {waiting.connector}", why)
+
+    def _report_changes(self, changes: SchemaChanges | None) -> None:
+        if changes is None:
+            return
+        file, before = self.session.file, self.stuck
+        found = {shown.change.id: shown if shown.is_stuck else before.get(shown.change.id) for shown in changes.open}
+        # first: an event may be the last thing done
+        self.stuck = {id: shown for id, shown in found.items() if shown is not None}
+        for id, shown in self.stuck.items():
+            if id not in before or before[id].change.state != shown.change.state:
+                fields = ("id", "time", "kind", "namespace", "to", "state", "reason", "commands", "words")
+                values = shown.as_json(file)
+                self.events.report(Ddl(**{name: values[name] for name in fields}))
+        for id in before.keys() - self.stuck.keys():
+            self.events.report(Ddl(words=f"settled: {before[id].description}"))
+
+    def _supervise(self, connector: Connector) -> None:
+        name, now = connector.name, time.monotonic()
+        pause = self._pauses.setdefault(name, Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, _RESET_AFTER))
+        if not connector.failures:
+            self.remedies.pop(name, None)
+            if connector.running:
+                self.events.report_state(Note(event="well", about=name), f"{name} runs again")
+                pause.healthy(now)
+            return
+        reason, codes = "; ".join(connector.failures), [cause.code for cause in connector.causes if cause.code]
+        code = codes[0] if codes else ""
+        if (failure := lasting(codes)) is not None:
+            self.remedies[name] = self._commands(failure.verbs)
+            words = f"{name} failed, and no restart helps: {failure.why}: {reason}; run: {self.remedies[name]}"
+            self.events.report_state(
+                Failed(event="stopped", about=name, words=words, reason=reason, code=code, run=self.remedies[name])
+            )
+            pause.due = None
+            return
+        if pause.is_due(now):
+            self.session.connect.restart(name, only_failed=True)
+            pause.tried()
+            self.restarts[name] = self.restarts.get(name, 0) + 1
+            self.events.report(Restart(words=f"restarted {name} (restart {self.restarts[name]})", connector=name))
+        elif (seconds := pause.failed(now)) is not None:
+            words = f"{name} failed: {reason}; restarted in {seconds:.0f} s"
+            self.events.report_state(Failed(about=name, words=words, reason=reason, code=code))
+
+    def _commands(self, verbs: tuple[tuple[str, ...], ...]) -> str:
+        return "; ".join(" ".join(["towpath", verb, str(self.session.file), *options]) for verb, *options in verbs)
+
+    def _end_transactions(self) -> None:
+        for words in self.transactions.turn(time.monotonic()):
+            self.events.report(Note(event="transaction", words=words))
+
+    def _repair(self) -> None:
+        retries = self.dead_letters
+        for words in chain(retries.read(time.monotonic(), _READ_SECONDS), retries.turn(time.monotonic())):
+            self.events.report(Repair(words=words, left=self.dead_letters.remaining))
+            self.hurry()  # so that the page shows it soon
+
+    def _check_warnings(self) -> None:
+        assert self.status is not None
+        self.verdict_context = VerdictContext.read(self.session, self.status.topic_ids)
+        before = {change.ddl.mark for change in self.ddl}
+        self.ddl = unreplicated.unsettled(self.session, self.status.ddl)
+        for change in self.ddl:
+            if change.ddl.mark not in before:
+                self.events.report(Ddl(**change.as_json() | {"words": change.line}))
+        for mark in before - {change.ddl.mark for change in self.ddl}:
+            self.events.report(Ddl(words=f"settled: {mark}"))
+        self.log = log_figures.report(self.session, self.status.ends)
+        self.events.report_state(Note(event="warning", about="log", words="; ".join(self.log.warnings)))
+
+    def _attempt(self, about: str, act: Callable[[], None]) -> None:
+        """Run `act`, and report its failure; the next turn tries again."""
+        try:
+            act()
+        except NoSuchConnector:
+            return  # reported as the pipeline's state
+        except TROUBLE as error:
+            self._report_trouble(f"{about} fails", str(error), error)
+        else:
+            self._report_trouble(f"{about} fails", "")
+
+    def _report_trouble(self, about: str, words: str, error: Exception | None = None) -> None:
+        data = None if error is None else fields(error)
+        self.events.report_state(Note(event="trouble", about=about, words=words, error=data))
+
+    def rows(self) -> Iterator[Row]:
+        """The rows of the screen."""
+        name, minutes = self.session.pipeline.name, (time.monotonic() - self.since) / 60
+        if self.status is None or self.unreachable:
+            yield "pipeline", f"{name}: state unknown, supervised for {minutes:.0f} min", "red"
+            yield "", self.unreachable, "red"
+        else:
+            style = "" if self.status.state == "running" else "red"
+            yield "pipeline", f"{name}: {_state(self.status)}, supervised for {minutes:.0f} min", style
+            yield from _numbers(self.status)
+        restarts = ", ".join(f"{connector} {count}" for connector, count in self.restarts.items())
+        yield "restarts", restarts or "none", ""
+        for connector, command in self.remedies.items():
+            yield "to do", f"{connector}: {command}", "red"
+        yield from self._dead_letter_rows()
+        yield from self.services.rows()
+        for line, differs in self._verified().lines():
+            yield "verified", line, "red" if differs else ""
+        changes = self.status and self.status.changes
+        for shown in changes.open if changes else self.stuck.values():
+            yield "ddl", shown.line(self.session.file), "red" if shown.is_stuck else ""
+        for change in self.ddl:
+            yield "ddl", change.line, "yellow"
+
+    def _verified(self) -> Verified:
+        try:
+            self.verdict_context = self.verdict_context or VerdictContext.read(self.session)
+            return Verified.of(self.session.pipeline.name, self.verdict_context)
+        except TowpathError as error:
+            self._report_trouble("verdict", str(error), error)
+            return Verified()
+
+    def _dead_letter_rows(self) -> Iterator[Row]:
+        letters = self.status.dead_letters if self.status else None
+        count = "unknown" if letters is None else f"{letters.count:,}"
+        repaired = f", {self.dead_letters.repaired:,} repaired" if self.dead_letters.repaired else ""
+        yield "dead letters", f"{count}; {self.dead_letters.words} to repair{repaired}", ""
+        for line in self.dead_letters.rows(time.monotonic()):
+            yield "", line, "red"
+
+    def verdict(self) -> RunEnd:
+        """The summary at the end, with the exit status."""
+        verified = self._verified()
+        differs = any(differs for _, differs in verified.lines())
+        running = self.status is not None and self.status.state == "running"
+        broken = self.status is not None and bool(self.status.breaks)
+        to_do = self.dead_letters.remaining or self.dead_letters.has_more or self.ddl or self.stuck or self.remedies
+        is_well = running and not (to_do or differs or broken)
+        status = None if self.unreachable else self.status
+        unread = status is not None and status.changes is None and self.session.pipeline.ddl is not None
+        exit_status = 2 if status is None or unread else 0 if is_well else 1
+        restarts = sum(self.restarts.values())
+        parts = [
+            f"state unknown: {self.unreachable or 'ended too soon'}" if status is None else _state(status),
+            counted(restarts, "restart"),
+            f"{self.dead_letters.words} refused, {self.dead_letters.repaired:,} repaired",
+            *([f"{counted(len(self.ddl), 'schema change')} not replicated"] if self.ddl else []),
+            *([UNREAD] if unread else []),
+            *(shown.line(self.session.file) for shown in self.stuck.values()),
+            *(f"to do: {command}" for command in self.remedies.values()),
+            *([bounds.describe(self.status.breaks)] if self.status and self.status.breaks else []),
+            *(f"verified: {line}" for line, _ in verified.lines()),
+        ]
+        return RunEnd(
+            words=f"{self.session.pipeline.name}: ended: {'; '.join(parts)}",
+            state=status.state if status else None,
+            restarts=self.restarts,
+            set_aside=self.dead_letters.remaining,
+            mended=self.dead_letters.repaired,
+            ddl=[change.as_json() for change in self.ddl],
+            schema_changes=[shown.as_json(self.session.file) for shown in self.stuck.values()],
+            verify=verified.as_json(),
+            exit=exit_status,
+        )
+
+
+def _state(status: Status) -> str:
+    if status.cutover is not None:
+        return f"{status.state}; cutover: {status.cutover.description}"
+    if status.state in ("paused", "stopped"):
+        return f"{status.state} on request; to go on: towpath resume"
+    missing = ": its connectors are not deployed; run: towpath deploy" if status.state == "missing" else ""
+    return f"{status.state}{missing}"
+
+
+def _numbers(status: Status) -> Iterator[Row]:
+    if not status.snapshot_done and status.state != "missing":
+        unfinished = [copy for copy in status.snapshot if not copy.done]
+        progress = ", ".join(f"{copy.namespace} {copy.documents:,} of {copy.of:,}" for copy in unfinished)
+        yield "copy", f"under way: {progress}", ""
+    yield "lag", f"{status.lag_text}; {status.records_per_second:,.0f} records/s into the log", ""
+    for trouble in status.trouble:
+        yield "", trouble, "red"

@@ -1,0 +1,147 @@
+"""The marker of a cutover at the destination, with which a later command can undo or continue an interrupted one.
+
+`towpath.cutovers` holds one document per pipeline. It is written before a step begins, so that it is never behind what
+was done, and it is removed when the source is primary again. Only the command whose token it has changes it: of several
+commands, on several machines, one at most goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, Literal
+from uuid import uuid4
+
+from pymongo import ReadPreference, ReturnDocument, WriteConcern
+from pymongo.collection import Collection as MongoCollection
+from pymongo.errors import DuplicateKeyError
+
+from towpath.clients.mongo.client import Client, connected
+from towpath.config.pipeline import Pipeline
+from towpath.config.text import utc
+from towpath.errors import Overtaken, Refused
+from towpath.store.positions import CUTOVERS, DATABASE
+
+#: `over`: the destination is primary. `returned`: the source is primary again. The others: under way or interrupted.
+State = Literal["to the destination", "over", "back to the source", "returned"]
+#: The states in which steps have begun that can be undone.
+UNDER_WAY: tuple[State, ...] = ("to the destination", "back to the source")
+
+
+@dataclass(frozen=True, slots=True)
+class Cutover:
+    """The progress of a pipeline's cutover. Times are seconds since the epoch."""
+
+    state: State
+    steps: tuple[str, ...]
+    """The steps that were begun, in order."""
+    began: float
+    moment: str = ""
+    """Once it is over, the cluster time of the old primary up to which the new one has every change."""
+    over: float = 0.0
+    """When it was over; 0 before that."""
+    blocked: bool = False
+    """Whether writes to the source are blocked."""
+    has_back: bool = True
+    """Whether there is a reverse pipeline."""
+    token: str = field(default_factory=lambda: uuid4().hex)
+    """Of the command that runs it: a command that finds another token has been overtaken."""
+
+    def begin(self, step: str) -> Cutover:
+        return replace(self, steps=(*self.steps, step))
+
+    @property
+    def description(self) -> str:
+        if self.state == "over":
+            back = "`towpath cutover --back` fails back" if self.has_back else "there is no reverse pipeline"
+            return f"the destination has been primary since {utc(self.over)}; {back}"
+        if self.state == "returned":
+            return "the source is primary again; `towpath cutover --back` completes the return"
+        return f"under way {self.state}, or interrupted; `towpath cutover --undo` undoes what was begun"
+
+
+def read(client: Client, pipeline: Pipeline) -> Cutover | None:
+    """The marker; None if the source is primary and no cutover is under way."""
+    marker = _markers(client).find_one({"_id": pipeline.name})
+    return None if marker is None else _cutover(marker)
+
+
+def insert(client: Client, pipeline: Pipeline, cutover: Cutover) -> None:
+    """Store the marker of a new cutover. Raises `Overtaken` when there is one of another command."""
+    try:
+        _markers(client).insert_one({"_id": pipeline.name, **_document(cutover)})
+    except DuplicateKeyError as error:
+        stored = read(client, pipeline)  # it is ours if the reply to an earlier attempt was lost
+        if stored is None or stored.token != cutover.token:
+            raise _overtaken(pipeline) from error
+
+
+def replace_own(client: Client, pipeline: Pipeline, tokens: Collection[str], cutover: Cutover) -> None:
+    """Replace the marker if it has one of these tokens. Raises `Overtaken` otherwise."""
+    if not _markers(client).replace_one(_own(pipeline, tokens), _document(cutover)).matched_count:
+        raise _overtaken(pipeline)
+
+
+def take(client: Client, pipeline: Pipeline, tokens: Collection[str], token: str) -> Cutover:
+    """Give the marker a new token if it has one of these, and return what is stored.
+
+    Whatever an earlier token was to write, and has not reached the server yet, has no effect any more. Raises
+    `Overtaken` for a marker with another token, and for none.
+    """
+    stored = _markers(client).find_one_and_update(
+        _own(pipeline, tokens), {"$set": {"token": token}}, return_document=ReturnDocument.AFTER
+    )
+    if stored is None:
+        raise _overtaken(pipeline)
+    return _cutover(stored)
+
+
+def delete_own(client: Client, pipeline: Pipeline, tokens: Collection[str]) -> None:
+    """Remove the marker if it has one of these tokens. Raises `Overtaken` for a marker with another token."""
+    if not _markers(client).delete_one(_own(pipeline, tokens)).deleted_count and read(client, pipeline) is not None:
+        raise _overtaken(pipeline)
+
+
+def _own(pipeline: Pipeline, tokens: Collection[str]) -> dict[str, Any]:
+    return {"_id": pipeline.name, "token": {"$in": list(tokens)}}
+
+
+def _overtaken(pipeline: Pipeline) -> Overtaken:
+    return Overtaken(
+        f"another command has taken over the cutover of {pipeline.name}, or has ended it: this one ends, and has not"
+        " switched",
+        "`towpath status` shows what it is at",
+    )
+
+
+def _document(cutover: Cutover) -> dict[str, Any]:
+    return {**asdict(cutover), "steps": list(cutover.steps)}
+
+
+def _cutover(document: Mapping[str, Any]) -> Cutover:
+    values = {field.name: document[field.name] for field in fields(Cutover)}
+    return Cutover(**values | {"steps": tuple(document["steps"])})
+
+
+def refuse(pipeline: Pipeline) -> None:
+    """Raise `Refused` when the pipeline's sink must not run, because it would overwrite newer changes."""
+    with connected(pipeline.destination_uri, "destination") as client:
+        marker = read(client, pipeline)
+    if marker is None:
+        return
+    if marker.state == "over":
+        raise Refused(
+            f"{pipeline.name} is cut over: the destination is primary, and its sink must stay stopped, or older changes"
+            " would be written over newer ones",
+            "`towpath cutover --back` returns to the source",
+        )
+    raise Refused(
+        f"a cutover of {pipeline.name} is under way, or was interrupted", "`towpath cutover --undo` undoes it"
+    )
+
+
+def _markers(client: Client) -> MongoCollection[dict[str, Any]]:
+    database = client.get_database(
+        DATABASE, read_preference=ReadPreference.PRIMARY, write_concern=WriteConcern("majority")
+    )
+    return database[CUTOVERS]

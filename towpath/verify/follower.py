@@ -1,0 +1,224 @@
+"""Verify changes continuously: compare the documents that the log names, and again until they settle."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from operator import attrgetter, itemgetter
+from pathlib import Path
+from typing import Any
+
+from towpath.clients.mongo.client import connected
+from towpath.config.events import Difference
+from towpath.config.namespaces import Selection
+from towpath.log.changed_keys import LogFollower
+from towpath.session import Session
+from towpath.verify import follow_state, verdict_file
+from towpath.verify.follow_state import FollowState, RunningVerdict
+from towpath_verifier import Namespace, Options, Pair, Passed
+from towpath_verifier.proof import Outcome, Same, Unsettled
+from towpath_verifier.raw import Key, id_key
+from towpath_verifier.reads import chunks
+from towpath_verifier.settlement import Settling
+
+_GATHER_S = 1.0  # seconds for which records are collected before their documents are compared
+_BATCH = 20_000  # most documents compared in one turn
+_MAX_WAITING = 50_000  # documents that wait for another comparison; beyond it, no more records are read from the log
+_RECHECK_S = 30.0  # seconds between two comparisons of everything that is known to differ
+_SAVE_S = 5.0  # seconds after which positions are stored again
+_SAVE_SHARE = 10  # times as long as storing took passes until differences are stored again
+_SHOWN = 10_000  # differences that are stored with the paths that differ; beyond it, only with their _id
+
+_Id = tuple[Namespace, Key]
+
+
+def follow(
+    session: Session,
+    begin: FollowState,
+    known: Path,
+    passed: Passed | None,
+    report: Callable[[Difference], None],
+    only: Sequence[str],
+    options: Options,
+) -> RunningVerdict:
+    """Verify changes from `begin` on until interrupted; return the verdict at that point.
+
+    Starts with the differences in `known`, a verdict. Stores the differences, its positions in the log, and the running
+    verdict that `status` shows. `report` receives each difference once it has settled. `only` holds patterns of source
+    namespaces; empty means all.
+    """
+    with (
+        connected(session.pipeline.source_uri, "source") as source,
+        connected(session.pipeline.destination_uri, "destination") as destination,
+        LogFollower(session.pipeline, session.topics, begin.places) as log,
+    ):
+        settling = options.settling(source, destination, passed, session.say)
+        selection = replace(session.pipeline.selection, only=tuple(only))
+        follower = _Follower(session, log, settling, report, selection, begin)
+        with follower.stored(known), suppress(KeyboardInterrupt):
+            while True:
+                follower.turn()
+        return follower.verdict(following=False)
+
+
+@dataclass(slots=True)
+class _Follower:
+    session: Session
+    log: LogFollower
+    settling: Settling
+    report: Callable[[Difference], None]
+    selection: Selection
+    state: FollowState
+    """The state at the start, or when it was stored last."""
+    since: float = field(default_factory=time.time)
+    compared: int = 0
+    known: dict[_Id, Difference] = field(default_factory=dict)
+    """What differs."""
+    waiting: dict[_Id, bytes] = field(default_factory=dict)
+    unsettled: dict[_Id, bytes] = field(default_factory=dict)
+    """Documents that could not be settled, and have not been found equal or different since."""
+    equal: set[_Id] = field(default_factory=set)
+    """Documents that are equal now, but still in the verdict that this run continues."""
+    changed: bool = True
+    recheck_at: float = 0.0
+    saved: float = float("-inf")
+    save_seconds: float = 0.0
+    """How long storing took last; it writes every difference."""
+    kafka_trouble: str = ""
+    """Why Kafka does not answer, once that has been reported."""
+
+    @contextmanager
+    def stored(self, known: Path) -> Iterator[None]:
+        """Start with the known differences, and store the state at the end."""
+        for difference in verdict_file.read(known):
+            self._know((difference.namespace, id_key(difference.key)), difference)
+        for namespace, group in groupby(sorted(self.state.waiting), itemgetter(0)):
+            self._compare(namespace, [id for _, id in group])
+        self.state = replace(self.state, places=self.log.places)
+        self.recheck_at = time.monotonic() + (_RECHECK_S if not self.known else 0.0)
+        self._save(following=True)
+        try:
+            yield
+        finally:
+            self._save(following=False)
+
+    def turn(self) -> None:
+        self._report_kafka()
+        if len(self.settling) < _MAX_WAITING:
+            changed = self.log.take(_GATHER_S, _BATCH)
+        else:
+            changed = []
+            time.sleep(self.settling.pause() or 0)
+        for namespace, group in groupby(sorted(changed, key=attrgetter("namespace")), attrgetter("namespace")):
+            if self.selection.matches(namespace):
+                keys = [change.key for change in group]
+                self._compare(namespace, keys)
+                self.compared += len(keys)
+        if time.monotonic() > self.recheck_at:
+            self._recheck()
+        while self.settling.pause() == 0:
+            for _, outcome in self.settling.step():
+                self._settled(outcome)
+        # everything before these places is compared, and `waiting` holds what differed
+        self.state = replace(self.state, places=self.log.places)
+        self._save(following=True)
+
+    def _report_kafka(self) -> None:
+        if bool(self.log.trouble) != bool(self.kafka_trouble):
+            self.session.say(
+                f"{self.log.trouble}; continuing once it answers" if self.log.trouble else "Kafka answers again"
+            )
+        self.kafka_trouble = self.log.trouble
+
+    def _compare(self, namespace: Namespace, ids: Iterable[bytes]) -> None:
+        pair = Pair(namespace, self.session.pipeline.renames.destination(namespace))
+        for chunk in chunks(ids):
+            unequal = {(namespace, id_key(id)): id for id in self.settling.differing_with_retries(pair, chunk)}
+            for id in chunk:
+                if (key := (namespace, id_key(id))) not in unequal:
+                    self._forget(key)
+            new = {key: id for key, id in unequal.items() if key not in self.waiting}
+            if new:
+                self.waiting.update(new)
+                self.settling.add(pair, new.values())
+
+    def _recheck(self) -> None:
+        """Compare known differences and unsettled documents again: repairs outside the log are seen only here."""
+        ids = {key: difference.key for key, difference in self.known.items()} | self.unsettled
+        for namespace, group in groupby(sorted(ids, key=itemgetter(0)), itemgetter(0)):
+            self._compare(namespace, [ids[key] for key in group])
+        self.recheck_at = time.monotonic() + _RECHECK_S
+
+    def _settled(self, outcome: Outcome) -> None:
+        key = outcome.namespace, id_key(outcome.id)
+        if isinstance(outcome, Same):
+            self._forget(key)
+        elif isinstance(outcome, Unsettled):
+            self.unsettled[key] = outcome.id
+        else:
+            self.unsettled.pop(key, None)
+            difference = verdict_file.difference(outcome, self.session.pipeline.renames.destination(outcome.namespace))
+            if key not in self.known:
+                self.report(difference)
+            self._know(key, difference)
+        self.waiting.pop(key, None)  # last, so that an interrupt loses nothing
+
+    def _know(self, key: _Id, difference: Difference) -> None:
+        self.known[key] = difference if len(self.known) < _SHOWN else replace(difference, paths=())
+        self.changed = True
+
+    def _forget(self, key: _Id) -> None:
+        self.unsettled.pop(key, None)
+        if self.known.pop(key, None) is not None:
+            self.equal.add(key)
+            self.changed = True
+
+    def verdict(self, *, following: bool) -> RunningVerdict:
+        counts = Counter(difference.kind for difference in self.known.values())
+        behind = self.log.lag()
+        return RunningVerdict(
+            since=self.since,
+            at=time.time(),
+            following=following,
+            records=self.log.records,
+            compared=self.compared,
+            waiting=len(self.waiting),
+            unsettled=len(self.unsettled),
+            **{kind: counts[kind] for kind in verdict_file.KINDS},
+            behind_records=behind.records,
+            behind_seconds=round(behind.seconds, 3),
+        )
+
+    def _save(self, *, following: bool) -> None:
+        """Store the differences and positions first, in one file, so that positions are never ahead of them.
+
+        Both files hold every difference: the more there are, the less often they are written.
+        """
+        verdict, name, began = self.verdict(following=following), self.session.pipeline.name, time.monotonic()
+        pause = _SAVE_SHARE * self.save_seconds if self.changed else max(_SAVE_S, _SAVE_SHARE * self.save_seconds)
+        if not following or began - self.saved > pause:
+            waiting = [(namespace, id) for (namespace, _), id in {**self.unsettled, **self.waiting}.items()]
+            self.state = replace(self.state, at=verdict.at, waiting=waiting)
+            follow_state.write(name, self.state, self.known.values(), _counts(verdict))
+            if self.equal:
+                verdict_file.remove_repaired(verdict_file.path(name), self.equal, self.state.began)
+                self.equal = set()
+            self.changed, self.saved = False, time.monotonic()
+            self.save_seconds = self.saved - began
+        follow_state.write_running(name, verdict)
+
+
+def _counts(verdict: RunningVerdict) -> dict[str, Any]:
+    """The last line of a verdict."""
+    seconds = max(verdict.at - verdict.since, 0.001)
+    return {
+        "clean": not verdict.differences,
+        "compared": verdict.compared,
+        **{kind: getattr(verdict, kind) for kind in verdict_file.KINDS},
+        "seconds": round(seconds, 1),
+        "documents_per_second": round(verdict.compared / seconds, 1),
+    }

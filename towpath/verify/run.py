@@ -1,0 +1,286 @@
+"""One verification: compare both sides, report each difference as it is proven, store the verdict."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from uuid import uuid4
+
+from towpath.clients.mongo.client import connected
+from towpath.config import events
+from towpath.config.events import Event, as_line
+from towpath.config.text import duration
+from towpath.errors import Refused, TowpathError
+from towpath.log.barrier import asking
+from towpath.log.changed_keys import ids
+from towpath.log.lag import pipeline_ends
+from towpath.session import Session
+from towpath.store import state_files
+from towpath.store import verdict as stored
+from towpath.verify import follow_state, full_verdict, scope, verdict_file
+from towpath.verify.follow_state import FollowState
+from towpath.verify.full_verdict import EVERYTHING, VerdictContext
+from towpath.verify.scope import Metadata, Origin
+from towpath.verify.verdict_file import Example, VerificationResult, figures
+from towpath_verifier import (
+    Difference,
+    Namespace,
+    Options,
+    Pair,
+    Passed,
+    Progress,
+    Tally,
+    Verdict,
+    Verification,
+    VerifierError,
+)
+from towpath_verifier.journal import Journal
+from towpath_verifier.proof import Same, Unsettled
+from towpath_verifier.reads import chunks, with_retries
+from towpath_verifier.settlement import Settling
+
+_EXAMPLES = 50  # differences shown in full
+
+
+def run(
+    session: Session,
+    compared: Sequence[Pair],
+    options: Options,
+    request: VerifyRequest,
+    report_progress: Callable[[Progress], None],
+    report: Callable[[Event], None],
+) -> VerificationResult:
+    """Compare, and store the verdict.
+
+    `report` receives every difference as it is proven, then the verdict. Raises
+    `TowpathError` when the comparison cannot finish.
+    """
+    place, examples = verdict_file.path(session.pipeline.name), list[Example]()
+    # first: collections recreated during the run are not what the verdict is about
+    now, unknown = scope.try_origin(session)
+    if options.journal:
+        if options.resume:
+            now = resumed(Journal(options.journal), now, unknown)
+        options = replace(options, origin=now and now.as_json())
+    with (
+        nullcontext() if request.alone else asking(session) as passed,
+        state_files.writing(place, verdict_file.locked(place)) as file,
+    ):
+        verification: Verification | RecentVerification
+        if request.newest:
+            changed = ids(session.pipeline, session.topics, request.newest.last, request.newest.since)
+            verification = RecentVerification(session, changed, request.only, options, passed=passed)
+        else:
+            uris = session.pipeline.source_uri, session.pipeline.destination_uri
+            verification = Verification(*uris, compared, options, passed=passed, tell=report_progress, say=session.say)
+        result = VerificationResult(verification.verdict, examples, request.metadata)
+        document_events = differences(session, verification, examples, resumable=options.journal is not None)
+        for event in itertools.chain[Event](document_events, request.definitions):
+            file.write(event.line)
+            report(event)
+        if now is not None:
+            _refuse_other_history(session, now, options.lost_for)
+        last = events.Verdict(**figures(result), of=request.of, ddl=request.ddl, only=request.only, id=request.id)
+        whole = last.as_json() | {"origin": now and now.as_json()}
+        file.write(as_line(whole))
+    if request.of == full_verdict.EVERYTHING:
+        full_verdict.store(session, whole, unknown)
+    report(last)
+    return result
+
+
+def resumed(journal: Journal, now: Origin | None, unknown: str) -> Origin | None:
+    """The origin of the run to resume, or `now` if there is none. Raises `Refused` when its ranges no longer count."""
+    about = journal.about()
+    if about is None:
+        return now
+    before = Origin.from_json(about.get("origin"))
+    if before == now or before is None:  # without an origin, the verdict does not count for a cutover
+        return before
+    doubt = f"cannot check what it belongs to: {unknown}" if now is None else before.doubt(now)
+    if doubt:
+        raise Refused(f"cannot resume the run in {journal.path}: {doubt}; run `towpath verify` without --resume")
+    return before
+
+
+def _refuse_other_history(session: Session, began: Origin, lost_for: float) -> None:
+    """Raise `TowpathError` when the comparison was overtaken by what voids verdicts."""
+    with connected(session.pipeline.destination_uri, "destination") as client:
+        read = partial(stored.history, client, session.pipeline)
+        try:
+            history = with_retries("read towpath.verdicts at the destination", lost_for, read)
+        except VerifierError as error:
+            raise TowpathError(error.sentence, error.advice, where=error.where) from error
+    if doubt := began.history_doubt(history):
+        raise TowpathError(f"there is no verdict: {doubt}, during the comparison; run `towpath verify` again")
+
+
+def differences(
+    session: Session, verification: Verification | RecentVerification, examples: list[Example], *, resumable: bool
+) -> Iterator[events.Difference]:
+    """The differences of documents, each as it is proven; the first ones are also added to `examples`."""
+    hint = "`towpath verify --resume` continues from here" if resumable else ""
+    try:
+        for difference in verification:
+            if len(examples) < _EXAMPLES:
+                examples.append(Example.of(difference))
+            yield verdict_file.difference(difference, session.pipeline.renames.destination(difference.namespace))
+    except VerifierError as error:
+        advice = "; ".join(filter(None, (error.advice, hint)))
+        raise TowpathError(error.sentence, advice, where=error.where) from error
+    except KeyboardInterrupt:
+        session.say("; ".join(filter(None, ("interrupted", hint))))
+        raise
+
+
+@dataclass(frozen=True, slots=True)
+class Newest:
+    """The newest records: the `last` so many, or those `since` a time span."""
+
+    last: int | None
+    since: timedelta | None
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyRequest:
+    """What to verify, and how."""
+
+    alone: bool
+    """Compare without asking Connect and Kafka for the pipeline's progress."""
+    newest: Newest | None = None
+    """Compare only the documents of the newest records; None for all."""
+    metadata: Metadata | None = None
+    """Differences of options, views and indexes; None when they are not compared."""
+    only: Sequence[str] = ()
+    """Patterns of the namespaces that are compared; empty for all."""
+    ddl: Sequence[str] = ()
+    """Unreplicated DDL at the source, as it was before the comparison."""
+
+    id: str = field(default_factory=lambda: uuid4().hex)
+    """The id of the verdict."""
+
+    @property
+    def definitions(self) -> Iterator[events.Definition]:
+        """The events of options, views and indexes that differ."""
+        for difference in self.metadata.differences if self.metadata else ():
+            yield events.Definition(**difference.as_json())
+
+    @property
+    def of(self) -> str:
+        """What the verdict covers, in words."""
+        part = "the newest records" if self.newest else EVERYTHING
+        return f"{part} of {', '.join(self.only)}" if self.only else part
+
+
+@dataclass(frozen=True, slots=True)
+class FollowStart:
+    """Where `verify --follow` starts, and whether it continues the last one, so that it needs no full comparison."""
+
+    state: FollowState
+    continues: bool
+
+    @classmethod
+    def find(cls, session: Session, request: VerifyRequest, options: Options) -> FollowStart:
+        """Prints why it cannot continue the last one. Raises `TowpathError` when Kafka does not answer."""
+        log = pipeline_ends(session.pipeline, session.topics)
+        context = VerdictContext.read(session)
+        origin = None if context.origin is None else context.origin.as_json()
+        ends = {place: end for place, (_, end) in log.items()}
+        new = FollowState(request.id, request.of, options.ignore_field_order, True, origin, time.time(), ends, ())
+        last = None if request.newest else follow_state.read(session.pipeline.name)
+        if last is None:
+            return cls(new, False)
+        reason = last.reason_to_restart(new, session.pipeline, {place: first for place, (first, _) in log.items()})
+        if not reason and request.of == EVERYTHING:
+            full, doubt = context.newest_full(full_verdict.read(session.pipeline.name))
+            reason = "" if full else doubt or "no verdict on everything counts any more"
+        if reason:
+            session.say(f"comparing everything, because the last `verify --follow` cannot be continued: {reason}")
+            return cls(new, False)
+        session.say(
+            f"continuing the `verify --follow` that ended {duration(new.at - last.at)} ago; to compare everything as"
+            f" well, run: towpath verify {session.file}"
+        )
+        return cls(last, True)
+
+    def known_differences(self, pipeline: str) -> Path:
+        """The file of the verdict that lists the differences at that point."""
+        return follow_state.path(pipeline) if self.continues else verdict_file.path(pipeline)
+
+
+_MAX_WAITING = 50_000  # documents that wait for another comparison
+
+
+class RecentVerification:
+    """Compares changed documents. Iterate over it for the differences as they settle, then read `verdict`."""
+
+    def __init__(
+        self,
+        session: Session,
+        changed: Iterable[tuple[Namespace, bytes]],
+        only: Sequence[str],
+        options: Options,
+        *,
+        passed: Passed | None = None,
+    ) -> None:
+        """`changed`: source namespaces with `{_id: …}` in BSON, grouped by namespace (`towpath.log.changed_keys`).
+
+        `only` holds patterns of source namespaces; empty means all.
+        """
+        self.verdict = Verdict([])
+        self._session, self._changed = session, changed
+        self._selection = replace(session.pipeline.selection, only=tuple(only))
+        self._options, self._passed = options, passed
+        self._tallies: dict[Namespace, Tally] = {}
+
+    def __iter__(self) -> Iterator[Difference]:
+        start = time.monotonic()
+        pipeline = self._session.pipeline
+        try:
+            with (
+                connected(pipeline.source_uri, "source") as source,
+                connected(pipeline.destination_uri, "destination") as destination,
+            ):
+                yield from self._run(self._options.settling(source, destination, self._passed, self._session.say))
+        finally:
+            self.verdict.seconds = time.monotonic() - start
+
+    def _run(self, settling: Settling) -> Iterator[Difference]:
+        for namespace, group in groupby(self._changed, itemgetter(0)):
+            if not self._selection.matches(namespace):
+                continue
+            tally = self._tally(namespace)
+            for chunk in chunks(key for _, key in group):
+                different = settling.differing_with_retries(tally.pair, chunk)
+                tally.documents += len(chunk)
+                if different:
+                    settling.add(tally.pair, different)
+                yield from self._settled(settling, down_to=_MAX_WAITING)
+        yield from self._settled(settling, down_to=0)
+
+    def _settled(self, settling: Settling, down_to: int) -> Iterator[Difference]:
+        while len(settling) > down_to:
+            time.sleep(settling.pause() or 0)
+            for _, outcome in settling.step():
+                tally = self._tally(outcome.namespace)
+                if isinstance(outcome, Unsettled):
+                    tally.unsettled += 1
+                    tally.notes.append(f"{outcome.id.hex()} could not be judged: {outcome.why}")
+                elif not isinstance(outcome, Same):
+                    tally.kinds[outcome.kind] += 1
+                    yield outcome
+
+    def _tally(self, namespace: Namespace) -> Tally:
+        if namespace not in self._tallies:
+            tally = Tally(Pair(namespace, self._session.pipeline.renames.destination(namespace)), self._options.way)
+            self._tallies[namespace] = tally
+            self.verdict.tallies.append(tally)
+        return self._tallies[namespace]

@@ -1,0 +1,147 @@
+"""The documents to repair: those of a verdict, of a file, or of the dead letters."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+import bson
+from bson.json_util import CANONICAL_JSON_OPTIONS, JSONOptions, loads
+from bson.son import SON
+
+from towpath.clients.kafka.topics import Topics
+from towpath.config.namespaces import namespace_of
+from towpath.config.pipeline import Pipeline
+from towpath.errors import TowpathError
+from towpath.log.dead_letters import letters
+from towpath.log.records import NOT_BSON, is_key
+from towpath.verify import verdict_file
+from towpath_verifier import Namespace
+from towpath_verifier.raw import ARRAY, DOCUMENT, Element, Key, elements, id_key
+
+_READ: JSONOptions = CANONICAL_JSON_OPTIONS.with_options(document_class=SON)
+_TEXT = (0x02, 0x0D, 0x0E)  # string, code, symbol
+_BINARY, _REGEX, _CODE_WITH_SCOPE = 0x05, 0x0B, 0x0F
+_OLD = 0x02  # subtype of a binary
+_INT32 = struct.Struct("<i")
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentRef:
+    """A document to re-read: its source namespace, and BSON `{_id: …}`."""
+
+    namespace: Namespace
+    id: bytes
+
+
+def of_verdicts(places: Iterable[Path]) -> Iterator[DocumentRef]:
+    """The documents in these verdicts, each once. Raises `TowpathError` when a file is missing or incomplete."""
+    differences = (difference for place in places for difference in verdict_file.read(place))
+    return _distinct(DocumentRef(difference.namespace, difference.key) for difference in differences)
+
+
+def extras(places: Iterable[Path]) -> int:
+    """How many documents these verdicts found at the destination only: a repair deletes them there."""
+    differences = (difference for place in places for difference in verdict_file.read(place))
+    found = (DocumentRef(one.namespace, one.key) for one in differences if one.kind == "extra")
+    return sum(1 for _ in _distinct(found))
+
+
+def of_dead_letters(pipeline: Pipeline, topics: Topics) -> Iterator[DocumentRef]:
+    """The documents that the destination refused, each once."""
+    refused = letters(pipeline, topics, follow=False)
+    documents = (document_of(pipeline, letter.place[0], letter.key) for letter in refused)
+    return _distinct(document for document in documents if document is not None)
+
+
+def _distinct(documents: Iterable[DocumentRef]) -> Iterator[DocumentRef]:
+    seen: set[tuple[Namespace, Key]] = set()
+    for document in documents:
+        if (key := (document.namespace, id_key(document.id))) not in seen:
+            seen.add(key)
+            yield document
+
+
+def of_file(pipeline: Pipeline, name: str, file: TextIO) -> Iterator[DocumentRef]:
+    """Lines of Extended JSON, each an `_id` or an object with one. `name` may be the namespace at the destination."""
+    namespace = source_name(pipeline, name)
+    for number, line in enumerate(file, 1):
+        if line.strip():
+            try:
+                yield DocumentRef(namespace, _id(line))
+            except (ValueError, TypeError, *NOT_BSON) as error:
+                raise TowpathError(
+                    f"{file.name}, line {number}: {line.strip()[:80]!r} is not the Extended JSON of an _id ({error});"
+                    ' write {"$oid": "…"} for an ObjectId, "…" for a string'
+                ) from error
+
+
+def _id(line: str) -> bytes:
+    value = loads(line, json_options=_READ)
+    is_document = isinstance(value, SON) and "_id" in value
+    return bson.encode(SON([("_id", value["_id"] if is_document else value)]))
+
+
+def source_name(pipeline: Pipeline, name: Namespace) -> Namespace:
+    """The source namespace for a name that may be the one at the destination.
+
+    Renames go before patterns, which can match the destination's name too: documents requested under a wrong name would
+    not be found at the source, and would be deleted.
+    """
+    if name in pipeline.renames.by_source:
+        return name
+    return next((old for old, new in pipeline.renames.by_source.items() if new == name), name)
+
+
+def document_of(pipeline: Pipeline, topic: str, key: bytes | None) -> DocumentRef | None:
+    """The document of a record with this key; None if the key is not one of Towpath's."""
+    return DocumentRef(namespace_of(pipeline.name, topic), key) if is_key(key) else None
+
+
+def unreadable(id: bytes) -> str:
+    """Why no driver can query a document by this BSON `{_id: …}`; empty if one can.
+
+    A query that is not exact finds no document, which would then count as deleted.
+    """
+    oddity = next(_oddities(list(elements(id))), "")
+    return f"its _id holds {oddity}" if oddity else ""
+
+
+def _oddities(fields: list[Element]) -> Iterator[str]:
+    """What a driver would change when it encodes these fields, at any depth."""
+    if len({field.name for field in fields}) < len(fields):
+        yield "a name twice"
+    for kind, name, value in fields:
+        if not _is_text(name) or not _is_text(_text(kind, value)):
+            yield "text that is not UTF-8"
+        elif kind == _REGEX and list(value.split(b"\0")[1]) != sorted(value.split(b"\0")[1]):
+            yield "a regular expression with options out of order"
+        elif kind == _BINARY and value[4] == _OLD and value[5:9] != _INT32.pack(len(value) - 9):
+            yield "an old binary with a wrong length in it"
+        elif kind == ARRAY and [element.name for element in elements(value)] != _indexes(value):
+            yield "an array with odd names"
+        elif kind in (DOCUMENT, ARRAY):
+            yield from _oddities(list(elements(value)))
+        elif kind == _CODE_WITH_SCOPE:
+            yield from _oddities(list(elements(value[8 + _INT32.unpack_from(value, 4)[0] :])))
+
+
+def _indexes(array: bytes) -> list[bytes]:
+    return [str(index).encode() for index, _ in enumerate(elements(array))]
+
+
+def _text(kind: int, value: bytes) -> bytes:
+    if kind == _CODE_WITH_SCOPE:
+        return value[8 : 8 + _INT32.unpack_from(value, 4)[0] - 1]
+    return value[4:-1] if kind in _TEXT else value if kind == _REGEX else b""
+
+
+def _is_text(raw: bytes) -> bool:
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,219 @@
+"""Collections, views and indexes as their server describes them, without what the server adds itself."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from contextvars import copy_context
+from dataclasses import dataclass, field, replace
+from threading import Thread
+from typing import Any, Literal, TypeVar
+
+import bson
+from pymongo import MongoClient
+from pymongo.errors import OperationFailure
+
+from towpath_verifier.differences import Namespace, Pair, by_database
+
+Kind = Literal["collection", "view", "timeseries"]
+Options = dict[str, Any]
+Client = MongoClient[dict[str, Any]]
+Answer = TypeVar("Answer")
+
+#: Options that the server adds, or that newer servers no longer use.
+_SERVER_MADE = {"uuid", "autoIndexId", "flags", "temp", "create", "recordPreImages"}
+#: The value of an option that is absent.
+DEFAULTS: Mapping[str, Any] = {
+    "validator": {},
+    "validationLevel": "strict",
+    "validationAction": "error",
+    "changeStreamPreAndPostImages": {"enabled": False},
+}
+#: The `max` of a capped collection whose limit of documents was removed.
+_NO_LIMIT = 2**31 - 1
+_UNAUTHORISED = 13  # MongoDB's error_codes.yml
+_INDEX_SERVER_MADE = {"v", "ns", "background", "dropDups"}
+_FLAGS = ("unique", "sparse", "hidden", "prepareUnique")
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """One namespace. `options` has `capped` as `{size, max}`; `indexes` go by name, without the one on `_id`."""
+
+    kind: Kind
+    options: Options
+    indexes: Mapping[str, Options] = field(default_factory=dict)
+
+
+def version(client: Client) -> tuple[int, int]:
+    """What decides the server's features: featureCompatibilityVersion, or the server's version where that is denied."""
+    try:
+        reply = client.admin.command("getParameter", featureCompatibilityVersion=1)
+        major, minor = reply["featureCompatibilityVersion"]["version"].split(".")[:2]
+    except OperationFailure as error:
+        if error.code != _UNAUTHORISED:
+            raise
+        major, minor = client.admin.command("buildInfo")["versionArray"][:2]
+    return int(major), int(minor)
+
+
+#: The indexes of collections as they were read, by the collection's namespace and UUID.
+Kept = dict[tuple[Namespace, Any], Mapping[str, Options]]
+
+
+def described(client: Client, namespaces: Iterable[str], kept: Kept | None = None) -> dict[str, Described]:
+    """The descriptions of these namespaces, without those that do not exist.
+
+    With `kept`, indexes are read only where it has none for a collection, and added to it. The caller takes out what
+    has changed since.
+    """
+    kept = {} if kept is None else kept
+    descriptions, uuids = dict[str, Described](), dict[str, Any]()
+    for database, names in by_database(namespaces).items():
+        for entry in client[database].list_collections(filter={"name": {"$in": names}}):
+            name = f"{database}.{entry['name']}"
+            descriptions[name] = Described(entry["type"], options(entry.get("options", {})))
+            uuids[name] = entry.get("info", {}).get("uuid")  # views and time series have none
+    holders = [name for name, described in descriptions.items() if described.kind != "view"]
+    unread = [name for name in holders if uuids[name] is None or (name, uuids[name]) not in kept]
+    read = concurrently(lambda holder: _indexes(client, holder), unread)
+    kept.update({(name, uuids[name]): indexes for name, indexes in read.items() if uuids[name] is not None})
+    for name in holders:
+        indexes = read[name] if name in read else kept[name, uuids[name]]
+        descriptions[name] = replace(descriptions[name], indexes=indexes)
+    return descriptions
+
+
+def _indexes(client: Client, namespace: str) -> dict[str, Options]:
+    database, name = namespace.split(".", 1)
+    specs = client[database][name].list_indexes()
+    return {spec["name"]: index(spec) for spec in specs if spec["name"] != "_id_" and not spec.get("clustered")}
+
+
+_THREADS = 8  # commands that a server has to answer at the same time, at most
+_SHARE = 25  # commands for which another thread is worth while; fewer are sent one after the other
+
+
+def concurrently(ask: Callable[[Namespace], Answer], namespaces: Sequence[Namespace]) -> dict[Namespace, Answer]:
+    """The answer for each namespace, where servers have no command that answers for all. Raises the first error.
+
+    One after the other, ten thousand commands would take ten thousand times the way to the server and back.
+    """
+    threads = min(_THREADS, len(namespaces) // _SHARE)
+    if threads < 2:
+        return {name: ask(name) for name in namespaces}
+    answers: dict[Namespace, Future[Answer]] = {name: Future() for name in namespaces}
+    unasked = deque(namespaces)
+
+    def work() -> None:
+        with suppress(IndexError):  # none is left
+            while name := unasked.popleft():
+                try:
+                    answers[name].set_result(ask(name))
+                except BaseException as error:  # noqa: BLE001 - raised where the answer is used
+                    answers[name].set_exception(error)
+
+    for number in range(threads):  # not an executor's: an interrupt must not wait for a server that does not answer
+        Thread(target=copy_context().run, args=(work,), name=f"ask {number}", daemon=True).start()
+    try:
+        return {name: answer.result() for name, answer in answers.items()}
+    finally:
+        unasked.clear()
+
+
+def options(listed: Mapping[str, Any]) -> Options:
+    """A collection's options in one form: without defaults, and without numeric types where they mean nothing."""
+    kept = {name: value for name, value in listed.items() if name not in _SERVER_MADE}
+    capped, size, most = kept.pop("capped", False), kept.pop("size", 0), kept.pop("max", 0)
+    if capped:
+        kept["capped"] = {"size": _whole(size)} | ({"max": _whole(most)} if 0 < most < _NO_LIMIT else {})
+    if "expireAfterSeconds" in kept:
+        kept["expireAfterSeconds"] = _whole(kept["expireAfterSeconds"])
+    if "clusteredIndex" in kept:
+        kept["clusteredIndex"] = _without(kept["clusteredIndex"], "v")
+    if "granularity" in kept.get("timeseries", {}):  # it determines the span
+        kept["timeseries"] = _without(kept["timeseries"], "bucketMaxSpanSeconds")
+    return {name: value for name, value in _collated(kept).items() if value != DEFAULTS.get(name)}
+
+
+def index(listed: Mapping[str, Any]) -> Options:
+    """An index's specification in one form, without its name."""
+    kept = {name: value for name, value in listed.items() if name not in {*_INDEX_SERVER_MADE, "name"}}
+    kept["key"] = {name: _whole(order) for name, order in kept["key"].items()}
+    for flag in _FLAGS:
+        if kept.pop(flag, False):
+            kept[flag] = True
+    if "expireAfterSeconds" in kept:
+        kept["expireAfterSeconds"] = _whole(kept["expireAfterSeconds"])
+    if "weights" in kept:
+        kept["weights"] = {name: _whole(kept["weights"][name]) for name in sorted(kept["weights"])}
+    return _collated(kept)
+
+
+def _collated(options: Options) -> Options:
+    """Without the version of the server's collation library; the simple collation counts as none."""
+    collation = options.pop("collation", None)
+    if collation and collation.get("locale") != "simple":
+        options["collation"] = _without(collation, "version")
+    return options
+
+
+def _without(value: Mapping[str, Any], name: str) -> Options:
+    return {key: inner for key, inner in value.items() if key != name}
+
+
+def _whole(number: Any) -> Any:
+    """An integral number as an int; anything else (`"text"`, NaN) unchanged."""
+    if isinstance(number, bool) or not isinstance(number, int | float) or number % 1 != 0:
+        return number
+    return int(number)
+
+
+def unlike(left: Mapping[str, Any], right: Mapping[str, Any]) -> list[str]:
+    """The names of the options that differ. Types and the order of fields inside an option count."""
+    return [name for name in {**left, **right} if _bytes(left.get(name)) != _bytes(right.get(name))]
+
+
+def _bytes(value: Any) -> bytes:
+    return bson.encode({"": value})
+
+
+#: Stages that read another collection, and the field that names it.
+_READS = {"$lookup": "from", "$graphLookup": "from", "$unionWith": "coll"}
+
+
+def renamed(view: Described, pair: Pair, names: Mapping[Namespace, Namespace]) -> Described:
+    """The view as it must be at the destination; anything but a view unchanged.
+
+    A view reads only collections of its own database, so a collection that moved to another database keeps its name.
+    """
+    if view.kind != "view":
+        return view
+    ours, theirs = (f"{namespace.split('.', 1)[0]}." for namespace in (pair.source, pair.destination))
+
+    def name(old: str) -> str:
+        new = names.get(ours + old, ours + old)
+        return new.removeprefix(theirs) if new.startswith(theirs) else old
+
+    options = view.options | {
+        "viewOn": name(view.options["viewOn"]),
+        "pipeline": _renamed(view.options.get("pipeline", []), name),
+    }
+    return replace(view, options=options)
+
+
+def _renamed(value: Any, name: Callable[[str], str]) -> Any:
+    if isinstance(value, list):
+        return [_renamed(item, name) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    stages = {stage: _renamed(inner, name) for stage, inner in value.items()}
+    for stage, target in _READS.items():
+        inner = stages.get(stage)
+        if isinstance(inner, str):  # {$unionWith: "collection"}
+            stages[stage] = name(inner)
+        elif isinstance(inner, dict) and isinstance(inner.get(target), str):
+            inner[target] = name(inner[target])
+    return stages

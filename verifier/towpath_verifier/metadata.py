@@ -1,0 +1,283 @@
+"""Compares options, views and indexes of collections; and the relaxed schema, under which documents are replicated.
+
+Fields that a server generates (the uuid, versions of an index or of the collation library) do not count. An option at
+its default equals an absent one. This module changes nothing.
+
+The relaxed schema omits what would reject or delete documents. Changes are in order for each document, not across
+documents, so that a value of a unique index may exist twice for a short time. The source's deletes of expired documents
+are replicated; the destination must not delete by its own clock. The source has accepted what a validator may reject.
+
+A former source keeps its indexes and limits when changes come back to it: only its TTL monitor and validators are
+stopped, in place. (Dates from before 1958 still expire: no TTL is longer than 68 years.) A unique index there can
+still reject a value that moves from one document to another. Servers accept no transaction on a capped collection
+(code 263), so MongoSink cannot write to one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from bson.json_util import RELAXED_JSON_OPTIONS, dumps
+
+from towpath_verifier import repair_commands
+from towpath_verifier.descriptions import Client, Described, Kept, Options, described, renamed, unlike, version
+from towpath_verifier.differences import Namespace, Pair
+from towpath_verifier.repair_commands import Command
+
+Kind = Literal["collection", "option", "view", "index"]
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataDifference:
+    """One option, index or view that differs, or a whole collection; None for a side that does not have it."""
+
+    pair: Pair
+    kind: Kind
+    name: str
+    """The name of the index or option; empty for a whole collection."""
+    what: str
+    """The difference in words."""
+    source: Any
+    destination: Any
+    commands: Sequence[Command]
+    """The commands that correct it at the destination. Differences that share commands need them run only once."""
+
+    @property
+    def command(self) -> str:
+        """The commands for MongoDB's shell, one on each line."""
+        return "\n".join(command.text for command in self.commands)
+
+    def as_json(self) -> dict[str, Any]:
+        values = {name: json.loads(_json(getattr(self, name))) for name in ("source", "destination")}
+        return {
+            "namespace": self.pair.source,
+            "destination_namespace": self.pair.destination,
+            "kind": self.kind,
+            "what": self.what,
+            **values,
+            "command": self.command,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """A pair with the descriptions of both servers."""
+
+    pair: Pair
+    source: Described
+    destination: Described
+    applies: str
+    """When or where the source's value applies, for messages."""
+    version: repair_commands.Version
+    """The destination's version."""
+
+    def describe(self, subject: str, source: Any, destination: Any) -> str:
+        return f"{subject} is {_json(source)} {self.applies} and {_json(destination)} at the destination"
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What a destination is compared with: derived from the source's description; `applies` says when, for messages."""
+
+    of: Callable[[Described], Described]
+    applies: str
+
+
+AS_IT_IS = Form(lambda described: described, "at the source")
+
+
+def differences(
+    source: Client, destination: Client, pairs: Iterable[Pair], form: Form = AS_IT_IS
+) -> list[MetadataDifference]:
+    """Compare the options and indexes of these collections, and these views.
+
+    Run the commands in the order of the differences. Raises PyMongo's errors when a server does not answer.
+    """
+    return Schemas.read(source, destination, pairs).differences(form)
+
+
+@dataclass(frozen=True, slots=True)
+class Schemas:
+    """The descriptions of these pairs by both servers, read at about the same time."""
+
+    pairs: tuple[Pair, ...]
+    source: Mapping[Namespace, Described]
+    destination: Mapping[Namespace, Described]
+    version: repair_commands.Version
+    """The destination's version, which decides what can be changed in place."""
+
+    @classmethod
+    def read(
+        cls,
+        source: Client,
+        destination: Client,
+        pairs: Iterable[Pair],
+        kept: tuple[Kept | None, Kept | None] = (None, None),
+    ) -> Schemas:
+        """Read both servers' descriptions, without the indexes that are `kept` (see `described`) of source and
+        destination. Raises PyMongo's errors when a server does not answer.
+        """
+        pairs = tuple(pairs)
+        ours = described(source, [pair.source for pair in pairs], kept[0])
+        theirs = described(destination, [pair.destination for pair in pairs], kept[1])
+        return cls(pairs, ours, theirs, version(destination))
+
+    def differences(self, form: Form = AS_IT_IS) -> list[MetadataDifference]:
+        """As the function of this name."""
+        names = {pair.source: pair.destination for pair in self.pairs}
+        return [difference for pair in self.pairs for difference in self._of(pair, names, form)]
+
+    def _of(self, pair: Pair, names: Mapping[Namespace, Namespace], form: Form) -> Iterator[MetadataDifference]:
+        source, destination = self.source.get(pair.source), self.destination.get(pair.destination)
+        if source is None:
+            if destination is not None:
+                what = f"the {destination.kind} is only at the destination"
+                drop = [repair_commands.drop(pair.destination)]
+                yield MetadataDifference(pair, _kind(destination), "", what, None, destination.options, drop)
+            return
+        source = form.of(renamed(source, pair, names))
+        if destination is None:
+            what = f"the {source.kind} is missing at the destination"
+            create = repair_commands.create(pair.destination, source)
+            yield MetadataDifference(pair, _kind(source), "", what, source.options, None, create)
+            return
+        compared = _Compared(pair, source, destination, form.applies, self.version)
+        if source.kind != destination.kind:
+            what = f"it is a {source.kind} at the source and a {destination.kind} at the destination"
+            commands = repair_commands.create_again(pair.destination, source)
+            yield MetadataDifference(pair, _kind(source), "", what, source.options, destination.options, commands)
+        elif source.kind == "view":
+            yield from _of_view(compared)
+        else:
+            yield from _of_collection(compared)
+
+
+def _kind(described: Described) -> Kind:
+    return "view" if described.kind == "view" else "collection"
+
+
+def _of_view(both: _Compared) -> Iterator[MetadataDifference]:
+    commands = repair_commands.of_view(both.pair.destination, both.source, both.destination)
+    for name in unlike(both.source.options, both.destination.options):
+        mine, theirs = both.source.options.get(name), both.destination.options.get(name)
+        what = both.describe(f"the view's {name}", mine, theirs)
+        yield MetadataDifference(both.pair, "view", name, what, mine, theirs, commands)
+
+
+def _of_collection(both: _Compared) -> Iterator[MetadataDifference]:
+    """Where one option cannot be changed, recreating the collection corrects all differences."""
+    changes = {
+        name: repair_commands.option(both.pair.destination, name, both.source, both.destination)
+        for name in unlike(both.source.options, both.destination.options)
+    }
+    immutable = [name for name, commands in changes.items() if commands is None]
+    recreate = repair_commands.create_again(both.pair.destination, both.source) if immutable else None
+    for name, commands in changes.items():
+        mine, theirs = both.source.options.get(name), both.destination.options.get(name)
+        what = both.describe(f"the option {name}", mine, theirs)
+        if name in immutable:
+            what += "; it cannot be changed, and a recreated collection has no documents"
+        yield MetadataDifference(both.pair, "option", name, what, mine, theirs, recreate or commands or ())
+    for name in repair_commands.in_order(both.source, both.destination):
+        mine, theirs = both.source.indexes.get(name), both.destination.indexes.get(name)
+        commands = recreate or repair_commands.index(both.pair.destination, name, mine, theirs, both.version)
+        what = _describe_index(both, name, mine, theirs)
+        yield MetadataDifference(both.pair, "index", name, what, mine, theirs, commands)
+
+
+def _describe_index(
+    both: _Compared, name: str, source: Mapping[str, Any] | None, destination: Mapping[str, Any] | None
+) -> str:
+    if source is None or destination is None:
+        side = "missing at" if destination is None else "only at"
+        return f"the index {name} on {_json((source or destination or {})['key'])} is {side} the destination"
+    return "; ".join(
+        both.describe(f"the index {name}'s {field}", source.get(field), destination.get(field))
+        for field in unlike(source, destination)
+    )
+
+
+def _json(value: Any) -> str:
+    return "null" if value is None else str(dumps(value, json_options=RELAXED_JSON_OPTIONS, ensure_ascii=False))
+
+
+#: The longest TTL that a server accepts, in seconds.
+NEVER = 2**31 - 1
+_OF_INDEX = {
+    "unique": "uniqueness of the index {}",
+    "prepareUnique": "uniqueness of the index {}",
+    "expireAfterSeconds": "TTL of the index {}",
+}
+_VALIDATOR = "the validator's refusals (it warns until then)"
+
+
+def relaxed(current: Described) -> Described:
+    """The collection without what would reject or delete documents while changes stream in; a view unchanged."""
+
+    def relaxed_index(index: Options) -> Options:
+        return {name: value for name, value in index.items() if name not in _OF_INDEX}
+
+    return _harmless(current, {"capped", "expireAfterSeconds"}, relaxed_index)
+
+
+def in_place(current: Described) -> Described:
+    """The collection with TTLs that delete nothing and validators that only warn; a view unchanged."""
+    return _harmless(
+        current,
+        {"expireAfterSeconds"},
+        lambda index: index | {"expireAfterSeconds": NEVER} if _expires(index) else index,
+    )
+
+
+def _harmless(current: Described, omitted: Collection[str], change: Callable[[Options], Options]) -> Described:
+    """Without the options `omitted`, with validators that only warn and changed indexes; only a collection changes."""
+    if current.kind != "collection":
+        return current
+    options = {name: value for name, value in current.options.items() if name not in omitted}
+    if _rejects(options):
+        options["validationAction"] = "warn"
+    return replace(current, options=options, indexes={name: change(index) for name, index in current.indexes.items()})
+
+
+def _rejects(options: Options) -> bool:
+    return "validator" in options and options.get("validationAction") != "warn"
+
+
+def _expires(index: Options) -> bool:
+    return bool(index.get("expireAfterSeconds", NEVER) != NEVER)
+
+
+#: What a destination is compared with while changes stream in.
+RELAXED = Form(relaxed, "while changes stream in")
+#: The same for a destination that existed before, such as a former source.
+RELAXED_IN_PLACE = Form(in_place, "while changes stream back")
+
+
+def stopped(current: Described) -> Iterator[str]:
+    """Describe what `in_place` stops in a collection."""
+    if current.kind != "collection":
+        return
+    if "expireAfterSeconds" in current.options:
+        yield "its TTL"
+    if _rejects(current.options):
+        yield _VALIDATOR
+    yield from (
+        _OF_INDEX["expireAfterSeconds"].format(name) for name, index in current.indexes.items() if _expires(index)
+    )
+
+
+def held_back(current: Described) -> Iterator[str]:
+    """Describe what `relaxed` omits from a collection until the cutover."""
+    if current.kind != "collection":
+        return
+    if "capped" in current.options:
+        yield "its limit as a capped collection"
+    if "expireAfterSeconds" in current.options:
+        yield "its TTL"
+    if _rejects(current.options):
+        yield _VALIDATOR
+    for name, index in current.indexes.items():
+        yield from dict.fromkeys(text.format(name) for field, text in _OF_INDEX.items() if field in index)
