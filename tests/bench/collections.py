@@ -92,9 +92,9 @@ def _fill(stack: embedded.Stack, names: Sequence[str]) -> None:
 def _looks(session: Session) -> dict[str, float]:
     """Seconds of each kind of look, on an open session as in `run`."""
     pipeline = session.pipeline
-    status = read_status(pipeline, session.connect, session.topics)
+    status = read_status(session)
     kinds: dict[str, Callable[[], object]] = {
-        _STATUS: lambda: json.dumps(read_status(pipeline, session.connect, session.topics).as_json()),
+        _STATUS: lambda: json.dumps(read_status(session).as_json()),
         _WARNINGS: lambda: log_figures.report(session, status.ends),
         _VERDICT: lambda: VerdictContext.read(session, status.topic_ids),
         _SCHEMAS: lambda: metadata(pipeline, ()),

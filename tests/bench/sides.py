@@ -153,7 +153,7 @@ def _ours(stack: embedded.Stack, name: str, side: Side, settings: Settings) -> I
     file = _write_file(stack, name, side, settings)
     with opened(file) as it:
         try:
-            with applied(it.pipeline, it.topics) as done:
+            with applied(it) as done:
                 definitions = _deployed(it, settings.checkout, file) if settings.checkout else _prepared(it)
                 names = tuple(f"{it.pipeline.name}.{namespace}" for namespace in settings.topics or settings.namespaces)
                 source, sink = it.pipeline.source_connector, it.pipeline.sink_connector
@@ -164,7 +164,7 @@ def _ours(stack: embedded.Stack, name: str, side: Side, settings: Settings) -> I
 
 def _prepared(it: Session) -> Mapping[str, dict[str, str]]:
     """Do what `towpath deploy` does before the connectors; their definitions."""
-    deployment = Deployment(Inventory(it.pipeline, it.connect, it.topics, allow_missing=True))
+    deployment = Deployment(Inventory(it, allow_missing=True))
     for change in deployment.plan():
         if not change.description.startswith("create connector "):
             change.apply()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from tests.support.pipeline import Addresses, Pipeline, Settings, towpath
 from tests.support.servers import mongod_with_users, replica_set
 from towpath.checks.planning.sample import take
 from towpath.clients.kafka.topics import Topics
-from towpath.clients.mongo.client import connected
+from towpath.clients.mongo.client import Cluster
 from towpath.config.pipeline import Copy
 from towpath.deploy.inventory import Extent
 
@@ -170,7 +171,7 @@ def test_a_sample_reads_whole_documents_in_either_order(pipeline: Pipeline, orde
     documents.insert_many([{"_id": bson.Binary(bson.ObjectId().binary[::-1]), "s": "x" * 900} for _ in range(21_000)])
     copy = Copy("towpath", 4, "primary", 0, 0, order)
     captured = Extent(pipeline.namespace("orders"), "", 21_004, 21_000_000, 1, 1, 1)
-    with connected(pipeline.addresses.source, "source") as client:
+    with closing(Cluster(pipeline.addresses.source, "source")) as it, it.connected() as client:
         sample = take(client, [captured], copy, 5)
     assert sample.natural == ((captured.namespace,) if order == "natural" else ())
     assert 0 < sample.documents <= 2 * 21_004

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.deploy.test_changes_in_log import LOGGED
+from tests.support.sessions import session_of
 from towpath.checks import destination, source
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.topics import Topics
@@ -98,7 +99,7 @@ def test_what_schema_changes_need_at_the_source_is_named() -> None:
 
     def found(pipeline: Pipeline) -> list[tuple[str, str, str]]:
         with Connect("http://127.0.0.1:1") as connect, Topics("127.0.0.1:1") as topics:
-            inventory = Inventory(pipeline, connect, topics)
+            inventory = Inventory(session_of(pipeline, connect, topics))
             inventory.source._answers[privileges] = reader
             return [(finding.level, finding.finding, finding.advice) for finding in source.privileged(inventory)]
 

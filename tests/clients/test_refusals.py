@@ -24,11 +24,13 @@ from pymongo.errors import (
 )
 
 from tests.deploy.test_changes_in_log import LOGGED
+from tests.support.sessions import FakeCluster, session_of
 from towpath.checks import log
 from towpath.cli import deploy, manifests
 from towpath.clients.connect.rest import Connect
 from towpath.clients.mongo import client as clusters
-from towpath.clients.mongo.client import ReplicaSet, connected
+from towpath.clients.mongo.client import Cluster
+from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.config.pipeline import ConnectLogin, Copy
 from towpath.config.tls import Trouble
 from towpath.errors import ConnectError, ConnectUnreachable, MongoError, MongoUnreachable, TowpathError
@@ -67,7 +69,7 @@ def caused(error: PyMongoError, cause: BaseException) -> PyMongoError:
 def test_what_a_server_answers_is_a_refusal_and_what_none_answers_is_not(
     error: PyMongoError, kind: type[MongoError]
 ) -> None:
-    with pytest.raises(MongoError) as raised, connected(URI, "destination"):
+    with pytest.raises(MongoError) as raised, Cluster(URI, "destination").connected():
         raise error
     assert type(raised.value) is kind
 
@@ -77,14 +79,14 @@ def test_what_a_server_answers_is_a_refusal_and_what_none_answers_is_not(
     ["mongodb://me:p@ss@db/", "mongodb://", "mongodb://db/?tls=true&tlsInsecure=true&tlsAllowInvalidCertificates=true"],
 )
 def test_a_uri_that_cannot_be_used_is_no_cluster_that_is_lost(uri: str) -> None:
-    with pytest.raises(MongoError) as raised, connected(uri, "source"):
+    with pytest.raises(MongoError) as raised, Cluster(uri, "source").connected():
         pass
     assert type(raised.value) is MongoError
 
 
 def test_a_server_whose_certificate_is_not_trusted_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clusters, "trouble", lambda *_: clusters.Trouble("its certificate has expired", "give it one"))
-    with pytest.raises(MongoError, match="its certificate has expired") as raised, connected(URI, "source"):
+    with pytest.raises(MongoError, match="its certificate has expired") as raised, Cluster(URI, "source").connected():
         raise ServerSelectionTimeoutError("SSL handshake failed")
     assert type(raised.value) is MongoError
 
@@ -100,7 +102,7 @@ def failing(error: TowpathError) -> Callable[..., Any]:
 def test_deploy_makes_no_collection_without_its_options(error: MongoError, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deploy.plan, "plan", failing(error))
     with pytest.raises(TowpathError, match="nothing was deployed") as raised:
-        deploy._schema_plan(LOGGED)
+        deploy._schema_plan(session_of(LOGGED))
     assert "--no-prepare" in raised.value.advice
 
 
@@ -148,10 +150,14 @@ def test_a_replay_whose_destination_refuses_is_not_half_removed(
     replay = Replay(pipeline, "x", ReplicaSet("rs", ("b:1",)), URI, NO_PLAN)
     connect = SimpleNamespace(config=lambda _: {}, delete=lambda _: done.append("deleted"))
     topics = SimpleNamespace(all=lambda: {})
-    session: Any = SimpleNamespace(connect=connect, topics=topics, say=lambda _: done.append("said"))
+    session: Any = SimpleNamespace(
+        connect=connect,
+        topics=topics,
+        say=lambda _: done.append("said"),
+        replay_destination=lambda _: FakeCluster(error=error),
+    )
     monkeypatch.setattr(steps, "_stop", lambda *_: done.append("stopped"))
     monkeypatch.setattr(steps, "forget_offsets", lambda *_: None)
-    monkeypatch.setattr(steps, "connected", failing(error))
     if error is GONE:
         steps.remove(replay, session, keep_letters=False)
         assert done == ["stopped", "said", "deleted", "said"]

@@ -10,7 +10,7 @@ from tests.support.secured import documented_acls, documented_roles
 from towpath.checks.connect import exposed
 from towpath.clients.kafka.client import KafkaClient, login, of, properties
 from towpath.clients.mongo import uri as mongo_uri
-from towpath.clients.mongo.client import connected
+from towpath.clients.mongo.client import Cluster
 from towpath.clients.mongo.privileges import (
     COPY_ACTIONS,
     DESTINATION_ACTIONS,
@@ -221,7 +221,7 @@ def _parts(uri: str) -> tuple[str, dict[str, str]]:
 @pytest.mark.parametrize("uri", ["mongodb://me:pa/ss@h:1/db?x=1", "mongodb://me:pa?ss@h:1/", "mongodb://me:p:ss@h:1"])
 def test_a_uri_is_shown_without_any_part_of_its_password(uri: str) -> None:
     assert "ss" not in without_credentials(uri) and "h:1" in without_credentials(uri)
-    with pytest.raises(MongoError, match="write %3A %2F") as refused, connected(uri, "source"):
+    with pytest.raises(MongoError, match="write %3A %2F") as refused, Cluster(uri, "source").connected():
         pass
     assert "ss@" not in str(refused.value) and "'pa'" not in str(refused.value)
 

@@ -12,7 +12,7 @@ from pymongo import MongoClient
 
 from tests.checks.test_check_judgements import PIPELINE
 from tests.support import mongod
-from towpath.clients.mongo.client import regex_refusal
+from towpath.clients.mongo.replica_set import regex_refusal
 from towpath.config.finding import Finding
 from towpath.config.namespaces import Selection
 from towpath.deploy.preconditions import filterable

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tests.deploy.test_changes_in_log import LOGGED
+from tests.support.sessions import session_of
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.topics import Topics
-from towpath.clients.mongo.client import Collection
+from towpath.clients.mongo.replica_set import Collection
 from towpath.config.pipeline import Copy
 from towpath.deploy import preconditions
 from towpath.deploy.configs import definitions
@@ -24,7 +25,7 @@ BEFORE, WITH_DDL = definitions(replace(PIPELINE, ddl=None)), definitions(PIPELIN
 
 def levels(source: Collection, deployed: Mapping[str, dict[str, str]], *, unreachable: bool = False) -> list[str]:
     with Connect("http://127.0.0.1:1") as connect, Topics("127.0.0.1:1") as topics:
-        inventory = Inventory(PIPELINE, connect, topics)
+        inventory = Inventory(session_of(PIPELINE, connect, topics))
         inventory.__dict__.update(collections=(source,), deployed=deployed)
         if unreachable:
             inventory.unreachable = {"connect": ConnectUnreachable("no answer")}

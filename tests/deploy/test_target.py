@@ -12,9 +12,10 @@ import pytest
 from bson import ObjectId
 
 from tests.deploy.test_changes_in_log import LOGGED
+from tests.support.sessions import session_of
 from towpath.cli import control
 from towpath.clients.kafka.topics import Topic
-from towpath.clients.mongo.client import ReplicaSet
+from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.config.finding import require
 from towpath.config.namespaces import Renames, meet
 from towpath.config.pipeline import Pipeline
@@ -180,19 +181,10 @@ def owned(
             raise error
         return {"move": replace(OWN, topics=frozenset(registered), creating=frozenset(creating))}
 
-    monkeypatch.setattr(own_topics, "connected", lambda *_, **__: _Nothing())
     monkeypatch.setattr(own_topics.writers, "read_all", read_all)
     topics: Any = SimpleNamespace(all=lambda: IDS, ids=lambda names: {name: IDS[name] for name in names})
     connect: Any = SimpleNamespace(topics=lambda name: list(written) if name == "move-source" else [])
-    return own_topics.own_topics(PIPELINE, connect, topics)
-
-
-class _Nothing:
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *_: object) -> None:
-        pass
+    return own_topics.own_topics(session_of(PIPELINE, connect, topics))
 
 
 def test_topics_with_a_name_of_the_pipeline_that_it_did_not_make_are_not_its_own(

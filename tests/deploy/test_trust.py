@@ -30,7 +30,7 @@ from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka import hanging_transactions
 from towpath.clients.kafka.client import of
 from towpath.clients.kafka.topics import Topics
-from towpath.clients.mongo.client import connected
+from towpath.clients.mongo.client import Cluster
 from towpath.config.pipeline import ConnectLogin
 from towpath.errors import TopicError, TowpathError
 
@@ -311,7 +311,7 @@ def listening(context: ssl.SSLContext | None) -> Iterator[str]:
 
 
 def mongo(uri: str, side: str = "source") -> None:
-    with connected(f"{uri}&serverSelectionTimeoutMS=300", side) as client:
+    with closing(Cluster(f"{uri}&serverSelectionTimeoutMS=300", side)) as it, it.connected() as client:
         client.admin.command("connectionStatus")
 
 

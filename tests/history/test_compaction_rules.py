@@ -11,6 +11,7 @@ import bson
 import pytest
 
 from tests.checks.test_check_judgements import PIPELINE, told
+from tests.support.sessions import session_of
 from towpath.checks import log
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.topics import Place, Topic, Topics
@@ -21,7 +22,6 @@ from towpath.history.compaction import preconditions, service
 from towpath.history.compaction.preconditions import Inventory, interval
 from towpath.log.unprotected import Figures, First, Part, figures, is_update
 from towpath.run.status.log_figures import LogReport, TopicLog
-from towpath.session import Session
 
 HOUR = 3_600_000
 COMPACTION = Compaction(24 * HOUR, 7 * 24 * HOUR)
@@ -107,7 +107,7 @@ def test_a_short_lag_has_a_short_interval() -> None:
 def violations(pipeline: Pipeline, every_ms: int | None = None) -> list[str]:
     """What the preconditions find in the file."""
     with Connect("http://127.0.0.1:1") as connect, Topics("127.0.0.1:1") as topics:
-        inventory = Inventory(Session(pipeline, connect, topics, Path("x.toml")), every_ms)
+        inventory = Inventory(session_of(pipeline, connect, topics), every_ms)
         rules = preconditions.supported, preconditions.compacted, preconditions.often_enough
         return [finding.finding + finding.advice for rule in rules for finding in rule(inventory)]
 

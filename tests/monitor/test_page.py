@@ -194,7 +194,7 @@ def sign_in(page: Page, run: Served, pipeline: Pipeline) -> None:
 
 
 def status(session: Session) -> Status:
-    return read_status(session.pipeline, session.connect, session.topics)
+    return read_status(session)
 
 
 def a_copy(page: Page, session: Session) -> None:

@@ -14,8 +14,10 @@ from tests.checks.test_check_judgements import PIPELINE
 from tests.deploy.test_changes_in_log import LOGGED, change
 from tests.run.test_screens import status
 from tests.run.test_supervising import FILE
+from tests.support.sessions import FakeCluster, session_of
 from towpath.cli.status import exit_status
 from towpath.config.events import Ddl, TimedEvent
+from towpath.config.pipeline import Pipeline
 from towpath.cutover import gate
 from towpath.deploy.schema.changes import SchemaChanges, Shown
 from towpath.errors import MongoUnreachable
@@ -101,16 +103,14 @@ class NoTopics:
         return lambda *_, **__: {}
 
 
-def test_what_is_not_read_is_not_taken_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(*_: Any) -> Any:
-        raise MongoUnreachable("the destination does not answer")
+def test_what_is_not_read_is_not_taken_for_nothing() -> None:
+    away = FakeCluster(error=MongoUnreachable("the destination does not answer"))
 
-    monkeypatch.setattr(collector, "briefly", fails)
-    topics: Any = NoTopics()
-    connect: Any = None
-    assert collector._Collector(LOGGED, connect, topics).changes is None
-    plain = replace(PIPELINE, mode="plain")
-    assert collector._Collector(plain, connect, topics).changes == SchemaChanges()
+    def changes_of(pipeline: Pipeline) -> SchemaChanges | None:
+        return collector._Collector(session_of(pipeline, topics=NoTopics(), destination=away)).changes
+
+    assert changes_of(LOGGED) is None
+    assert changes_of(replace(PIPELINE, mode="plain")) == SchemaChanges()
 
 
 def test_the_page_keeps_what_was_known_while_the_destination_does_not_answer(

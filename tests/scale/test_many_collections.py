@@ -18,6 +18,7 @@ import pytest
 from pymongo.errors import OperationFailure
 
 from tests.checks.test_check_judgements import PIPELINE
+from tests.support.sessions import session_of
 from towpath.clients.kafka.topics import Place, Topic, Topics
 from towpath.config import namespaces
 from towpath.config.events import Difference
@@ -33,7 +34,6 @@ from towpath.log import integrity
 from towpath.log.lag import change_topics
 from towpath.run.restarts import HangingTransactions
 from towpath.run.status import log_figures
-from towpath.session import Session, unsaid
 from towpath.verify import follow_state, follower, verdict_file
 from towpath_verifier import Missing, Pair, Verdict, descriptions
 from towpath_verifier.descriptions import concurrently
@@ -151,9 +151,9 @@ def test_a_plan_searches_no_list_for_what_stays(monkeypatch: pytest.MonkeyPatch)
     found = differing(500)
     schemas = SimpleNamespace(differences=lambda form: found, source={})
     monkeypatch.setattr(plan, "pairs", lambda *about, **options: [])
-    monkeypatch.setattr(plan.Schemas, "read", lambda *about: schemas)
+    monkeypatch.setattr(plan, "schemas", lambda *about: schemas)
     compared = counted(monkeypatch, MetadataDifference, "__eq__")
-    made = plan.plan(PIPELINE)
+    made = plan.plan(session_of(PIPELINE))
     assert [difference.name for difference in made.different] == ["b_1"] * 500
     assert len(made.steps) == 500
     assert compared["__eq__"] == 0
@@ -230,7 +230,7 @@ def test_the_report_of_the_log_goes_through_all_partitions_once() -> None:
     ends = Ends({(f"shop.{name}", partition): (partition, 5) for name in NAMES for partition in (0, 1)})
     brokers = Brokers(change_settings(pipeline))
     captured_by_debezium = replace(pipeline, copy=replace(pipeline.copy, method="none"))
-    session = Session(captured_by_debezium, cast(Any, None), cast(Any, brokers), Path("x"))
+    session = session_of(captured_by_debezium, topics=brokers)
     found = log_figures.report(session, ends)
     assert [(log.topic, log.offsets, log.begins) for log in found.topics] == [
         (topic, 9, 1) for topic in sorted({topic for topic, _ in dict(ends)})
@@ -341,7 +341,7 @@ def test_hanging_transactions_are_looked_for_in_all_topics_once_a_minute() -> No
             asked.append(None if names is None else sorted(names))
             return {}
 
-    it = HangingTransactions(Session(listing(2), cast(Any, None), cast(Any, Kafka()), Path("x")))
+    it = HangingTransactions(session_of(listing(2), topics=Kafka()))
     for now in range(0, 121, 5):
         assert [*it.turn(float(now))] == []
     own = ["shop.requests", "shop.shop.orders_1"]
@@ -372,7 +372,7 @@ def test_differences_of_a_pause_go_to_the_file_as_they_are_found(monkeypatch: py
 
     monkeypatch.setattr(pause, "current_fields", lambda session: {"id": "x", "origin": None})
     monkeypatch.setattr(Verdict, "differences", property(lambda self: 500))
-    session = Session(listing(1), cast(Any, None), cast(Any, None), Path("shop.toml"), unsaid)
+    session = session_of(listing(1))
     with pytest.raises(DocumentsDiffer, match=r"^500 documents differ, such as shop\.a .*; run towpath repair"):
         pause._compare(session, cast(Any, Verification()), "the newest records")
     assert most <= 3

@@ -9,7 +9,7 @@ from typing import Any
 from pymongo.uri_parser import parse_uri
 
 from towpath.checks import cluster, connect, source
-from towpath.clients.mongo.client import Client, Collection
+from towpath.clients.mongo.client import Client
 from towpath.clients.mongo.privileges import (
     DDL_DESTINATION_ACTIONS,
     DESTINATION_ACTIONS,
@@ -17,6 +17,7 @@ from towpath.clients.mongo.privileges import (
     POSITION_ACTIONS,
     Privileges,
 )
+from towpath.clients.mongo.replica_set import Collection
 from towpath.config.finding import Finding, Precondition, error, ok, warning
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted, first_few

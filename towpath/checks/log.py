@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from pymongo.errors import OperationFailure
 
-from towpath.clients.mongo.client import Client, briefly
+from towpath.clients.mongo.client import Client
 from towpath.clients.mongo.privileges import if_allowed
 from towpath.config.finding import Finding, error, ok, warning
 from towpath.config.pipeline import Compaction, Copy, Pipeline
@@ -126,8 +126,8 @@ def check(session: Session) -> Iterator[Finding]:
     try:
         if not session.pipeline.has_own_source:
             return
-        captures = resnapshot.read_captured(session.pipeline, session.connect)
-        with briefly(session.pipeline.source_uri, "source") as client:
+        captures = resnapshot.read_captured(session)
+        with session.source.briefly() as client:
             oplog = read(client)
     except (MongoUnreachable, ConnectUnreachable):
         return

@@ -67,7 +67,7 @@ def manifests(
         raise click.UsageError("--plugin and --plugin-sha512 go together, and --push-secret goes with them")
     archive = PluginArchive(plugin, plugin_sha512, push_secret) if plugin and plugin_sha512 else None
     with opened(file) as session:
-        inventory = Inventory(session.pipeline, session.connect, session.topics)
+        inventory = Inventory(session)
         if credentials_file is not None:
             _write_credentials(inventory, credentials_file)
             return

@@ -26,10 +26,9 @@ from towpath.run.dead_letters import DeadLetterRetries
 from towpath.run.restarts import HangingTransactions
 from towpath.run.services import Services
 from towpath.run.supervisor import Supervisor
-from towpath.session import Session
+from towpath.session import ERRORS, Session
 from towpath.signals import Interrupts, handle
 from towpath.store.state_files import alone
-from towpath.trouble import TROUBLE
 
 _TICK = 0.25  # seconds
 _GRACE = 20.0  # seconds in which its children may end
@@ -125,7 +124,7 @@ def _await_deployed(session: Session, events: Events, draw: Callable[[], None], 
                     f"{error} run: towpath deploy {session.file}; or deploy and supervise: towpath run {session.file}"
                     " --deploy"
                 ) from error
-        except TROUBLE as error:
+        except ERRORS as error:
             events.report_state(Note(event="away", about="first", words=f"{error}; retrying until it answers"))
             time.sleep(2)
             continue

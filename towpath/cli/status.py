@@ -30,9 +30,8 @@ from towpath.run.status.collector import read_status
 from towpath.run.status.figures import RATE_WINDOW, Copied, Status
 from towpath.run.status.log_figures import LogReport
 from towpath.run.status.replay_states import Replays
-from towpath.session import Session
+from towpath.session import ERRORS, Session
 from towpath.store.positions import Counts
-from towpath.trouble import TROUBLE
 from towpath.verify.full_verdict import Verified
 
 _INTERVAL = 1.0  # seconds between two reads of --watch
@@ -55,7 +54,7 @@ def status(file: Path, watch: bool, as_json: bool) -> None:
         if watch:
             current = _watch_json(session) if as_json else _watch_screen(session)
         else:
-            current = read_status(session.pipeline, session.connect, session.topics)
+            current = read_status(session)
             if as_json:
                 print_json(_as_json(session, current))
             else:
@@ -83,9 +82,9 @@ def _watch(session: Session, show: Callable[[Status], None], trouble: Callable[[
     with suppress(KeyboardInterrupt, SystemError):  # Kafka's client may turn the one into the other
         while True:
             try:
-                status = read_status(session.pipeline, session.connect, session.topics)
+                status = read_status(session)
                 show(status)
-            except TROUBLE as error:
+            except ERRORS as error:
                 status = None
                 trouble(error)
             time.sleep(_INTERVAL)

@@ -130,7 +130,7 @@ def verify(
         ddl = () if recent or resume or alone else unreplicated.passed_marks(session)  # before namespaces are listed
         if with_metadata is None:
             with_metadata = recent is None
-        definitions = metadata(session.pipeline, only) if with_metadata else None
+        definitions = metadata(session, only) if with_metadata else None
         request = VerifyRequest(alone or quiet, recent, definitions, only, ddl)
         start = FollowStart.find(session, request, options) if follows else None
         if start and start.continues:  # only options, views and indexes are compared again
@@ -138,7 +138,7 @@ def verify(
                 print_json(definition) if as_json else _print(definition)
             result = VerificationResult(Verdict([]), (), definitions)
         else:
-            compared = [] if recent else pairs(session.pipeline, only)
+            compared = [] if recent else pairs(session, only)
             with (
                 nullcontext(options)
                 if recent or quiet
@@ -215,7 +215,7 @@ def run(
         write_report(report, session.pipeline, result)
         say(f"wrote the report to {report}")
     if not request.alone:
-        for line in (*changes.lines(session.pipeline, session.file), *unreplicated.lines(session)):
+        for line in (*changes.lines(session), *unreplicated.lines(session)):
             say(line)  # the comparison may have settled some
     return result
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from types import FrameType
 
 from towpath.clients.kafka.topics import Place
-from towpath.clients.mongo.client import connected
 from towpath.config.events import as_line
 from towpath.cutover.events import Reporter
 from towpath.cutover.sides import Sides
@@ -24,10 +23,9 @@ from towpath.errors import Overtaken, TowpathError
 from towpath.log import changed_keys
 from towpath.log.barrier import asking
 from towpath.log.lag import pipeline_ends
-from towpath.session import Session
+from towpath.session import ERRORS, Session
 from towpath.store import state_files
 from towpath.store.positions import positions
-from towpath.trouble import ERRORS
 from towpath.verify import verdict_file
 from towpath.verify.run import RecentVerification
 from towpath.verify.scope import current_fields, pairs
@@ -182,7 +180,7 @@ class EchoVerification:
 
     def _applied(self) -> dict[Place, int]:
         pipeline = self.forward.pipeline
-        with connected(pipeline.destination_uri, "destination") as client:
+        with self.forward.destination.connected() as client:
             return {place: position.offset for place, position in positions(client, pipeline).items()}
 
 
@@ -199,7 +197,7 @@ def _compare_changed(session: Session, changed: Iterable[tuple[Namespace, bytes]
 def compare_quiet(session: Session) -> int:
     """Compare everything by dbHash, while nobody writes; return the number of documents. Raises `CheckFailed`."""
     source, destination = session.pipeline.source_uri, session.pipeline.destination_uri
-    everything = pairs(session.pipeline, ())
+    everything = pairs(session, ())
     return _compare(session, Verification(source, destination, everything, Options(quiet=True)), "everything")
 
 

@@ -34,7 +34,7 @@ from typing import Any
 from towpath.clients.connect.control import Wait, forget_offsets, statuses, wait_running, wait_stopped
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.topics import Place
-from towpath.clients.mongo.client import connected, operation_time
+from towpath.clients.mongo.replica_set import operation_time
 from towpath.config import loading as pipeline_file
 from towpath.config.namespaces import Renames, Selection
 from towpath.config.pipeline import ClusterTime, Pipeline
@@ -61,9 +61,7 @@ def plan(reverse: Session) -> list[Change]:
     pipeline = reverse.pipeline
     refuse_existing(reverse)
     stopped = pipeline.source_connectors
-    return Deployment(
-        Inventory(pipeline, reverse.connect, reverse.topics, allow_missing=True, create_stopped=stopped)
-    ).plan()
+    return Deployment(Inventory(reverse, allow_missing=True, create_stopped=stopped)).plan()
 
 
 def refuse_existing(reverse: Session) -> None:
@@ -102,7 +100,7 @@ def begin(reverse: Session, forward: Pipeline) -> ClusterTime:
     names = reverse.pipeline.source_connectors
     refuse_unstopped(reverse.connect, [forward.sink_connector, *names])
     _refuse_used(reverse)
-    with connected(reverse.pipeline.source_uri, "source") as client:
+    with reverse.source.connected() as client:
         before = operation_time(client)
     for name in names:
         reverse.connect.resume(name)
@@ -161,7 +159,7 @@ def skip_to_end(session: Session, ends: Mapping[Place, int]) -> int:
     is applied. Raises `Refused`.
     """
     refuse_unmovable(session)
-    with connected(session.pipeline.destination_uri, "destination") as client:
+    with session.destination.connected() as client:
         positions.skip_to(client, session.pipeline, ends, datetime.now(UTC))
     return len(ends)
 
@@ -169,7 +167,7 @@ def skip_to_end(session: Session, ends: Mapping[Place, int]) -> int:
 def refuse_unmovable(session: Session) -> None:
     """Raise `Refused` unless the sink can skip what is in the log."""
     refuse_unstopped(session.connect, [session.pipeline.sink_connector])
-    with connected(session.pipeline.destination_uri, "destination") as client:
+    with session.destination.connected() as client:
         if rebuild.marker(client, session.pipeline) is not None:
             raise Refused(
                 f"{session.pipeline.name} is being rebuilt, and its sink has to apply the log from its beginning;"
@@ -190,7 +188,7 @@ def _refuse_used(reverse: Session) -> None:
     own = [existing[name] for name in pipeline_topics(pipeline, existing) if name not in pipeline.heartbeat_topics]
     used = sorted({topic for (topic, _), (_, end) in reverse.topics.ends(own, stable=False).items() if end > 0})
     if used:
-        others = own_topics(pipeline, reverse.connect, reverse.topics).others
+        others = own_topics(reverse).others
         if foreign := [topic for topic in used if topic in others]:
             raise Refused(
                 f"{first_few(foreign, 3)} hold records, and have names of the log of {pipeline.name}, whose"
@@ -198,7 +196,7 @@ def _refuse_used(reverse: Session) -> None:
                 left_by_removal(foreign),
             )
         raise Refused(f"{', '.join(used[:3])} hold records of an earlier reverse pipeline; {_REMOVE}")
-    with connected(pipeline.destination_uri, "destination") as client:
+    with reverse.destination.connected() as client:
         if any(position.offset > 0 for position in positions.positions(client, pipeline).values()):
             raise Refused(f"the sink {pipeline.sink_connector} has positions of an earlier reverse pipeline; {_REMOVE}")
 

@@ -14,10 +14,12 @@ from bson.timestamp import Timestamp
 from pymongo.change_stream import ChangeStream
 from pymongo.errors import ConnectionFailure, PyMongoError
 
-from towpath.clients.mongo.client import connected, open_connections
+from towpath.clients.mongo.client import Cluster
+from towpath.clients.mongo.replica_set import open_connections
 from towpath.clients.mongo.versions import EXPANDED_EVENTS
 from towpath.config.pipeline import Pipeline
 from towpath.deploy.schema.plan import KeptIndexes, plan
+from towpath.session import Session
 from towpath.store.positions import DATABASE
 from towpath_verifier.descriptions import Kept, version
 from towpath_verifier.errors import Unsuitable
@@ -95,8 +97,9 @@ class LateWrites:
     standalone, which has no change streams.
     """
 
-    def __init__(self, client: Client, pipeline: Pipeline, side: str, end: Callable[[str], None]) -> None:
-        since = now(client)
+    def __init__(self, cluster: Cluster, pipeline: Pipeline, side: str, end: Callable[[str], None]) -> None:
+        with cluster.connected() as client:
+            since = now(client)
         if since is None:
             raise Unsuitable(f"the {side} is a standalone mongod, which has no change stream to watch for writes")
         self._side, self._end = side, end
@@ -186,26 +189,26 @@ class _SideIndexes:
 
 
 @contextmanager
-def kept_indexes(pipeline: Pipeline) -> Iterator[KeptIndexes]:
+def kept_indexes(session: Session) -> Iterator[KeptIndexes]:
     """The indexes of both sides, read now, so that a pause need not; what changes from now on is read again.
 
     Afterwards every connection that a pause needs is open. Both sides are watched before they are read. Nothing is
     kept of a server that does not report changes of indexes: before MongoDB 6.0.
     """
-    sides = dict[str, _SideIndexes]()
+    sides = dict[Cluster, _SideIndexes]()
     with ExitStack() as stack:
-        for side, uri in (("source", pipeline.source_uri), ("destination", pipeline.destination_uri)):
-            client = stack.enter_context(connected(uri, side))
-            open_connections(client, _CONNECTIONS)
-            since = now(client)
-            if since is not None and version(client) >= EXPANDED_EVENTS:
-                sides[uri] = _SideIndexes(client, since)
-                stack.enter_context(sides[uri].watch)
+        for cluster in (session.source, session.destination):
+            with cluster.connected() as client:
+                open_connections(client, _CONNECTIONS)
+                since = now(client)
+                if since is not None and version(client) >= EXPANDED_EVENTS:
+                    sides[cluster] = _SideIndexes(client, since)
+                    stack.enter_context(sides[cluster].watch)
 
-        def kept(uri: str) -> Kept | None:
-            return sides[uri].now() if uri in sides else None
+        def kept(cluster: Cluster) -> Kept | None:
+            return sides[cluster].now() if cluster in sides else None
 
-        plan(pipeline, final=True, kept=kept)
+        plan(session, final=True, kept=kept)
         yield kept
 
 

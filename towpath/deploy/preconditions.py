@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 
 from towpath.clients.kafka.topics import Topic
-from towpath.clients.mongo.client import Collection, ReplicaSet, regex_refusal
+from towpath.clients.mongo.replica_set import Collection, ReplicaSet, regex_refusal
 from towpath.config.finding import Finding, error, refusal, required
 from towpath.config.namespaces import bad_names, topic_of, unmatched
 from towpath.config.pipeline import Pipeline
@@ -155,7 +155,7 @@ def no_cutover(inventory: Inventory) -> Iterator[Finding]:
     """No cutover is under way or over when a new sink is created."""
     if inventory.pipeline.exactly_once and not inventory.is_deployed:
         try:
-            cutover.refuse(inventory.pipeline)
+            cutover.refuse(inventory.session)
         except Refused as refused:
             yield refusal(_DEPLOY, refused)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from towpath.clients.mongo.client import ReplicaSet
+from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.config.finding import Finding, Preconditions, error, require, required
 from towpath.config.namespaces import namespace_of, renames_of
 from towpath.config.pipeline import Pipeline
@@ -164,12 +164,12 @@ OF_WRITING: Preconditions[Target] = required(
 
 def require_own(session: Session) -> None:
     """Raise `Refused` unless the destination is the one that the pipeline writes, and no other pipeline does."""
-    require(OF_WRITING, gather(Inventory(session.pipeline, session.connect, session.topics)))
+    require(OF_WRITING, gather(Inventory(session)))
 
 
 def require_removable(session: Session) -> None:
     """Raise `Refused` unless what the destination stores for the pipeline is of this pipeline."""
-    require(OF_REMOVAL, gather(Inventory(session.pipeline, session.connect, session.topics), with_source=False))
+    require(OF_REMOVAL, gather(Inventory(session), with_source=False))
 
 
 def gather(inventory: Inventory, *, with_source: bool = True) -> Target:

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from towpath.checks import log as oplogs
-from towpath.clients.mongo.client import briefly
 from towpath.clients.mongo.uri import without_credentials
 from towpath.cutover import gate
 from towpath.cutover.steps import CutoverOptions
@@ -25,8 +24,7 @@ from towpath.errors import TowpathError, fields
 from towpath.log.dead_letters import DeadLetter
 from towpath.run.status import log_figures, replay_states
 from towpath.run.status.figures import RATE_WINDOW, Status
-from towpath.session import Session
-from towpath.trouble import TROUBLE
+from towpath.session import ERRORS, Session
 from towpath.verify import follow_state, verdict_file
 from towpath.verify.full_verdict import VerdictContext, Verified
 
@@ -170,7 +168,7 @@ class Reporter:
         return {**self._verified.as_json(), "verified": self._verified}
 
     def _oplog(self) -> dict[str, Any] | None:
-        with briefly(self.session.pipeline.source_uri, "source") as client:
+        with self.session.source.briefly() as client:
             oplog = oplogs.read(client)
         if oplog is None:
             return None
@@ -191,7 +189,7 @@ def _part(read: Callable[[], dict[str, Any]], failures: list[Exception]) -> dict
     """What is read; nothing if it fails."""
     try:
         return read()
-    except TROUBLE as error:
+    except ERRORS as error:
         failures.append(error)
         return {}
 

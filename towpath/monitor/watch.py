@@ -20,8 +20,7 @@ from towpath.monitor.reporter import Known, Report, Reporter
 from towpath.run.children import Events
 from towpath.run.status.collector import read_status
 from towpath.run.supervisor import Supervisor
-from towpath.session import Session, of, opened
-from towpath.trouble import TROUBLE
+from towpath.session import ERRORS, Session, of, opened
 
 _INTERVAL = 2.0  # seconds, as of the supervisor
 _LAST_LOOK = 5.0  # seconds in which a look may end
@@ -43,7 +42,7 @@ def _publish(board: Board, reporter: Reporter, look: Callable[[], Report]) -> No
     """Publish what a look reports. If it fails, the page says why, and the next look tries again."""
     try:
         board.publish(look())
-    except TROUBLE as error:
+    except ERRORS as error:
         board.publish(reporter.failure(error))
     except Exception as error:  # noqa: BLE001 - a fault of ours: it is shown, and the next look may have none
         place = traceback.extract_tb(error.__traceback__)[-1]
@@ -135,8 +134,8 @@ class Watch:
 
     def _look(self, began: float) -> Report:
         try:
-            status = read_status(self.session.pipeline, self.session.connect, self.session.topics)
-        except TROUBLE as error:
+            status = read_status(self.session)
+        except ERRORS as error:
             words = f"{error}; retrying until it answers"
             self.events.report_state(Note(event="away", about="look", words=words, error=fields(error)))
             return self.reporter.failure(error)

@@ -12,7 +12,6 @@ from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
 
-from towpath.clients.mongo.client import connected
 from towpath.config.events import Difference
 from towpath.config.namespaces import Selection
 from towpath.log.changed_keys import LogFollower
@@ -51,12 +50,9 @@ def follow(
     verdict that `status` shows. `report` receives each difference once it has settled. `only` holds patterns of source
     namespaces; empty means all.
     """
-    with (
-        connected(session.pipeline.source_uri, "source") as source,
-        connected(session.pipeline.destination_uri, "destination") as destination,
-        LogFollower(session.pipeline, session.topics, begin.places) as log,
-    ):
-        settling = options.settling(source, destination, passed, session.say)
+    clients = session.source.client(), session.destination.client()
+    with LogFollower(session.pipeline, session.topics, begin.places) as log:
+        settling = options.settling(*clients, passed, session.say)
         selection = replace(session.pipeline.selection, only=tuple(only))
         follower = _Follower(session, log, settling, report, selection, begin)
         with follower.stored(known), suppress(KeyboardInterrupt):

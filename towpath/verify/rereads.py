@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 
-from towpath.clients.mongo.client import connected
 from towpath.config.text import counted
 from towpath.log import barrier, dead_letters, reread_requests
 from towpath.session import Session
@@ -52,15 +51,12 @@ def repair(
     the re-read requests, `NotYet` when a batch is not applied in time; requests that were sent are still applied.
     """
     session.require_deployed()
-    with (
-        connected(session.pipeline.source_uri, "source") as source,
-        connected(session.pipeline.destination_uri, "destination") as destination,
-    ):
-        for batch in _batches(documents):
-            count = counted(sum(map(len, batch.values())), "document")
-            session.say(f"requesting {count} of {counted(len(batch), 'namespace')}")
-            settling = partial(Settling, source, destination, Recheck(), passed, say=session.say)
-            yield from _batch(session, batch, settling, timeout)
+    clients = session.source.client(), session.destination.client()
+    for batch in _batches(documents):
+        count = counted(sum(map(len, batch.values())), "document")
+        session.say(f"requesting {count} of {counted(len(batch), 'namespace')}")
+        settling = partial(Settling, *clients, Recheck(), passed, say=session.say)
+        yield from _batch(session, batch, settling, timeout)
 
 
 def _batches(documents: Iterable[DocumentRef]) -> Iterator[dict[Namespace, list[bytes]]]:
@@ -90,7 +86,7 @@ def _batch(
         reread_requests.refuse_unanswered(pipeline, topics, namespace)
     for namespace, ids in requested.items():
         reread_requests.write(pipeline, topics, namespace, ids)
-    barrier.wait(pipeline, session.connect, topics, timeout, session.say)
+    barrier.wait(session, timeout, session.say)
     refusals = cache(lambda: dict(_refusals(session, letters)))
     for namespace, ids in requested.items():
         left = set[Key]()

@@ -14,7 +14,6 @@ from operator import itemgetter
 from pathlib import Path
 from uuid import uuid4
 
-from towpath.clients.mongo.client import connected
 from towpath.config import events
 from towpath.config.events import Event, as_line
 from towpath.config.text import duration
@@ -113,7 +112,7 @@ def resumed(journal: Journal, now: Origin | None, unknown: str) -> Origin | None
 
 def _refuse_other_history(session: Session, began: Origin, lost_for: float) -> None:
     """Raise `TowpathError` when the comparison was overtaken by what voids verdicts."""
-    with connected(session.pipeline.destination_uri, "destination") as client:
+    with session.destination.connected() as client:
         read = partial(stored.history, client, session.pipeline)
         try:
             history = with_retries("read towpath.verdicts at the destination", lost_for, read)
@@ -243,13 +242,9 @@ class RecentVerification:
 
     def __iter__(self) -> Iterator[Difference]:
         start = time.monotonic()
-        pipeline = self._session.pipeline
         try:
-            with (
-                connected(pipeline.source_uri, "source") as source,
-                connected(pipeline.destination_uri, "destination") as destination,
-            ):
-                yield from self._run(self._options.settling(source, destination, self._passed, self._session.say))
+            clients = self._session.source.client(), self._session.destination.client()
+            yield from self._run(self._options.settling(*clients, self._passed, self._session.say))
         finally:
             self.verdict.seconds = time.monotonic() - start
 

@@ -103,7 +103,7 @@ def _run(file: Path, source: Store, destination: Store, messages: int, seconds: 
             thread.join()
         say("5/6 The writer has stopped; waiting until everything it wrote is at the destination")
         start = time.monotonic()
-        barrier.wait(session.pipeline, session.connect, session.topics, 240, lambda message: None)
+        barrier.wait(session, 240, lambda message: None)
         say(f"    caught up after {time.monotonic() - start:.1f} s")
         say("6/6 Comparing both sides, document by document, byte for byte")
         comparisons = {name: compare(collection(source, name), collection(destination, name)) for name in NAMESPACES}
@@ -112,7 +112,7 @@ def _run(file: Path, source: Store, destination: Store, messages: int, seconds: 
 
 
 def _deploy(session: Session) -> None:
-    for change in Deployment(Inventory(session.pipeline, session.connect, session.topics)).plan():
+    for change in Deployment(Inventory(session)).plan():
         say(f"    {change.description}")
         change.apply()
     wait_running(session.connect, session.pipeline, timeout=120)
@@ -145,7 +145,7 @@ def _watch(session: Session, seconds: float) -> None:
 def _show_progress(session: Session, seconds: float, show: Callable[[str, str], None]) -> None:
     done_at: float | None = None
     while done_at is None or time.monotonic() < done_at + seconds:
-        status = read_status(session.pipeline, session.connect, session.topics)
+        status = read_status(session)
         if status.state in ("failed", "missing"):
             failures = "; ".join(failure for connector in status.connectors for failure in connector.failures)
             raise TowpathError(failures or f"the pipeline is {status.state}")

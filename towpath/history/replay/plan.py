@@ -17,7 +17,7 @@ from typing import Any
 
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.topics import Place, Topic, Topics
-from towpath.clients.mongo.client import ReplicaSet
+from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.config.namespaces import Selection, namespace_of
 from towpath.config.pipeline import ClusterTime, Pipeline, cluster_time
 from towpath.deploy import credentials

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from towpath.clients.connect.rest import Connect
-from towpath.clients.mongo.client import REPLAY_SIDE, Client, ReplicaSet, collections, replay_set
+from towpath.clients.mongo.client import REPLAY, Client
+from towpath.clients.mongo.replica_set import ReplicaSet, collections, replay_set
 from towpath.config.finding import Finding, Preconditions, error, required, warning
 from towpath.config.namespaces import namespace_of
 from towpath.config.pipeline import ClusterTime, Pipeline
 from towpath.deploy import inventory as deploy
-from towpath.deploy.inventory import DESTINATION_SET, SOURCE_SET, Cluster
+from towpath.deploy.inventory import DESTINATION_SET, SOURCE_SET, Side
 from towpath.deploy.other_pipelines import writers
 from towpath.deploy.target import others
 from towpath.errors import MongoUnreachable, NoSuchConnector
@@ -87,7 +88,7 @@ class Inventory:
 
     def __init__(self, session: Session, options: RebuildOptions) -> None:
         self.session, self.pipeline, self.options = session, session.pipeline, options
-        self.deployed = deploy.Inventory(session.pipeline, session.connect, session.topics)
+        self.deployed = deploy.Inventory(session)
         self.target = self.deployed.destination
         """The cluster that is written to."""
 
@@ -118,7 +119,7 @@ class ReplayInventory(Inventory):
 
     def __init__(self, session: Session, options: ReplayOptions) -> None:
         super().__init__(session, options)
-        self.target = Cluster(options.uri, REPLAY_SIDE, replay_set)
+        self.target = Side(REPLAY[0], session.replay_destination(options.uri), replay_set)
 
     @property
     def label(self) -> str:

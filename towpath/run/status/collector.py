@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 from towpath.clients.connect.control import statuses
-from towpath.clients.connect.rest import Connect, Connector
-from towpath.clients.kafka.topics import Place, Topic, Topics
-from towpath.clients.mongo.client import briefly, clocks
+from towpath.clients.connect.rest import Connector
+from towpath.clients.kafka.topics import Place, Topic
+from towpath.clients.mongo.replica_set import clocks
 from towpath.config.namespaces import namespace_of
-from towpath.config.pipeline import ClusterTime, Pipeline
+from towpath.config.pipeline import ClusterTime
 from towpath.config.topic_settings import pipeline_topics
 from towpath.deploy.schema import changes
 from towpath.deploy.schema.changes import SchemaChanges
@@ -23,6 +23,7 @@ from towpath.log.lag import Lag, change_topics, measure, refuse_hanging_transact
 from towpath.log.source_offsets import SELECTION, SourceState, Splices, read_state
 from towpath.run.status import figures
 from towpath.run.status.figures import RATE_WINDOW, Copied, Status, Waiting
+from towpath.session import Session
 from towpath.store import cutover as marker
 from towpath.store import positions as sink_positions
 from towpath.store.cutover import Cutover
@@ -32,8 +33,9 @@ from towpath.store.positions import Applied, TaskState
 class _Collector:
     """Reads the parts of one status. A part that cannot be read is reported in `trouble`; the others are shown."""
 
-    def __init__(self, pipeline: Pipeline, connect: Connect, topics: Topics) -> None:
-        self.pipeline, self.connect, self.topics = pipeline, connect, topics
+    def __init__(self, session: Session) -> None:
+        pipeline, topics = session.pipeline, session.topics
+        self.session, self.pipeline, self.connect, self.topics = session, pipeline, session.connect, topics
         self.trouble: list[str] = []
         self.errors: list[dict[str, str]] = []
         self.ids: Mapping[str, str] | None = None
@@ -78,7 +80,7 @@ class _Collector:
             self.changes = SchemaChanges()
             return {place: Applied(offset, 0) for place, offset in committed.items()}, (), None
         try:
-            with briefly(self.pipeline.destination_uri, "destination") as client:
+            with self.session.destination.briefly() as client:
                 self.changes = changes.read(client, self.pipeline)
                 return (
                     sink_positions.positions(client, self.pipeline),
@@ -99,7 +101,7 @@ class _Collector:
     def source_clocks(self) -> tuple[ClusterTime, float] | None:
         """As `clocks` reads them, at most once per status; None while the source does not answer."""
         try:
-            with briefly(self.pipeline.source_uri, "source") as client:
+            with self.session.source.briefly() as client:
                 return clocks(client)
         except TowpathError as error:
             self.failed(error)
@@ -115,7 +117,7 @@ class _Collector:
             return ()
         try:
             self.ids = self.topics.ids(pipeline_topics(self.pipeline, self.existing))
-            return bounds.confirmed(self.pipeline, self.topics, LogState(self.positions, self.written, self.ids))
+            return bounds.confirmed(self.session, LogState(self.positions, self.written, self.ids))
         except TowpathError as error:
             self.failed(error)
             return ()
@@ -178,7 +180,7 @@ class _Collector:
         for (topic, _), (first, end) in self.ends.items():
             namespace = namespace_of(prefix, topic)
             records[namespace] = records.get(namespace, 0) + end - first
-        with briefly(self.pipeline.source_uri, "source") as client:
+        with self.session.source.briefly() as client:
             by_namespace = {namespace_of(prefix, topic): rate for topic, rate in rates.items()}
             return figures.copied_by_debezium(client, records, by_namespace)
 
@@ -193,10 +195,10 @@ class _Collector:
         return float(max(0, self.source_clocks[0].seconds - min(seconds) - 1))
 
 
-def read_status(pipeline: Pipeline, connect: Connect, topics: Topics) -> Status:
+def read_status(session: Session) -> Status:
     """The status now. Raises when Connect or Kafka does not answer; a cluster's failure is reported in `trouble`."""
-    collector = _Collector(pipeline, connect, topics)
-    connectors = tuple(statuses(connect, pipeline.connectors))
+    pipeline, collector = session.pipeline, _Collector(session)
+    connectors = tuple(statuses(session.connect, pipeline.connectors))
     state = _state(connectors)
     sources = collector.sources()
     lag, rates = collector.lag(), collector.rates()

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from towpath.clients.connect.control import statuses
-from towpath.clients.mongo.client import REPLAY_SIDE, briefly
 from towpath.errors import MongoError, MongoUnreachable, TowpathError, fields
 from towpath.history.replay import rebuild
 from towpath.history.replay.plan import Replay, change_topics, find_all
@@ -64,7 +63,7 @@ def _state(replay: Replay, session: Session) -> State:
         trouble = f"{replay.secrets} cannot be read on this machine, so its destination cannot be queried"
         return replace(state, trouble=trouble)
     try:
-        with briefly(replay.uri, REPLAY_SIDE) as client:
+        with session.replay_destination(replay.uri).briefly() as client:
             applied = {place: position.offset for place, position in positions.positions(client, replay.sink).items()}
     except TowpathError as error:
         return replace(state, trouble=str(error), error=fields(error))
@@ -108,7 +107,7 @@ def report(session: Session) -> Replays:
     """The replays now. If the destination does not answer at all, the status itself reports that."""
     replays = tuple(_state(replay, session) for replay in find_all(session.connect, session.pipeline))
     try:
-        return Replays(replays, rebuild.read_state(session.pipeline, session.topics))
+        return Replays(replays, rebuild.read_state(session))
     except MongoUnreachable:
         return Replays(replays)
     except MongoError as error:
