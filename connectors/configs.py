@@ -28,6 +28,9 @@ DDL_REPLAY = "towpath.ddl.replay"
 #: Topic → an offset in each of its partitions, from which on the sink stops there at the next schema change.
 DDL_ENDS = "towpath.ddl.ends"
 
+#: Of a source. Of a sink whose log is known to lack documents: "none", and updates may find no document.
+COPY = "towpath.copy"
+
 _HERE = Path(__file__).parent
 
 
@@ -102,6 +105,8 @@ def _sink(pipeline: Pipeline) -> dict[str, str]:
     }
     config = _filled("sink.json" if pipeline.exactly_once else "plain-sink.json", values)
     config |= mongo_uri.references(pipeline.destination_uri, "destination", pipeline.secrets)
+    if pipeline.exactly_once and pipeline.copy.method == "none":
+        config[COPY] = "none"
     if pipeline.ddl:
         config[DDL_DROP] = pipeline.ddl.drop
     return config | pipeline.kafka_client.references(pipeline.secrets)

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from connectors.configs import DDL_ENDS, DDL_REPLAY, definitions
+from connectors.configs import COPY, DDL_ENDS, DDL_REPLAY, definitions
 from connectors.rest import Connect
 from towpath.deploy import credentials
 from towpath.deploy.inventory import DESTINATION_SET
@@ -201,6 +201,8 @@ def definition(replay: Replay) -> dict[str, str]:
         del config["topics.regex"]
         config["topics"] = ",".join(plan.topics)
         config[DDL_ENDS] = json.dumps(plan.ends, separators=(",", ":"))
+    if plan.forced:  # the verdict reports updates without their document
+        config[COPY] = "none"
     return config | {
         "towpath.until": str(plan.until) if plan.until else "",
         DDL_REPLAY: "true",

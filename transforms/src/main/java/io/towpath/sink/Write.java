@@ -1,6 +1,7 @@
 package io.towpath.sink;
 
 import com.mongodb.MongoNamespace;
+import com.mongodb.client.model.UpdateOneModel;
 import com.mongodb.client.model.WriteModel;
 import java.util.Arrays;
 import java.util.List;
@@ -101,6 +102,12 @@ record Write(
 
     SinkRecord record() {
         return records.get(0);
+    }
+
+    /** Whether the write changes a document that exists, and makes none. */
+    boolean isUpdate() {
+        return model instanceof UpdateOneModel<BsonDocument> update
+                && !update.getOptions().isUpsert();
     }
 
     boolean isConditional() {

@@ -81,6 +81,12 @@ class WritePlanTest {
         List<SinkRecord> old = splices(now - 120_000, 0);
         old.forEach(record -> miss(plan, record));
         assertTrue(old.stream().allMatch(deadLetters::contains));
+        List<SinkRecord> further = splices(now - 120_000, 100);
+        plan.foundNone(writes(plan, further));
+        assertFalse(further.stream().anyMatch(deadLetters::contains));
+        List<SinkRecord> newer = splices(now, 100);
+        plan.foundNone(writes(plan, newer));
+        assertTrue(newer.stream().allMatch(deadLetters::contains));
 
         List<SinkRecord> young = splices(now, old.size());
         assertThrows(ConnectException.class, () -> young.forEach(record -> miss(plan, record)));
