@@ -46,8 +46,12 @@ record Transaction(
                     if (!result.missed().isEmpty()) return new Outcome.Missed(result.missed());
                     if (result.refusal().isPresent())
                         return refused(result.refusal().get(), written(waves));
-                    counts = counts.plus(bulk, result.documents());
-                    foundNone.addAll(result.foundNone());
+                    List<Write> unexpected = result.foundNone().stream()
+                            .filter(write -> !write.rowFollows())
+                            .toList();
+                    int expected = result.foundNone().size() - unexpected.size();
+                    counts = counts.plus(bulk, result.documents() + expected);
+                    foundNone.addAll(unexpected);
                 }
             }
             Map<TopicPartition, Offsets.End> ends = ends(records);

@@ -3,6 +3,7 @@ package io.towpath.sink;
 import com.mongodb.MongoNamespace;
 import com.mongodb.client.model.UpdateOneModel;
 import com.mongodb.client.model.WriteModel;
+import io.towpath.connector.TextHeaders;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
@@ -108,6 +109,11 @@ record Write(
     boolean isUpdate() {
         return model instanceof UpdateOneModel<BsonDocument> update
                 && !update.getOptions().isUpsert();
+    }
+
+    /** Whether a row of the document may follow one of the records, so that it may rightly be missing. Of an update. */
+    boolean rowFollows() {
+        return records.stream().anyMatch(TextHeaders::rowFollows);
     }
 
     boolean isConditional() {

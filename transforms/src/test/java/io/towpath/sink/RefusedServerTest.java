@@ -207,6 +207,33 @@ class RefusedServerTest extends DestinationTest {
         }
     }
 
+    @ParameterizedTest
+    @ValueSource(strings = {"true", "false"})
+    void anUpdateWhoseRowFollowsMayFindNoDocument(String fold) throws Exception {
+        try (TestTask sink = TestTask.opened(collection, SinkSettings.FOLD, fold)) {
+            List<SinkRecord> filling = sink.records(
+                    0,
+                    "u {_id: 1, $set: {a: 1}}",
+                    "u {_id: 1, $splice: {l: [1, [0, 1, []]]}}",
+                    "u {_id: 2, $set: {a: 1}}",
+                    "u {_id: 3, $set: {z: 1, a: 1, y: 1, b: 1, x: 1, c: 1, w: 1}}");
+            sink.task.put(filling.stream().map(TestTask::marked).toList());
+            assertEquals(List.of(), sink.context.letters);
+            assertEquals(0L, sink.metrics().get("WithoutDocument"));
+            sink.put(4, "r {_id: 1, l: [1]}", "u {_id: 1, $set: {a: 2}}");
+            assertEquals(TestTask.documents("{_id: 1, l: [1], a: 2}"), TestTask.stored(collection));
+            assertEquals(List.of(), sink.context.letters, "the row repairs what was not applied");
+            collection.deleteMany(new BsonDocument());
+            sink.put(6, "u {_id: 1, $set: {a: 3}}", "u {_id: 2, $set: {a: 2}}");
+            assertEquals(List.of("6", "7"), letters(sink, "offset"));
+            assertEquals(2L, sink.metrics().get("WithoutDocument"));
+            sink.task.put(sink.records(8, "u {_id: 1, $set: {a: 4}}").stream()
+                    .map(TestTask::marked)
+                    .toList());
+            assertEquals(2, sink.context.letters.size());
+        }
+    }
+
     /** What is not a dead letter is one once others have come again as a whole. */
     @Test
     void anEmptiedCollectionNeitherStopsTheSinkNorFillsTheDeadLetters() throws Exception {
