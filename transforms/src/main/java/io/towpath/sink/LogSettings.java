@@ -92,7 +92,7 @@ record LogSettings(
                         ConfigDef.ValidString.in(RANGES, NONE),
                         Importance.MEDIUM,
                         "Whether the source's documents were copied into the log when capture began. With none, an update may rightly find no "
-                                + "document at the destination; otherwise such an update becomes a dead letter.")
+                                + "document at the destination; otherwise such an update becomes a dead letter, unless its row follows.")
                 .define(
                         SERVERS,
                         Type.STRING,

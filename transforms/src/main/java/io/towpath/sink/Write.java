@@ -111,9 +111,9 @@ record Write(
                 && !update.getOptions().isUpsert();
     }
 
-    /** Whether a row of the document may follow one of the records, so that it may rightly be missing. Of an update. */
+    /** Whether the document may rightly be missing, as its row follows. The last update says so of all. */
     boolean rowFollows() {
-        return records.stream().anyMatch(TextHeaders::rowFollows);
+        return TextHeaders.rowFollows(records.get(records.size() - 1));
     }
 
     boolean isConditional() {

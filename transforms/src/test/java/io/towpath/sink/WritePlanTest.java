@@ -114,7 +114,7 @@ class WritePlanTest {
 
     @ParameterizedTest
     @ValueSource(ints = {0, 1, 2})
-    void aRowFollowsAWriteIfItFollowsOneOfItsRecords(int marked) {
+    void theLastUpdateOfAFoldedWriteSaysWhetherTheRowFollows(int marked) {
         List<SinkRecord> updates =
                 records("u {_id: 1, $set: {a: 1}}", "u {_id: 1, $set: {b: 1}}", "u {_id: 1, $unset: {c: 0}}");
         WritePlan plan = plan("true");
@@ -125,7 +125,7 @@ class WritePlanTest {
         mixed.set(marked, TestTask.marked(updates.get(marked)));
         List<Write> merged = writes(plan, mixed);
         assertEquals(List.of(mixed), merged.stream().map(Write::records).toList());
-        assertTrue(merged.get(0).rowFollows());
+        assertEquals(marked == 2, merged.get(0).rowFollows());
         List<Write> single = writes(plan("false"), mixed);
         for (int each = 0; each < 3; each++)
             assertEquals(each == marked, single.get(each).rowFollows());

@@ -183,16 +183,17 @@ class StreamingServerTest {
         List<String> before = emitted(context, ledger, start, "3c");
         collection.replaceOne(Filters.eq("_id", 2), document("{_id: 2, n: 1}"));
         collection.updateOne(Filters.eq("_id", 2), Updates.set("n", 2));
-        List<String> resumed = emitted(context, new Ledger(new Partitions("p"), context), start, "2u row follows");
-        server.fail("off", "");
         collection.insertOne(document("{_id: 4}"));
+        List<String> resumed = emitted(context, new Ledger(new Partitions("p"), context), start, "4c");
+        server.fail("off", "");
+        collection.insertOne(document("{_id: 5}"));
         List<String> read = emitted(context, new Ledger(new Partitions("p"), context), start, "3r");
         collection.updateOne(Filters.eq("_id", 2), Updates.set("n", 3));
         collection.deleteOne(Filters.eq("_id", 2));
         List<String> after = emitted(context, new Ledger(new Partitions("p"), context), start, "2d");
 
         assertEquals(List.of("1u row follows", "3c"), before);
-        assertEquals(List.of("2u", "2u row follows"), resumed, "a replacement makes its document");
+        assertEquals(List.of("2u", "2u row follows", "4c"), resumed, "a replacement makes its document");
         assertTrue(read.containsAll(List.of("1r", "2r", "3r")), read::toString);
         assertEquals(
                 List.of("2u", "2d"),
