@@ -21,7 +21,7 @@ import org.bson.BSONException;
  */
 final class WritePlan {
     static final String GONE =
-            "TWP-DOCUMENT-GONE: an update was not applied, because its document is not at the destination: somebody else "
+            "TWP-DOCUMENT-GONE: an update was not applied, because its document is not at the destination: someone else "
                     + "removed it there, or the log does not hold its beginning; `towpath repair PIPELINE --dead-letters` re-reads the document, and "
                     + "until then its later updates are only counted";
 

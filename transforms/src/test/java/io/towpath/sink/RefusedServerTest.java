@@ -139,7 +139,7 @@ class RefusedServerTest extends DestinationTest {
                 "$splice: {l: [2, [2, 0, [3]]]}",
                 "$set: {z: 1, a: 1, y: 1, b: 1, x: 1, c: 1, w: 1}"
             })
-    void anUpdateWhoseDocumentSomebodyRemovedIsADeadLetterAndTheRestIsApplied(String update) throws Exception {
+    void anUpdateWhoseDocumentSomeoneRemovedIsADeadLetterAndTheRestIsApplied(String update) throws Exception {
         try (TestTask sink = TestTask.opened(collection)) {
             sink.put(0, "c {_id: 1, l: [1, 2]}", "c {_id: 2, l: [1, 2]}", "c {_id: 3}");
             collection.deleteOne(BsonDocument.parse("{_id: 2}"));
@@ -156,7 +156,7 @@ class RefusedServerTest extends DestinationTest {
     /** One for each document: to re-read it repairs whatever it missed. */
     @ParameterizedTest
     @ValueSource(strings = {"true", "false"})
-    void aDocumentThatSomebodyRemovedIsOneDeadLetterUntilARecordHasItWhole(String fold) {
+    void aDocumentThatSomeoneRemovedIsOneDeadLetterUntilARecordHasItWhole(String fold) {
         try (TestTask sink = TestTask.opened(collection, SinkSettings.FOLD, fold)) {
             sink.put(0, "c {_id: 1}", "c {_id: 2}");
             collection.deleteMany(new BsonDocument());
