@@ -102,6 +102,12 @@ def test_the_sink_knows_whether_its_log_is_compacted_and_where_to_ask() -> None:
     assert not plain.keys() & {*keys}
 
 
+@pytest.mark.parametrize(("mode", "way"), [("exactly-once", "towpath"), ("plain", "none"), ("plain", "towpath")])
+def test_the_sink_knows_where_its_log_lacks_what_was_there_before(mode: Mode, way: CopyMethod) -> None:
+    assert definitions(pipeline("exactly-once", "none"))["move-sink"]["towpath.copy"] == "none"
+    assert "towpath.copy" not in definitions(pipeline(mode, way))["move-sink"]
+
+
 def test_a_poll_brings_no_more_than_a_transaction_takes_nor_than_fits_into_memory() -> None:
     small = replace(pipeline("exactly-once", "towpath"), fold=False, batch_records=3, batch_bytes=700)
     sink = definitions(small)["move-sink"]

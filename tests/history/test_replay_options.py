@@ -92,6 +92,14 @@ def test_a_replay_makes_no_schema_changes_behind_its_ends_unless_it_follows(tmp_
     assert "towpath.ddl.ends" not in definition(following)
 
 
+@pytest.mark.parametrize(("forced", "copy"), [(True, "none"), (False, None)])
+def test_a_replay_that_is_forced_expects_updates_without_their_document(tmp_path, forced, copy):
+    pipeline = read(write_pipeline_file(tmp_path / "shop.toml", include=["shop.*"]))
+    plan = Plan(only=(), until=None, follow=True, forced=forced, began=1.5, letters=0, log={})
+    replayed = definition(Replay(pipeline, "other", ReplicaSet("rs", ("c:1",)), "mongodb://c:1/", plan))
+    assert replayed.get("towpath.copy") == copy
+
+
 TOPICS = ("shop.shop.orders", "shop.shop.parcels", "shop.requests", "x.shop.a")
 
 

@@ -321,3 +321,13 @@ def test_a_namespace_added_to_a_running_pipeline_is_copied_in_order_with_its_cha
         pipeline.wait()
     pipeline.assert_same(*COLLECTIONS, at_least=900)
     assert events.seen(at_least=1300)
+    assert pipeline.status()["dead_letters"] == 0, "an update before its row is none"
+    found = log.records(pipeline.addresses.bootstrap, pipeline.topic("two"))
+    last_row = max(time_of(record) for record in found if record.contract["op"] == b"r")
+    marked = [time_of(record) for record in found if record.row_follows]
+    print(f"{len(marked)} updates were marked")
+    assert all(time <= last_row for time in marked)
+
+
+def time_of(record: log.Logged) -> tuple[int, ...]:
+    return tuple(int(part) for part in record.contract["t"].split(b":"))

@@ -30,6 +30,8 @@ DDL_ENDS = "towpath.ddl.ends"
 
 #: What Connect runs, and what people may post with curl.
 DEFINITIONS = Path(__file__).parents[2] / "connectors"
+#: Of a source. Of a sink whose log is known to lack documents: "none", and updates may find no document.
+COPY = "towpath.copy"
 
 
 def plugins(pipeline: Pipeline) -> tuple[str, ...]:
@@ -103,6 +105,8 @@ def _sink(pipeline: Pipeline) -> dict[str, str]:
     }
     config = _filled("sink.json" if pipeline.exactly_once else "plain-sink.json", values)
     config |= mongo_uri.references(pipeline.destination_uri, "destination", pipeline.secrets)
+    if pipeline.exactly_once and pipeline.copy.method == "none":
+        config[COPY] = "none"
     if pipeline.ddl:
         config[DDL_DROP] = pipeline.ddl.drop
     return config | pipeline.kafka_client.references(pipeline.secrets)

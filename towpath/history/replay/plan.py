@@ -21,7 +21,7 @@ from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.config.namespaces import Selection, namespace_of
 from towpath.config.pipeline import ClusterTime, Pipeline, cluster_time
 from towpath.deploy import credentials
-from towpath.deploy.configs import DDL_ENDS, DDL_REPLAY, definitions
+from towpath.deploy.configs import COPY, DDL_ENDS, DDL_REPLAY, definitions
 from towpath.deploy.inventory import DESTINATION_SET
 from towpath.deploy.other_pipelines import REPLAY_OF
 from towpath.errors import TowpathError
@@ -201,6 +201,8 @@ def definition(replay: Replay) -> dict[str, str]:
         del config["topics.regex"]
         config["topics"] = ",".join(plan.topics)
         config[DDL_ENDS] = json.dumps(plan.ends, separators=(",", ":"))
+    if plan.forced:  # the verdict reports updates without their document
+        config[COPY] = "none"
     return config | {
         "towpath.until": str(plan.until) if plan.until else "",
         DDL_REPLAY: "true",

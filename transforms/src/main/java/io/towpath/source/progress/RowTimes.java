@@ -246,6 +246,12 @@ public final class RowTimes {
         return true;
     }
 
+    /** Whether the row of an {@code _id} may be read later, so that it follows what is emitted now. */
+    public boolean rowFollows(String namespace, byte[] key) {
+        Optional<CollectionCopy> copy = copies.get(namespace);
+        return copy != null && copy.filter(planned -> planned.hasRow(key)).isEmpty();
+    }
+
     private Optional<Times> computeNaturalTimes(String namespace) {
         Optional<CollectionCopy> copy = copies.getOrDefault(namespace, Optional.empty());
         if (!isNatural(namespace)) return Optional.empty();

@@ -89,6 +89,37 @@ class LedgerTest {
     }
 
     @Test
+    void aRowFollowsUntilItsRangeIsInTheLog() throws Exception {
+        Ledger ledger = begun();
+        store(List.of(ledger.rootRecord()));
+        assertTrue(restored().rows().rowFollows(ORDERS, id(1)), "no range is known yet");
+        store(List.of(ledger.plan(ORDERS, new RangePlan(List.of(id(10)), 30, 3000, 7))));
+        advance(ledger, page(1, new ClusterTime(105, 2), true, 10, 11));
+        advance(ledger, page(0, new ClusterTime(106, 1), false, 1, 2));
+        for (Ledger each : List.of(ledger, restored())) {
+            assertTrue(each.rows().rowFollows(ORDERS, id(9)));
+            assertTrue(each.rows().rowFollows(ORDERS, id(1)), "under a collation, 1 may come behind 2");
+            assertFalse(each.rows().rowFollows(ORDERS, id(10)));
+            assertFalse(each.rows().rowFollows("shop.other", id(9)), "is not copied");
+        }
+        advance(ledger, page(0, new ClusterTime(107, 1), true, 3));
+        for (Ledger each : List.of(ledger, restored())) assertFalse(each.rows().rowFollows(ORDERS, id(9)));
+        store(ledger.copyAgain("again", List.of(ORDERS), new ClusterTime(110, 1), false));
+        for (Ledger each : List.of(ledger, restored())) assertTrue(each.rows().rowFollows(ORDERS, id(10)));
+    }
+
+    @Test
+    void inNaturalOrderAnyRowMayFollowUntilAllAreInTheLog() throws Exception {
+        Ledger ledger = begun();
+        ledger.reselect("x", List.of(), List.of("shop.empty"));
+        store(List.of(ledger.rootRecord(), ledger.plan(ORDERS, natural())));
+        advance(ledger, piece(0, new ClusterTime(105, 2), RangePlan.OPEN_END));
+        for (Ledger each : List.of(ledger, restored())) assertTrue(each.rows().rowFollows(ORDERS, id(1)));
+        advance(ledger, piece(1, new ClusterTime(106, 2), RangePlan.OPEN_END));
+        for (Ledger each : List.of(ledger, restored())) assertFalse(each.rows().rowFollows(ORDERS, id(1)));
+    }
+
+    @Test
     void offsetsOfTheVersionBeforePiecesGoOn() throws Exception {
         Map<String, Object> root = new TreeMap<>(Map.of(
                 "phase",
