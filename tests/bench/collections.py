@@ -17,7 +17,8 @@ from tests.bench.sides import COMMAND, Settings, is_streaming, pipeline_file, wa
 from tests.bench.switching import PAUSE, cut_over, removed
 from tests.support.awaited import until
 from towpath import stack as embedded
-from towpath.checks.everything import everything
+from towpath.checks.facts import Facts
+from towpath.deploy import deployment
 from towpath.run.status import log_figures
 from towpath.run.status.collector import read_status
 from towpath.session import Session, opened
@@ -98,7 +99,7 @@ def _looks(session: Session) -> dict[str, float]:
         _WARNINGS: lambda: log_figures.report(session, status.ends),
         _VERDICT: lambda: VerdictContext.read(session, status.topic_ids),
         _SCHEMAS: lambda: metadata(pipeline, ()),
-        _CHECK: lambda: [*everything(session, session.file)],
+        _CHECK: lambda: deployment.findings(Facts(session)),
     }
     return {f"{kind} s": _timed(look) for kind, look in kinds.items()}
 

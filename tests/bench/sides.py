@@ -18,13 +18,13 @@ from typing import Any, Literal
 from tests.bench.measured import await_fact
 from tests.support.checkout import Checkout
 from towpath import stack as embedded
+from towpath.checks.facts import Facts
 from towpath.clients.connect.control import statuses
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.topics import Place, Topics
 from towpath.config.pipeline import ClusterTime
 from towpath.config.topic_settings import TOPIC_SETTINGS
 from towpath.deploy.deployment import Deployment, remove
-from towpath.deploy.inventory import Inventory
 from towpath.errors import NoSuchConnector
 from towpath.log.lag import applied, gaps, peek
 from towpath.log.source_offsets import read_state
@@ -159,12 +159,12 @@ def _ours(stack: embedded.Stack, name: str, side: Side, settings: Settings) -> I
                 source, sink = it.pipeline.source_connector, it.pipeline.sink_connector
                 yield Way(side, it.connect, it.topics, source, sink, names, definitions, done)
         finally:
-            remove(it.pipeline, it.connect, it.topics, log=True, say=lambda words: None)
+            remove(it, log=True, say=lambda words: None)
 
 
 def _prepared(it: Session) -> Mapping[str, dict[str, str]]:
     """Do what `towpath deploy` does before the connectors; their definitions."""
-    deployment = Deployment(Inventory(it, allow_missing=True))
+    deployment = Deployment(Facts(it, allow_missing=True))
     for change in deployment.plan():
         if not change.description.startswith("create connector "):
             change.apply()

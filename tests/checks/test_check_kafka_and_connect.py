@@ -16,11 +16,11 @@ from tests.conftest import MakePipeline
 from tests.support import rest
 from tests.support.pipeline import Addresses, Pipeline, Settings, towpath
 from tests.support.servers import connect_without_plugins, free_port, standalone_connect
+from towpath.clients.connect.definitions import definitions
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.topics import Topics
 from towpath.config import loading as pipeline_file
 from towpath.config.topic_settings import TOPIC_SETTINGS
-from towpath.deploy.configs import definitions
 from towpath.stack import Stack, parts
 
 pytestmark = pytest.mark.servers

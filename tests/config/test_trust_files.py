@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.secured import documented_acls, documented_roles
 from towpath.checks.connect import exposed
+from towpath.clients.connect.definitions import definitions
 from towpath.clients.kafka.client import KafkaClient, login, of, properties
 from towpath.clients.mongo import uri as mongo_uri
 from towpath.clients.mongo.client import Cluster
@@ -21,9 +22,8 @@ from towpath.clients.mongo.privileges import (
 from towpath.clients.mongo.uri import without_credentials
 from towpath.config.loading import read
 from towpath.config.pipeline import Pipeline
-from towpath.deploy import credentials
-from towpath.deploy.configs import definitions
 from towpath.errors import BadPipelineFile, MongoError, TowpathError
+from towpath.store import credentials
 
 SCRAM = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="me" password="a\\"b\\\\c;";'
 PLAIN = {"sasl.jaas.config": SCRAM.replace("scram.Scram", "plain.Plain")}

@@ -14,10 +14,10 @@ import pytest
 from tests.checks.test_check_judgements import PIPELINE
 from tests.support.lives import Lives, mark
 from towpath.cli.init import write_pipeline_file
+from towpath.clients.connect.definitions import definitions
 from towpath.config.loading import read
 from towpath.config.pipeline import ClusterTime, Ddl
 from towpath.cutover.reverse_pipeline import reverse_file_text
-from towpath.deploy.configs import definitions
 from towpath.deploy.schema.changes import Progress, SchemaChanges, Shown, chosen
 from towpath.errors import BadPipelineFile
 from towpath.log.barrier import uncaptured

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from tests.deploy.test_changes_in_log import LOGGED
 from tests.support.sessions import session_of
+from towpath.checks import source as rules
+from towpath.checks.facts import Facts
+from towpath.clients.connect.definitions import definitions
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.topics import Topics
 from towpath.clients.mongo.replica_set import Collection
 from towpath.config.pipeline import Copy
-from towpath.deploy import preconditions
-from towpath.deploy.configs import definitions
-from towpath.deploy.inventory import Inventory
 from towpath.errors import ConnectUnreachable
 
 PIPELINE = replace(LOGGED, copy=Copy("towpath", 4, "primary", 0, 0))
@@ -25,11 +25,11 @@ BEFORE, WITH_DDL = definitions(replace(PIPELINE, ddl=None)), definitions(PIPELIN
 
 def levels(source: Collection, deployed: Mapping[str, dict[str, str]], *, unreachable: bool = False) -> list[str]:
     with Connect("http://127.0.0.1:1") as connect, Topics("127.0.0.1:1") as topics:
-        inventory = Inventory(session_of(PIPELINE, connect, topics))
-        inventory.__dict__.update(collections=(source,), deployed=deployed)
+        facts = Facts(session_of(PIPELINE, connect, topics))
+        facts.__dict__.update(collections=(source,), deployed=deployed)
         if unreachable:
-            inventory.unreachable = {"connect": ConnectUnreachable("no answer")}
-        return [finding.level for finding in preconditions.kinds(inventory)]
+            facts.unreachable = {"connect": ConnectUnreachable("no answer")}
+        return [finding.level for finding in rules.kinds(facts)]
 
 
 def test_a_first_deployment_is_refused_and_a_later_one_warns_of_what_came_through_the_log() -> None:

@@ -13,17 +13,17 @@ from bson import ObjectId
 
 from tests.deploy.test_changes_in_log import LOGGED
 from tests.support.sessions import session_of
+from towpath.checks import change, target
+from towpath.checks.facts import Facts, OwnTopics
+from towpath.checks.rule import require
+from towpath.checks.target import Target
 from towpath.cli import control
+from towpath.clients.connect.definitions import definitions
 from towpath.clients.kafka.topics import Topic
 from towpath.clients.mongo.replica_set import ReplicaSet
-from towpath.config.finding import require
 from towpath.config.namespaces import Renames, meet
 from towpath.config.pipeline import Pipeline
-from towpath.deploy import own_topics, target
-from towpath.deploy.configs import definitions
-from towpath.deploy.own_topics import OwnTopics
-from towpath.deploy.preconditions import same_mode
-from towpath.deploy.target import Target
+from towpath.deploy import deployment
 from towpath.errors import MongoError, MongoUnreachable, Refused, TowpathError
 from towpath.store import writers
 from towpath.store.writers import Registration
@@ -181,10 +181,12 @@ def owned(
             raise error
         return {"move": replace(OWN, topics=frozenset(registered), creating=frozenset(creating))}
 
-    monkeypatch.setattr(own_topics.writers, "read_all", read_all)
-    topics: Any = SimpleNamespace(all=lambda: IDS, ids=lambda names: {name: IDS[name] for name in names})
+    monkeypatch.setattr(writers, "read_all", read_all)
+    topics: Any = SimpleNamespace(
+        overview=lambda: ([1], "k1", IDS), ids=lambda names: {name: IDS[name] for name in names}
+    )
     connect: Any = SimpleNamespace(topics=lambda name: list(written) if name == "move-source" else [])
-    return own_topics.own_topics(session_of(PIPELINE, connect, topics))
+    return Facts(session_of(PIPELINE, connect, topics)).own_topics
 
 
 def test_topics_with_a_name_of_the_pipeline_that_it_did_not_make_are_not_its_own(
@@ -202,11 +204,11 @@ def test_topics_with_a_name_of_the_pipeline_that_it_did_not_make_are_not_its_own
 
 
 def test_an_id_that_kafka_does_not_tell_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own_topics, "_KNOWN_S", 0.0)
+    monkeypatch.setattr(deployment, "_KNOWN_S", 0.0)
     topics: Any = SimpleNamespace(bootstrap="k:1", ids=lambda names: {"move.shop.a": "2"})
-    assert own_topics.created_ids(topics, ["move.shop.a"]) == {"move.shop.a": "2"}
+    assert deployment.created_ids(topics, ["move.shop.a"]) == {"move.shop.a": "2"}
     with pytest.raises(TowpathError, match=r"move\.shop\.b, .*`towpath deploy` again"):
-        own_topics.created_ids(topics, ["move.shop.a", "move.shop.b"])
+        deployment.created_ids(topics, ["move.shop.a", "move.shop.b"])
 
 
 @pytest.mark.parametrize(
@@ -219,15 +221,15 @@ def test_an_id_that_kafka_does_not_tell_is_an_error(monkeypatch: pytest.MonkeyPa
 )
 def test_an_empty_topic_of_someone_else_shows_no_mode(foreign: tuple[str, ...], end: int, words: str | None) -> None:
     pipeline = replace(PIPELINE, mode="exactly-once")
-    inventory: Any = SimpleNamespace(
+    facts: Any = SimpleNamespace(
         pipeline=pipeline,
         deployed=dict.fromkeys(definitions(pipeline)),
         desired=definitions(pipeline),
         existing={"move.shop.a": Topic("move.shop.a", 1)},
-        foreign=foreign,
-        topics=SimpleNamespace(ends=lambda topics, stable: {(topic.name, 0): (0, end) for topic in topics}),
+        own_topics=OwnTopics({}, foreign),
+        written=frozenset(["move.shop.a"] if end else []),
     )
-    found = list(same_mode(inventory))
+    found = list(change.same_mode(facts))
     assert bool(found) is (words is not None)
     assert all(words in finding.advice for finding in found if words)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from towpath.checks.facts import Side
+from towpath.checks.rule import Finding, error, ok, warning
 from towpath.clients.mongo.client import Client
 from towpath.clients.mongo.privileges import if_allowed
 from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.clients.mongo.versions import NEWEST, OLDEST, Version, series, short
-from towpath.config.finding import Finding, error, ok, warning
 from towpath.config.text import counted
-from towpath.deploy.inventory import Side
 
 
 def servers(cluster: Side) -> Iterator[Finding]:

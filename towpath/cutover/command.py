@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
 
+from towpath.checks import target
 from towpath.clients.mongo.write_block import MONGOSH_UNDO
 from towpath.config.events import Check, CutoverNote, Gate, Switch, label
 from towpath.cutover import fail_back, steps
 from towpath.cutover.events import Reporter
-from towpath.cutover.gate import GATE, PRECONDITIONS, Readiness, red, run
+from towpath.cutover.gate import GATE, PRECONDITIONS, Readiness, lines, red
 from towpath.cutover.reverse_pipeline import write_reverse_file
 from towpath.cutover.sides import Sides, SwitchUnknown
 from towpath.cutover.steps import CutoverOptions
 from towpath.cutover.undo import NotUndone, attempt, undo
 from towpath.cutover.writes import hook
-from towpath.deploy import target
 from towpath.errors import Overtaken, Refused, TowpathError, fields
 from towpath.session import ERRORS
 from towpath.signals import Interrupts
@@ -131,7 +131,7 @@ class Command:
         """Check the gate, and return whether the cutover is to begin: not in a dry run. Raises `_NotDone`."""
         self.sides.forward.require_deployed()
         target.require_own(self.sides.forward)
-        return self._report_gate(run((*GATE, *PRECONDITIONS), self._readiness(returns=False)))
+        return self._report_gate(lines((*GATE, *PRECONDITIONS), self._readiness(returns=False)))
 
     def _looked(self, look: Callable[[], bool]) -> bool:
         """What it returns. Raises `_NotDone` when a signal interrupts it."""
@@ -169,12 +169,12 @@ class Command:
         assert self.sides.reverse is not None and self.sides.marker is not None
         self.sides.reverse.require_deployed()
         target.require_own(self.sides.reverse)
-        preconditions = run(PRECONDITIONS, self._readiness(returns=True))
+        preconditions = lines(PRECONDITIONS, self._readiness(returns=True))
         if not (self.dry_run or red(preconditions)):
             fail_back.open_source(self.sides, self.options, self.reporter)
         # if the source still blocks writes, the reverse pipeline cannot apply: the gate could not pass
         is_blocked = self.sides.marker.blocked and red(preconditions)
-        checks = [] if is_blocked else run(GATE, self._readiness(returns=True))
+        checks = [] if is_blocked else lines(GATE, self._readiness(returns=True))
         return self._report_gate([*checks, *preconditions])
 
     def _refuse_dry_run(self, state: State | None) -> None:

@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from towpath.checks import log as oplogs
+from towpath.checks import capture
 from towpath.clients.mongo.uri import without_credentials
 from towpath.cutover import gate
 from towpath.cutover.steps import CutoverOptions
@@ -169,7 +169,7 @@ class Reporter:
 
     def _oplog(self) -> dict[str, Any] | None:
         with self.session.source.briefly() as client:
-            oplog = oplogs.read(client)
+            oplog = capture.read(client)
         if oplog is None:
             return None
         return {"window_seconds": round(oplog.hours * 3600), "estimated": not oplog.full}

@@ -15,9 +15,9 @@ import pytest
 import yaml
 
 from tests.prometheus.test_prometheus_files import promtool
+from towpath.clients.connect.definitions import definitions
 from towpath.config import loading
 from towpath.config.credential_files import refuse_open
-from towpath.deploy.configs import definitions
 from towpath.deploy.manifests import connect, monitoring, run
 from towpath.deploy.manifests.options import Options, Plan, PluginArchive, Resource
 from towpath.deploy.manifests.text import as_yaml

@@ -136,9 +136,9 @@ class Connect:
     def version(self) -> str:
         return self._read("GET", "/", lambda root: of(str, root["version"]))
 
-    def kafka_cluster(self) -> str:
-        """The id of the workers' Kafka cluster."""
-        return self._read("GET", "/", lambda root: of(str, root["kafka_cluster_id"]))
+    def worker(self) -> tuple[str, str]:
+        """The version of the worker that answers, and the id of the workers' Kafka cluster."""
+        return self._read("GET", "/", lambda root: (of(str, root["version"]), of(str, root["kafka_cluster_id"])))
 
     def plugins(self) -> dict[str, str]:
         """Class name → version of every plugin that the worker has, transforms and converters included."""
@@ -151,6 +151,15 @@ class Connect:
 
     def names(self) -> list[str]:
         return self._read("GET", "/connectors", names)
+
+    def configs(self) -> dict[str, dict[str, str]]:
+        """The configurations of all connectors by name, in one request."""
+        return self._read(
+            "GET",
+            "/connectors",
+            lambda found: {name: settings(connector["info"]["config"]) for name, connector in found.items()},
+            params={"expand": "info"},
+        )
 
     def config(self, name: str) -> dict[str, str] | None:
         """The configuration as it was put, `${…}` unresolved; None if there is no such connector."""

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from towpath.checks.connect import least_heap
+from towpath.clients.connect import definitions
 from towpath.clients.kafka.client import CA, CERTIFICATE, HOST_CHECK, KEY_PASSWORD, MECHANISM, properties
-from towpath.deploy import configs as definitions
 from towpath.deploy.manifests.options import Plan, Resource
 from towpath.errors import Refused
 from towpath.stack.prometheus import WORKER_RULES

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from towpath.checks import log as capture
+from towpath.checks import capture
 from towpath.checks.log import guard
 from towpath.clients.kafka.topics import Place
 from towpath.config.namespaces import namespace_of

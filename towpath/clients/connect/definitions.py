@@ -29,7 +29,7 @@ DDL_REPLAY = "towpath.ddl.replay"
 DDL_ENDS = "towpath.ddl.ends"
 
 #: What Connect runs, and what people may post with curl.
-DEFINITIONS = Path(__file__).parents[2] / "connectors"
+DEFINITIONS = Path(__file__).parents[3] / "connectors"
 #: Of a source. Of a sink whose log is known to lack documents: "none", and updates may find no document.
 COPY = "towpath.copy"
 
