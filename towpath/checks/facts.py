@@ -24,7 +24,6 @@ from towpath.errors import ConnectUnreachable, KafkaUnreachable, MongoUnreachabl
 from towpath.session import Session
 from towpath.store import writers
 from towpath.store.writers import Registration
-from towpath_verifier.descriptions import version as level
 
 #: Keys in the configuration of a source and of a sink connector that name its replica set.
 SOURCE_SET, DESTINATION_SET = "towpath.source", "towpath.destination"
@@ -117,12 +116,18 @@ class Side:
     @property
     def version(self) -> tuple[int, ...]:
         """Of the server that answered: (major, minor, patch)."""
-        return self.ask(_version)
+        return self.replica_set.version
+
+    @property
+    def compatibility(self) -> str | None:
+        """The feature compatibility version; None if the user may not read it."""
+        return self.ask(_compatibility)
 
     @property
     def level(self) -> tuple[int, ...]:
         """What decides what the servers can do: see `towpath.clients.mongo.versions`."""
-        return self.ask(level)
+        text = self.compatibility
+        return self.version[:2] if text is None else tuple(map(int, text.split(".")[:2]))
 
     @property
     def privileges(self) -> Privileges | None:
@@ -130,8 +135,9 @@ class Side:
         return self.ask(privileges)
 
 
-def _version(client: Client) -> tuple[int, ...]:
-    return tuple(client.server_info()["versionArray"][:3])
+def _compatibility(client: Client) -> str | None:
+    answer = if_allowed(lambda: client.admin.command("getParameter", 1, featureCompatibilityVersion=1))
+    return None if answer is None else str(answer["featureCompatibilityVersion"]["version"])
 
 
 @dataclass(frozen=True, slots=True)
