@@ -55,7 +55,7 @@ class Admin:
 
         def call(*values: Any, **named: Any) -> Any:
             if name == "list_offsets":
-                places = {(place.topic, place.partition): vars(spec) for place, spec in values[0].items()}
+                places = {(place.topic, place.partition): type(spec).__name__ for place, spec in values[0].items()}
                 self._asked[f"{name} {sorted(places.items())} {named['isolation_level']}"] += 1
             elif name not in ("poll", "create_topics"):
                 self._asked[f"{name} {values}"] += 1

@@ -68,9 +68,9 @@ def log_of(plan: Plan) -> LogSize:
 
 def test_a_pipeline_without_a_problem(plan: Plan) -> None:
     assert (plan.errors, plan.unknown) == (0, {})
-    assert log_of(plan).copy == 3 * 600_000_000  # three replicas of 60 %
-    assert log_of(plan).day == 86_400 * 500_000 * 3 * 0.6  # half of the oplog's 1 MB/s
-    assert log_of(plan).free == 150 * GB
+    assert log_of(plan).copy_bytes == 3 * 600_000_000  # three replicas of 60 %
+    assert log_of(plan).day_bytes == 86_400 * 500_000 * 3 * 0.6  # half of the oplog's 1 MB/s
+    assert log_of(plan).free_bytes == 150 * GB
     assert [levels(plan, f"plan {part}") for part in ("log", "destination")] == [["ok"]] * 2
     assert [command.line.split()[1] for command in commands(plan, FILE)] == [
         *("deploy", "deploy", "run", "status", "prepare", "wait", "verify", "cutover")
@@ -88,20 +88,20 @@ def test_the_limits_of_the_copy_are_a_time(plan: Plan, pipeline: Pipeline) -> No
 
 def test_no_copy_needs_no_log(plan: Plan, pipeline: Pipeline) -> None:
     none = replace(pipeline, copy=replace(pipeline.copy, method="none"))
-    assert log_of(replace(plan, pipeline=none)).copy == 0
+    assert log_of(replace(plan, pipeline=none)).copy_bytes == 0
     assert "nothing is copied" in text(replace(plan, pipeline=none), FILE)
 
 
 def test_empty_collections_need_no_log(plan: Plan) -> None:
     empty = replace(ORDERS, documents=0, bytes=0)
     plan = replace(plan, collections=(empty,), sample=Unknown("the collections hold no documents"))
-    assert log_of(plan).copy == 0
+    assert log_of(plan).copy_bytes == 0
     assert plan.unknown.keys() == {"sample"}
 
 
 def test_the_newest_changes_stand_for_the_day_where_the_oplog_is_new(plan: Plan) -> None:
     plan = replace(plan, oplog=Oplog(span=10, size=10, limit=1000))
-    assert log_of(plan).day == 24 * 36_000_000 * 3 * 0.6
+    assert log_of(plan).day_bytes == 24 * 36_000_000 * 3 * 0.6
     assert "too new to tell" in text(plan, FILE)
 
 

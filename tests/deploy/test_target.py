@@ -266,7 +266,7 @@ def known(**changed: Any) -> Any:
         "pipeline": PIPELINE,
         "connect": SimpleNamespace(url="http://c"),
         "deployed": {"move-sink": SINK, "move-source": {}},
-        "members": lambda group: 0,
+        "topics": SimpleNamespace(members=lambda group: 0),
         "own_topics": OwnTopics({"move.shop.a": "2"}),
         "registration": OWN,
     }
@@ -279,7 +279,7 @@ REMOVED: Any = {"move-sink": None, "move-source": None}
 @pytest.mark.parametrize(
     "facts",
     [
-        known(members=lambda group: 4),  # its own sink runs
+        known(topics=SimpleNamespace(members=lambda group: 4)),  # its own sink runs
         known(deployed=REMOVED),
         known(deployed=REMOVED, own_topics=OwnTopics({}), registration=None),  # nothing is left to remove
         known(registration=None),  # the destination is lost, and Connect knows the pipeline
@@ -293,14 +293,15 @@ def test_the_log_of_the_pipeline_is_removed(facts: Any) -> None:
     ("facts", "words"),
     [
         (
-            known(deployed=REMOVED, members=lambda group: 4 if group == "connect-move-sink" else 0),
+            known(deployed=REMOVED, topics=SimpleNamespace(members=lambda group: 4 * (group == "connect-move-sink"))),
             "the consumer group connect-move-sink has 4 members: another Connect cluster runs the pipeline",
         ),
         (known(deployed=REMOVED, registration=None), "nothing shows that move.shop.a are of this pipeline"),
     ],
 )
-def test_the_log_of_another_pipeline_is_not_removed(facts: Any, words: str) -> None:
+def test_the_log_of_another_pipeline_is_not_removed(facts: Any, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a `remove`, with another [connect] or [destination] in the file."""
+    monkeypatch.setattr(target, "_LEAVING_S", 0.0)
     with pytest.raises(Refused, match=words):
         require(target.OF_LOG, facts)
 

@@ -85,7 +85,8 @@ class Once:
             except TowpathError as failure:
                 self._failures[key] = failure
                 if isinstance(failure, _AWAY):
-                    self.unreachable.setdefault(server, failure)
+                    away = "kafka" if isinstance(failure, KafkaUnreachable) else server
+                    self.unreachable.setdefault(away, failure)
                 raise
         answer: Answer = self._answers[key]
         return answer
@@ -282,7 +283,7 @@ class Facts(Once):
     @of_kafka
     def written(self) -> frozenset[str]:
         """The change topics that hold, or held, records, committed or not."""
-        return frozenset(name for (name, _), (_, end) in self.topics.ends(self.log, stable=False).items() if end > 0)
+        return frozenset(name for (name, _), end in self.topics.written(self.log).items() if end > 0)
 
     @of_kafka
     def topic_settings(self) -> Mapping[str, Mapping[str, str]]:
@@ -293,10 +294,6 @@ class Facts(Once):
 
     def broker_settings(self, broker: int) -> Mapping[str, str]:
         return self.once("kafka", ("broker", broker), partial(self.topics.broker_settings, broker))
-
-    def members(self, group: str) -> int:
-        """How many consumers a group has."""
-        return self.once("kafka", ("members", group), partial(self.topics.members, group))
 
     @of_connect
     def own_topics(self) -> OwnTopics:

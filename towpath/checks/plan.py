@@ -65,11 +65,11 @@ class Disk:
 class LogSize:
     """The disk that the log needs, on all brokers together."""
 
-    copy: int
-    day: int | None
-    """Bytes that the changes of a day add, taking a record to be as large as its oplog entry; None if unknown."""
+    copy_bytes: int
+    day_bytes: int | None
+    """That the changes of a day add, taking a record to be as large as its oplog entry; None if unknown."""
     replicas: int
-    free: int | None
+    free_bytes: int | None
     """None if a broker does not report it."""
 
 
@@ -77,9 +77,9 @@ class LogSize:
 class Unique:
     """The indexes that a cutover makes unique in its pause, by reading them."""
 
-    indexes: int
-    documents: int
-    """Of their collections, counted once for each index."""
+    unique_indexes: int
+    entries: int
+    """The documents of their collections, counted once for each index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +161,8 @@ class Plan:
 
     def _disk_findings(self) -> Iterator[Finding]:
         log, destination, disk = self.log, self.destination, self.destination_disk
-        if isinstance(log, LogSize) and log.free is not None:
-            yield from _space("plan log", "the brokers' disks", log.copy, log.free)
+        if isinstance(log, LogSize) and log.free_bytes is not None:
+            yield from _space("plan log", "the brokers' disks", log.copy_bytes, log.free_bytes)
         if not isinstance(destination, Unknown) and isinstance(disk, Disk) and disk.free is not None:
             yield from _space("plan destination", f"the {disk.name}", sum(destination), disk.free)
 

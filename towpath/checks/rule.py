@@ -80,9 +80,9 @@ def run(rules: Iterable[Rule[Facts]], facts: Facts) -> list[Finding]:
 
 
 def require(rules: Iterable[Rule[Facts]], facts: Facts) -> list[Finding]:
-    """What the required rules find. Raises `Refused` with all errors among it.
+    """What the required rules find. Raises `Refused` with all errors among it, and with what cannot be gathered.
 
-    Where nothing is wrong but that something cannot be gathered, that error is raised.
+    Where nothing else is wrong, the first error of what cannot be gathered is raised.
     """
     found: list[Finding] = []
     failures: dict[str, Failure] = {}
@@ -92,11 +92,12 @@ def require(rules: Iterable[Rule[Facts]], facts: Facts) -> list[Finding]:
         except _FAILURES as failure:
             failures.setdefault(str(failure), failure)
     errors: list[Failure] = [finding.refused for finding in dict.fromkeys(found) if finding.level == "error"]
-    errors += failures.values()
-    if len(errors) == 1 or (errors and len(errors) == len(failures)):
-        raise errors[0]
-    if errors:
-        raise Refused("\n".join(map(str, errors)))
+    errors += [failure for failure in failures.values() if isinstance(failure, Refused)]
+    others = [failure for failure in failures.values() if not isinstance(failure, Refused)]
+    if len(errors) + len(others) > 1 and errors:
+        raise Refused("\n".join(map(str, (*errors, *others))))
+    for error in (*errors, *others):
+        raise error
     return found
 
 

@@ -19,7 +19,7 @@ from towpath.clients.mongo.client import Client
 from towpath.config.pipeline import Copy
 from towpath.errors import TowpathError
 
-_RANGE_BYTES = 16 << 20
+_RANGE_BYTES, _BATCH_DOCUMENTS = 16 << 20, 4_000  # as the copy (RangeRead.java)
 _MOST_READS = 400
 _FEW = 20_000  # documents; of more, the server picks random ones without reading all
 _PATIENCE_S = 10  # for the first batch of a range, beyond the sample's time
@@ -86,10 +86,12 @@ def _starts(client: Client, collection: Extent) -> list[Any]:
 
 def _batches(client: Client, collection: Extent, start: Any, preference: Any, seconds: float) -> Iterator[bytes]:
     database, name = collection.namespace.split(".", 1)
+    size = max(2, min(_BATCH_DOCUMENTS, _RANGE_BYTES // (collection.average or 1_000)))
+    longest = int(1_000 * (seconds + _PATIENCE_S))
     found = (
         client[database]
         .get_collection(name, read_preference=preference)
-        .find_raw_batches(sort=[("_id", 1)], hint=[("_id", 1)], max_time_ms=int(1_000 * (seconds + _PATIENCE_S)))
+        .find_raw_batches(sort=[("_id", 1)], hint=[("_id", 1)], batch_size=size, max_time_ms=longest)
     )
     if start is not None:
         found.min([("_id", start)])

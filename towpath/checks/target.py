@@ -7,6 +7,7 @@ rules decide. What tells a destination is its replica set, the server's process,
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -21,6 +22,7 @@ from towpath.session import Session
 from towpath.store.writers import MONGOSH_FORGET, Registration
 
 _DESTINATION = "destination"
+_LEAVING_S = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,13 +180,21 @@ def require_removable(facts: Facts) -> None:
 def no_sink_elsewhere(facts: Facts) -> Iterator[Finding]:
     """No Connect cluster that the file does not name runs the sink."""
     sink = facts.pipeline.sink_connector
-    if facts.deployed[sink] is None and (members := facts.members(f"connect-{sink}")):
+    if facts.deployed[sink] is None and (members := _members(facts, f"connect-{sink}")):
         yield error(
             "kafka",
             f"Kafka Connect at {facts.connect.url} has no {sink}, and the consumer group connect-{sink} has"
             f" {counted(members, 'member')}: another Connect cluster runs the pipeline; nothing was changed",
             "set [connect] url to it",
         )
+
+
+def _members(facts: Facts, group: str) -> int:
+    """How many consumers a group has. Those of a connector that was just removed leave it a moment later."""
+    until = time.monotonic() + _LEAVING_S
+    while (members := facts.topics.members(group)) and time.monotonic() < until:
+        time.sleep(0.5)
+    return members
 
 
 def known_log(facts: Facts) -> Iterator[Finding]:

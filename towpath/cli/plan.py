@@ -169,9 +169,10 @@ def _changes(writes: Writes) -> Iterator[str]:
 
 
 def _log(log: LogSize) -> Iterator[str]:
-    yield f"{size(log.copy)} for the copy, on all brokers: {counted(log.replicas, 'replica')}, compressed with lz4"
-    if log.day is not None:
-        yield f"{size(log.day)} a day for changes at the present rate; [log] retention says how long they stay"
+    replicas = counted(log.replicas, "replica")
+    yield f"{size(log.copy_bytes)} for the copy, on all brokers: {replicas}, compressed with lz4"
+    if log.day_bytes is not None:
+        yield f"{size(log.day_bytes)} a day for changes at the present rate; [log] retention says how long they stay"
 
 
 def _disks(disks: tuple[Disk, ...]) -> Iterator[str]:
@@ -188,8 +189,8 @@ def _destination(needed: tuple[int, int]) -> Iterator[str]:
 
 def _pause(unique: Unique) -> Iterator[str]:
     yield "seconds at a cutover, once the lag is seconds"
-    if unique.indexes:
-        yield f"in it, indexes become unique by being read: {unique.indexes}, with {unique.documents:,} entries"
+    if unique.unique_indexes:
+        yield f"in it, indexes become unique by being read: {unique.unique_indexes}, with {unique.entries:,} entries"
 
 
 def rows(plan: Plan) -> list[tuple[str, ...]]:
@@ -326,15 +327,7 @@ def json_fields(plan: Plan, file: Path) -> dict[str, Any]:
             },
         ),
         "changes": _or_null(plan.changes, asdict),
-        "log": _or_null(
-            plan.log,
-            lambda log: {
-                "copy_bytes": log.copy,
-                "day_bytes": log.day,
-                "replicas": log.replicas,
-                "free_bytes": log.free,
-            },
-        ),
+        "log": _or_null(plan.log, asdict),
         "oplog": _or_null(
             plan.oplog,
             lambda oplog: {"hours": round(oplog.hours, 2), "bytes": oplog.limit, "too_new": oplog.young},
@@ -347,7 +340,7 @@ def json_fields(plan: Plan, file: Path) -> dict[str, Any]:
                 "free_bytes": _or_null(disk, lambda known: known.free),
             },
         ),
-        "pause": _or_null(plan.pause, lambda unique: {"unique_indexes": unique.indexes, "entries": unique.documents}),
+        "pause": _or_null(plan.pause, asdict),
         "unknown": [{"what": what, "reason": reason} for what, reason in plan.unknown.items()],
         "findings": [finding.as_json() for finding in plan.findings],
         "commands": [{"command": command.line, "why": command.why} for command in commands(plan, file)],

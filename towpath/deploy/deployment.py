@@ -117,7 +117,7 @@ class Deployment:
     def plan(self) -> list[Change]:
         """All changes, in order; empty when everything matches the file. Raises `Refused`."""
         for finding in require((*SERVERS, *change.RULES), self.facts):
-            if finding.level == "warning" and finding.code:
+            if finding.level == "warning" and finding.subject == _DEPLOY:
                 self.facts.session.say(f"{finding.finding}; {finding.advice}")
         return self.changes()
 
