@@ -176,7 +176,7 @@ RED: list[tuple[str, Callable[[Case], None], str]] = [
     ("verified", change(verdict=Verified()), "never"),
     ("verified", change(verdict=Verified(doubt="it was rebuilt since")), "it was rebuilt since"),
     ("verified", change(verdict=Verified(verdict(age=7200), verdict(age=7200))), "2.0 h ago (limit 10 s)"),
-    ("verified", change(verdict=Verified(verdict(age=-60), verdict(age=-60))), "in the future"),
+    ("verified", change(verdict=Verified(verdict(age=-7200), verdict(age=-7200))), "in the future"),
     ("verified", change(verdict=Verified(verdict(clean=False), verdict(clean=False))), "same: 7 documents"),
     (
         "verified",
