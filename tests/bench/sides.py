@@ -159,7 +159,7 @@ def _ours(stack: embedded.Stack, name: str, side: Side, settings: Settings) -> I
                 source, sink = it.pipeline.source_connector, it.pipeline.sink_connector
                 yield Way(side, it.connect, it.topics, source, sink, names, definitions, done)
         finally:
-            remove(it.pipeline, it.connect, it.topics, log=True, say=lambda words: None)
+            remove(it, log=True, say=lambda words: None)
 
 
 def _prepared(it: Session) -> Mapping[str, dict[str, str]]:
