@@ -59,7 +59,7 @@ def of(pipeline: Pipeline, file: Path, say: Say = unsaid) -> Iterator[Session]:
     """As `opened`, for a pipeline that was read from `file`."""
     with (
         kept_open(),
-        Topics(pipeline.bootstrap, pipeline.kafka_client) as topics,  # connects in the background
-        Connect(pipeline.connect_url, pipeline.connect_login) as connect,
+        Topics(pipeline.kafka.bootstrap, pipeline.kafka.login) as topics,  # connects in the background
+        Connect(pipeline.connect.url, pipeline.connect.login) as connect,
     ):
         yield Session(pipeline, connect, topics, file, say)

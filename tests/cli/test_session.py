@@ -39,15 +39,15 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
 def test_a_session_asks_with_one_client_and_closes_it_at_its_end(servers: Servers, tmp_path: Path) -> None:
     text = FILE.format(uri=servers.uri)
     with session.opened(tmp_path / "shop.toml", text) as it:
-        with connected(it.pipeline.source_uri, "source") as first:
+        with connected(it.pipeline.source.uri, "source") as first:
             first.admin.command("ping")
         with (
             session.opened(tmp_path / "other.toml", text),
-            connected(it.pipeline.source_uri, "source") as second,
+            connected(it.pipeline.source.uri, "source") as second,
         ):
             assert second is first
         first.admin.command("ping")
-        with connected(it.pipeline.source_uri, "source", timeout=5) as impatient:
+        with connected(it.pipeline.source.uri, "source", timeout=5) as impatient:
             assert impatient is not first
     for client in (first, impatient):
         with pytest.raises(InvalidOperation, match="after close"):

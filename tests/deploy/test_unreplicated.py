@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import platformdirs
 import pytest
 
+from towpath.clients.mongo.client import ClusterTime
 from towpath.config.events import as_line
 from towpath.config.namespaces import Selection
-from towpath.config.pipeline import ClusterTime
 from towpath.deploy.schema import unreplicated
 from towpath.deploy.schema.unreplicated import Sides, compare
 from towpath.errors import TowpathError

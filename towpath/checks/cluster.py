@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from towpath.clients.mongo.client import Client, ReplicaSet
 from towpath.clients.mongo.privileges import if_allowed
-from towpath.clients.mongo.uri import without_credentials
 from towpath.clients.mongo.versions import NEWEST, OLDEST, Version, series, short
 from towpath.config.finding import Finding, error, ok, warning
+from towpath.config.mongo_uri import without_credentials
 from towpath.config.text import counted
 from towpath.deploy.inventory import Cluster
 

@@ -102,7 +102,7 @@ def restart(file: Path, everything: bool, accept_deletes: bool, accept_gap: bool
                 f"changes are missing at the destination: run `towpath verify {file}`, which finds the documents that"
                 f" differ, and then `towpath repair {file}`, which re-reads them at the source"
             )
-            if session.pipeline.ddl:
+            if session.pipeline.ddl.apply:
                 say(
                     f"a schema change may wait for partitions that have gone past it: `towpath ddl {file}` shows that,"
                     " and with --skip it goes on without the change"
@@ -141,7 +141,7 @@ def _accept_missed_deletes(session: Session) -> None:
             f"{name} did not stop because of missed deletes, so there is nothing to accept; run `towpath restart`"
             " without this option to restart what has failed"
         )
-    with connected(session.pipeline.destination_uri, "destination") as client:
+    with connected(session.pipeline.destination.uri, "destination") as client:
         verdict.begin_history(client, session.pipeline, "missed deletes were accepted")
         count = positions.accept_missed_deletes(client, session.pipeline)
     say(f"{session.pipeline.name}: continues at {count} positions; deletes that were missed there stay missed")

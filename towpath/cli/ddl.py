@@ -100,7 +100,7 @@ def _destination(session: Session, label: str | None) -> Iterator[tuple[Client, 
     """The destination of the pipeline, or of its replay, and the pipeline under whose name its sink writes."""
     pipeline = session.pipeline
     if label is None:
-        with connected(pipeline.destination_uri, "destination") as client:
+        with connected(pipeline.destination.uri, "destination") as client:
             yield client, pipeline
         return
     replay = find(session.connect, pipeline, label)

@@ -63,7 +63,7 @@ def prepare(
         else:
             schema = plan.plan(session.pipeline, overwrite=overwrite, final=final)
         print_undo(schema)
-        if session.pipeline.ddl and schema.steps and not (final or in_place):
+        if session.pipeline.ddl.apply and schema.steps and not (final or in_place):
             say("[ddl]: the log makes what the source has; what is made ahead of it can be in the way of older changes")
         if not dry_run:
             target.require_own(session)

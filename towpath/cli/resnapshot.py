@@ -63,7 +63,7 @@ def resnapshot(file: Path, only: tuple[str, ...], yes: bool, dry_run: bool, time
         if name is None and not yes:
             click.confirm("Re-read these documents?", abort=True)
         if any(connector.lost or connector.reselects for connector in connectors):
-            with connected(session.pipeline.destination_uri, "destination") as client:
+            with connected(session.pipeline.destination.uri, "destination") as client:
                 verdict.begin_history(client, session.pipeline, "a resnapshot began, because changes were lost")
         name = resnapshots.start(session, name, only)
         _complete(session, name, only, timeout)
@@ -76,7 +76,7 @@ def _plan(session: Session, connectors: Sequence[Captured], name: str | None, on
     if name is not None:
         yield f"continuing the resnapshot {name}"
         return
-    chosen = ", ".join(only) or ", ".join(session.pipeline.include)
+    chosen = ", ".join(only) or ", ".join(session.pipeline.collections.include)
     for connector in connectors:
         time = datetime.fromtimestamp(connector.since.seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
         since = f"the changes since {connector.since} ({time} UTC)"
@@ -125,7 +125,7 @@ def _compare(session: Session, only: tuple[str, ...]) -> None:
     """Compare both sides, and write the differences in the form of a verdict, which names the documents to re-read."""
     pipeline = session.pipeline
     with asking(session) as passed, state_files.writing(_differences_file(session)) as file:
-        uris = pipeline.source_uri, pipeline.destination_uri
+        uris = pipeline.source.uri, pipeline.destination.uri
         verification = Verification(*uris, pairs(pipeline, only), passed=passed, say=say)
         for difference in differences(session, verification, [], resumable=False):
             file.write(difference.line)

@@ -28,7 +28,7 @@ def wait(file: Path, timeout: float) -> None:
     start = time.monotonic()
     pipeline = pipeline_file.read(file)
     with kept_open():
-        target = passed_time(pipeline.source_uri)  # first: capture passes it during the imports below
+        target = passed_time(pipeline.source.uri)  # first: capture passes it during the imports below
         from towpath import session
         from towpath.log import barrier
 

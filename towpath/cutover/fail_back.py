@@ -35,7 +35,7 @@ from towpath.store.cutover import Cutover
 
 def open_source(sides: Sides, options: CutoverOptions, reporter: Reporter) -> None:
     """Unblock a source that blocks even Towpath's writes, and apply what waits in the log of the reverse pipeline."""
-    reverse, uri = sides.reverse, sides.forward.pipeline.source_uri
+    reverse, uri = sides.reverse, sides.forward.pipeline.source.uri
     assert reverse is not None and sides.marker is not None
     if not sides.marker.blocked or writes_through(uri, "source"):
         return
@@ -83,9 +83,9 @@ def go_back(
     reverse, pause = sides.reverse, Pause(options.max_pause, reporter)
     assert reverse is not None and sides.marker is not None
     with indexes_read(reverse, reporter) as kept, pause.enforced():
-        pause.end_writes(sides, options.write_stop(reverse.pipeline.source_uri, "destination"))
+        pause.end_writes(sides, options.write_stop(reverse.pipeline.source.uri, "destination"))
         with (
-            connected(reverse.pipeline.source_uri, "destination") as destination,
+            connected(reverse.pipeline.source.uri, "destination") as destination,
             LateWrites(destination, reverse.pipeline, "destination", pause.end) as late_writes,
         ):
             settle(sides, reverse, options, verifications.changes, pause)
@@ -99,7 +99,7 @@ def open_primary(sides: Sides) -> None:
     assert sides.marker is not None
     if sides.marker.blocked:
         sides.confirm()
-        allow(sides.forward.pipeline.source_uri, "source")
+        allow(sides.forward.pipeline.source.uri, "source")
 
 
 def _turn_round(
@@ -126,7 +126,7 @@ def finish(sides: Sides, options: CutoverOptions, reporter: Reporter) -> None:
     open_primary(sides)
     sides.confirm()
     if "block" in sides.marker.steps:
-        allow(session.pipeline.destination_uri, "destination")
+        allow(session.pipeline.destination.uri, "destination")
     with reporter.step("making the destination one again") as figures:
         figures["commands"] = relax_schema(session.pipeline)
     with reporter.step("removing the way back"):

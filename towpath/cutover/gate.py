@@ -199,7 +199,7 @@ def _metadata(readiness: Readiness) -> Result:
 
 
 def _write_block(readiness: Readiness) -> Result:
-    with connected(readiness.session.pipeline.source_uri, "source") as client:
+    with connected(readiness.session.pipeline.source.uri, "source") as client:
         trouble = write_block.trouble(client)
     return not trouble, trouble or "the user may block writes", "or leave --block-writes out"
 
@@ -234,8 +234,8 @@ def own_writes(readiness: Readiness) -> Result:
     """Towpath can write in the pause, to a cluster that blocks writes by then."""
     pipeline, blocked = readiness.forward.pipeline, list[str]()
     with (
-        connected(pipeline.source_uri, "source") as source,
-        connected(pipeline.destination_uri, "destination") as destination,
+        connected(pipeline.source.uri, "source") as source,
+        connected(pipeline.destination.uri, "destination") as destination,
     ):
         same = source_set(source).is_same(destination_set(destination, transactions=True))
         for side, client, needs in (
@@ -257,7 +257,7 @@ def late_writes(readiness: Readiness) -> Result:
     """Late writes would be seen."""
     pipeline, side = readiness.session.pipeline, "destination" if readiness.returns else "source"
     with (
-        connected(pipeline.source_uri, side) as client,
+        connected(pipeline.source.uri, side) as client,
         watch(client, pipeline, start_at_operation_time=now(client) or Timestamp(1, 1)),
     ):
         return True, "are seen, also in new collections", ""
@@ -267,12 +267,12 @@ def schemas(readiness: Readiness) -> Result:
     """The users may change the schemas of both sides, as far as the changes are known by now."""
     pipeline, reverse, missing = readiness.forward.pipeline, readiness.reverse, list[str]()
     if not readiness.returns:
-        missing += _missing("destination", pipeline.destination_uri, plan.plan(pipeline, final=True).steps)
+        missing += _missing("destination", pipeline.destination.uri, plan.plan(pipeline, final=True).steps)
     if reverse is not None:
         of_source = (
             plan.plan(reverse.pipeline, final=True) if readiness.returns else plan.plan_in_place(reverse.pipeline)
         )
-        missing += _missing("source", pipeline.source_uri, of_source.steps)
+        missing += _missing("source", pipeline.source.uri, of_source.steps)
     words = "; ".join(missing[:_SHOWN]) or "the users may change the schemas"
     return not missing, words, "grant the role dbAdmin on the databases, or the actions named (docs/how-to/secure.md)"
 

@@ -55,7 +55,7 @@ class Sides:
         own = self._tokens or [self.marker.token]
         token = uuid4().hex
         self._tokens = [*own, token]
-        with pymongo.timeout(within), connected(self.forward.pipeline.destination_uri, "destination") as client:
+        with pymongo.timeout(within), connected(self.forward.pipeline.destination.uri, "destination") as client:
             self.marker = cutovers.take(client, self.forward.pipeline, own, token)
         return self.marker
 
@@ -75,7 +75,7 @@ class Sides:
             return
         marker = Cutover(state, (), time.time(), has_back=self.reverse is not None)
         self._tokens = [marker.token]
-        with connected(self.forward.pipeline.destination_uri, "destination") as client:
+        with connected(self.forward.pipeline.destination.uri, "destination") as client:
             cutovers.insert(client, self.forward.pipeline, marker)
         self.marker = marker
 
@@ -129,7 +129,7 @@ class Sides:
         self.mark(self.marker)
 
     def mark(self, marker: Cutover | None) -> None:
-        with connected(self.forward.pipeline.destination_uri, "destination") as client:
+        with connected(self.forward.pipeline.destination.uri, "destination") as client:
             if marker is None:
                 cutovers.delete_own(client, self.forward.pipeline, self._tokens)
             else:
@@ -144,7 +144,7 @@ def read_sides(session: Session, stack: ExitStack, *, goes_forward: bool, undoes
     Raises `MongoError`: nothing can be undone without the marker.
     """
     try:
-        with connected(session.pipeline.destination_uri, "destination") as client:
+        with connected(session.pipeline.destination.uri, "destination") as client:
             marker = cutovers.read(client, session.pipeline)
             registered = writers.read_all(client).get(session.pipeline.name) if marker else None
     except MongoError as error:
@@ -168,7 +168,7 @@ def read_sides(session: Session, stack: ExitStack, *, goes_forward: bool, undoes
 
 def _refuse_other_source(session: Session, mark: str) -> None:
     """Raise `Refused` when the marker is of another pipeline of this name. A source that is away cannot be asked."""
-    with suppress(MongoError), connected(session.pipeline.source_uri, "source") as client:
+    with suppress(MongoError), connected(session.pipeline.source.uri, "source") as client:
         source = source_set(client)
         if not ReplicaSet.parse(mark).is_same(source):
             raise Refused(

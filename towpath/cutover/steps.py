@@ -99,9 +99,9 @@ def cut_over(
     """
     session, pause = sides.forward, Pause(options.max_pause, reporter)
     with indexes_read(session, reporter) as kept, pause.enforced():
-        pause.end_writes(sides, options.write_stop(session.pipeline.source_uri, "source"))
+        pause.end_writes(sides, options.write_stop(session.pipeline.source.uri, "source"))
         with (
-            connected(session.pipeline.source_uri, "source") as source,
+            connected(session.pipeline.source.uri, "source") as source,
             LateWrites(source, session.pipeline, "source", pause.end) as late_writes,
         ):
             last_write = operation_time(source)
@@ -134,7 +134,7 @@ def _turn_round(sides: Sides, options: CutoverOptions, pause: Pause, kept: KeptI
     with reporter.step("putting the destination right") as figures:
         sides.begin("form")
         figures["commands"] = restore_schema(session.pipeline, kept)
-    if reverse is not None and (not options.blocks or writes_through(session.pipeline.source_uri, "source")):
+    if reverse is not None and (not options.blocks or writes_through(session.pipeline.source.uri, "source")):
         with reporter.step("making the source a destination") as figures:
             sides.begin("gentle")
             figures["commands"] = relax_existing_schema(reverse.pipeline, kept)

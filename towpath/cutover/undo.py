@@ -154,4 +154,4 @@ def _fail_back_undos(sides: Sides) -> Iterator[_Undo]:
 
 def _allow(pipeline: Pipeline, side: str) -> _Undo:
     by_hand = f"; if the {side} still blocks writes, unblock it by hand: {write_block.MONGOSH_UNDO}"
-    return _Undo("block", f"the write block of the {side}", lambda: allow(pipeline.source_uri, side), by_hand, False)
+    return _Undo("block", f"the write block of the {side}", lambda: allow(pipeline.source.uri, side), by_hand, False)

@@ -194,7 +194,7 @@ def kept_indexes(pipeline: Pipeline) -> Iterator[KeptIndexes]:
     """
     sides = dict[str, _SideIndexes]()
     with ExitStack() as stack:
-        for side, uri in (("source", pipeline.source_uri), ("destination", pipeline.destination_uri)):
+        for side, uri in (("source", pipeline.source.uri), ("destination", pipeline.destination.uri)):
             client = stack.enter_context(connected(uri, side))
             open_connections(client, _CONNECTIONS)
             since = now(client)

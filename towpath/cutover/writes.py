@@ -18,8 +18,8 @@ import psutil
 
 from towpath.clients.mongo import write_block
 from towpath.clients.mongo.client import connected
-from towpath.clients.mongo.uri import without_credentials
 from towpath.config.events import CutoverNote
+from towpath.config.mongo_uri import without_credentials
 from towpath.cutover.events import Reporter
 from towpath.errors import TowpathError
 

@@ -11,8 +11,8 @@ from towpath.clients.kafka.topics import Topics
 from towpath.clients.mongo.client import connected
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import first_few
-from towpath.config.topic_settings import pipeline_topics
 from towpath.errors import MongoUnreachable, TowpathError
+from towpath.log.topic_settings import pipeline_topics
 from towpath.store import writers
 from towpath.store.writers import Registration
 
@@ -38,7 +38,7 @@ def own_topics(pipeline: Pipeline, connect: Connect, topics: Topics) -> OwnTopic
     """As `known_topics`, asked of the servers. The destination may be lost."""
     registration = None
     try:
-        with connected(pipeline.destination_uri, "destination", timeout=5) as client:
+        with connected(pipeline.destination.uri, "destination", timeout=5) as client:
             registration = writers.read_all(client).get(pipeline.name)
     except MongoUnreachable:
         pass

@@ -21,9 +21,9 @@ from pymongo.errors import OperationFailure
 
 from towpath.clients.connect.control import Wait
 from towpath.clients.connect.rest import Connect
-from towpath.clients.mongo.client import Client, connected
+from towpath.clients.mongo.client import Client, ClusterTime, connected
 from towpath.config.finding import Finding, Preconditions, error, required
-from towpath.config.pipeline import ClusterTime, Pipeline
+from towpath.config.pipeline import Pipeline
 from towpath.errors import NotYet, TopicError
 from towpath.log.source_offsets import SELECTION, SourceState, read_state
 from towpath.session import Session, unsaid
@@ -61,7 +61,7 @@ class Captured:
 def read_captured(pipeline: Pipeline, connect: Connect) -> list[Captured]:
     """Every source connector that has a position. Raises `MongoError` when the source does not answer, or refuses."""
     captured = []
-    with connected(pipeline.source_uri, "source") as client:
+    with connected(pipeline.source.uri, "source") as client:
         for name in pipeline.source_connectors:
             state, config = read_state(connect, name), connect.config(name) or {}
             since = state.position.time if state.position else state.start

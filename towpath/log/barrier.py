@@ -18,8 +18,8 @@ from pymongo.errors import PyMongoError
 from towpath.clients.connect.control import Wait
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.topics import Place, Topics
-from towpath.clients.mongo.client import ANSWER_S, connected, passed_time
-from towpath.config.pipeline import ClusterTime, Pipeline
+from towpath.clients.mongo.client import ANSWER_S, ClusterTime, connected, passed_time
+from towpath.config.pipeline import Pipeline
 from towpath.errors import NoSuchConnector, NotYet, TowpathError
 from towpath.log import bounds, reread_requests
 from towpath.log.lag import applied, gaps, peek, pipeline_ends
@@ -46,7 +46,7 @@ def wait(
     soon as a connector has failed. `say` receives a message at the start of each step.
     """
     waiting = _waiting(pipeline, connect, timeout, say)
-    target = target or passed_time(pipeline.source_uri)
+    target = target or passed_time(pipeline.source.uri)
     requests_end = reread_requests.end(pipeline, topics, topics.all()) if pipeline.has_own_source else 0
     _wait_captured(pipeline, waiting, target, say)
     if requests_end:
@@ -62,7 +62,7 @@ def wait_captured(pipeline: Pipeline, connect: Connect, timeout: float, say: Cal
 
     `timeout` and errors as for `wait`.
     """
-    _wait_captured(pipeline, _waiting(pipeline, connect, timeout, say), passed_time(pipeline.source_uri), say)
+    _wait_captured(pipeline, _waiting(pipeline, connect, timeout, say), passed_time(pipeline.source.uri), say)
 
 
 def _waiting(pipeline: Pipeline, connect: Connect, timeout: float, say: Callable[[str], None]) -> Wait:
@@ -189,7 +189,7 @@ def holdup(
     """
     if not pipeline.exactly_once:
         return ""
-    with connected(pipeline.destination_uri, "destination", answer=ANSWER_S) as client:
+    with connected(pipeline.destination.uri, "destination", answer=ANSWER_S) as client:
         for change in schema_changes.open_changes(client, pipeline):
             if change.state in states and not change.topics.keys().isdisjoint(topics):
                 why = f" ({change.reason})" if change.reason else ""

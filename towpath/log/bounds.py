@@ -145,7 +145,7 @@ def _overgrown(pipeline: Pipeline, topics: Topics, done: Mapping[Place, Applied]
     with topics.reader() as consumer:
         found = {place: message.timestamp()[1] for place, message in messages(consumer, window)}
     for place in sorted(window):
-        if is_overgrown(done[place], found.get(place), may_be_cleaned=pipeline.compaction is not None):
+        if is_overgrown(done[place], found.get(place), may_be_cleaned=pipeline.log.compact):
             yield Break("TWP-LOG-END", *place, done[place].offset, *ends[place], done[place].last_at)
 
 
@@ -201,7 +201,7 @@ def _ends(log: Window, topics: Topics) -> dict[Place, tuple[int, int]]:
 def _done(pipeline: Pipeline, topics: Topics) -> Mapping[Place, Applied]:
     if not pipeline.exactly_once:
         return {place: Applied(offset, 0) for place, offset in topics.committed(pipeline.sink_group).items()}
-    with briefly(pipeline.destination_uri, "destination") as client:
+    with briefly(pipeline.destination.uri, "destination") as client:
         return positions(client, pipeline)
 
 
@@ -219,7 +219,7 @@ def cut_short(pipeline: Pipeline, topics: Topics, log: Window) -> dict[Place, st
 
     Raises `MongoUnreachable` when the destination, which stores the noted breaks, is unreachable.
     """
-    with briefly(pipeline.destination_uri, "destination") as client:
+    with briefly(pipeline.destination.uri, "destination") as client:
         codes, done = noted_breaks(client, pipeline), positions(client, pipeline)
     breaks = _breaks(pipeline, topics, LogState(done, _ends(log, topics), topics.ids(topic for topic, _ in log)))
     reasons = {place: f"{code}: the sink continued in spite of it" for place, code in codes.items()}
@@ -250,7 +250,7 @@ def accept(pipeline: Pipeline, topics: Topics, connect: Connect) -> tuple[Break,
     if not breaks:
         return ()
     offsets, now = {gap.place: gap.resume_at for gap in breaks}, datetime.now(UTC)
-    with connected(pipeline.destination_uri, "destination") as client:
+    with connected(pipeline.destination.uri, "destination") as client:
         verdict.begin_history(client, pipeline, "a gap in the log was accepted")
         if pipeline.exactly_once:
             note_breaks(client, pipeline, {gap.place: gap.code for gap in breaks if gap.code != "TWP-LOG-GAP"}, now)

@@ -66,7 +66,7 @@ def applied(pipeline: Pipeline, topics: Topics) -> Iterator[Callable[[], dict[Pl
     if not pipeline.exactly_once:
         yield lambda: topics.committed(pipeline.sink_group)
         return
-    with connected(pipeline.destination_uri, "destination", answer=ANSWER_S) as client:
+    with connected(pipeline.destination.uri, "destination", answer=ANSWER_S) as client:
         yield lambda: {place: position.offset for place, position in positions(client, pipeline).items()}
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from towpath.checks import log as oplogs
 from towpath.clients.mongo.client import briefly
-from towpath.clients.mongo.uri import without_credentials
+from towpath.config.mongo_uri import without_credentials
 from towpath.cutover import gate
 from towpath.cutover.steps import CutoverOptions
 from towpath.deploy.schema import unreplicated
@@ -140,9 +140,9 @@ class Reporter:
             "mode": pipeline.mode,
             "file": str(self.session.file),
             "version": _VERSION,
-            "source": without_credentials(pipeline.source_uri),
-            "destination": without_credentials(pipeline.destination_uri),
-            "compaction_lag_seconds": pipeline.compaction.lag_ms / 1000 if pipeline.compaction else None,
+            "source": without_credentials(pipeline.source.uri),
+            "destination": without_credentials(pipeline.destination.uri),
+            "compaction_lag_seconds": pipeline.log.compaction_lag / 1000 if pipeline.log.compact else None,
             "looks_failed": self._failed,
         }
 
@@ -170,7 +170,7 @@ class Reporter:
         return {**self._verified.as_json(), "verified": self._verified}
 
     def _oplog(self) -> dict[str, Any] | None:
-        with briefly(self.session.pipeline.source_uri, "source") as client:
+        with briefly(self.session.pipeline.source.uri, "source") as client:
             oplog = oplogs.read(client)
         if oplog is None:
             return None

@@ -192,12 +192,12 @@ class DeadLetterRetries:
         by_namespace = attrgetter("target.namespace")
         groups = groupby(sorted(refusals, key=by_namespace), by_namespace)
         with (
-            briefly(pipeline.source_uri, "source") as source,
-            briefly(pipeline.destination_uri, "destination") as destination,
+            briefly(pipeline.source.uri, "source") as source,
+            briefly(pipeline.destination.uri, "destination") as destination,
         ):
             settling = Settling(source, destination, Recheck(), None)
             for namespace, group in groups:
-                pair = Pair(namespace, pipeline.renames.destination(namespace))
+                pair = Pair(namespace, pipeline.renamed(namespace))
                 for chunk in chunks(refusal.target.id for refusal in group):
                     differing.update((namespace, id_key(id)) for id in settling.differing(pair, chunk))
         return differing

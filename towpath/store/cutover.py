@@ -125,7 +125,7 @@ def _cutover(document: Mapping[str, Any]) -> Cutover:
 
 def refuse(pipeline: Pipeline) -> None:
     """Raise `Refused` when the pipeline's sink must not run, because it would overwrite newer changes."""
-    with connected(pipeline.destination_uri, "destination") as client:
+    with connected(pipeline.destination.uri, "destination") as client:
         marker = read(client, pipeline)
     if marker is None:
         return

@@ -52,8 +52,8 @@ def follow(
     namespaces; empty means all.
     """
     with (
-        connected(session.pipeline.source_uri, "source") as source,
-        connected(session.pipeline.destination_uri, "destination") as destination,
+        connected(session.pipeline.source.uri, "source") as source,
+        connected(session.pipeline.destination.uri, "destination") as destination,
         LogFollower(session.pipeline, session.topics, begin.places) as log,
     ):
         settling = options.settling(source, destination, passed, session.say)
@@ -135,7 +135,7 @@ class _Follower:
         self.kafka_trouble = self.log.trouble
 
     def _compare(self, namespace: Namespace, ids: Iterable[bytes]) -> None:
-        pair = Pair(namespace, self.session.pipeline.renames.destination(namespace))
+        pair = Pair(namespace, self.session.pipeline.renamed(namespace))
         for chunk in chunks(ids):
             unequal = {(namespace, id_key(id)): id for id in self.settling.differing_with_retries(pair, chunk)}
             for id in chunk:
@@ -161,7 +161,7 @@ class _Follower:
             self.unsettled[key] = outcome.id
         else:
             self.unsettled.pop(key, None)
-            difference = verdict_file.difference(outcome, self.session.pipeline.renames.destination(outcome.namespace))
+            difference = verdict_file.difference(outcome, self.session.pipeline.renamed(outcome.namespace))
             if key not in self.known:
                 self.report(difference)
             self._know(key, difference)

@@ -49,7 +49,7 @@ class VerdictContext:
         """`topic_ids`: those of the pipeline's topics, if already known."""
         now, unknown = scope.try_origin(session, topic_ids)
         try:
-            with briefly(session.pipeline.destination_uri, "destination") as client:
+            with briefly(session.pipeline.destination.uri, "destination") as client:
                 return cls(now, unknown, stored.read(client, session.pipeline), "")
         except (*_FAILURES, KeyError, ValueError) as error:
             return cls(now, unknown, None, str(error))
@@ -93,7 +93,7 @@ def store(session: Session, verdict: Mapping[str, Any], unknown: str) -> None:
     summary = {name: verdict[name] for name in _STORED_FIELDS}
     reason = ""
     try:
-        with connected(session.pipeline.destination_uri, "destination") as client:
+        with connected(session.pipeline.destination.uri, "destination") as client:
             stored.write(client, session.pipeline, summary)
     except _FAILURES as error:
         reason = str(error)

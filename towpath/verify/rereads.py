@@ -53,8 +53,8 @@ def repair(
     """
     session.require_deployed()
     with (
-        connected(session.pipeline.source_uri, "source") as source,
-        connected(session.pipeline.destination_uri, "destination") as destination,
+        connected(session.pipeline.source.uri, "source") as source,
+        connected(session.pipeline.destination.uri, "destination") as destination,
     ):
         for batch in _batches(documents):
             count = counted(sum(map(len, batch.values())), "document")
@@ -94,7 +94,7 @@ def _batch(
     refusals = cache(lambda: dict(_refusals(session, letters)))
     for namespace, ids in requested.items():
         left = set[Key]()
-        for outcome in outcomes(settling(), Pair(namespace, pipeline.renames.destination(namespace)), ids):
+        for outcome in outcomes(settling(), Pair(namespace, pipeline.renamed(namespace)), ids):
             document, key = DocumentRef(namespace, outcome.id), id_key(outcome.id)
             if not isinstance(outcome, Same):
                 left.add(key)

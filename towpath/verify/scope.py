@@ -18,8 +18,8 @@ from pymongo.errors import PyMongoError
 from towpath.clients.mongo.client import ANSWER_S, Collection, ReplicaSet, briefly, collections, connected, replica_set
 from towpath.config.namespaces import Selection
 from towpath.config.pipeline import Pipeline
-from towpath.config.topic_settings import pipeline_topics
 from towpath.errors import MongoError, Refused, TowpathError
+from towpath.log.topic_settings import pipeline_topics
 from towpath.session import Session
 from towpath.store import verdict
 from towpath_verifier import Pair
@@ -48,8 +48,8 @@ class Origin:
         """
         pipeline = session.pipeline
         with (
-            briefly(pipeline.source_uri, "source") as source,
-            briefly(pipeline.destination_uri, "destination") as destination,
+            briefly(pipeline.source.uri, "source") as source,
+            briefly(pipeline.destination.uri, "destination") as destination,
         ):
             try:
                 sets = {
@@ -126,9 +126,9 @@ class Origin:
 
 def _selection(pipeline: Pipeline) -> dict[str, Any]:
     return {
-        "include": list(pipeline.include),
-        "exclude": list(pipeline.exclude),
-        "rename": dict(pipeline.renames.by_source),
+        "include": list(pipeline.collections.include),
+        "exclude": list(pipeline.collections.exclude),
+        "rename": dict(pipeline.collections.rename),
     }
 
 
@@ -157,15 +157,15 @@ def pairs(pipeline: Pipeline, only: Sequence[str], *, views: bool = False) -> li
     """
     selection = replace(pipeline.selection, only=tuple(only))
     with (
-        connected(pipeline.source_uri, "source", answer=ANSWER_S) as source,
-        connected(pipeline.destination_uri, "destination", answer=ANSWER_S) as destination,
+        connected(pipeline.source.uri, "source", answer=ANSWER_S) as source,
+        connected(pipeline.destination.uri, "destination", answer=ANSWER_S) as destination,
     ):
         ours, theirs = _collections(pipeline, selection, source, destination, views=views)
     namespaces = sorted({*ours, *theirs})
     if not namespaces:
-        patterns = ", ".join(only) or ", ".join(pipeline.include)
+        patterns = ", ".join(only) or ", ".join(pipeline.collections.include)
         raise Refused(f"neither side has a collection of the pipeline {pipeline.name} that matches {patterns}")
-    return [Pair(namespace, pipeline.renames.destination(namespace)) for namespace in namespaces]
+    return [Pair(namespace, pipeline.renamed(namespace)) for namespace in namespaces]
 
 
 def _collections(
@@ -179,12 +179,10 @@ def _collections(
     ours = {entry.namespace: entry for entry in collections(source) if is_part(entry.namespace, entry)}
     # the user may lack the privilege to list the collections of the bookkeeping database
     databases = [name for name in destination.list_database_names() if name != _BOOKKEEPING]
-    renamed = {new: old for old, new in pipeline.renames.by_source.items()}
+    renamed = {new: old for old, new in pipeline.collections.rename.items()}
     named = [(renamed.get(entry.namespace, entry.namespace), entry) for entry in collections(destination, databases)]
     theirs = {
-        name: entry
-        for name, entry in named
-        if is_part(name, entry) and pipeline.renames.destination(name) == entry.namespace
+        name: entry for name, entry in named if is_part(name, entry) and pipeline.renamed(name) == entry.namespace
     }
     return ours, theirs
 
@@ -205,8 +203,8 @@ def metadata(pipeline: Pipeline, only: Sequence[str]) -> Metadata:
     compared = pairs(pipeline, only, views=True)
     try:
         with (
-            connected(pipeline.source_uri, "source", answer=ANSWER_S) as source,
-            connected(pipeline.destination_uri, "destination", answer=ANSWER_S) as destination,
+            connected(pipeline.source.uri, "source", answer=ANSWER_S) as source,
+            connected(pipeline.destination.uri, "destination", answer=ANSWER_S) as destination,
         ):
             both = Schemas.read(source, destination, compared)
     except MongoError as error:

@@ -17,10 +17,9 @@ from pymongo import MongoClient
 from pymongo.errors import ConfigurationError, ConnectionFailure, OperationFailure, PyMongoError
 from pymongo.uri_parser import parse_uri
 
-from towpath.clients.mongo.uri import without_credentials
 from towpath.clients.mongo.versions import OLDEST, imitation, series, short
-from towpath.config.pipeline import ClusterTime
-from towpath.config.tls import Trouble, Trust, trouble
+from towpath.clients.tls import Trouble, Trust, trouble
+from towpath.config.mongo_uri import without_credentials
 from towpath.errors import MongoError, MongoUnreachable, Refused
 
 Client = MongoClient[dict[str, Any]]
@@ -43,6 +42,23 @@ class Collection:
     options: dict[str, Any]
     uuid: str
     """Hexadecimal; a recreated collection has another one. Empty for a view."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ClusterTime:
+    """A MongoDB timestamp: seconds since the epoch, and an ordinal within that second."""
+
+    seconds: int
+    ordinal: int
+
+    def __str__(self) -> str:
+        return f"{self.seconds}:{self.ordinal}"
+
+
+def cluster_time(text: str) -> ClusterTime:
+    """Parse `seconds:ordinal`. Raises ValueError for anything else."""
+    seconds, _, ordinal = text.partition(":")
+    return ClusterTime(int(seconds), int(ordinal))
 
 
 def briefly(uri: str, side: str) -> AbstractContextManager[Client]:

@@ -82,7 +82,7 @@ def run(
     stay done; a new plan has the rest. An index with duplicates stays as it was, and the other steps still run.
     """
     duplicates: list[str] = []
-    with connected(pipeline.destination_uri, "destination") as client:
+    with connected(pipeline.destination.uri, "destination") as client:
         for step in steps:
             on_step(step)
             try:

@@ -156,7 +156,7 @@ def read_own(pipeline: Pipeline) -> SchemaChanges:
     """As `read`, at the pipeline's own destination. Raises `MongoError`."""
     if not pipeline.exactly_once:
         return SchemaChanges()
-    with briefly(pipeline.destination_uri, "destination") as client:
+    with briefly(pipeline.destination.uri, "destination") as client:
         return read(client, pipeline)
 
 
@@ -186,5 +186,5 @@ def _progress(client: Client, pipeline: Pipeline, change: SchemaChange) -> Progr
     runs = change.state == "running" or change.is_retried
     if not runs or not change.indexes or change.kind == "dropIndexes":
         return None
-    target = pipeline.renames.destination(change.to) if change.to else change.destination
+    target = pipeline.renamed(change.to) if change.to else change.destination
     return Progress(*build_progress(client, *target.split(".", 1)))

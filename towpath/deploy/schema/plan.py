@@ -78,10 +78,10 @@ def plan(pipeline: Pipeline, *, overwrite: bool = False, final: bool = False, ke
     except Refused:  # no collection yet, as with `deploy --allow-missing`
         return EMPTY
     with (
-        connected(pipeline.source_uri, "source") as source,
-        connected(pipeline.destination_uri, "destination") as destination,
+        connected(pipeline.source.uri, "source") as source,
+        connected(pipeline.destination.uri, "destination") as destination,
     ):
-        known = kept(pipeline.source_uri), kept(pipeline.destination_uri)
+        known = kept(pipeline.source.uri), kept(pipeline.destination.uri)
         metadata = Schemas.read(source, destination, replicated, known)
     differences = metadata.differences(AS_IT_IS if final else RELAXED)
     relaxed = {} if final else metadata.source
@@ -110,8 +110,8 @@ def plan_in_place(pipeline: Pipeline, kept: KeptIndexes = nothing_kept) -> Plan:
     `MongoError`.
     """
     targets = tuple(Pair(pair.destination, pair.destination) for pair in pairs(pipeline, ()))
-    with connected(pipeline.destination_uri, "destination") as client:
-        descriptions = described(client, [pair.source for pair in targets], kept(pipeline.destination_uri))
+    with connected(pipeline.destination.uri, "destination") as client:
+        descriptions = described(client, [pair.source for pair in targets], kept(pipeline.destination.uri))
         before = Schemas(targets, descriptions, descriptions, version(client))
     after = replace(before, destination={name: in_place(collection) for name, collection in descriptions.items()})
     return Plan(

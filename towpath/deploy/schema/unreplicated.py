@@ -81,10 +81,10 @@ def unsettled(session: Session, changes: Iterable[Ddl], *, remember: bool = True
 
 def _sides(pipeline: Pipeline, changes: Sequence[Ddl]) -> Sides:
     names = {name for ddl in changes for name in ddl.namespaces if pipeline.selection.matches(name)}
-    with briefly(pipeline.source_uri, "source") as client:
+    with briefly(pipeline.source.uri, "source") as client:
         source = frozenset(name for name in names if _count(client, name) is not None)
-    with briefly(pipeline.destination_uri, "destination") as client:
-        counts = {name: _count(client, pipeline.renames.destination(name)) for name in names}
+    with briefly(pipeline.destination.uri, "destination") as client:
+        counts = {name: _count(client, pipeline.renamed(name)) for name in names}
         changing = {change.namespace for change in open_changes(client, pipeline)} if pipeline.exactly_once else set()
     destination = {name: count for name, count in counts.items() if count is not None}
     described = [ddl.namespace for ddl in changes if ddl.kind not in _DOCUMENTS]
@@ -219,7 +219,7 @@ def compare(pipeline: Pipeline, file: Path, ddl: Ddl, sides: Sides) -> Unreplica
         return _drop(pipeline, file, ddl, sides)
     if ddl.kind == source_offsets.RENAME:
         return _rename(pipeline, file, ddl, sides)
-    if ddl.namespace in sides.changing or (pipeline.ddl and ddl.namespace not in sides.source):
+    if ddl.namespace in sides.changing or (pipeline.ddl.apply and ddl.namespace not in sides.source):
         return None  # what came since is in the log
     return _definition(file, ddl, sides)
 

@@ -91,7 +91,7 @@ def rebuild(session: Session, options: RebuildOptions, report: Report, confirm: 
     target.require_own(session)
     cutover.refuse(pipeline)
     refuse_loop_on_resuming(pipeline, session.connect, session.topics)
-    with connected(pipeline.destination_uri, "destination") as client:
+    with connected(pipeline.destination.uri, "destination") as client:
         existing = marker(client, pipeline)
     rebuild, check = _resume(session, options, existing, report) if existing else _begin(inventory, report, confirm)
     if rebuild.phase == "emptying":
@@ -102,7 +102,7 @@ def rebuild(session: Session, options: RebuildOptions, report: Report, confirm: 
     run = SinkRun(session, "rebuild", pipeline, pipeline.sink_connector, "destination", rebuild)
     run.wait_until_applied(options.timeout, "`towpath status` shows it as well", report)
     _set_replay(session, None)
-    with connected(pipeline.destination_uri, "destination") as client:
+    with connected(pipeline.destination.uri, "destination") as client:
         _markers(client).delete_one({"_id": pipeline.name})
     return Verdict.of(run, check, resumed=existing is not None)
 
@@ -114,11 +114,11 @@ def _begin(inventory: Inventory, report: Report, confirm: Confirm) -> tuple[Rebu
     check = check_log(session, inventory.log, report, force=options.force)
     letters = dead_letters.end(pipeline, session.topics)
     if inventory.counts:
-        confirm(question(inventory.counts, pipeline.destination_uri))
+        confirm(question(inventory.counts, pipeline.destination.uri))
     rebuild = Rebuild(
         only=options.only, forced=check is not None, began=time.time(), letters=letters, log=inventory.log
     )
-    with connected(pipeline.destination_uri, "destination") as client:
+    with connected(pipeline.destination.uri, "destination") as client:
         mark(client, pipeline, rebuild)
     return rebuild, check
 
@@ -145,7 +145,7 @@ def _empty(session: Session, rebuild: Rebuild) -> Rebuild:
     pipeline = session.pipeline
     session.say(f"stopping {pipeline.sink_connector}")
     stop_sink(pipeline, session.connect)
-    with connected(pipeline.destination_uri, "destination") as client:
+    with connected(pipeline.destination.uri, "destination") as client:
         verdict.begin_history(client, pipeline, "a rebuild began")
         offsets = client.get_database(DATABASE, write_concern=WriteConcern("majority"))[OFFSETS]
         for topic in rebuild.topics:
@@ -154,7 +154,7 @@ def _empty(session: Session, rebuild: Rebuild) -> Rebuild:
             offsets.delete_many({"_id": {"$gte": prefix, "$lte": last}})  # uses the _id index
         if rebuild.forced:  # otherwise the sink stops where the beginning is gone
             positions.skip_to(client, pipeline, rebuild.late, datetime.now(UTC))
-        if pipeline.ddl or schema_changes.exist(client, pipeline):
+        if pipeline.ddl.apply or schema_changes.exist(client, pipeline):
             only = chosen(pipeline, rebuild.only).topic_regex(pipeline.name)
             _set_replay(session, only if rebuild.only else "true")
         schema_changes.forget(client, pipeline, rebuild.topics if rebuild.only else None)
@@ -200,7 +200,7 @@ def read_state(pipeline: Pipeline, topics: Topics) -> State | None:
     """The rebuild that is running. Raises `MongoUnreachable` when the destination, which stores it, does not answer."""
     if not pipeline.exactly_once:
         return None
-    with briefly(pipeline.destination_uri, "destination") as client:
+    with briefly(pipeline.destination.uri, "destination") as client:
         rebuild = marker(client, pipeline)
         if rebuild is None:
             return None

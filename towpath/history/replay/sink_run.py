@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from towpath.clients.connect.control import Wait
 from towpath.clients.kafka.topics import Place
 from towpath.clients.mongo.client import connected
-from towpath.clients.mongo.uri import without_credentials
 from towpath.config.events import Progress
+from towpath.config.mongo_uri import without_credentials
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted
 from towpath.errors import NoSuchConnector, NotYet, TowpathError
@@ -52,7 +52,7 @@ class SinkRun:
         topics, connect, say = self.session.topics, self.session.connect, self.session.say
         say(
             f"{self.name}: about {self.start.offsets:,} records of {counted(len(self.start.topics), 'topic')}, to"
-            f" {without_credentials(self.sink.destination_uri)}"
+            f" {without_credentials(self.sink.destination.uri)}"
         )
         late = f"{self.connector} has applied nothing for {timeout:.0f} s"
         waiting = Wait(connect, [self.connector], timeout, late, pause=_POLL_S, passing=(TowpathError,), say=say)
@@ -89,7 +89,7 @@ class SinkRun:
             raise TowpathError(f"{self.connector} has not applied all of the log: {breaks[0].description}")
 
     def applied(self) -> dict[Place, Applied]:
-        with connected(self.sink.destination_uri, self.side) as client:
+        with connected(self.sink.destination.uri, self.side) as client:
             return positions.positions(client, self.sink)
 
     def read(self) -> Progress:
@@ -111,9 +111,9 @@ class SinkRun:
     def documents(self) -> dict[str, int]:
         """Namespace at the destination → its number of documents, estimated."""
         counts = {}
-        with connected(self.sink.destination_uri, self.side) as client:
+        with connected(self.sink.destination.uri, self.side) as client:
             for name in namespaces(self.session.pipeline, self.start.log):
-                target = self.session.pipeline.renames.destination(name)
+                target = self.session.pipeline.renamed(name)
                 database, collection = target.split(".", 1)
                 counts[target] = client[database][collection].estimated_document_count()
         return counts

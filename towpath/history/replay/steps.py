@@ -16,14 +16,12 @@ from towpath.clients.connect.control import forget_offsets, statuses, wait_stopp
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.consume import messages
 from towpath.clients.kafka.topics import Place
-from towpath.clients.mongo.client import REPLAY_SIDE, Client, collections, connected
-from towpath.clients.mongo.uri import without_credentials
+from towpath.clients.mongo.client import REPLAY_SIDE, Client, ClusterTime, collections, connected
 from towpath.config.events import Progress
 from towpath.config.finding import require
+from towpath.config.mongo_uri import without_credentials
 from towpath.config.namespaces import namespace_of
-from towpath.config.pipeline import ClusterTime
 from towpath.config.text import utc
-from towpath.config.topic_settings import plain_settings
 from towpath.deploy import credentials
 from towpath.deploy.deployment import put
 from towpath.deploy.target import others
@@ -53,6 +51,7 @@ from towpath.history.replay.verdict import Verdict, missing_lines
 from towpath.log import bounds, dead_letters, integrity
 from towpath.log.integrity import LogCheck
 from towpath.log.records import is_schema_change
+from towpath.log.topic_settings import plain_settings
 from towpath.session import Say, Session
 from towpath.store import positions, writers
 from towpath.store.writers import Registration
@@ -92,7 +91,7 @@ def _begin(inventory: ReplayInventory, report: Report, confirm: Confirm) -> tupl
         follow=options.follow,
         forced=check is not None,
         began=time.time(),
-        letters=dead_letters.end(replace(pipeline, name=name_of(pipeline, inventory.label)), session.topics),
+        letters=dead_letters.end(pipeline.changed(name=name_of(pipeline, inventory.label)), session.topics),
         log=log,
     )
     replay = Replay(pipeline, inventory.label, inventory.target.replica_set, options.uri, plan)
@@ -202,7 +201,7 @@ def empty(session: Session, client: Client, log: Log) -> None:
 
     What the log begins to make is dropped: it has options and indexes from then on.
     """
-    destination = session.pipeline.renames.destination
+    destination = session.pipeline.renamed
     targets = {destination(name): name for name in namespaces(session.pipeline, log)}
     made = _made_by_log(session, log)
     counts = document_counts(client, targets)
@@ -236,7 +235,7 @@ def _finish(run: SinkRun, replay: Replay, check: LogCheck | None, report: Report
     session, plan = run.session, replay.plan
     if not plan.follow:
         _stop(replay, session.connect)
-    with connected(replay.sink.destination_uri, REPLAY_SIDE) as client:
+    with connected(replay.sink.destination.uri, REPLAY_SIDE) as client:
         records = sum(task.counts.records for task in positions.task_states(client, replay.sink))
     earliest = None
     if plan.until is not None:  # Kafka may have compacted the log past it meanwhile
@@ -259,7 +258,7 @@ def _register(replay: Replay, session: Session, registration: Registration, targ
     meantime.
     """
     _write_secrets(replay)
-    with connected(replay.sink.destination_uri, REPLAY_SIDE) as client:
+    with connected(replay.sink.destination.uri, REPLAY_SIDE) as client:
         _refuse_others(client, registration, targets)  # first: one of this name has positions, which are deleted
         positions.forget(client, replay.sink)
         writers.register(client, registration)
@@ -280,9 +279,9 @@ def _create(replay: Replay, session: Session) -> None:
     topics, pipeline = session.topics, replay.pipeline
     settings = plain_settings(pipeline)
     if replay.sink.dead_letter_topic not in topics.all():
-        topics.create(replay.sink.dead_letter_topic, 1, pipeline.replication_factor, settings)
+        topics.create(replay.sink.dead_letter_topic, 1, pipeline.kafka.replication_factor, settings)
         session.say(f"created topic {replay.sink.dead_letter_topic}")
-    with connected(replay.sink.destination_uri, REPLAY_SIDE) as client:
+    with connected(replay.sink.destination.uri, REPLAY_SIDE) as client:
         if replay.plan.forced:  # otherwise the sink stops where the beginning is gone
             positions.skip_to(client, replay.sink, replay.plan.late, datetime.now(UTC))
     put(session.connect, replay.name, definition(replay), replay.secrets, _ADVICE)

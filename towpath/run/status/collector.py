@@ -9,10 +9,9 @@ from functools import cached_property
 from towpath.clients.connect.control import statuses
 from towpath.clients.connect.rest import Connect, Connector
 from towpath.clients.kafka.topics import Place, Topic, Topics
-from towpath.clients.mongo.client import briefly, clocks
+from towpath.clients.mongo.client import ClusterTime, briefly, clocks
 from towpath.config.namespaces import namespace_of
-from towpath.config.pipeline import ClusterTime, Pipeline
-from towpath.config.topic_settings import pipeline_topics
+from towpath.config.pipeline import Pipeline
 from towpath.deploy.schema import changes
 from towpath.deploy.schema.changes import SchemaChanges
 from towpath.errors import NoSuchConnector, TowpathError, fields
@@ -21,6 +20,7 @@ from towpath.log.bounds import Break, LogState
 from towpath.log.dead_letters import DeadLetters
 from towpath.log.lag import Lag, change_topics, measure, refuse_hanging_transactions
 from towpath.log.source_offsets import SELECTION, SourceState, Splices, read_state
+from towpath.log.topic_settings import pipeline_topics
 from towpath.run.status import figures
 from towpath.run.status.figures import RATE_WINDOW, Copied, Status, Waiting
 from towpath.store import cutover as marker
@@ -63,7 +63,7 @@ class _Collector:
         self.trouble += [
             f"{name}: {of.trouble}"
             for name, state in states.items()
-            for of in (state.schema if self.pipeline.ddl else state.ddl,)
+            for of in (state.schema if self.pipeline.ddl.apply else state.ddl,)
             if of and of.trouble
         ]
         return states
@@ -78,7 +78,7 @@ class _Collector:
             self.changes = SchemaChanges()
             return {place: Applied(offset, 0) for place, offset in committed.items()}, (), None
         try:
-            with briefly(self.pipeline.destination_uri, "destination") as client:
+            with briefly(self.pipeline.destination.uri, "destination") as client:
                 self.changes = changes.read(client, self.pipeline)
                 return (
                     sink_positions.positions(client, self.pipeline),
@@ -99,7 +99,7 @@ class _Collector:
     def source_clocks(self) -> tuple[ClusterTime, float] | None:
         """As `clocks` reads them, at most once per status; None while the source does not answer."""
         try:
-            with briefly(self.pipeline.source_uri, "source") as client:
+            with briefly(self.pipeline.source.uri, "source") as client:
                 return clocks(client)
         except TowpathError as error:
             self.failed(error)
@@ -178,7 +178,7 @@ class _Collector:
         for (topic, _), (first, end) in self.ends.items():
             namespace = namespace_of(prefix, topic)
             records[namespace] = records.get(namespace, 0) + end - first
-        with briefly(self.pipeline.source_uri, "source") as client:
+        with briefly(self.pipeline.source.uri, "source") as client:
             by_namespace = {namespace_of(prefix, topic): rate for topic, rate in rates.items()}
             return figures.copied_by_debezium(client, records, by_namespace)
 
