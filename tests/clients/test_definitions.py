@@ -23,7 +23,7 @@ COMPACTED = {"compact": True, "compaction_lag": 5, "delete_retention": 70}
 
 def pipeline(mode: Mode, way: CopyMethod) -> Pipeline:
     limits = {"documents_per_second": 100, "bytes_per_second": 5_000_000}
-    capture = {"copy_method": way, "copy_threads": 8, "read_preference": "secondary", **limits}
+    capture = {"splice_cache": 0, "copy_method": way, "copy_threads": 8, "read_preference": "secondary", **limits}
     return PIPELINE.changed(mode=mode, capture=capture, connect={"bootstrap": "inside:9092"})
 
 
@@ -78,7 +78,9 @@ def test_what_the_file_decides_reaches_the_connectors() -> None:
 
 
 def test_splices_are_for_updates_that_travel_as_updates() -> None:
-    one = pipeline("exactly-once", "towpath").changed(capture={"whole_documents": ("shop.odd",)})
+    one = pipeline("exactly-once", "towpath").changed(
+        capture={"splice_cache": 64 << 20, "whole_documents": ("shop.odd",)}
+    )
     found = {name: config.get("towpath.splice.cache.bytes") for name, config in definitions(one).items()}
     assert found == {"move-source": "67108864", "move-source-whole": "0", "move-sink": None}
 

@@ -24,11 +24,11 @@ from pymongo.errors import (
 from tests.deploy.test_changes_in_log import LOGGED
 from towpath.checks import log
 from towpath.cli import deploy, manifests
+from towpath.clients.connect import rest
 from towpath.clients.connect.rest import Connect
 from towpath.clients.mongo import client as clusters
 from towpath.clients.mongo.client import ReplicaSet, connected
 from towpath.clients.tls import Trouble
-from towpath.config.logins import ConnectLogin
 from towpath.errors import ConnectError, ConnectUnreachable, MongoError, MongoUnreachable, TowpathError
 from towpath.history.replay import preconditions, steps
 from towpath.history.replay.plan import Plan, Replay
@@ -176,7 +176,7 @@ def test_a_worker_whose_certificate_is_not_trusted_is_there(monkeypatch: pytest.
     with Connect("http://127.0.0.1:1") as connect:
         with pytest.raises(ConnectUnreachable):
             connect.names()
-        monkeypatch.setattr(ConnectLogin, "trouble", lambda *_: Trouble("its certificate has expired", "give it one"))
+        monkeypatch.setattr(rest, "_tls_trouble", lambda *_: Trouble("its certificate has expired", "give it one"))
         with pytest.raises(ConnectError, match="expired; give it one") as raised:
             connect.names()
     assert type(raised.value) is ConnectError

@@ -198,10 +198,10 @@ def test_mongo_kafka_is_shown_a_database_that_is_written(file, change, expected)
 
 
 def test_no_login_is_shown_and_no_key_of_a_file_is_a_login(file):
-    text = MINIMAL.replace("mongodb://127.0.0.1:2/", "mongodb://u:secret@127.0.0.1:2/")
-    assert "secret" not in repr(read(file(text)))
+    text = MINIMAL.replace("mongodb://127.0.0.1:2/", "mongodb://u:pass@127.0.0.1:2/")
+    assert "pass" not in repr(read(file(text)))
     with pytest.raises(BadPipelineFile, match=r"connect\.login: unknown key"):
-        read(file(f'{text}login = "u:secret"\n'))
+        read(file(f'{text}login = "u:pass"\n'))
 
 
 def test_a_changed_pipeline_keeps_the_rest_and_selects_anew(file):

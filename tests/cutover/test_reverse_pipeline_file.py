@@ -84,8 +84,10 @@ def reversed_by_hand(pipeline, **changed):
         source=pipeline.destination,
         destination=pipeline.source,
         collections=collections | changed.pop("collections", {}),
-        capture=Capture().changed(copy_method="none", **changed.pop("capture", {})),
-        log=Log(),
+        capture=Capture().changed(
+            copy_method="none", splice_cache=pipeline.capture.splice_cache, **changed.pop("capture", {})
+        ),
+        log=Log().changed(retention=pipeline.log.retention),
         run=Run(verify=pipeline.run.verify, repair=pipeline.run.repair),
         **changed,
     )

@@ -76,7 +76,7 @@ def keys() -> str:
         twice = name == "source" and sections.get("destination") is model
         if name != "destination":
             parts += ["## `[source]` and `[destination]`" if twice else f"## `[{name}]`"]
-            parts += [_table(model, [name for name in model.model_fields if name != "login"])]
+            parts += [_table(model, [name for name, field in model.model_fields.items() if not field.exclude])]
     return "\n\n".join(parts) + "\n"
 
 
@@ -114,9 +114,10 @@ def _docstrings(model: type[BaseModel]) -> dict[str, str]:
 def _default(value: Any) -> str:
     if value is PydanticUndefined:
         return "required"
-    if value is None or value in ({}, "", ()):
+    if value is None or value in ({}, ""):
         return ""
-    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+    shown = list(value) if isinstance(value, tuple) else value
+    return f"`{str(shown).lower() if isinstance(shown, bool) else shown}`"
 
 
 def template() -> str:

@@ -195,7 +195,7 @@ def gate_of(verified: full_verdict.Verified) -> gate.Result:
     return gate.verified(readiness)
 
 
-PIPELINE: Any = SimpleNamespace(name="shop", compaction=None)
+PIPELINE: Any = SimpleNamespace(name="shop", log=Log())
 LEFT = FollowState(
     "one", "everything", False, True, NOW.as_json(), 1_000.0, {("shop.shop.a", 0): 50}, [("shop.a", b"x")]
 )

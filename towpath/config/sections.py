@@ -114,7 +114,7 @@ Size = Annotated[ByteSize, Field(ge=0, lt=2**63)]
 
 
 class Section(BaseModel):
-    """A part of the file, or all of it. A field that TOML has no values for is not of the file."""
+    """A part of the file, or all of it. Excluded fields are no keys of the file: TOML has no values for them."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
 
@@ -190,7 +190,7 @@ class Kafka(Section):
     """Of each topic; never changes."""
     replication_factor: Annotated[int, Field(ge=-1, le=32_767)] = -1
     """Of the topics; -1: the broker's default."""
-    login: InstanceOf[KafkaLogin] = Field(default=KafkaLogin(), repr=False)
+    login: InstanceOf[KafkaLogin] = Field(default=KafkaLogin(), repr=False, exclude=True)
 
 
 class Connect(Section):
@@ -210,7 +210,7 @@ class Connect(Section):
     owner: Owner = "towpath"
     """Who creates and changes the connectors. `towpath`: `deploy` does. `strimzi`: Strimzi's operator does, from the
     resources that `manifests` prints; `deploy` and `check` compare."""
-    login: InstanceOf[ConnectLogin] = Field(default=ConnectLogin(), repr=False)
+    login: InstanceOf[ConnectLogin] = Field(default=ConnectLogin(), repr=False, exclude=True)
 
     @model_validator(mode="after")
     def _files_of_tls(self) -> Self:
