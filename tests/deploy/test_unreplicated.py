@@ -19,7 +19,7 @@ from towpath_verifier import Pair
 from towpath_verifier.metadata import MetadataDifference
 from towpath_verifier.repair_commands import Command
 
-PIPELINE = SimpleNamespace(name="shop", selection=Selection(("shop.*",)), ddl=None)
+PIPELINE = SimpleNamespace(name="shop", selection=Selection(("shop.*",)), ddl=SimpleNamespace(apply=False))
 FILE = Path("my shop.toml")
 TIME = ClusterTime(1_700_000_000, 3)
 EVENTS = [
