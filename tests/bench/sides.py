@@ -21,13 +21,13 @@ from towpath import stack as embedded
 from towpath.clients.connect.control import statuses
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.topics import Place, Topics
-from towpath.config.pipeline import ClusterTime
-from towpath.config.topic_settings import TOPIC_SETTINGS
+from towpath.clients.mongo.client import ClusterTime
 from towpath.deploy.deployment import Deployment, remove
 from towpath.deploy.inventory import Inventory
 from towpath.errors import NoSuchConnector
 from towpath.log.lag import applied, gaps, peek
 from towpath.log.source_offsets import read_state
+from towpath.log.topic_settings import TOPIC_SETTINGS
 from towpath.session import Session, opened
 
 DATABASE, COLLECTION = "bench", "documents"

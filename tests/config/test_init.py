@@ -75,9 +75,15 @@ def test_what_is_written_can_be_read_and_says_the_same(tmp_path: Path) -> None:
             outcomes["refused"] += 1
             continue
         found = read(file)
-        assert (found.name, list(found.include), list(found.exclude)) == (name, include, exclude), case
-        assert (found.source_uri, found.destination_uri) == (stack.source, stack.destination), case
-        assert (found.bootstrap, found.secrets.parent) == (stack.bootstrap, stack.directory / "secrets"), case
+        assert (found.name, list(found.collections.include), list(found.collections.exclude)) == (
+            name,
+            include,
+            exclude,
+        ), case
+        assert (found.source.uri, found.destination.uri) == (stack.source, stack.destination), case
+        assert (found.kafka.bootstrap, found.secrets_file.parent) == (stack.bootstrap, stack.directory / "secrets"), (
+            case
+        )
         assert [one.name for one in tmp_path.iterdir()] == [file.name], case
         file.unlink()
         outcomes["written"] += 1
@@ -100,5 +106,5 @@ def test_a_file_that_is_there_stays_unless_it_is_forced(tmp_path: Path) -> None:
     ):
         write_pipeline_file(file, include=["shop"], force=True)
     assert file.read_text() == "mine"
-    assert read(write_pipeline_file(file, include=["shop.*"], force=True)).include == ("shop.*",)
+    assert read(write_pipeline_file(file, include=["shop.*"], force=True)).collections.include == ("shop.*",)
     assert file.stat().st_mode & 0o777 == 0o600

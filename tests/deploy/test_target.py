@@ -17,8 +17,7 @@ from towpath.cli import control
 from towpath.clients.kafka.topics import Topic
 from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.config.finding import require
-from towpath.config.namespaces import Renames, meet
-from towpath.config.pipeline import Pipeline
+from towpath.config.namespaces import meet
 from towpath.deploy import own_topics, target
 from towpath.deploy.configs import definitions
 from towpath.deploy.own_topics import OwnTopics
@@ -29,12 +28,12 @@ from towpath.store import writers
 from towpath.store.writers import Registration
 
 SOURCE, DESTINATION, OTHER = (ReplicaSet(name, (f"{name}:1", f"{name}:2"), ObjectId()) for name in "abc")
-PIPELINE = replace(LOGGED, include=("shop.*",), renames=Renames({"shop.old": "shop.new"}))
+PIPELINE = LOGGED.changed(collections={"include": ("shop.*",), "rename": {"shop.old": "shop.new"}})
 OWN = Registration.of(PIPELINE, "k1", SOURCE)
 
 
 def registration(name: str, *include: str, kafka: str = "k2", exclude: tuple[str, ...] = ()) -> Registration:
-    theirs: Pipeline = replace(PIPELINE, name=name, include=include, exclude=exclude, renames=Renames({}))
+    theirs = PIPELINE.changed(name=name, collections={"include": include, "exclude": exclude, "rename": {}})
     return Registration.of(theirs, kafka, OTHER)
 
 
@@ -218,7 +217,7 @@ def test_an_id_that_kafka_does_not_tell_is_an_error(monkeypatch: pytest.MonkeyPa
     ],
 )
 def test_an_empty_topic_of_someone_else_shows_no_mode(foreign: tuple[str, ...], end: int, words: str | None) -> None:
-    pipeline = replace(PIPELINE, mode="exactly-once")
+    pipeline = PIPELINE.changed(mode="exactly-once")
     inventory: Any = SimpleNamespace(
         pipeline=pipeline,
         deployed=dict.fromkeys(definitions(pipeline)),

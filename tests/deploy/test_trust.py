@@ -28,10 +28,10 @@ from tests.support.secured import NAME, Secured, running, worker_by_certificate,
 from towpath import stack as embedded
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka import hanging_transactions
-from towpath.clients.kafka.client import of
+from towpath.clients.kafka.client import for_librdkafka
 from towpath.clients.kafka.topics import Topics
 from towpath.clients.mongo.client import Cluster
-from towpath.config.pipeline import ConnectLogin
+from towpath.config.logins import ConnectLogin, kafka_login
 from towpath.errors import TopicError, TowpathError
 
 pytestmark = pytest.mark.servers
@@ -249,10 +249,10 @@ def _everything_of(secured: Secured) -> list[str]:
 
 def test_the_documented_rights_are_enough_to_end_a_transaction(secured: Secured) -> None:
     """One that is under way, which `find` leaves alone; what was decided is read once its producer has aborted it."""
-    topics = Topics(secured.stack.sasl_bootstrap, of(secured.kafka_by_password(), Path("/")))
+    topics = Topics(secured.stack.sasl_bootstrap, kafka_login(secured.kafka_by_password(), Path("/")))
     place, task = (f"{NAME}.ends", 0), f"towpath-stack-{NAME}-source-9"
     topics.create(place[0], 1, -1, {})
-    settings = topics.client.for_librdkafka() | {"bootstrap.servers": topics.bootstrap, "transactional.id": task}
+    settings = for_librdkafka(topics.login) | {"bootstrap.servers": topics.bootstrap, "transactional.id": task}
     producer = Producer(settings)
     producer.init_transactions(30)
     producer.begin_transaction()
@@ -316,7 +316,7 @@ def mongo(uri: str, side: str = "source") -> None:
 
 
 def kafka(settings: dict[str, str], bootstrap: str) -> None:
-    Topics(bootstrap, of(settings, Path("/"))).brokers()
+    Topics(bootstrap, kafka_login(settings, Path("/"))).brokers()
 
 
 def connect(doors: Doors, url: str = "", **other: str) -> None:

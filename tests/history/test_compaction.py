@@ -205,7 +205,9 @@ def test_two_instances_share_and_one_goes_on_when_the_other_kafka_and_connect_ar
 def broken(pipeline: Pipeline) -> set[bytes]:
     """Keys of which the log has an update and no document, by the check that a replay begins with."""
     read = pipeline_file.read(pipeline.file)
-    return {one.key for one in integrity.check(read, Topics(read.bootstrap), None, None, lambda done, of: None).broken}
+    return {
+        one.key for one in integrity.check(read, Topics(read.kafka.bootstrap), None, None, lambda done, of: None).broken
+    }
 
 
 def break_the_rule(pipeline: Pipeline, ids: list[int], other: int) -> set[bytes]:

@@ -18,7 +18,7 @@ import bson
 import pytest
 
 from towpath.config.events import Difference, as_line
-from towpath.config.pipeline import Compaction
+from towpath.config.sections import Log
 from towpath.cutover import gate
 from towpath.errors import Refused, TowpathError
 from towpath.store import state_files
@@ -195,7 +195,7 @@ def gate_of(verified: full_verdict.Verified) -> gate.Result:
     return gate.verified(readiness)
 
 
-PIPELINE: Any = SimpleNamespace(name="shop", compaction=None)
+PIPELINE: Any = SimpleNamespace(name="shop", log=Log())
 LEFT = FollowState(
     "one", "everything", False, True, NOW.as_json(), 1_000.0, {("shop.shop.a", 0): 50}, [("shop.a", b"x")]
 )
@@ -220,7 +220,7 @@ def test_one_that_follows_goes_on_only_where_nothing_is_missed(left: FollowState
 
 
 def test_deletes_may_be_gone_from_a_compacted_log() -> None:
-    compacted: Any = SimpleNamespace(name="shop", compaction=Compaction(1, 1_000_000))
+    compacted: Any = SimpleNamespace(name="shop", log=Log(compact=True).changed(delete_retention=1_000_000))
     assert LEFT.reason_to_restart(replace(LEFT, at=2_000.0), compacted, {}) == ""
     assert "longer ago" in LEFT.reason_to_restart(replace(LEFT, at=2_000.1), compacted, {})
 

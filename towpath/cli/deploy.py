@@ -52,7 +52,7 @@ def deploy(file: Path, dry_run: bool, allow_missing: bool, prepares: bool, timeo
         deployment_plan = Deployment(inventory)
         changes, differences = deployment_plan.plan(), deployment_plan.differences()
         require_ready(inventory)
-        in_log = session.pipeline.ddl is not None  # the sink creates collections, with the options of their time
+        in_log = session.pipeline.ddl.apply  # the sink creates collections, with the options of their time
         schema = _schema_plan(session) if prepares and not in_log else EMPTY
         if dry_run:
             for step in schema.collections:

@@ -15,7 +15,7 @@ from towpath import stack as embedded
 from towpath.cli.options import FILE, FOLDER, flag, pipeline_argument, say
 from towpath.cli.questions import Answers, ask, on_terminal
 from towpath.config.loading import holds_secret, parse
-from towpath.config.pipeline import Mode
+from towpath.config.sections import Mode
 from towpath.errors import BadPipelineFile, TowpathError
 from towpath.store.atomic_file import replacing
 

@@ -12,7 +12,7 @@ from towpath.config import loading
 from towpath.deploy import credentials
 from towpath.deploy.inventory import Inventory
 from towpath.deploy.manifests import connect, monitoring, run
-from towpath.deploy.manifests.options import Options, Plan, PluginArchive
+from towpath.deploy.manifests.options import PIPELINES, Options, Plan, PluginArchive
 from towpath.deploy.manifests.text import as_yaml
 from towpath.errors import ConnectUnreachable, TowpathError
 from towpath.session import Session
@@ -73,7 +73,7 @@ def manifests(
             return
         text = file.read_text(encoding="utf-8")
         options = Options(namespace, image, connect_image, archive, connect_name)
-        plan = Plan(session.pipeline, loading.as_written(text, file), text, options)
+        plan = Plan(session.pipeline, loading.as_written(text, Path(PIPELINES, file.name)), text, options)
         plan.refuse()
         _look_at_connect(session, inventory)
         parts = {

@@ -135,13 +135,13 @@ class Inventory:
     def extents(self) -> Mapping[str, Extent]:
         """The `collections` that are neither views nor time series, by name."""
         names = [collection.namespace for collection in self.collections if collection.kind == "collection"]
-        rename = self.pipeline.renames.destination
+        rename = self.pipeline.renamed
         return {name: self.source.ask(partial(_extent, name, rename(name))) for name in names}
 
     @cached_property
     def targets(self) -> tuple[str, ...]:
         """The destination's names of `namespaces`."""
-        return tuple(sorted({self.pipeline.renames.destination(name) for name in self.namespaces}))
+        return tuple(sorted({self.pipeline.renamed(name) for name in self.namespaces}))
 
     @cached_property
     def target_collections(self) -> tuple[CollectionInfo, ...]:

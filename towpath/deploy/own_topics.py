@@ -10,8 +10,8 @@ from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.topics import Topics
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import first_few
-from towpath.config.topic_settings import pipeline_topics
 from towpath.errors import MongoUnreachable, TowpathError
+from towpath.log.topic_settings import pipeline_topics
 from towpath.session import Session
 from towpath.store import writers
 from towpath.store.writers import Registration

@@ -84,7 +84,7 @@ def same_namespaces(target: Target) -> Iterator[Finding]:
     """
     pipeline = target.pipeline
     differing = []
-    if target.sink and renames_of(target.sink) != dict(pipeline.renames.by_source):
+    if target.sink and renames_of(target.sink) != dict(pipeline.collections.rename):
         differing.append("[collections.rename]")
     if target.sink and target.sink.get("topics.regex") != pipeline.selection.topic_regex(pipeline.name):
         differing.append("include or exclude in [collections]")
@@ -177,7 +177,7 @@ def gather(inventory: Inventory, *, with_source: bool = True) -> Target:
     kafka, configs, log = _deployed(inventory)
     marks = [(key, config[key]) for config in configs for key in (SOURCE_SET, DESTINATION_SET) if key in config]
     sources = [ReplicaSet.parse(mark) for key, mark in marks if key == SOURCE_SET]
-    names = tuple(map(inventory.pipeline.renames.destination, log))
+    names = tuple(map(inventory.pipeline.renamed, log))
     try:
         if with_source:
             sources.append(inventory.source.replica_set)

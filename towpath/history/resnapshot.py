@@ -20,9 +20,9 @@ from bson.timestamp import Timestamp
 from pymongo.errors import OperationFailure
 
 from towpath.clients.connect.control import Wait
-from towpath.clients.mongo.client import Client
+from towpath.clients.mongo.client import Client, ClusterTime
 from towpath.config.finding import Finding, Preconditions, error, required
-from towpath.config.pipeline import ClusterTime, Pipeline
+from towpath.config.pipeline import Pipeline
 from towpath.errors import NotYet, TopicError
 from towpath.log.source_offsets import SELECTION, SourceState, read_state
 from towpath.session import Session, unsaid

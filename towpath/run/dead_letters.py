@@ -195,7 +195,7 @@ class DeadLetterRetries:
         clients = source.client(timeout=5, answer=ANSWER_S), destination.client(timeout=5, answer=ANSWER_S)
         settling = Settling(*clients, Recheck(), lost_for=0)
         for namespace, group in groups:
-            pair = Pair(namespace, pipeline.renames.destination(namespace))
+            pair = Pair(namespace, pipeline.renamed(namespace))
             for chunk in chunks(refusal.target.id for refusal in group):
                 differing.update((namespace, id_key(id)) for id in settling.differing_with_retries(pair, chunk))
         return differing

@@ -7,6 +7,8 @@ import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import javaproperties
+
 from towpath.clients.kafka.client import LARGEST_RECORD
 from towpath.stack import mongod, prometheus, state
 from towpath.stack.errors import FolderUnusable
@@ -231,15 +233,7 @@ def worker_properties(directory: Path, bootstrap: str, port: int, plugins: Path,
 def write_properties(file: Path, values: Mapping[str, str]) -> Path:
     """Write a Java properties file. Raises `FolderUnusable`."""
     try:
-        file.write_text("".join(f"{key}={_escaped(value)}\n" for key, value in values.items()), encoding="utf-8")
+        file.write_text(javaproperties.dumps(values, timestamp=None), encoding="ascii")
     except OSError as error:
         raise FolderUnusable(f"cannot write {file}: {error.strerror}") from error
     return file
-
-
-def _escaped(value: str) -> str:
-    """A value escaped for Java: backslashes are doubled, and characters outside ASCII become \\uXXXX."""
-    doubled = value.replace("\\", "\\\\")
-    units = doubled.encode("utf-16-be")
-    pairs = (int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2))
-    return "".join(chr(unit) if 0x20 <= unit < 0x7F else f"\\u{unit:04x}" for unit in pairs)

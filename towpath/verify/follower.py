@@ -131,7 +131,7 @@ class _Follower:
         self.kafka_trouble = self.log.trouble
 
     def _compare(self, namespace: Namespace, ids: Iterable[bytes]) -> None:
-        pair = Pair(namespace, self.session.pipeline.renames.destination(namespace))
+        pair = Pair(namespace, self.session.pipeline.renamed(namespace))
         for chunk in chunks(ids):
             unequal = {(namespace, id_key(id)): id for id in self.settling.differing_with_retries(pair, chunk)}
             for id in chunk:
@@ -157,7 +157,7 @@ class _Follower:
             self.unsettled[key] = outcome.id
         else:
             self.unsettled.pop(key, None)
-            difference = verdict_file.difference(outcome, self.session.pipeline.renames.destination(outcome.namespace))
+            difference = verdict_file.difference(outcome, self.session.pipeline.renamed(outcome.namespace))
             if key not in self.known:
                 self.report(difference)
             self._know(key, difference)

@@ -90,7 +90,7 @@ def _batch(
     refusals = cache(lambda: dict(_refusals(session, letters)))
     for namespace, ids in requested.items():
         left = set[Key]()
-        for outcome in outcomes(settling(), Pair(namespace, pipeline.renames.destination(namespace)), ids):
+        for outcome in outcomes(settling(), Pair(namespace, pipeline.renamed(namespace)), ids):
             document, key = DocumentRef(namespace, outcome.id), id_key(outcome.id)
             if not isinstance(outcome, Same):
                 left.add(key)

@@ -91,9 +91,9 @@ def source_name(pipeline: Pipeline, name: Namespace) -> Namespace:
     Renames go before patterns, which can match the destination's name too: documents requested under a wrong name would
     not be found at the source, and would be deleted.
     """
-    if name in pipeline.renames.by_source:
+    if name in pipeline.collections.rename:
         return name
-    return next((old for old, new in pipeline.renames.by_source.items() if new == name), name)
+    return next((old for old, new in pipeline.collections.rename.items() if new == name), name)
 
 
 def document_of(pipeline: Pipeline, topic: str, key: bytes | None) -> DocumentRef | None:

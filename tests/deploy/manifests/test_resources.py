@@ -16,10 +16,10 @@ import yaml
 
 from tests.prometheus.test_prometheus_files import promtool
 from towpath.config import loading
-from towpath.config.credential_files import refuse_open
+from towpath.config.logins import KafkaLogin, refuse_open
 from towpath.deploy.configs import definitions
 from towpath.deploy.manifests import connect, monitoring, run
-from towpath.deploy.manifests.options import Options, Plan, PluginArchive, Resource
+from towpath.deploy.manifests.options import PIPELINES, Options, Plan, PluginArchive, Resource
 from towpath.deploy.manifests.text import as_yaml
 from towpath.errors import BadPipelineFile, Refused
 from towpath.stack import tools
@@ -71,7 +71,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def plan_of(folder: Path, options: Options = OPTIONS, text: str = BASE, kafka: str = "", rest: str = "") -> Plan:
     file, content = folder / "pipeline" / "shop.toml", text % {"kafka": kafka, "rest": rest}
-    return Plan(loading.parse(content, file), loading.as_written(content, file), content, options)
+    return Plan(loading.parse(content, file), loading.as_written(content, Path(PIPELINES, file.name)), content, options)
 
 
 def resources(plan: Plan) -> list[Resource]:
@@ -96,8 +96,8 @@ def with_login(folder: Path, more: str = "") -> Plan:
     client.write_text(CLIENT % ca + more)
     client.chmod(0o600)
     plan = plan_of(folder, kafka='client = "../secrets/client.properties"')
-    settings = dict(plan.pipeline.kafka_client.settings) | {"ssl.truststore.location": "/mnt/towpath/ca.pem"}
-    return replace(plan, pipeline=replace(plan.pipeline, kafka_client=type(plan.pipeline.kafka_client)(settings)))
+    settings = dict(plan.pipeline.kafka.login.settings) | {"ssl.truststore.location": "/mnt/towpath/ca.pem"}
+    return replace(plan, pipeline=plan.pipeline.changed(kafka={"login": KafkaLogin(settings)}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,7 +320,7 @@ def test_a_file_of_a_secret_keeps_the_name_that_it_has_in_every_pod(folder: Path
     client.write_text(CLIENT % (mount / "ca.pem"))
     client.chmod(0o600)
     plan = plan_of(folder, kafka='client = "../secrets/client.properties"')
-    assert list(plan.pipeline.kafka_client.files.values()) == [mount / "ca.pem"]
+    assert list(plan.pipeline.kafka.login.files.values()) == [mount / "ca.pem"]
     with pytest.raises(Refused, match="has to be in /mnt/towpath"):
         plan.refuse()
 

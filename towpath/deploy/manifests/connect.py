@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import javaproperties
+
 from towpath.checks.connect import least_heap
-from towpath.clients.kafka.client import CA, CERTIFICATE, HOST_CHECK, KEY_PASSWORD, MECHANISM, properties
+from towpath.config.logins import CA, CERTIFICATE, HOST_CHECK, KEY_PASSWORD, MECHANISM
 from towpath.deploy import configs as definitions
 from towpath.deploy.manifests.options import Plan, Resource
 from towpath.errors import Refused
@@ -80,7 +82,7 @@ def _connect(plan: Plan) -> Resource:
         },
         "template": {
             "pod": {"volumes": [{"name": _VOLUME, "secret": {"secretName": plan.workers_secret}}]},
-            "connectContainer": {"volumeMounts": [{"name": _VOLUME, "mountPath": str(pipeline.secrets.parent)}]},
+            "connectContainer": {"volumeMounts": [{"name": _VOLUME, "mountPath": str(pipeline.secrets_file.parent)}]},
         },
     }
     resource = plan.resource("KafkaConnect", name, "connect", api=API, spec=spec)
@@ -94,12 +96,12 @@ def _settings(plan: Plan) -> dict[str, str]:
     Of the settings of TLS, Strimzi leaves this one to `config`: whether names in certificates are checked.
     """
     file = definitions.DEFINITIONS / "worker.properties"
-    settings = properties(file.read_text(encoding="utf-8"))
+    settings = javaproperties.loads(file.read_text(encoding="utf-8"))
     kept = {key: text for key, text in settings.items() if key not in (*_ELSEWHERE, *_SINGLE)}
     kept |= {key: "-1" for key in kept if key.endswith(".replication.factor")}
-    client = plan.pipeline.kafka_client.settings
+    client = plan.pipeline.kafka.login.settings
     kept |= {HOST_CHECK: client[HOST_CHECK]} if HOST_CHECK in client else {}
-    return kept | {"config.providers.file.param.allowed.paths": str(plan.pipeline.secrets.parent)}
+    return kept | {"config.providers.file.param.allowed.paths": str(plan.pipeline.secrets_file.parent)}
 
 
 def _image(plan: Plan) -> dict[str, Any]:
@@ -115,9 +117,9 @@ def _image(plan: Plan) -> dict[str, Any]:
 
 def _login(plan: Plan) -> dict[str, Any]:
     """How the workers themselves log in to Kafka: as the connectors do, with files and a password of the Secret."""
-    client, secret = plan.pipeline.kafka_client, plan.workers_secret
+    client, secret = plan.pipeline.kafka.login, plan.workers_secret
     login: dict[str, Any] = {}
-    if plan.pipeline.kafka_client.settings.get("security.protocol", "PLAINTEXT").endswith("SSL"):
+    if plan.pipeline.kafka.login.settings.get("security.protocol", "PLAINTEXT").endswith("SSL"):
         trusted = [{"secretName": secret, "certificate": client.files[CA].name}] if CA in client.files else []
         login["tls"] = {"trustedCertificates": trusted}
     if client.user:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Iterator
 from typing import Any
 
@@ -46,7 +45,7 @@ def _trust(plan: Plan) -> dict[str, Any]:
     run = plan.file.run
     trust: dict[str, Any] = {"serverName": run.hosts[0] if run.hosts else run_name(plan)}
     if run.certificate and run.key:
-        trust["ca"] = {"secret": {"name": plan.tool_secret, "key": posixpath.basename(run.certificate)}}
+        trust["ca"] = {"secret": {"name": plan.tool_secret, "key": run.certificate.name}}
     return trust
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,10 +9,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from towpath.clients.mongo import uri as mongo_uri
+from towpath.config import mongo_uri
 from towpath.config.loading import holds_secret
 from towpath.config.pipeline import Pipeline
-from towpath.config.schema import KUBERNETES_NAME, PipelineFile
+from towpath.config.sections import KUBERNETES_NAME
 from towpath.errors import Refused
 
 #: Where the pods of the tool have the pipeline file, and the files of their Secret.
@@ -49,10 +48,11 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A pipeline, its file as it is written, and what the resources are called."""
+    """A pipeline, and what the resources are called."""
 
     pipeline: Pipeline
-    file: PipelineFile
+    file: Pipeline
+    """As it is read below `PIPELINES`, in a pod, without what is in other files."""
     text: str
     options: Options
 
@@ -63,7 +63,7 @@ class Plan:
     @property
     def connect(self) -> str:
         """The KafkaConnect: Strimzi's service of its REST API is `NAME-connect-api`."""
-        host = (urlsplit(self.pipeline.connect_url).hostname or "").partition(".")[0]
+        host = (urlsplit(self.pipeline.connect.url).hostname or "").partition(".")[0]
         return self.options.connect or (host.removesuffix(_API) if host.endswith(_API) else self.name)
 
     @property
@@ -129,24 +129,23 @@ class Plan:
                     f"[{side}] uri holds a password, and the pipeline file goes into a ConfigMap: write the URI into"
                     f" the Secret {self.tool_secret}, and name it with uri_file or uri_env"
                 )
-        workers = str(self.pipeline.secrets.parent)
+        workers = str(self.pipeline.secrets_file.parent)
         if not self.file.connect.secrets or not workers.startswith(_MOUNTS):
             yield (
                 f"[connect] secrets is {workers}: set it to a folder below /mnt, such as /mnt/towpath, where Strimzi"
                 " mounts what the workers read"
             )
-        for key, name in self._files():
-            folder = posixpath.dirname(posixpath.normpath(posixpath.join(PIPELINES, name)))
-            if folder not in (SECRETS, workers):
+        for key, file in self._files():
+            if str(file.parent) not in (SECRETS, workers):
                 yield (
-                    f"{key} = {name}: a pod has files of the pipeline in {SECRETS} (from the Secret {self.tool_secret};"
+                    f"{key} = {file}: a pod has files of the pipeline in {SECRETS} (from the Secret {self.tool_secret};"
                     f" from the pipeline file ../secrets/…) and in {workers} (from {self.workers_secret})"
                 )
         for key, path in self._worker_files():
-            if path.parent != self.pipeline.secrets.parent:
+            if path.parent != self.pipeline.secrets_file.parent:
                 yield f"{key} = {path}: the workers read it too, so it has to be in {workers}"
 
-    def _files(self) -> Iterator[tuple[str, str]]:
+    def _files(self) -> Iterator[tuple[str, Path]]:
         file = self.file
         named = {
             "[source] uri_file": file.source.uri_file,
@@ -162,6 +161,6 @@ class Plan:
         yield from ((key, name) for key, name in named.items() if name)
 
     def _worker_files(self) -> Iterator[tuple[str, Path]]:
-        for side, uri in (("source", self.pipeline.source_uri), ("destination", self.pipeline.destination_uri)):
+        for side, uri in (("source", self.pipeline.source.uri), ("destination", self.pipeline.destination.uri)):
             yield from ((f"[{side}] {option}", Path(name)) for option, name in mongo_uri.files(uri))
-        yield from ((f"[kafka] client {key}", path) for key, path in self.pipeline.kafka_client.files.items())
+        yield from ((f"[kafka] client {key}", path) for key, path in self.pipeline.kafka.login.files.items())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Iterator
 from typing import Any
 
@@ -53,7 +52,7 @@ def token_key(plan: Plan) -> str | None:
     """The key of the token in the Secret of the tool; None where everybody may read and nobody may command."""
     if plan.file.run.read_only:
         return None
-    return posixpath.basename(plan.file.run.token_file or _TOKEN)
+    return plan.file.run.token_file.name if plan.file.run.token_file else _TOKEN
 
 
 def _labels(plan: Plan) -> dict[str, str]:
@@ -71,7 +70,7 @@ def _pod(plan: Plan) -> dict[str, Any]:
         # 0440: root and the group of the pod
         "secrets": (SECRETS, {"secret": {"secretName": plan.tool_secret, "defaultMode": 0o440, "optional": True}}),
         "workers": (
-            str(plan.pipeline.secrets.parent),
+            str(plan.pipeline.secrets_file.parent),
             {"secret": {"secretName": plan.workers_secret, "defaultMode": 0o440}},
         ),
         "state": (_STATE, {"emptyDir": {}}),

@@ -153,7 +153,7 @@ def _empty(session: Session, rebuild: Rebuild) -> Rebuild:
             offsets.delete_many({"_id": {"$gte": prefix, "$lte": last}})  # uses the _id index
         if rebuild.forced:  # otherwise the sink stops where the beginning is gone
             positions.skip_to(client, pipeline, rebuild.late, datetime.now(UTC))
-        if pipeline.ddl or schema_changes.exist(client, pipeline):
+        if pipeline.ddl.apply or schema_changes.exist(client, pipeline):
             only = chosen(pipeline, rebuild.only).topic_regex(pipeline.name)
             _set_replay(session, only if rebuild.only else "true")
         schema_changes.forget(client, pipeline, rebuild.topics if rebuild.only else None)

@@ -22,7 +22,7 @@ from typing import Any
 
 from towpath.clients.connect.rest import Connect
 from towpath.clients.mongo.client import Cluster
-from towpath.clients.mongo.uri import without_credentials
+from towpath.config.mongo_uri import without_credentials
 from towpath.deploy.configs import plugins
 from towpath.errors import TowpathError, fields
 from towpath.run.doctor.redaction import Redaction
@@ -136,7 +136,7 @@ def _server(cluster: Cluster) -> Json:
 def _pipeline_file(session: Session, file: Path) -> Json:
     """The file without its comments, and with both URIs without credentials and options."""
     content, pipeline = tomllib.loads(file.read_text(encoding="utf-8")), session.pipeline
-    for side, uri in (("source", pipeline.source_uri), ("destination", pipeline.destination_uri)):
+    for side, uri in (("source", pipeline.source.uri), ("destination", pipeline.destination.uri)):
         content[side]["uri"] = without_credentials(uri)
     return content
 

@@ -1,18 +1,47 @@
-"""The schema of a pipeline file, section by section, and the combinations that are not valid."""
+"""The sections of a pipeline file: what each may hold, and the values that code uses.
+
+Attributes have the names of the keys. Durations are milliseconds, with -1 for `forever`; names of files are paths.
+What a file holds that may be secret, `loading` adds: `uri` and `login`, which no `repr` shows.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Annotated, Self
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ByteSize, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ByteSize,
+    ConfigDict,
+    Field,
+    InstanceOf,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
+from towpath.config.logins import ConnectLogin, KafkaLogin, beside, connect_url
 from towpath.config.namespaces import RESERVED, is_pattern
-from towpath.config.pipeline import CopyMethod, CopyOrder, DropPolicy, Mode, Owner, ReadPreference
+
+#: How records are applied: exactly once, in transactions (MongoSink), or at least once (mongo-kafka's sink).
+Mode = Literal["exactly-once", "plain"]
+#: What makes the initial copy: MongoSource in ranges of `_id`, Debezium, or nothing.
+CopyMethod = Literal["towpath", "debezium", "none"]
+#: The order in which MongoSource reads a collection: `auto` chooses between the others for each collection.
+CopyOrder = Literal["auto", "id", "natural"]
+ReadPreference = Literal["primary", "primaryPreferred", "secondary", "secondaryPreferred", "nearest"]
+#: What happens when the source drops a collection: it waits for a decision, or is done at once.
+DropPolicy = Literal["hold", "apply"]
+#: Who creates and changes the connectors: `towpath deploy`, or Strimzi's operator, which reverts what others change.
+Owner = Literal["towpath", "strimzi"]
 
 #: Ten digits of weeks, in milliseconds, still fit into Kafka's 64-bit settings.
 _LENGTH = r"[1-9][0-9]{0,9}[smhdw]"
+_UNITS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
 
 
 def _pattern(text: str) -> str:
@@ -40,17 +69,43 @@ def _matching(pattern: str, hint: str) -> Callable[[str], str]:
     return check
 
 
-_RETENTION = "a duration; write forever, or a number with s, m, h, d or w, such as 30d"
-_TIME = "a length of time; write a number with s, m, h, d or w, such as 24h"
-_TIMEOUT = "a timeout; write a number of up to four digits with s or m, such as 60s"
+def _milliseconds(pattern: str, hint: str) -> BeforeValidator:
+    """A validator that makes milliseconds of a text; -1 of `forever`."""
+    matching = _matching(pattern, hint)
+
+    def convert(value: object) -> int:
+        if not isinstance(value, str):
+            raise ValueError(f"{value!r:.80} is not {hint}")
+        text = matching(value)
+        return -1 if text == "forever" else int(text[:-1]) * _UNITS[text[-1]]
+
+    return BeforeValidator(convert)
+
+
+def _beside(name: object, info: ValidationInfo) -> object:
+    return beside(info.context or Path(), name) if isinstance(name, str) else name
+
+
 #: Host and port; an IPv6 address in brackets. Port 0 takes any free one. Empty: nothing listens.
-LISTEN = r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):[0-9]{1,5}|"
+_LISTEN = r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):[0-9]{1,5}|"
 #: With it as their beginning, services and labels of Kubernetes have less than 64 characters.
 KUBERNETES_NAME = r"[a-z]([a-z0-9-]{0,48}[a-z0-9])?"
 Pattern = Annotated[str, AfterValidator(_pattern)]
-Duration = Annotated[str, AfterValidator(_matching(f"forever|{_LENGTH}", _RETENTION))]
-Time = Annotated[str, AfterValidator(_matching(_LENGTH, _TIME))]
-Timeout = Annotated[str, AfterValidator(_matching(r"[1-9][0-9]{0,3}[sm]", _TIMEOUT))]
+#: Lists in the file; lax, as its lists become tuples.
+Patterns = Annotated[tuple[Pattern, ...], Field(strict=False)]
+#: The three are written as text, and are milliseconds.
+Duration = Annotated[
+    int,
+    _milliseconds(f"forever|{_LENGTH}", "a duration; write forever, or a number with s, m, h, d or w, such as 30d"),
+]
+Time = Annotated[int, _milliseconds(_LENGTH, "a length of time; write a number with s, m, h, d or w, such as 24h")]
+Timeout = Annotated[
+    int,
+    _milliseconds(r"[1-9][0-9]{0,3}[sm]", "a timeout; write a number of up to four digits with s or m, such as 60s"),
+]
+Listen = Annotated[str, AfterValidator(_matching(_LISTEN, "an address; write host:port, such as 127.0.0.1:9300"))]
+#: Relative to the folder of the pipeline file, which is the context of the validation.
+File = Annotated[Path, BeforeValidator(_beside)]
 #: Per second; 0 is no limit. Both fit into a Java int or long.
 Documents = Annotated[int, Field(ge=0, lt=2**31)]
 Bytes = Annotated[int, Field(ge=0, lt=2**63)]
@@ -58,8 +113,10 @@ Bytes = Annotated[int, Field(ge=0, lt=2**63)]
 Size = Annotated[ByteSize, Field(ge=0, lt=2**63)]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+class Section(BaseModel):
+    """A part of the file, or all of it. Excluded fields are no keys of the file: TOML has no values for them."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
 
     @field_validator("*", mode="before")
     @classmethod
@@ -71,66 +128,99 @@ class _Section(BaseModel):
                 raise ValueError(f"{text[:80]!r} holds a character that is not printable")
         return value
 
+    def changed(self, **changes: Any) -> Self:
+        """A copy with other values, which are not validated; a dict has other values of a section."""
+        values = {name: getattr(self, name) for name in type(self).model_fields}
+        for name, change in changes.items():
+            before = values[name]
+            is_section = isinstance(before, Section) and isinstance(change, dict)
+            values[name] = before.changed(**change) if is_section else change
+        copy = self.model_construct(self.model_fields_set | set(changes))
+        copy.__dict__.update(values)  # not through `model_construct`, which takes fields by their aliases
+        return copy
 
-class Cluster(_Section):
+
+class Cluster(Section):
     """One side. Exactly one of the three keys gives the URI."""
 
-    uri: str | None = None
+    uri: str = Field(default="", repr=False)
     """The URI of a replica set, MongoDB 5.0 or later. If it holds a password, keep the file private (`chmod 600`), or
     use one of the other two."""
-    uri_file: str | None = None
+    uri_file: File | None = None
     """A file that holds the URI, and that only you can read."""
     uri_env: str | None = None
     """An environment variable that holds the URI."""
 
     @model_validator(mode="after")
     def _one_of_three(self) -> Self:
-        if sum(value is not None for value in (self.uri, self.uri_file, self.uri_env)) != 1:
+        if len(self.model_fields_set) != 1:
             raise ValueError("give exactly one of uri, uri_file and uri_env")
         return self
 
 
-class Collections(_Section):
-    include: Annotated[list[Annotated[Pattern, AfterValidator(_included)]], Field(min_length=1)]
+class Collections(Section):
+    include: Annotated[tuple[Annotated[Pattern, AfterValidator(_included)], ...], Field(strict=False, min_length=1)]
     """Namespaces `database.collection`; `*` stands for any characters. Matching collections that are created later are
     included."""
-    exclude: list[Pattern] = []
+    exclude: Patterns = ()
     """Namespaces and patterns to leave out."""
     rename: dict[str, str] = {}
     """`"db.old" = "db.new"`: another name at the destination."""
 
+    @model_validator(mode="after")
+    def _renamed(self) -> Self:
+        for old, new in self.rename.items():
+            for namespace in (old, new):
+                if "*" in namespace or not is_pattern(namespace):
+                    raise ValueError(f"rename: {namespace!r} is not a namespace: database.collection")
+            if new.partition(".")[0] in RESERVED:
+                raise ValueError(
+                    f"rename: {old!r} cannot become {new!r}: the server or Towpath keeps its own data in that database;"
+                    " name another one"
+                )
+        return self
 
-class Kafka(_Section):
+
+class Kafka(Section):
     bootstrap: str
     """Addresses of brokers."""
-    client: str | None = None
+    client: File | None = None
     """A file of Kafka's client settings, such as the login."""
     partitions: Annotated[int, Field(ge=1, le=10_000)] = 4
     """Of each topic; never changes."""
     replication_factor: Annotated[int, Field(ge=-1, le=32_767)] = -1
     """Of the topics; -1: the broker's default."""
+    login: InstanceOf[KafkaLogin] = Field(default=KafkaLogin(), repr=False, exclude=True)
 
 
-class Connect(_Section):
-    url: str
+class Connect(Section):
+    url: Annotated[str, AfterValidator(connect_url)]
     """The REST API of one worker."""
     bootstrap: str | None = None
     """Kafka's address as the workers see it. Default: `bootstrap` in `[kafka]`."""
-    secrets: str | None = None
+    secrets: File | None = None
     """Folder of the file with both URIs, which `deploy` writes; the same path on the workers. Default:
     `~/.local/state/towpath/secrets`."""
-    user_file: str | None = None
+    user_file: File | None = None
     """A file with `user:password` for the REST API."""
-    ca: str | None = None
+    ca: File | None = None
     """The CA of an `https` URL. Default: the CAs of this machine."""
-    certificate: str | None = None
+    certificate: File | None = None
     """Client certificate and key in one file."""
     owner: Owner = "towpath"
     """Who creates and changes the connectors. `towpath`: `deploy` does. `strimzi`: Strimzi's operator does, from the
     resources that `manifests` prints; `deploy` and `check` compare."""
+    login: InstanceOf[ConnectLogin] = Field(default=ConnectLogin(), repr=False, exclude=True)
+
+    @model_validator(mode="after")
+    def _files_of_tls(self) -> Self:
+        pem = [name for name in ("ca", "certificate") if getattr(self, name)]
+        if pem and not self.url.startswith("https://"):
+            raise ValueError(f"[connect] {' and '.join(pem)} go with an https:// url")
+        return self
 
 
-class Capture(_Section):
+class Capture(Section):
     copy_method: Annotated[CopyMethod | None, Field(alias="copy")] = None
     """The initial copy. `towpath`: in ranges (the default of `exactly-once`). `none`: no copy, from now on.
     `debezium`: only in `plain`, and its default. Never changes."""
@@ -149,7 +239,7 @@ class Capture(_Section):
     """A limit of the copy, of all its tasks together; 0: none."""
     bytes_per_second: Bytes = 0
     """As `documents_per_second`, in bytes."""
-    whole_documents: list[Pattern] = []
+    whole_documents: Patterns = ()
     """Collections whose updates are looked up as whole documents, because names of their fields hold a dot or begin
     with `$`."""
     splice_cache: Size | None = None
@@ -157,10 +247,10 @@ class Capture(_Section):
     array travels as its edits. 0: as whole arrays. Default: 64 MiB in `exactly-once`, always 0 in `plain`."""
 
 
-class Write(_Section):
+class Write(Section):
     concern: Annotated[str, Field(pattern=r"^([1-9][0-9]*|majority|[A-Za-z][\w-]*)(\+journal)?$")] = "majority"
     """`1`, `majority`, `majority+journal`, …"""
-    wtimeout: Timeout = "60s"
+    wtimeout: Timeout = Field(default="60s", validate_default=True)
     """How long a transaction waits for the concern before it is retried (`exactly-once`)."""
     tasks: Annotated[int, Field(ge=1, le=1000)] = 2
     """Writers in parallel, which share the partitions of all topics evenly."""
@@ -173,18 +263,18 @@ class Write(_Section):
     (`exactly-once`)."""
 
 
-class Log(_Section):
-    retention: Duration = "forever"
+class Log(Section):
+    retention: Duration = Field(default="forever", validate_default=True)
     """`forever`, or a duration such as `30d`: older records are deleted."""
     compact: bool = False
     """`true`: Kafka's log cleaner may compact the log."""
-    compaction_lag: Time = "24h"
+    compaction_lag: Time = Field(default="24h", validate_default=True)
     """The cleaner never drops younger records."""
-    delete_retention: Time = "7d"
+    delete_retention: Time = Field(default="7d", validate_default=True)
     """How long deletes stay after that."""
 
 
-class Run(_Section):
+class Run(Section):
     """What `towpath run` does besides supervising the connectors."""
 
     compact: bool | None = None
@@ -193,19 +283,19 @@ class Run(_Section):
     """`run` does what `verify --follow` does."""
     repair: bool = True
     """`run` repairs dead letters once the destination accepts them (`exactly-once`)."""
-    listen: Annotated[str, AfterValidator(_matching(LISTEN, "an address; write host:port, such as 127.0.0.1:9300"))] = (
-        ""
-    )
+    listen: Annotated[
+        str, AfterValidator(_matching(_LISTEN, "an address; write host:port, such as 127.0.0.1:9300"))
+    ] = ""
     """Address of the page, the API and the metrics of `run`, such as `127.0.0.1:9300`; without it, nothing listens."""
-    token_file: str | None = None
+    token_file: File | None = None
     """A file with the token for commands, and for readers on other machines; only its owner may read it."""
     read_only: bool = False
     """`true`: no commands, and no token to read."""
-    certificate: str | None = None
+    certificate: File | None = None
     """For TLS: the certificate chain, in PEM."""
-    key: str | None = None
+    key: File | None = None
     """Its key, in PEM. Default: in the file of `certificate`."""
-    hosts: list[str] = []
+    hosts: Annotated[tuple[str, ...], Field(strict=False)] = ()
     """Further names by which requests may address it."""
 
     @model_validator(mode="after")
@@ -216,7 +306,7 @@ class Run(_Section):
         return self
 
 
-class Ddl(_Section):
+class Ddl(Section):
     """Schema changes at the source, where this section is there."""
 
     apply: bool = True
@@ -224,62 +314,3 @@ class Ddl(_Section):
     section."""
     drop: DropPolicy = "hold"
     """`hold`: a drop of a collection waits for `ddl --apply` or `ddl --skip`. `apply`: it is made at once."""
-
-
-class PipelineFile(_Section):
-    """A whole pipeline file."""
-
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9-]{0,63}$")]
-    """Prefix of topics and connectors; letters, digits and `-`. Never changes."""
-    mode: Mode = "exactly-once"
-    """`exactly-once`: each change once, in transactions at the destination. `plain`: stock connectors, at least once.
-    Never changes."""
-    source: Cluster
-    destination: Cluster
-    collections: Collections
-    kafka: Kafka
-    connect: Connect
-    capture: Capture = Capture()
-    write: Write = Write()
-    log: Log = Log()
-    run: Run = Run()
-    ddl: Ddl = Ddl(apply=False)
-
-    @model_validator(mode="after")
-    def _name_for_kubernetes(self) -> Self:
-        if self.connect.owner == "strimzi" and not re.fullmatch(KUBERNETES_NAME, self.name):
-            raise ValueError(
-                f'[connect] owner = "strimzi" needs a name for resources of Kubernetes, which {self.name!r} is not: at'
-                " most 50 lower-case letters, digits and -, a letter first, no - at the end"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _copy_and_mode(self) -> Self:
-        if self.mode == "exactly-once" and self.capture.copy_method == "debezium":
-            raise ValueError(
-                '[capture] copy = "debezium" does not go with mode = "exactly-once": Debezium\'s own copy overlaps the'
-                " stream, so changes would be applied to documents that already have them; leave copy out (Towpath"
-                ' copies each document at a known time), or set mode = "plain"'
-            )
-        if self.mode == "plain" and self.capture.splice_cache:
-            raise ValueError(
-                '[capture] splice_cache does not go with mode = "plain", which applies changes at least once: a splice'
-                " that is applied twice damages the array; leave it out"
-            )
-        if self.mode == "plain" and self.ddl.apply:
-            raise ValueError(
-                '[ddl] does not go with mode = "plain": only MongoSink makes schema changes in order with documents;'
-                ' leave it out, or set mode = "exactly-once"'
-            )
-        if self.run.compact and not self.log.compact:
-            raise ValueError(
-                "[run] compact = true needs a compacted log, and [log] compact is false; set that to true, or leave"
-                " this out: the default is the value of [log] compact"
-            )
-        if self.log.compact and self.mode == "plain" and self.capture.copy_method != "towpath":
-            raise ValueError(
-                "[log] compact = true needs re-read documents, which Debezium's own connector does not support;"
-                ' set mode = "exactly-once", or [capture] copy = "towpath"'
-            )
-        return self

@@ -34,26 +34,26 @@ _WEEK_MS = 7 * 24 * 3_600_000
 
 def request_settings(pipeline: Pipeline) -> dict[str, str]:
     """Of the request topic. With compaction, which writes requests continuously, it keeps a week at most."""
-    is_long = not 0 <= pipeline.retention_ms < _WEEK_MS
-    return plain_settings(pipeline) | ({"retention.ms": str(_WEEK_MS)} if pipeline.compaction and is_long else {})
+    is_long = not 0 <= pipeline.log.retention < _WEEK_MS
+    return plain_settings(pipeline) | ({"retention.ms": str(_WEEK_MS)} if pipeline.log.compact and is_long else {})
 
 
 def plain_settings(pipeline: Pipeline) -> dict[str, str]:
     """Of the dead-letter topic, and of a log that is not compacted."""
-    return TOPIC_SETTINGS | {"retention.ms": str(pipeline.retention_ms)}
+    return TOPIC_SETTINGS | {"retention.ms": str(pipeline.log.retention)}
 
 
 def change_settings(pipeline: Pipeline) -> dict[str, str]:
     """Of the change topics. Without compaction its settings are left out, so that `MARK` stays."""
-    settings, compaction = plain_settings(pipeline), pipeline.compaction
-    if compaction is None:
+    settings, log = plain_settings(pipeline), pipeline.log
+    if not log.compact:
         return settings
     return settings | {
-        POLICY: "compact" if pipeline.retention_ms == -1 else "compact,delete",
-        MARK: str(compaction.lag_ms),
-        "max.compaction.lag.ms": str(_SEGMENTS * compaction.lag_ms),
-        "delete.retention.ms": str(compaction.delete_retention_ms),
-        "segment.ms": str(compaction.lag_ms),
+        POLICY: "compact" if pipeline.log.retention == -1 else "compact,delete",
+        MARK: str(log.compaction_lag),
+        "max.compaction.lag.ms": str(_SEGMENTS * log.compaction_lag),
+        "delete.retention.ms": str(log.delete_retention),
+        "segment.ms": str(log.compaction_lag),
         "min.cleanable.dirty.ratio": "0.5",
     }
 
