@@ -15,7 +15,7 @@ import org.bson.codecs.configuration.CodecRegistries;
  * Debezium's hook {@code mongodb.authentication.class}: authenticates as Debezium does by itself, with PEM files where they are named, and
  * makes every document keep the bytes it has on the wire. An unresponsive server is given up ({@link SilentServers}).
  */
-public class RawDocuments extends DefaultMongoDbAuthProvider {
+public final class RawDocuments extends DefaultMongoDbAuthProvider {
 
     private Optional<SSLContext> context = Optional.empty();
     private ConnectionString uri;

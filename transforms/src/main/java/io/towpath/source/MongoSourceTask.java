@@ -1,7 +1,7 @@
 package io.towpath.source;
 
-import io.debezium.connector.mongodb.Module;
 import io.towpath.connector.Closing;
+import io.towpath.connector.PluginVersion;
 import io.towpath.debezium.DebeziumStream;
 import io.towpath.debezium.EventTime;
 import io.towpath.debezium.ResumePoint;
@@ -43,7 +43,7 @@ import org.apache.kafka.connect.source.SourceTask;
  * A task of {@link MongoSource}. The first resumes the copy where its offsets left it, then Debezium's stream. The others only read their
  * share of the initial copy.
  */
-public sealed class MongoSourceTask extends SourceTask permits SharedSourceTask {
+public final class MongoSourceTask extends SourceTask {
     /** So many collections that come back are named one by one in the advice, which must name all of them. */
     private static final int MOST_NAMED = 3;
 
@@ -78,7 +78,7 @@ public sealed class MongoSourceTask extends SourceTask permits SharedSourceTask 
     @Override
     public void start(Map<String, String> properties) {
         configuration = Map.copyOf(properties);
-        MongoSource.requirements(configuration).require(); // an earlier version may have validated the connector
+        MongoSource.requirements(configuration).require(); // a connector may be created without being validated
         ExactlyOnce.requireOfWorker(configuration);
         settings = SourceSettings.of(configuration);
         partitions = new Partitions(configuration.get("topic.prefix"));
@@ -345,6 +345,6 @@ public sealed class MongoSourceTask extends SourceTask permits SharedSourceTask 
 
     @Override
     public String version() {
-        return Module.version();
+        return PluginVersion.current();
     }
 }
