@@ -44,9 +44,11 @@ final class ExactlyOnce {
                     new ObjectName("kafka.connect:type=source-task-metrics,connector=%s,task=*"
                             .formatted(Sanitizer.jmxSanitize(connector))),
                     null);
-            for (ObjectName task : tasks)
-                for (MBeanAttributeInfo attribute : server.getMBeanInfo(task).getAttributes())
+            for (ObjectName task : tasks) {
+                for (MBeanAttributeInfo attribute : server.getMBeanInfo(task).getAttributes()) {
                     if (attribute.getName().equals(METRIC)) return false;
+                }
+            }
             return !tasks.isEmpty();
         } catch (JMException gone) {
             return false;

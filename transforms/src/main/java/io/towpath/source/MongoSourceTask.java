@@ -11,7 +11,7 @@ import io.towpath.source.copy.InitialCopy;
 import io.towpath.source.copy.SnapshotReads;
 import io.towpath.source.ddl.DdlLog;
 import io.towpath.source.ddl.DdlWatch;
-import io.towpath.source.ddl.SchemaChanges;
+import io.towpath.source.ddl.SchemaCapture;
 import io.towpath.source.ddl.TopicPartitions;
 import io.towpath.source.progress.CopyShare;
 import io.towpath.source.progress.Ledger;
@@ -70,7 +70,7 @@ public final class MongoSourceTask extends SourceTask {
     /** Of a pipeline without {@link #schema}. */
     private DdlWatch ddl;
 
-    private Optional<SchemaChanges> schema = Optional.empty();
+    private Optional<SchemaCapture> schema = Optional.empty();
     private DebeziumStream debezium;
     /** Records that the start of the task has to emit. */
     private final List<SourceRecord> startRecords = new ArrayList<>();
@@ -147,7 +147,7 @@ public final class MongoSourceTask extends SourceTask {
             Optional<Properties> kafka = settings.rereads().areUsed()
                     ? Optional.of(settings.rereads().client())
                     : Optional.empty();
-            schema = Optional.of(new SchemaChanges(
+            schema = Optional.of(new SchemaCapture(
                     source,
                     SourceCluster.selection(configuration),
                     new TopicPartitions(settings.name(), configuration, kafka),
@@ -156,7 +156,7 @@ public final class MongoSourceTask extends SourceTask {
             return;
         }
         String trouble = settings.ddl() ? TOO_OLD : "";
-        SchemaChanges.off(progress, context.offsetStorageReader(), trouble).ifPresent(startRecords::add);
+        SchemaCapture.off(progress, context.offsetStorageReader(), trouble).ifPresent(startRecords::add);
     }
 
     /** What has to be emitted before anything else; empty when that is not known yet. */
@@ -314,7 +314,7 @@ public final class MongoSourceTask extends SourceTask {
     }
 
     private Phase streaming() {
-        Optional<ClusterTime> last = Stream.of(EventTime.of(streamOffset()), schema.flatMap(SchemaChanges::upto))
+        Optional<ClusterTime> last = Stream.of(EventTime.of(streamOffset()), schema.flatMap(SchemaCapture::upto))
                 .flatMap(Optional::stream)
                 .max(ClusterTime::compareTo);
         debezium = new DebeziumStream(context, configuration, source, ledger.start());

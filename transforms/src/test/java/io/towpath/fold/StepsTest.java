@@ -56,7 +56,7 @@ class StepsTest {
         "a, a, false"
     })
     void fieldsAscendAsTheServerSortsThem(String last, String next, boolean ascends) {
-        assertEquals(ascends, Step.ascends(last, next));
+        assertEquals(ascends, UpdateStep.ascends(last, next));
     }
 
     private static Change.Update update(String json) {
