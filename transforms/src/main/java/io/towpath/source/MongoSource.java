@@ -1,7 +1,6 @@
 package io.towpath.source;
 
 import io.debezium.connector.mongodb.MongoDbConnector;
-import io.debezium.util.Strings;
 import io.towpath.connector.KeyPartitioner;
 import io.towpath.connector.PluginVersion;
 import io.towpath.connector.Requirements;
@@ -12,7 +11,6 @@ import io.towpath.source.progress.CopyShare;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.regex.Pattern;
 import org.apache.kafka.common.config.Config;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.config.ConfigValue;
@@ -82,9 +80,7 @@ public final class MongoSource extends MongoDbConnector {
                         CursorPipeline.SETTING,
                         () -> CursorPipeline.require(configuration.get(CursorPipeline.SETTING)));
         for (String key : SourceCluster.FILTERS)
-            requirements.passes(
-                    key,
-                    () -> Strings.listOfRegex(configuration.get(key), Pattern.CASE_INSENSITIVE)); // as Debezium does
+            requirements.passes(key, () -> SourceCluster.requireExpressions(configuration.get(key)));
         if (Boolean.parseBoolean(configuration.get(SourceSettings.WHOLE_DOCUMENTS)))
             requirements.unset(
                     "capture.mode",
