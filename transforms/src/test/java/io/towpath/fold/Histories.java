@@ -9,6 +9,7 @@ import java.util.List;
 import net.jqwik.api.Arbitraries;
 import net.jqwik.api.Arbitrary;
 import net.jqwik.api.Combinators;
+import net.jqwik.api.Tuple;
 import org.bson.BsonArray;
 import org.bson.BsonDocument;
 import org.bson.BsonInt32;
@@ -42,8 +43,8 @@ final class Histories {
 
     static Arbitrary<List<Attempt>> attempts() {
         Arbitrary<List<Place>> places = place().list().ofMinSize(1).ofMaxSize(5);
-        Arbitrary<List<Place>> mostlySome = Arbitraries.frequencyOf(
-                net.jqwik.api.Tuple.of(12, places), net.jqwik.api.Tuple.of(1, Arbitraries.just(List.of())));
+        Arbitrary<List<Place>> mostlySome =
+                Arbitraries.frequencyOf(Tuple.of(12, places), Tuple.of(1, Arbitraries.just(List.of())));
         Arbitrary<BsonDocument> documents = Arbitraries.of(FIRST, BsonDocument.parse("{_id: 1, l: [1, 2, 3]}"));
         return Combinators.combine(mostlySome, Arbitraries.of(false, false, true), documents)
                 .as(Attempt::new)
@@ -57,11 +58,11 @@ final class Histories {
                 .ofMinSize(1)
                 .ofMaxSize(3);
         return Combinators.combine(
-                        Arbitraries.of(Kind.SET, Kind.SET, Kind.SET, Kind.UNSET, Kind.TRUNCATE, Kind.SPLICE),
+                        Arbitraries.of(
+                                Kind.SET, Kind.SET, Kind.SET, Kind.UNSET, Kind.TRUNCATE, Kind.TRUNCATE, Kind.SPLICE),
                         Arbitraries.frequencyOf(
-                                net.jqwik.api.Tuple.of(2, names),
-                                net.jqwik.api.Tuple.of(
-                                        1, Arbitraries.of(List.of("l"), List.of("a", "l"), List.of("m")))),
+                                Tuple.of(1, names),
+                                Tuple.of(1, Arbitraries.of(List.of("l"), List.of("a", "l"), List.of("m")))),
                         Arbitraries.integers().between(0, 6),
                         Arbitraries.integers().between(0, 3),
                         value())
@@ -114,7 +115,11 @@ final class Histories {
             String path = place.path();
             BsonValue now = document.at(path);
             if (taken.stream().anyMatch(other -> isWithin(path, other) || isWithin(other, path))) continue;
-            int before = set.size() + unset.size() + cuts.size() + splices.size();
+            boolean isKept = cuts.stream().allMatch(cut -> isKept(place.names(), cut));
+            if (!isKept
+                    || place.kind() == Kind.TRUNCATE && set.keySet().stream().anyMatch(other -> isWithin(other, path)))
+                continue;
+            int before = set.size() + unset.size() + splices.size();
             switch (place.kind()) {
                 case SET -> {
                     if (allows(document.document(), place.names())) set.append(path, place.value());
@@ -130,10 +135,19 @@ final class Histories {
                     if (now instanceof BsonArray array && Splice.canName(path)) splices.add(splice(path, array, place));
                 }
             }
-            if (set.size() + unset.size() + cuts.size() + splices.size() > before) taken.add(path);
+            if (set.size() + unset.size() + splices.size() > before) taken.add(path);
         }
         Change.Update update = new Change.Update(set, unset, cuts, splices);
         return update.isEmpty() ? null : update.encode();
+    }
+
+    /** Whether the place is not in an array that is cut, or in what is left of it. */
+    private static boolean isKept(List<String> names, Change.Truncation cut) {
+        int depth = cut.path().split("\\.").length;
+        if (!isWithin(String.join(".", names), cut.path())) return !isWithin(cut.path(), String.join(".", names));
+        return names.size() > depth
+                && names.get(depth).matches("\\d+")
+                && Integer.parseInt(names.get(depth)) < cut.newSize();
     }
 
     private static boolean isWithin(String path, String other) {
