@@ -39,6 +39,7 @@ public final class RowTimes {
     private final Map<String, PendingKeys> pending = new HashMap<>();
     /** Of collections that were read in natural order; empty when they have to be computed again. */
     private final Map<String, Optional<Times>> naturalTimes = new HashMap<>();
+
     private boolean isLargestKnown;
     /** Null when no row and no document is remembered. */
     private ClusterTime largest;
