@@ -116,7 +116,8 @@ class FoldTest {
                 "1 | {$set: {'a.z': 1}} ; {$set: {b: 1}}",
                 "2 | {$unset: {z: ''}} ; {$set: {z: 1}}",
                 "1 | {$set: {z: 1}} ; {$unset: {z: ''}}",
-                "1 | {$set: {c: 1}} ; {$truncate: {l: 1}} ; {$set: {l: 5}}",
+                "1 | {$set: {z: 1}} ; {$truncate: {l: 1}} ; {$set: {l: 5}}",
+                "2 | {$unset: {z: '', m: ''}} ; {$set: {m: 1}} ; {$set: {z: 2}}",
                 "1 | {$truncate: {l: 3}} ; {$truncate: {l: 1}}",
                 "1 | {$truncate: {l: 3}} ; {$truncate: {l: 3}}",
                 "2 | {$truncate: {l: 3}} ; {$set: {'l.0.a': 5, 'l.2': [6]}} ; {$truncate: {l: 1}}",
@@ -132,7 +133,7 @@ class FoldTest {
                 "4 | {$set: {f: 1, e: 1, d: 1, c: 1}}",
                 "1 | {$set: {g: 1, f: 1, e: 1, d: 1, c: 1}}",
                 "5 | {$set: {g: 1, f: 1, e: 1, d: 1, c: 1}} ; {$set: {h: 1}}",
-                "2 | {$set: {h: 1, g: 1, f: 1, e: 1, d: 1, c: 1}} ; {$set: {i: 1}}"
+                "2 | {$set: {h: 1, g: 1, f: 1, e: 1, d: 1, c: 1}} ; {$set: {i: 1}} ; {$set: {j: 1}}"
             })
     void asFewWritesAsLeaveTheSameBytes(int writes, String updates) {
         List<byte[]> values =
@@ -166,6 +167,7 @@ class FoldTest {
                 "{_id: 1} | {$truncate: {l: 1}, $set: {'l.0': 2}}",
                 "{_id: 1, a: {}} | {$truncate: {'a.l': 1}, $set: {'a.l.0': 2}}",
                 "{_id: 1, a: 1} | {$set: {a: {}, 'a.b': 1}}",
+                "{_id: 1} | {$set: {'': {}, '.a': 1}}",
                 "{_id: 1, l: [1]} | {$truncate: {l: 0, 'l.0': 0}}",
                 "{_id: 1, l: [1]} | {$truncate: {l: 0}, $set: {l: 1}}"
             })
@@ -214,9 +216,10 @@ class FoldTest {
                 "{_id: 1} | {$set: {'a.b.c': 1}} | {_id: 1, a: {b: {c: 1}}}",
                 "{_id: 1, a: 5} | {$unset: {'a.b': ''}} | {_id: 1, a: 5}",
                 "{_id: 1} | {$unset: {'a.b': '', c: ''}} | {_id: 1}",
-                "{_id: 1, l: [1, 2]} | {$unset: {'l.0': '', 'l.5': ''}} | {_id: 1, l: [null, 2]}",
+                "{_id: 1, l: [1, 2]} | {$unset: {'l.0': '', 'l.2': ''}} | {_id: 1, l: [null, 2]}",
                 "{_id: 1, a: {}} | {$truncate: {'a.l': 1}} | {_id: 1, a: {l: []}}",
                 "{_id: 1, l: [1]} | {$set: {'l.3': 2}} | {_id: 1, l: [1, null, null, 2]}",
+                "{_id: 1, l: []} | {$set: {'l.9': 2}} | {_id: 1, l: [null, null, null, null, null, null, null, null, null, 2]}",
                 "{_id: 1, l: [1, 2]} | {$truncate: {l: 2}} | {_id: 1, l: [1, 2]}",
                 "{_id: 1, l: [1, 2]} | {$truncate: {l: 1}, $set: {'l.0': 2}} | {_id: 1, l: [2]}"
             })

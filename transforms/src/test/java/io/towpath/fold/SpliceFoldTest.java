@@ -84,8 +84,10 @@ class SpliceFoldTest {
         Splice all = composed.since(first);
         assertArrayEquals(Splices.array(after), Splices.array(Splices.applied(before, all)));
         assertEquals(after.size(), all.newLength());
-        for (int i = 1; i < all.edits().size(); i++)
+        for (int i = 1; i < all.edits().size(); i++) {
             assertTrue(all.edits().get(i - 1).end() < all.edits().get(i).at(), "edits that are one");
+            assertTrue(all.edits().get(i).deleted() > 0 || all.edits().get(i).inserts(), "an edit of nothing");
+        }
     }
 
     @Property

@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.towpath.record.BsonBytes;
 import io.towpath.record.Change;
+import io.towpath.support.Raw;
 import java.util.List;
 import org.bson.BsonDocument;
 import org.junit.jupiter.api.Test;
@@ -68,6 +69,15 @@ class StepsTest {
     })
     void fieldsAscendAsTheServerSortsThem(String last, String next, boolean ascends) {
         assertEquals(ascends, UpdateStep.ascends(last, next));
+    }
+
+    /** The server refuses them: the sink applies what was said last. */
+    @Test
+    void aPlaceThatIsNamedTwiceIsNotWrittenWithOperators() {
+        byte[] twice = Raw.document(Raw.embedded("$set", Raw.int32("a", 1), Raw.int32("a", 2)));
+        Steps steps = Steps.of((Change.Update) Change.decode(twice));
+        assertFalse(steps.areOperators());
+        assertFalse(steps.areInOrder());
     }
 
     /** The sink applies them apart from the rest where the rest needs a pipeline. */

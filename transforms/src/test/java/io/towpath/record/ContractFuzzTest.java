@@ -97,6 +97,31 @@ class ContractFuzzTest {
         }
     }
 
+    /** What a server stores must not stop a pipeline. */
+    @Test
+    void theSmallestValuesAreWhole() {
+        WholeBson.require(Raw.document(
+                Raw.string("", ""), Raw.symbol("a", ""), Raw.element(13, "b", new byte[] {1, 0, 0, 0, 0})));
+        WholeBson.require(Raw.document(Raw.codeWithScope("c", "")));
+        WholeBson.require(Raw.document(Raw.element(12, "d", new byte[] {1, 0, 0, 0, 0}, new byte[12])));
+        Change.decode(BsonBytes.of(BsonDocument.parse("{$truncate: {l: 0}}")));
+        Change.decode(BsonBytes.of(
+                BsonDocument.parse("{$unset: {'a%s': ''}}".formatted(".a".repeat(WholeBson.DEEPEST - 1)))));
+    }
+
+    @Test
+    void codeWhosePartsDoNotFillItIsRefused() {
+        byte[] text = {3, 0, 0, 0, 'f', '(', 0};
+        byte[] junk = Raw.document(Raw.element(15, "c", new byte[] {20, 0, 0, 0}, text, Raw.document(), new byte[4]));
+        assertThrows(ContractException.class, () -> WholeBson.require(junk));
+        for (int length = -1; length < 60; length++) {
+            if (length == 3) continue;
+            byte[] wrong = {(byte) length, (byte) (length < 0 ? -1 : 0), 0, 0, 'f', '(', 0};
+            byte[] code = Raw.document(Raw.element(15, "c", new byte[] {16, 0, 0, 0}, wrong, Raw.document()));
+            assertThrows(ContractException.class, () -> WholeBson.require(code));
+        }
+    }
+
     @Test
     void asDeepAsAServerStoresIsWhole() {
         WholeBson.require(nested(WholeBson.DEEPEST - 1));
