@@ -536,6 +536,7 @@ class LedgerTest {
         ledger.plan(ORDERS, new RangePlan(List.of(id(10)), 2, 1, 7));
         advance(ledger, page(0, new ClusterTime(105, 1), true, 1));
         assertFalse(ledger.rows().isCopied(), "a range is not read");
+        assertFalse(ledger.rows().isCopied(new CopyShare(0, 1)), "by the only task");
         advance(ledger, page(1, new ClusterTime(105, 1), true, 11));
         assertTrue(ledger.rows().isCopied());
     }
@@ -589,11 +590,13 @@ class LedgerTest {
         Ledger ledger = begun();
         ledger.beginStream();
         store(ledger.refill("shop.created"));
-        for (Ledger each : List.of(ledger, restored())) {
-            each.plan("shop.created", new RangePlan(List.of(), 1, 1, 7));
-            each.advance(new Page("shop.created", 0, List.of(id(1)), 100, new ClusterTime(300, 1), true));
+        Ledger again = restored();
+        assertTrue(again.rows().copies().containsKey("shop.created"), "it is copied");
+        store(List.of(again.plan("shop.created", new RangePlan(List.of(), 1, 1, 7))));
+        advance(again, new Page("shop.created", 0, List.of(id(1)), 100, new ClusterTime(300, 1), true));
+        again.followOthers(new CopyShare(0, 1), reader());
+        for (Ledger each : List.of(again, restored()))
             assertEquals(Optional.of(START.previous()), each.history().copied());
-        }
     }
 
     @Test
