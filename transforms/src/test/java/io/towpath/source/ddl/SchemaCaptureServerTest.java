@@ -40,7 +40,7 @@ import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
 @Tag("server")
 @EnabledIfEnvironmentVariable(named = Server.URI, matches = ".+")
 @Timeout(value = 180, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
-class SchemaChangesServerTest {
+class SchemaCaptureServerTest {
     private final Server server = new Server();
     private final MongoDatabase database =
             server.client().getDatabase(server.fresh("x").getNamespace().getDatabaseName());

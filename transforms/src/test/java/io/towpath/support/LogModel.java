@@ -1,4 +1,4 @@
-package io.towpath.source.splice;
+package io.towpath.support;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
@@ -16,19 +16,19 @@ import org.bson.codecs.BsonDocumentCodec;
 import org.bson.codecs.DecoderContext;
 
 /** One document as a reader of the log has it, by what the record contract says. */
-final class LogModel {
+public final class LogModel {
     /** Null where there is none. */
     private BsonDocument document;
 
-    BsonDocument document() {
+    public BsonDocument document() {
         return document;
     }
 
-    byte[] bytes() {
+    public byte[] bytes() {
         return document == null ? null : BsonBytes.of(document);
     }
 
-    void apply(byte[] value) {
+    public void apply(byte[] value) {
         Change change = Change.decode(value);
         if (change instanceof Change.Delete) document = null;
         else if (change instanceof Change.Document whole) document = mutable(whole.document());
@@ -57,7 +57,7 @@ final class LogModel {
         assertEquals(splice.newLength(), array.size());
     }
 
-    BsonValue at(String path) {
+    public BsonValue at(String path) {
         BsonValue value = document;
         for (String name : path.split("\\.")) value = child(value, name);
         return value;

@@ -34,8 +34,8 @@ import org.slf4j.LoggerFactory;
  * Schema changes of the source as records of the log, each in every partition of the topics that it concerns. They are read exactly as far as
  * the documents' changes, and go before those of the same time.
  */
-public final class SchemaChanges implements AutoCloseable {
-    private static final Logger LOGGER = LoggerFactory.getLogger(SchemaChanges.class);
+public final class SchemaCapture implements AutoCloseable {
+    private static final Logger LOGGER = LoggerFactory.getLogger(SchemaCapture.class);
     private static final long PAUSE_MS = 500;
 
     private final SourceCluster source;
@@ -57,14 +57,14 @@ public final class SchemaChanges implements AutoCloseable {
     private final Queue<PlannedChange> planned = new ArrayDeque<>();
 
     /** @param captured which namespaces the connector captures */
-    public SchemaChanges(
+    public SchemaCapture(
             SourceCluster source,
             Predicate<String> captured,
             TopicPartitions partitions,
             Progress progress,
             OffsetStorageReader reader) {
         this.source = source;
-        this.selection = captured.and(SchemaChanges::isUsers);
+        this.selection = captured.and(SchemaCapture::isUsers);
         this.partitions = partitions;
         this.progress = progress;
         this.ledger = progress.ledger();

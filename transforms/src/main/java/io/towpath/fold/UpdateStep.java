@@ -15,7 +15,7 @@ import java.util.Arrays;
  * @param newSize what an array is cut to; 0 for the other kinds
  * @param splice of an array; null for the other kinds
  */
-record Step(Kind kind, String path, String[] names, Slice value, int newSize, Splice splice) {
+record UpdateStep(Kind kind, String path, String[] names, Slice value, int newSize, Splice splice) {
     /** In the order in which the steps of one update are taken. */
     enum Kind {
         TRUNCATE,
@@ -29,21 +29,21 @@ record Step(Kind kind, String path, String[] names, Slice value, int newSize, Sp
         }
     }
 
-    static Step set(String path, Slice value) {
-        return new Step(Kind.SET, path, names(path), value, 0, null);
+    static UpdateStep set(String path, Slice value) {
+        return new UpdateStep(Kind.SET, path, names(path), value, 0, null);
     }
 
-    static Step unset(String path) {
-        return new Step(Kind.UNSET, path, names(path), null, 0, null);
+    static UpdateStep unset(String path) {
+        return new UpdateStep(Kind.UNSET, path, names(path), null, 0, null);
     }
 
-    static Step truncate(String path, int newSize) {
-        return new Step(Kind.TRUNCATE, path, names(path), null, newSize, null);
+    static UpdateStep truncate(String path, int newSize) {
+        return new UpdateStep(Kind.TRUNCATE, path, names(path), null, newSize, null);
     }
 
-    static Step splice(Splice splice) {
+    static UpdateStep splice(Splice splice) {
         String path = oneCharacterAByte(splice.path());
-        return new Step(Kind.SPLICE, path, names(path), null, 0, splice);
+        return new UpdateStep(Kind.SPLICE, path, names(path), null, 0, splice);
     }
 
     /** The last part of the path. */

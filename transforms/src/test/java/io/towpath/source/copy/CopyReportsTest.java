@@ -14,17 +14,17 @@ import org.junit.jupiter.api.Timeout;
 
 /** What waits between the copying threads and the task. */
 @Timeout(value = 60, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
-class CopyStepsTest {
+class CopyReportsTest {
     private static final int LARGE = 1 << 20;
 
     @Test
     void whatWaitsIsBoundedByItsBytesAndKeepsItsOrder() throws InterruptedException {
-        CopySteps steps = new CopySteps(4 * LARGE);
+        CopyReports reports = new CopyReports(4 * LARGE);
         AtomicInteger put = new AtomicInteger();
         Thread reader = new Thread(() -> {
             try {
                 for (int range = 0; range < 100; range++) {
-                    steps.put(page(range, LARGE));
+                    reports.put(page(range, LARGE));
                     put.incrementAndGet();
                 }
             } catch (InterruptedException stopped) {
@@ -33,9 +33,9 @@ class CopyStepsTest {
         });
         reader.start();
         while (reader.getState() != Thread.State.WAITING) TimeUnit.MILLISECONDS.sleep(1);
-        assertEquals(3, put.get(), "so many have room, with what a step takes besides");
+        assertEquals(3, put.get(), "so many have room, with what a report takes besides");
         for (int range = 0; range < 100; range++) {
-            Page page = ((CopySteps.Copied) steps.next(10_000)).page();
+            Page page = ((CopyReports.Copied) reports.next(10_000)).page();
             assertEquals(range, page.range());
             assertTrue(put.get() <= range + 4, "more waits than there is room for");
         }
@@ -44,18 +44,18 @@ class CopyStepsTest {
 
     @Test
     void whatIsLargerThanAllOfTheRoomPassesAlone() throws InterruptedException {
-        CopySteps steps = new CopySteps(LARGE);
-        steps.put(page(7, 16 * LARGE));
-        assertEquals(7, ((CopySteps.Copied) steps.next(0)).page().range());
-        assertNull(steps.next(0));
+        CopyReports reports = new CopyReports(LARGE);
+        reports.put(page(7, 16 * LARGE));
+        assertEquals(7, ((CopyReports.Copied) reports.next(0)).page().range());
+        assertNull(reports.next(0));
     }
 
     @Test
     void smallStepsAreBoundedTooAndCleared() throws InterruptedException {
-        CopySteps steps = new CopySteps(10 << 10);
+        CopyReports reports = new CopyReports(10 << 10);
         Thread reader = new Thread(() -> {
             try {
-                while (true) steps.put(page(0, 0));
+                while (true) reports.put(page(0, 0));
             } catch (InterruptedException stopped) {
                 Thread.currentThread().interrupt();
             }
@@ -64,11 +64,11 @@ class CopyStepsTest {
         while (reader.getState() != Thread.State.WAITING) TimeUnit.MILLISECONDS.sleep(1);
         reader.interrupt();
         reader.join();
-        steps.clear();
-        assertNull(steps.next(1));
+        reports.clear();
+        assertNull(reports.next(1));
     }
 
-    private static CopySteps.Step page(int range, long bytes) {
-        return new CopySteps.Copied(new Page("shop.orders", range, List.of(), bytes, new ClusterTime(1, 1), true));
+    private static CopyReports.Report page(int range, long bytes) {
+        return new CopyReports.Copied(new Page("shop.orders", range, List.of(), bytes, new ClusterTime(1, 1), true));
     }
 }

@@ -32,7 +32,7 @@ import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
 @Tag("server")
 @EnabledIfEnvironmentVariable(named = Server.URI, matches = ".+")
 @Timeout(value = 120, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
-class SharedSourceTaskServerTest {
+class MongoSourceTaskServerTest {
     private static final CopyShare SHARE = new CopyShare(1, 2);
     private static final int LOOKS = 2;
 
@@ -47,7 +47,7 @@ class SharedSourceTaskServerTest {
     private final String namespace = collection.getNamespace().getFullName();
     private final Partitions partitions = new Partitions("p");
     private final StoredOffsets offsets = new StoredOffsets();
-    private final SharedSourceTask task = new SharedSourceTask();
+    private final MongoSourceTask task = new MongoSourceTask();
     private ClusterTime now;
 
     @BeforeEach
