@@ -22,9 +22,7 @@ from towpath.config.topic_settings import pipeline_topics
 from towpath.errors import MongoError, Refused, TowpathError
 from towpath.session import Session
 from towpath.store import verdict
-from towpath_verifier import Pair
-from towpath_verifier.metadata import RELAXED, RELAXED_IN_PLACE, MetadataDifference, Schemas
-from towpath_verifier.reads import Client
+from towpath_verifier import RELAXED, RELAXED_IN_PLACE, Client, MetadataDifference, Pair, Schemas
 
 _SIDES = ("source", "destination")
 _SHOWN = 3
