@@ -54,17 +54,9 @@ _EXAMPLES = 10  # differences that are shown in full
 @flag("--quiet", help="Compare by dbHash while nobody writes. Stops without a verdict when it sees a write.")
 @flag("--screen", help="Compare by digests, for a slow network. Digests cover only the integer part of numbers.")
 @click.option(
-    "--tries",
-    type=click.IntRange(min=1),
-    default=Recheck().tries,
-    help="How often a difference is re-read: after 0.5 s, then after twice the time before.",
+    "--tries", default=Recheck().tries, help="How often a difference is re-read; each pause is twice the one before."
 )
-@click.option(
-    "--patience",
-    type=click.FloatRange(0, 86_400),
-    default=Recheck().patience,
-    help="Seconds that a difference may wait for the pipeline.",
-)
+@click.option("--patience", default=Recheck().patience, help="Seconds that a difference may wait for the pipeline.")
 @click.option(
     "--lost-for",
     type=click.FloatRange(0, 86_400),
@@ -119,8 +111,11 @@ def verify(
     if (last or since or follows) and (quiet or screen or resume):
         raise click.UsageError("--last, --since and --follow do not go with --quiet, --screen and --resume")
     refuse_bad_patterns(only)
-    recheck = Recheck(tries=tries, patience=patience)
-    options = Options(processes, recheck, ignore_field_order, screen, quiet, lost_for, resume=resume)
+    try:
+        recheck = Recheck(tries=tries, patience=patience)
+        options = Options(processes, recheck, ignore_field_order, screen, quiet, lost_for, resume=resume)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
     recent = Newest(last, since) if last or since else None
     with (
         opened(file) as session,
