@@ -110,6 +110,11 @@ class Rereads(RuleBasedStateMachine):
             self.destination.now[number] = state
             self.applied += 1
 
+    @rule()
+    def catch_up(self) -> None:
+        while self.applied < len(self.source.log):
+            self.apply()
+
     @rule(number=numbers)
     def damage(self, number: int) -> None:
         self.destination.now[number] = document(number, _DAMAGE)
@@ -136,8 +141,7 @@ class Rereads(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         try:
-            while self.applied < len(self.source.log):
-                self.apply()
+            self.catch_up()
             for _ in range(5):
                 self.reread()
             assert not self.suspected, "each document has an outcome once the replication has caught up"
@@ -150,12 +154,141 @@ TestRereads.settings = settings(max_examples=settings().max_examples, stateful_s
 
 
 @pytest.fixture
+def patched() -> Iterator[Patched]:
+    patched = Patched()
+    yield patched
+    patched.undo()
+
+
+@pytest.fixture
 def sides() -> tuple[Server, Server]:
     source, destination = Server(), Server()
     for number in range(len(IDS)):
         source.now[number] = destination.now[number] = document(number, 0)
         source.log.append((number, document(number, 0)))
     return source, destination
+
+
+class Read(dict[int, State]):
+    """The documents of a side of which one has another state at each read; the last state stays."""
+
+    def __init__(self, number: int, *states: State) -> None:
+        super().__init__({other: document(other, 0) for other in range(len(IDS)) if other != number})
+        self._number, self._states = number, list(states)
+
+    def get(self, number: int, default: Any = None) -> Any:
+        if number != self._number:
+            return super().get(number, default)
+        return self._states.pop(0) if len(self._states) > 1 else self._states[0]
+
+
+def changed(source: Server, *values: int | None) -> None:
+    for value in values:
+        source.log.append((1, document(1, value)))
+        source.now[1] = document(1, value)
+
+
+@pytest.mark.parametrize("known", [0, 5, 6, None])
+def test_a_state_that_the_source_has_had_is_the_same(
+    patched: Patched, sides: tuple[Server, Server], known: int | None
+) -> None:
+    """It changes on and on, and the destination lags."""
+    source, destination = sides
+    settling = Settling(source, destination, Recheck(first=0, tries=1))  # type: ignore[arg-type]
+    settling.add(PAIR, [IDS[1]])
+    changed(source, 5, None, 6, 7)
+    destination.now[1] = document(1, known)
+    assert settling.step() == [(0, Same("v.c", IDS[1]))]
+
+
+@pytest.mark.parametrize("wrong", [8, None])
+def test_a_state_that_the_source_never_had_must_be_seen_three_times(
+    patched: Patched, sides: tuple[Server, Server], wrong: int | None
+) -> None:
+    source, destination = sides
+    settling = Settling(source, destination, Recheck(first=0, tries=1, patience=1e9))  # type: ignore[arg-type]
+    settling.add(PAIR, [IDS[1]])
+    changed(source, 5, 6)
+    destination.now[1] = document(1, wrong)
+    assert settling.step() == settling.step() == []
+    ((owner, outcome),) = settling.step()
+    assert isinstance(outcome, Difference)
+    assert (owner, outcome.id, outcome.destination) == (0, IDS[1], document(1, wrong))
+    assert outcome.source in {document(1, value) for value in (0, 5, 6)}
+
+
+def test_a_change_before_the_time_that_was_passed_does_not_count(
+    patched: Patched, sides: tuple[Server, Server]
+) -> None:
+    source, destination = sides
+    changed(source, 5, 6)
+    destination.now[1] = document(1, 5)
+    (outcome,) = outcomes(sides, Recheck(first=0, tries=1), lambda time: True)
+    assert outcome == Difference("v.c", IDS[1], document(1, 6), document(1, 5))
+
+
+def test_of_two_states_the_nearer_is_shown(patched: Patched, sides: tuple[Server, Server]) -> None:
+    def two(a: int, z: int) -> bytes:
+        return b.document(("_id", b.int32(1)), ("a", b.int32(a)), ("z", b.int32(z)))
+
+    source, destination = sides
+    settling = Settling(source, destination, Recheck(first=0, tries=1))  # type: ignore[arg-type]
+    settling.add(PAIR, [IDS[1]])
+    for state in (two(1, 1), two(1, 2), two(5, 5)):
+        source.log.append((1, state))
+        source.now[1] = state
+    destination.now[1] = two(2, 2)
+    settling.step(), settling.step()
+    assert [outcome for _, outcome in settling.step()] == [Difference("v.c", IDS[1], two(1, 2), two(2, 2))]
+
+
+@pytest.mark.parametrize("history", [True, False])
+def test_what_is_equal_when_it_is_judged_is_the_same(sides: tuple[Server, Server], history: bool) -> None:
+    patched = Patched(history)
+    sides[1].now = Read(1, document(1, 8), document(1, 8), document(1, 0))
+    try:
+        assert outcomes(sides, Recheck(first=0, tries=1), lambda time: True) == [Same("v.c", IDS[1])]
+    finally:
+        patched.undo()
+
+
+def test_without_past_states_all_tries_are_needed(sides: tuple[Server, Server]) -> None:
+    patched = Patched(history=False)
+    sides[1].now[1] = document(1, 8)
+    settling = Settling(*sides, Recheck(first=0, tries=3), lambda time: True)  # type: ignore[arg-type]
+    try:
+        settling.add(PAIR, [IDS[1]])
+        assert settling.step() == settling.step() == []
+        assert settling.step() == [(0, Difference("v.c", IDS[1], document(1, 0), document(1, 8)))]
+    finally:
+        patched.undo()
+
+
+def test_a_document_that_changed_too_often_is_judged_later(patched: Patched, sides: tuple[Server, Server]) -> None:
+    patched.setattr(proof, "_MOST", 3)  # with the state at the beginning
+    source, destination = sides
+    settling = Settling(source, destination, Recheck(first=0, tries=1, patience=0))  # type: ignore[arg-type]
+    source.full_name = "v.c"  # type: ignore[attr-defined]
+    settling.add(PAIR, [IDS[1]])
+    changed(source, 1, 2)
+    destination.now[1] = document(1, 1)
+    assert settling.step() == [(0, Same("v.c", IDS[1]))]
+    settling.add(PAIR, [IDS[1]])
+    changed(source, 3, 4, 5)
+    ((_, outcome),) = settling.step()
+    assert isinstance(outcome, Unsettled)
+    assert outcome.why == (
+        "it keeps changing, and its past states cannot be read: a document of v.c changed 4 times in between"
+    )
+
+
+def test_a_document_is_due_after_its_pause(patched: Patched, sides: tuple[Server, Server]) -> None:
+    settling = Settling(*sides, Recheck(first=100))  # type: ignore[arg-type]
+    assert settling.pause() is None
+    settling.add(PAIR, IDS)
+    assert settling.step() == []
+    assert 80 < (settling.pause() or 0) < 111
+    assert settling.size == len(b"".join(IDS))
 
 
 def outcomes(sides: tuple[Server, Server], recheck: Recheck, passed: Any = None, **how: Any) -> list[Any]:
