@@ -20,7 +20,7 @@ from towpath.clients.mongo.client import source_set
 from towpath.clients.mongo.versions import imitation
 from towpath.deploy.inventory import Cluster
 from towpath.errors import MongoError, Refused
-from towpath.stack.state import accepts
+from towpath.stack.processes import accepts
 
 pytestmark = pytest.mark.servers
 

@@ -14,7 +14,7 @@ from tests.support.fuzz import cases, told
 from towpath.cli.init import Places, _toml, write_pipeline_file
 from towpath.config.loading import read
 from towpath.errors import TowpathError
-from towpath.stack import Stack
+from towpath.stack import Stack, StackOptions
 
 ODD = [
     '"',
@@ -37,12 +37,13 @@ ODD = [
     "*",
 ]
 STACK = Stack(
-    directory=Path("/"),
+    options=StackOptions(Path("/")),
+    ports={},
+    processes={},
     source="mongodb://h:1/",
     destination="mongodb://h:2/",
     bootstrap="h:3",
     connect_urls=("http://h:4",),
-    processes={},
 )
 
 

@@ -24,7 +24,7 @@ from tests.support.clock import Clock
 from tests.support.pipeline import Addresses, Pipeline, Settings
 from tests.support.proxy import HOST, Proxy
 from towpath import stack as embedded
-from towpath.stack.options import DESTINATION, SOURCE
+from towpath.stack.record import DESTINATION, SOURCE
 
 #: What an election waits for a silent primary, and how often members look for each other, in ms.
 ELECTION_MS, HEARTBEAT_MS = 3000, 500

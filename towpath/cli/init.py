@@ -17,7 +17,7 @@ from towpath.cli.questions import Answers, ask, on_terminal
 from towpath.config.loading import holds_secret, parse
 from towpath.config.pipeline import Mode
 from towpath.errors import BadPipelineFile, TowpathError
-from towpath.store.atomic_file import replacing
+from towpath.files import replacing
 
 _TEMPLATE = Path(__file__).parent.parent / "config" / "pipeline.toml"
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from towpath.clients.mongo import uri as mongo_uri
 from towpath.config.namespaces import Selection
 from towpath.config.pipeline import Pipeline
 from towpath.config.topic_settings import change_settings
+from towpath.files import shipped
 
 #: Only the number of records bounds a poll, and a record can have 16 MB: so many fit into a worker's heap.
 #: A transaction takes full polls until its batch is full, so this is lowered to a divisor of `batch_records`.
@@ -29,7 +29,7 @@ DDL_REPLAY = "towpath.ddl.replay"
 DDL_ENDS = "towpath.ddl.ends"
 
 #: What Connect runs, and what people may post with curl.
-DEFINITIONS = Path(__file__).parents[2] / "connectors"
+DEFINITIONS = shipped("connectors")
 
 
 def plugins(pipeline: Pipeline) -> tuple[str, ...]:

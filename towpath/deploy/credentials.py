@@ -9,7 +9,7 @@ from towpath.clients.mongo import uri as mongo_uri
 from towpath.clients.mongo.uri import with_option
 from towpath.config.pipeline import Pipeline
 from towpath.errors import TowpathError
-from towpath.store.atomic_file import replacing
+from towpath.files import replacing
 
 _DESTINATION = "destination"
 _URIS = ("mongodb.connection.string", "connection.uri")

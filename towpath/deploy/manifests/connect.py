@@ -10,7 +10,7 @@ from towpath.clients.kafka.client import CA, CERTIFICATE, HOST_CHECK, KEY_PASSWO
 from towpath.deploy import configs as definitions
 from towpath.deploy.manifests.options import Plan, Resource
 from towpath.errors import Refused
-from towpath.stack.prometheus import WORKER_RULES
+from towpath.stack.plan import WORKER_RULES
 
 #: The version of Strimzi's API; Strimzi 0.49 and later serve it.
 API = "kafka.strimzi.io/v1"

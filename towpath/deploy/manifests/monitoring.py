@@ -10,7 +10,7 @@ import yaml
 
 from towpath.deploy.manifests.options import Plan, Resource
 from towpath.deploy.manifests.run import is_secure, run_name, token_key
-from towpath.stack.prometheus import ALERTS
+from towpath.stack.plan import ALERTS
 
 _API = "monitoring.coreos.com/v1"
 _COMPONENT = "monitoring"
