@@ -63,7 +63,7 @@ def test_what_is_written_can_be_read_and_says_the_same(tmp_path: Path) -> None:
         exclude = [odd(random, "shop.tmp*")] * random.randrange(2)
         stack = replace(
             STACK,
-            directory=tmp_path / odd(random, "folder").translate({0: None, 0xD800: None}),
+            options=StackOptions(tmp_path / odd(random, "folder").translate({0: None, 0xD800: None})),
             source=odd(random, "mongodb://h:1/?appName=shop"),
             destination=odd(random, "mongodb://h:2/?appName=shop"),
             bootstrap=odd(random, "h:3"),
