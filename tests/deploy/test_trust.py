@@ -20,7 +20,7 @@ import pytest
 from confluent_kafka import Producer
 from pymongo.database import Database
 
-from tests.support import oracle
+from tests.support import control, oracle
 from tests.support.awaited import until
 from tests.support.certificates import Authority
 from tests.support.pipeline import towpath
@@ -179,7 +179,7 @@ def _a_whole_life(secured: Secured, said: Lines, reports: Path) -> list[str]:
     said.towpath("restart", file)
     said.towpath("wait", file)
 
-    embedded.kill(secured.stack.directory, "destination-0")
+    control.kill(secured.stack.directory, "destination-0")
     said.towpath("verify", file, "--processes", "1", "--lost-for", "1", expect=2)
     secured.start_again("destination-0")
     said.towpath("replay", file, "--rebuild", "--yes")

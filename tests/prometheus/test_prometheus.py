@@ -21,7 +21,7 @@ from tests.conftest import MakePipeline
 from tests.prometheus import board, rules
 from tests.prometheus.test_prometheus_files import documented
 from tests.run.test_run import REFUSING, Running, running
-from tests.support import api, rest
+from tests.support import api, control, rest
 from tests.support.awaited import patient, until
 from tests.support.compactor import Service
 from tests.support.pipeline import TOWPATH, Pipeline, Settings, towpath
@@ -254,9 +254,9 @@ def resize_oplog(pipeline: Pipeline, megabytes: float) -> None:
 
 
 def lose_connect(stack: embedded.Stack, look: Monitor) -> None:
-    embedded.kill(stack.directory, "connect-0")
+    control.kill(stack.directory, "connect-0")
     until("both alerts", lambda: look.firing() >= {DOWN, UNKNOWN}, 30, 0.3)
-    embedded.start(stack.directory, "connect-0")
+    control.start(stack.directory, "connect-0")
     show_metrics(stack, "connect-0", look.worker)
 
 

@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pymongo import MongoClient, WriteConcern
 from pymongo.errors import OperationFailure
 
-from tests.support import mongod, rest, schema
+from tests.support import control, mongod, rest, schema
 from tests.support.awaited import until
 from tests.support.mongod import Root
 from tests.support.started import started
@@ -117,7 +117,7 @@ def test_up_with_other_options_is_refused_with_words(running: embedded.Stack) ->
 def test_a_killed_process_shows_in_status_and_up_brings_back_only_that_one(running: embedded.Stack) -> None:
     with MongoClient[dict[str, object]](running.source) as client:
         client.kept.things.insert_one({"_id": 1})
-    embedded.kill(running.directory, "source-0")
+    control.kill(running.directory, "source-0")
     done = _towpath("status", "--dir", running.directory, "--json")
     schema.refuse(("stack", "--json"), done.stdout.splitlines()[-1])
     told = json.loads(done.stdout.splitlines()[-1])["processes"]
@@ -134,23 +134,23 @@ def test_a_killed_process_shows_in_status_and_up_brings_back_only_that_one(runni
 
 
 def test_a_stopped_process_lives_and_goes_on(running: embedded.Stack) -> None:
-    embedded.kill(running.directory, "destination-0", signal.SIGSTOP)
+    control.kill(running.directory, "destination-0", signal.SIGSTOP)
     assert embedded.status(running.directory).running
-    embedded.kill(running.directory, "destination-0", signal.SIGCONT)
+    control.kill(running.directory, "destination-0", signal.SIGCONT)
     with MongoClient[dict[str, object]](running.destination) as client:
         assert client.admin.command("ping")["ok"] == 1
 
 
 def test_a_process_is_started_again_on_its_port_and_a_running_one_is_not(running: embedded.Stack) -> None:
     before = running.processes["destination-0"]
-    after = embedded.restart(running.directory, "destination-0")
+    after = control.restart(running.directory, "destination-0")
     assert (after.port, after.command, after.pid != before.pid) == (before.port, before.command, True)
     with pytest.raises(embedded.StackError, match="cannot start destination-0: it runs already"):
-        embedded.start(running.directory, "destination-0")
+        control.start(running.directory, "destination-0")
 
 
 def test_a_process_that_dies_while_it_starts_is_told_with_its_last_lines(running: embedded.Stack) -> None:
-    embedded.kill(running.directory, "source-0")
+    control.kill(running.directory, "source-0")
     metadata = running.directory / "data" / "source-0" / "storage.bson"
     kept = metadata.read_bytes()
     metadata.write_bytes(b"no such thing")
@@ -214,7 +214,7 @@ def test_an_up_that_was_ended_in_the_middle_leaves_nothing_that_down_does_not_fi
 def test_down_stops_every_process_even_one_whose_pid_was_never_written_down(running: embedded.Stack) -> None:
     place = running.directory
     known = record.read(place)
-    record.write(known.with_process(dataclasses.replace(known.process("kafka"), pid=None, created=None)))
+    record.write(known.with_process(dataclasses.replace(known.processes["kafka"], pid=None, created=None)))
 
     done = _towpath("down", "--dir", place)
 
@@ -262,8 +262,8 @@ def test_a_killed_worker_comes_back_with_exported_plugins_and_another_can_join_i
     monitoring = {file.name for file in (tmp_path / "towpath" / "monitoring").iterdir()}
     assert monitoring >= {"jmx_prometheus_javaagent.jar", "workers.yaml", "alerts.yaml", "board.json"}
     with plugin_path(directory, "connect-0", tmp_path):
-        embedded.kill(directory, "connect-0")
-        embedded.start(directory, "connect-0")
+        control.kill(directory, "connect-0")
+        control.start(directory, "connect-0")
         plugins = rest.get(f"{embedded.status(directory).connect}/connector-plugins", timeout=30).json()
         assert "io.towpath.source.MongoSource" in {it["class"] for it in plugins}
     url = add_worker(directory).connect_urls[1]

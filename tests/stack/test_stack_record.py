@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import control
 from towpath import stack
 from towpath.stack import NoStack, Process, Stack, StackError, StackOptions, lifecycle, plan, record
 
@@ -100,7 +101,7 @@ def test_a_folder_without_a_stack_is_told(tmp_path: Path) -> None:
     with pytest.raises(NoStack, match=rf"there is no stack in {tmp_path}; `towpath stack up --dir {tmp_path}`"):
         stack.status(tmp_path)
     with pytest.raises(NoStack):
-        stack.kill(tmp_path / "absent", "kafka")
+        control.kill(tmp_path / "absent", "kafka")
     assert stack.down(tmp_path / "absent") == []
     assert not (tmp_path / "absent").exists()
 
@@ -114,7 +115,8 @@ def test_a_damaged_file_is_told(tmp_path: Path, text: str) -> None:
 
 def test_a_process_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
     with pytest.raises(StackError, match=r"no process 'kafak'; it has kafka"):
-        _stack(tmp_path).process("kafak")
+        record.write(_stack(tmp_path))
+        control.kill(tmp_path, "kafak")
 
 
 def test_node_counts_and_ports_of_a_stopped_stack_stay_but_workers_and_heaps_may_change(tmp_path: Path) -> None:

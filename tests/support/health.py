@@ -15,7 +15,7 @@ import pytest
 from pymongo import MongoClient
 
 from tests.faults.site import Site
-from tests.support import rest
+from tests.support import control, rest
 from tests.support.awaited import until
 from tests.support.pipeline import TOWPATH
 from towpath import stack as embedded
@@ -84,7 +84,7 @@ def mend(directory: Path, names: Collection[str]) -> None:
         processes.send(process, signal.SIGCONT)
     for name in sorted(set(names) - running(directory)):
         print(f"started again: {name}")
-        embedded.start(directory, name, await_ready=False)
+        control.start(directory, name, await_ready=False)
     if is_secured(embedded.status(directory)):
         return
     for name in names:
@@ -93,7 +93,7 @@ def mend(directory: Path, names: Collection[str]) -> None:
             ready.wait({name: ready.check_for(process)}, [process], _PATIENCE_S, lambda words: None)
         except embedded.StackError as error:
             print(f"killed and started again: {error}")
-            embedded.restart(directory, name, signal.SIGKILL)
+            control.restart(directory, name, signal.SIGKILL)
 
 
 def is_secured(stack: embedded.Stack) -> bool:

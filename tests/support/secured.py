@@ -23,7 +23,7 @@ from confluent_kafka.admin import (
 )
 from pymongo import MongoClient
 
-from tests.support import raw, secured_stack
+from tests.support import control, raw, secured_stack
 from tests.support.certificates import Authority, Secrets, secure, subject, user
 from tests.support.secured_stack import Security
 from towpath import stack as embedded
@@ -208,7 +208,7 @@ def worker_by_certificate(secured: Secured) -> None:
         }
     )
     file.write_text("\n".join([*lines, own]))
-    embedded.kill(secured.stack.directory, "connect-0", signal.SIGTERM)
+    control.kill(secured.stack.directory, "connect-0", signal.SIGTERM)
     secured.start_again("connect-0")
 
 

@@ -35,6 +35,7 @@ from confluent_kafka.admin import (
 from pymongo import MongoClient
 from pymongo.errors import PyMongoError
 
+from tests.support import control
 from towpath import stack as embedded
 from towpath.stack import Stack, StackOptions, parts, plan, processes, ready, record, tools
 from towpath.stack.processes import HOST, Process, ports_for
@@ -198,7 +199,7 @@ def start(directory: Path, security: Security, progress: Callable[[str], None]) 
 
 def start_again(directory: Path, security: Security, name: str) -> None:
     """Start a mongod or the worker, which does not run, and wait until it answers."""
-    embedded.start(directory, name, await_ready=False)
+    control.start(directory, name, await_ready=False)
     _await(embedded.status(directory), security, name, lambda words: None)
 
 

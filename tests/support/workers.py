@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.support import raw, rest
+from tests.support import control, raw, rest
 from tests.support.awaited import until
 from towpath import stack as embedded
 from towpath.stack import parts
@@ -33,7 +33,7 @@ def one_more(directory: Path) -> Iterator[str]:
         yield name
     finally:
         if embedded.status(directory).processes[name].running:
-            embedded.kill(directory, name, signal.SIGTERM)
+            control.kill(directory, name, signal.SIGTERM)
 
 
 def add_worker(directory: Path) -> embedded.Stack:

@@ -1,7 +1,7 @@
 """The embedded stack: two MongoDB replica sets, Kafka and Kafka Connect as local processes on 127.0.0.1."""
 
 from towpath.errors import NoStack, StackError
-from towpath.stack.lifecycle import down, kill, options_of, restart, start, status, up
+from towpath.stack.lifecycle import down, options_of, status, up
 from towpath.stack.parts import export_plugins
 from towpath.stack.processes import Process
 from towpath.stack.record import Stack, StackOptions
@@ -14,10 +14,7 @@ __all__ = [
     "StackOptions",
     "down",
     "export_plugins",
-    "kill",
     "options_of",
-    "restart",
-    "start",
     "status",
     "up",
 ]

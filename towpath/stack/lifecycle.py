@@ -1,10 +1,9 @@
-"""A stack from `up` to `down`, and its processes one at a time: kill and start again."""
+"""A stack from `up` to `down`."""
 
 from __future__ import annotations
 
 import dataclasses
 import shutil
-import signal
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -19,8 +18,6 @@ _FOLDERS = ("conf", "data", "logs", "secrets")
 _GRACE_S = 20.0
 _LEAST_FREE_BYTES = 1 << 30
 _FIXED = ("source_nodes", "destination_nodes", "kafka_brokers", "port_base")  # the data on disk depends on these
-_TIMEOUT_S = 120.0
-_FATAL = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 
 
 def silent(words: str) -> None:
@@ -149,42 +146,3 @@ def _require_free_space(directory: Path) -> None:
             f"cannot start a stack in {directory}: {free >> 20} MB are free on its disk, at least "
             f"{_LEAST_FREE_BYTES >> 20} are needed"
         )
-
-
-def kill(directory: Path, name: str, number: signal.Signals = signal.SIGKILL, *, timeout_s: float = 30.0) -> None:
-    """Send a signal to one process; if the signal ends processes, return once this one has ended.
-
-    Raises `NoStack`; `StackError` when the process does not run, or has not ended in time.
-    """
-    process = record.read(directory.resolve()).process(name)
-    if not processes.send(process, number):
-        raise StackError(f"cannot send {number.name} to {name} (pid {process.pid}): it does not run")
-    if number in _FATAL and not processes.await_end([process], timeout_s):
-        raise StackError(f"{name} (pid {process.pid}) still runs {timeout_s:.0f} s after {number.name}")
-
-
-def start(directory: Path, name: str, *, await_ready: bool = True, timeout_s: float = _TIMEOUT_S) -> Process:
-    """Start one process that does not run, with its command line, port and data. Returns once it answers.
-
-    A mongod is ready when it is primary or secondary; a worker needs the broker: start that first, or pass
-    `await_ready=False`. Raises `StackError`, also when it runs already.
-    """
-    directory = directory.resolve()
-    with record.held(directory, silent):
-        known = record.read(directory)
-        process = known.process(name)
-        if process.running:
-            raise StackError(f"cannot start {name}: it runs already (pid {process.pid})")
-        require_free_ports({name: process.port})
-        started = processes.spawn(dataclasses.replace(process, pid=None, created=None))
-        record.write(known.with_process(started))
-    if await_ready:
-        ready.wait({name: ready.check_for(started)}, [started], timeout_s, silent)
-    return started
-
-
-def restart(directory: Path, name: str, number: signal.Signals = signal.SIGTERM) -> Process:
-    """Kill one process with a signal, if it runs, and start it again."""
-    if record.read(directory.resolve()).process(name).running:
-        kill(directory, name, number)
-    return start(directory, name)

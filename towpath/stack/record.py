@@ -167,13 +167,6 @@ class Stack:
         """Whether every process runs now."""
         return all(process.running for process in self.processes.values())
 
-    def process(self, name: str) -> Process:
-        """One process. Raises `StackError` when there is none of that name."""
-        try:
-            return self.processes[name]
-        except KeyError:
-            raise StackError(f"the stack has no process {name!r}; it has {', '.join(self.processes)}") from None
-
     def with_process(self, process: Process) -> Stack:
         return dataclasses.replace(self, processes={**self.processes, process.name: process})
 
