@@ -11,7 +11,8 @@ from random import Random
 import pytest
 
 from tests.support.fuzz import cases, told
-from towpath.cli.init import Places, _toml, write_pipeline_file
+from towpath.cli.init import places_of
+from towpath.config.draft import _toml, write_pipeline_file
 from towpath.config.loading import read
 from towpath.errors import TowpathError
 from towpath.stack import Stack, StackOptions
@@ -70,7 +71,7 @@ def test_what_is_written_can_be_read_and_says_the_same(tmp_path: Path) -> None:
         )
         name = odd(random, "shop")
         try:
-            write_pipeline_file(file, include=include, exclude=exclude, name=name, places=Places.of(stack))
+            write_pipeline_file(file, include=include, exclude=exclude, name=name, places=places_of(stack))
         except TowpathError:
             assert not list(tmp_path.iterdir()), case
             outcomes["refused"] += 1

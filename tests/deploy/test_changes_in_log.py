@@ -13,7 +13,7 @@ import pytest
 
 from tests.checks.test_check_judgements import PIPELINE
 from tests.support.lives import Lives, mark
-from towpath.cli.init import write_pipeline_file
+from towpath.config.draft import write_pipeline_file
 from towpath.config.loading import read
 from towpath.config.pipeline import ClusterTime, Ddl
 from towpath.cutover.reverse_pipeline import reverse_file_text

@@ -21,10 +21,11 @@ from rich.text import Text
 
 from towpath import stack as embedded
 from towpath.cli.demo.load import NAMESPACES, Store, Writer, fill
-from towpath.cli.init import Places, write_pipeline_file
+from towpath.cli.init import places_of
 from towpath.cli.options import FOLDER, flag, opened, print_tables, say
 from towpath.clients.connect.control import wait_running
 from towpath.clients.kafka import consume
+from towpath.config.draft import write_pipeline_file
 from towpath.config.namespaces import topic_of
 from towpath.deploy.deployment import Deployment
 from towpath.deploy.inventory import Inventory
@@ -53,7 +54,7 @@ def demo(keep: bool, directory: Path | None, messages: int, seconds: float, seed
     started = time.monotonic()
     with _stack(directory, keep=keep) as running:
         file = write_pipeline_file(
-            running.directory / "demo.toml", include=NAMESPACES, places=Places.of(running), force=True
+            running.directory / "demo.toml", include=NAMESPACES, places=places_of(running), force=True
         )
         source: Store = MongoClient(running.source)
         destination: Store = MongoClient(running.destination)
