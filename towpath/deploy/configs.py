@@ -23,7 +23,7 @@ POLL_RECORDS = 4
 
 #: Settings of a source and of a sink, only for pipelines with `[ddl]`: others keep the configuration that they have.
 DDL, DDL_DROP = "towpath.ddl", "towpath.ddl.drop"
-#: Of a sink that applies the log from its beginning: it makes collections anew, and holds nothing.
+#: Of a sink that applies the log from its beginning: it creates collections again, and holds nothing.
 DDL_REPLAY = "towpath.ddl.replay"
 #: Topic → an offset in each of its partitions, from which on the sink stops there at the next schema change.
 DDL_ENDS = "towpath.ddl.ends"

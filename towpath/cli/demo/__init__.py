@@ -44,12 +44,12 @@ from towpath_verifier.reads import collection
     "--dir", "directory", type=FOLDER, help="Folder of the stack, a new or an earlier one; default: a temporary one."
 )
 @click.option("--messages", default=20_000, help="Mails at the source before the copy begins.")
-@click.option("--seconds", default=20.0, help="How long to go on changing the source once the copy is done.")
+@click.option("--seconds", default=20.0, help="How long the writer continues once the copy is done.")
 @click.option("--seed", default=1, help="Seed of the random input.")
 def demo(keep: bool, directory: Path | None, messages: int, seconds: float, seed: int) -> None:
     """Start a stack, load two stores, replicate them while they change, and compare both sides byte for byte.
 
-    Exit status 0 when both sides are the same at the end, 1 when they are not.
+    Exit codes: 0 both sides are the same at the end; 1 they are not; 2 the demo has failed.
     """
     started = time.monotonic()
     with _stack(directory, keep=keep) as running:
@@ -121,17 +121,17 @@ def _deploy(session: Session) -> None:
 
 @contextmanager
 def progress_line() -> Iterator[Callable[[str, str], None]]:
-    """Shows how far something is, and its figures: in one line of a terminal; elsewhere, a line when it is further."""
+    """Shows how far something is, and its numbers: in one line of a terminal; elsewhere, a line when it is further."""
     console, before = Console(stderr=True), ""
     if console.is_terminal:
         with Live(console=console, auto_refresh=False) as live:
-            yield lambda progress, figures: live.update(Text(f"    {progress}; {figures}"), refresh=True)
+            yield lambda progress, numbers: live.update(Text(f"    {progress}; {numbers}"), refresh=True)
         return
 
-    def show(progress: str, figures: str) -> None:
+    def show(progress: str, numbers: str) -> None:
         nonlocal before
         if progress != before:
-            say(f"    {progress}; {figures}")
+            say(f"    {progress}; {numbers}")
         before = progress
 
     yield show
