@@ -71,7 +71,7 @@ def demo(keep: bool, directory: Path | None, messages: int, seconds: float, seed
 @contextmanager
 def _stack(directory: Path | None, *, keep: bool) -> Iterator[embedded.Stack]:
     folder = directory or Path(tempfile.mkdtemp(prefix="towpath-demo-"))
-    say(f"1/6 Starting two MongoDB replica sets, Kafka and Kafka Connect in {folder}")
+    say(f"1/6 Starting MongoDB, Kafka and Kafka Connect in {folder}")
     try:
         yield embedded.up(embedded.options_of(folder) or embedded.StackOptions(folder), say)
     except BaseException:
@@ -102,7 +102,7 @@ def _run(file: Path, source: Store, destination: Store, messages: int, seconds: 
         finally:
             stop.set()
             thread.join()
-        say("5/6 The writer has stopped; waiting until everything it wrote is at the destination")
+        say("5/6 The writer has stopped; waiting until all its changes are applied")
         start = time.monotonic()
         barrier.wait(session.pipeline, session.connect, session.topics, 240, lambda message: None)
         say(f"    caught up after {time.monotonic() - start:.1f} s")
