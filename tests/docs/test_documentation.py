@@ -10,7 +10,7 @@ import click
 import pytest
 
 from towpath.cli import towpath
-from towpath.cli.init import write_pipeline_file
+from towpath.config.draft import write_pipeline_file
 from towpath.config.loading import read
 from towpath.config.pipeline import Pipeline
 

@@ -36,8 +36,8 @@ from tests.support import api
 from tests.support.awaited import promised, until
 from tests.support.pipeline import TOWPATH
 from tests.support.served import HOOKS, listen_at
-from towpath.cli.init import write_pipeline_file
 from towpath.cli.monitor import _ADDRESS, chosen
+from towpath.config.draft import write_pipeline_file
 from towpath.config.loading import read
 from towpath.config.sections import Run
 from towpath.errors import TowpathError

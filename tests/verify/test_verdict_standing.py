@@ -21,8 +21,8 @@ from towpath.config.events import Difference, as_line
 from towpath.config.sections import Log
 from towpath.cutover import gate
 from towpath.errors import Refused, TowpathError
+from towpath.files import publish, replacing
 from towpath.store import state_files
-from towpath.store.atomic_file import publish, replacing
 from towpath.verify import follow_state, full_verdict, verdict_file
 from towpath.verify.follow_state import FollowState
 from towpath.verify.full_verdict import VerdictContext

@@ -15,9 +15,9 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from tests.conftest import MakePipeline
+from tests.support import control
 from tests.support.awaited import until
 from tests.support.pipeline import TOWPATH, Pipeline, Settings, towpath
-from towpath import stack as embedded
 from towpath.cutover import gate as rules
 from towpath.cutover.gate import Readiness
 from towpath.cutover.steps import CutoverOptions
@@ -288,11 +288,11 @@ def test_one_that_follows_outlives_kafka_that_is_away(pipeline: Pipeline, stack:
     filled(pipeline)
     with verify(pipeline, tmp_path, "--follow") as following:
         following.await_word("comparing documents that change")
-        embedded.kill(stack.directory, "kafka", signal.SIGTERM)
+        control.kill(stack.directory, "kafka", signal.SIGTERM)
         try:
             following.await_word("cannot reach Kafka")
         finally:
-            embedded.start(stack.directory, "kafka")
+            control.start(stack.directory, "kafka")
         following.await_word("Kafka answers again")
         pipeline.source("orders").insert_one({"_id": 1000})
         pipeline.wait()

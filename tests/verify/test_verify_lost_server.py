@@ -15,7 +15,7 @@ import psutil
 import pytest
 from pymongo import MongoClient
 
-from tests.support import raw
+from tests.support import control, raw
 from tests.support.corpus import large
 from tests.support.mongod import MongodSizes, start_replica_set
 from towpath import stack
@@ -38,10 +38,10 @@ class Sets:
     directory: Path
 
     def kill(self) -> None:
-        stack.kill(self.directory, "rs0-0")
+        control.kill(self.directory, "rs0-0")
 
     def start(self) -> None:
-        stack.start(self.directory, "rs0-0")
+        control.start(self.directory, "rs0-0")
 
 
 @pytest.fixture(scope="module")

@@ -21,10 +21,11 @@ from rich.text import Text
 
 from towpath import stack as embedded
 from towpath.cli.demo.load import NAMESPACES, Store, Writer, fill
-from towpath.cli.init import Places, write_pipeline_file
+from towpath.cli.init import places_of
 from towpath.cli.options import FOLDER, flag, opened, print_tables, say
 from towpath.clients.connect.control import wait_running
 from towpath.clients.kafka import consume
+from towpath.config.draft import write_pipeline_file
 from towpath.config.namespaces import topic_of
 from towpath.deploy.deployment import Deployment
 from towpath.deploy.inventory import Inventory
@@ -42,17 +43,17 @@ from towpath_verifier import Options, Pair, Verdict, Verification
     "--dir", "directory", type=FOLDER, help="Folder of the stack, a new or an earlier one; default: a temporary one."
 )
 @click.option("--messages", default=20_000, help="Mails at the source before the copy begins.")
-@click.option("--seconds", default=20.0, help="How long to go on changing the source once the copy is done.")
+@click.option("--seconds", default=20.0, help="How long the writer continues once the copy is done.")
 @click.option("--seed", default=1, help="Seed of the random input.")
 def demo(keep: bool, directory: Path | None, messages: int, seconds: float, seed: int) -> None:
     """Start a stack, load two stores, replicate them while they change, and compare both sides byte for byte.
 
-    Exit status 0 when both sides are the same at the end, 1 when they are not.
+    Exit codes: 0 both sides are the same at the end; 1 they are not; 2 the demo has failed.
     """
     started = time.monotonic()
     with _stack(directory, keep=keep) as running:
         file = write_pipeline_file(
-            running.directory / "demo.toml", include=NAMESPACES, places=Places.of(running), force=True
+            running.directory / "demo.toml", include=NAMESPACES, places=places_of(running), force=True
         )
         source: Store = MongoClient(running.source)
         destination: Store = MongoClient(running.destination)
@@ -69,7 +70,7 @@ def demo(keep: bool, directory: Path | None, messages: int, seconds: float, seed
 @contextmanager
 def _stack(directory: Path | None, *, keep: bool) -> Iterator[embedded.Stack]:
     folder = directory or Path(tempfile.mkdtemp(prefix="towpath-demo-"))
-    say(f"1/6 Starting two MongoDB replica sets, Kafka and Kafka Connect in {folder}")
+    say(f"1/6 Starting MongoDB, Kafka and Kafka Connect in {folder}")
     try:
         yield embedded.up(embedded.options_of(folder) or embedded.StackOptions(folder), say)
     except BaseException:
@@ -100,7 +101,7 @@ def _run(file: Path, source: Store, destination: Store, messages: int, seconds: 
         finally:
             stop.set()
             thread.join()
-        say("5/6 The writer has stopped; waiting until everything it wrote is at the destination")
+        say("5/6 The writer has stopped; waiting until all its changes are applied")
         start = time.monotonic()
         barrier.wait(session, 240, lambda message: None)
         say(f"    caught up after {time.monotonic() - start:.1f} s")
@@ -121,17 +122,17 @@ def _deploy(session: Session) -> None:
 
 @contextmanager
 def progress_line() -> Iterator[Callable[[str, str], None]]:
-    """Shows how far something is, and its figures: in one line of a terminal; elsewhere, a line when it is further."""
+    """Shows how far something is, and its numbers: in one line of a terminal; elsewhere, a line when it is further."""
     console, before = Console(stderr=True), ""
     if console.is_terminal:
         with Live(console=console, auto_refresh=False) as live:
-            yield lambda progress, figures: live.update(Text(f"    {progress}; {figures}"), refresh=True)
+            yield lambda progress, numbers: live.update(Text(f"    {progress}; {numbers}"), refresh=True)
         return
 
-    def show(progress: str, figures: str) -> None:
+    def show(progress: str, numbers: str) -> None:
         nonlocal before
         if progress != before:
-            say(f"    {progress}; {figures}")
+            say(f"    {progress}; {numbers}")
         before = progress
 
     yield show

@@ -1,4 +1,4 @@
-"""A stack whose services require a certificate or a password: their additional settings.
+"""A stack whose services require a certificate or a password, with one process of each kind.
 
 All secrets are in files of one folder, which the caller creates:
 
@@ -16,13 +16,15 @@ and the workers may do everything.
 
 from __future__ import annotations
 
+import dataclasses
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import (
     AdminClient,
     ScramCredentialInfo,
@@ -30,15 +32,22 @@ from confluent_kafka.admin import (
     UserScramCredentialAlteration,
     UserScramCredentialUpsertion,
 )
+from pymongo import MongoClient
+from pymongo.errors import PyMongoError
 
-from towpath.stack.state import HOST
+from tests.support import control
+from towpath import stack as embedded
+from towpath.stack import Stack, StackOptions, parts, plan, processes, ready, record, tools
+from towpath.stack.processes import HOST, Process, ports_for
+from towpath.stack.record import controller_of
 
-#: The names under which each broker has a port for users with passwords.
-SASL = "{}-sasl"
+#: The name of the port at which the broker accepts users with passwords.
+SASL = "kafka-sasl"
 _JAAS = "connect.jaas"
 _MECHANISM = "SCRAM-SHA-512"
 _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 _BASIC = "org.apache.kafka.connect.rest.basic.auth.extension"
+_ADMIN_TIMEOUT_S, _READY_S = 2, 180
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +68,6 @@ class Security:
     @property
     def root_password(self) -> str:
         return (self.folder / "root.password").read_text(encoding="utf-8").strip()
-
-    @property
-    def options(self) -> str:
-        """The options of both replica sets' URIs, without secrets."""
-        return f"tls=true&tlsCAFile={self.ca}"
 
     def for_pymongo(self) -> dict[str, Any]:
         return {"tls": True, "tlsCAFile": self.ca, "tlsCertificateKeyFile": self.own}
@@ -131,11 +135,6 @@ class Security:
         text = f'KafkaConnect {{\n  {_BASIC}.PropertyFileLoginModule required file="{users}";\n}};\n'
         (conf / _JAAS).write_text(text, encoding="utf-8")
 
-    @staticmethod
-    def worker_system(conf: Path) -> Mapping[str, str]:
-        """System properties of a worker's JVM."""
-        return {"java.security.auth.login.config": str(conf / _JAAS)}
-
     def make_kafka_users(self, bootstrap: str) -> None:
         """Create the users with passwords at the brokers; existing ones keep theirs."""
         admin = AdminClient({"bootstrap.servers": bootstrap, **self.for_librdkafka()})
@@ -152,3 +151,107 @@ class Security:
     def _pairs(self, file: str, mark: str) -> list[tuple[str, str]]:
         lines = (self.folder / file).read_text(encoding="utf-8").split()
         return [(user, password) for user, _, password in (line.partition(mark) for line in lines)]
+
+
+def start(directory: Path, security: Security, progress: Callable[[str], None]) -> tuple[Stack, str]:
+    """Start a stack in a new folder; it, and the address at which its broker accepts passwords.
+
+    `stack.kill`, `stack.status` and `stack.down` work on the folder, also when this fails; `start_again` starts.
+    """
+    options = StackOptions(directory.resolve())
+    nodes = {side: name for side, (name,) in options.nodes.items()}
+    record.prepare(options.directory, "conf", "logs", "secrets", *(f"data/{name}" for name in nodes.values()))
+    ports, found = ports_for([*options.port_names, SASL], None, {}), parts.parts(progress)
+    by_password = f"{HOST}:{ports[SASL]}"
+    planned = plan.processes_of(options, ports, found)
+    for side, name in nodes.items():
+        planned[name] = _with_words(planned[name], *security.mongod(side))
+    login = f"-Djava.security.auth.login.config={options.directory / 'conf' / _JAAS}"
+    program, *words = planned["connect-0"].command
+    planned["connect-0"] = dataclasses.replace(planned["connect-0"], command=(program, login, *words))
+    plan.write_files(options, ports, found)
+    controller = ports[controller_of("kafka")]
+    broker = plan.broker_properties(options.data("kafka"), ports["kafka"], [controller])
+    broker |= security.broker(ports["kafka"], ports[SASL], controller)
+    plan.write_properties(options.configuration("kafka"), broker)
+    worker = plan.worker_properties(options.secrets, by_password, ports["connect-0"], found.plugins)
+    plan.write_properties(options.configuration("connect-0"), worker | security.worker(ports["connect-0"], by_password))
+    security.write_jaas(options.directory / "conf")
+    tools.run("format the broker", plan.format_command(found, options.configuration("kafka")))
+
+    plain = Stack.of(options, ports, planned)
+    source, destination = (f"{uri}&tls=true&tlsCAFile={security.ca}" for uri in (plain.source, plain.destination))
+    urls = tuple(url.replace("http:", "https:") for url in plain.connect_urls)
+    stack = dataclasses.replace(plain, source=source, destination=destination, connect_urls=urls)
+    stack = _spawned(stack, [*nodes.values(), "kafka"])
+    checks = {side: _set_check(security, side, ports[name]) for side, name in nodes.items()}
+    checks["kafka"] = lambda: _broker(security, stack.bootstrap)
+    ready.wait(checks, [stack.processes[name] for name in (*nodes.values(), "kafka")], _READY_S, progress)
+    for name in nodes.values():
+        with _direct(security, ports[name]) as client:
+            client.admin.command("createUser", "root", pwd=security.root_password, roles=["root"])
+    # the broker must know the worker's user before the worker starts
+    security.make_kafka_users(stack.bootstrap)
+    stack = _spawned(stack, ["connect-0"])
+    _await(stack, security, "connect-0", progress)
+    return stack, by_password
+
+
+def start_again(directory: Path, security: Security, name: str) -> None:
+    """Start a mongod or the worker, which does not run, and wait until it answers."""
+    control.start(directory, name, await_ready=False)
+    _await(embedded.status(directory), security, name, lambda words: None)
+
+
+def _await(stack: Stack, security: Security, name: str, progress: Callable[[str], None]) -> None:
+    process, worker = stack.processes[name], lambda: _worker(security, stack.connect)
+    check = worker if process.kind == "connect" else _set_check(security, name.partition("-")[0], process.port)
+    ready.wait({name: check}, [process], _READY_S, progress)
+
+
+def _with_words(process: Process, *words: str) -> Process:
+    return dataclasses.replace(process, command=(*process.command, *words))
+
+
+def _spawned(stack: Stack, names: list[str]) -> Stack:
+    for name in names:
+        stack = stack.with_process(processes.spawn(stack.processes[name]))
+        record.write(stack)
+    return stack
+
+
+def _direct(security: Security, port: int) -> MongoClient[dict[str, Any]]:
+    return MongoClient(HOST, port, directConnection=True, serverSelectionTimeoutMS=2000, **security.for_pymongo())
+
+
+def _set_check(security: Security, name: str, port: int) -> ready.Check:
+    def check() -> str:
+        try:
+            with _direct(security, port) as client:
+                hello = client.admin.command("hello")
+                if "setName" in hello:
+                    return "" if hello.get("isWritablePrimary") else "not primary yet"
+                members = [{"_id": 0, "host": f"{HOST}:{port}"}]
+                client.admin.command("replSetInitiate", {"_id": name, "members": members})
+                return "just initiated"
+        except PyMongoError as error:
+            return str(error)
+
+    return check
+
+
+def _broker(security: Security, bootstrap: str) -> str:
+    try:
+        settings = {"bootstrap.servers": bootstrap, "log_level": 0, **security.for_librdkafka()}
+        return "" if AdminClient(settings).list_topics(timeout=_ADMIN_TIMEOUT_S).brokers else "not registered yet"
+    except KafkaException as error:
+        return str(error)
+
+
+def _worker(security: Security, url: str) -> str:
+    try:
+        with security.for_httpx() as client:
+            answer = client.get(f"{url}/connector-plugins", timeout=5)
+            return "" if answer.is_success and answer.json() else answer.text[:200]
+    except httpx.HTTPError as error:
+        return str(error)

@@ -1,4 +1,4 @@
-"""What the resources are made for: names, images, and the files that a pipeline needs in its pods."""
+"""A pipeline as it is to run on Kubernetes: its file, what its resources are called, and what does not work there."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from towpath.config import mongo_uri
@@ -20,30 +19,24 @@ PIPELINES, SECRETS = "/etc/towpath/pipeline", "/etc/towpath/secrets"
 #: The only folder below which Strimzi mounts volumes into workers.
 _MOUNTS = "/mnt/"
 _API = "-connect-api"
-
-Resource = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class PluginArchive:
-    """Strimzi downloads it, and builds an image of the workers with it."""
-
-    url: str
-    sha512: str
-    push_secret: str | None
-    """For the registry of the image."""
+_NAMESPACE = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
+    """`image` is that of the tool, `connect_image` that of the workers, `connect` the name of the KafkaConnect.
+
+    With `plugin_url`, Strimzi downloads the plugin archive, builds an image of the workers with it, and pushes that as
+    `connect_image`, with the login in `push_secret`.
+    """
+
     namespace: str | None
     image: str
-    """Of the tool."""
     connect_image: str
-    """Of the workers; with `plugin`, the name under which Strimzi pushes it."""
-    plugin: PluginArchive | None = None
+    plugin_url: str | None = None
+    plugin_sha512: str | None = None
+    push_secret: str | None = None
     connect: str | None = None
-    """Name of the KafkaConnect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,32 +70,20 @@ class Plan:
         return f"{self.name}-tool"
 
     @property
-    def environment(self) -> dict[str, str]:
-        """Variable of a URI → key in the Secret of the tool."""
-        names = [side.uri_env for side in (self.file.source, self.file.destination) if side.uri_env]
-        return {name: name for name in names}
+    def run(self) -> str:
+        """Deployment and Service of `towpath run`."""
+        return f"{self.name}-run"
 
-    def resource(
-        self,
-        kind: str,
-        name: str,
-        component: str,
-        *,
-        api: str = "v1",
-        labels: dict[str, str] | None = None,
-        **rest: Any,
-    ) -> Resource:
-        """A resource with the labels by which `kubectl apply -l` takes one part of all."""
-        metadata: dict[str, Any] = {"name": name}
-        if self.options.namespace:
-            metadata["namespace"] = self.options.namespace
-        own = {
-            "app.kubernetes.io/name": "towpath",
-            "app.kubernetes.io/instance": self.name,
-            "app.kubernetes.io/component": component,
-        }
-        metadata["labels"] = own | (labels or {})
-        return {"apiVersion": api, "kind": kind, "metadata": metadata, **rest}
+    @property
+    def workers_folder(self) -> str:
+        """Where all pods have the Secret of the workers."""
+        return str(self.pipeline.secrets_file.parent)
+
+    @property
+    def environment(self) -> list[str]:
+        """The variables of URIs, which are keys of the Secret of the tool."""
+        names = (side.uri_env for side in (self.file.source, self.file.destination))
+        return list(dict.fromkeys(name for name in names if name))
 
     def refuse(self) -> None:
         """Raise `Refused` for a file that does not work in a pod, with all reasons."""
@@ -118,7 +99,7 @@ class Plan:
                 " letter first, no - at the end"
             )
         namespace = self.options.namespace
-        if namespace is not None and not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", namespace):
+        if namespace is not None and not re.fullmatch(_NAMESPACE, namespace):
             yield (
                 f"{namespace!r} cannot be the name of a namespace: at most 63 lower-case letters, digits and -, no - at"
                 " either end"
@@ -129,7 +110,7 @@ class Plan:
                     f"[{side}] uri holds a password, and the pipeline file goes into a ConfigMap: write the URI into"
                     f" the Secret {self.tool_secret}, and name it with uri_file or uri_env"
                 )
-        workers = str(self.pipeline.secrets_file.parent)
+        workers = self.workers_folder
         if not self.file.connect.secrets or not workers.startswith(_MOUNTS):
             yield (
                 f"[connect] secrets is {workers}: set it to a folder below /mnt, such as /mnt/towpath, where Strimzi"

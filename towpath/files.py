@@ -1,4 +1,4 @@
-"""The one way to replace a text file: readers find it whole, and only its owner can read it."""
+"""Files: the one way to replace a text file, and where the files are that Towpath ships beside its modules."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ from pathlib import Path
 from typing import TextIO
 
 _NEW = ".new"
-_STALE = 60.0  # seconds after which a temporary file that nobody locks is removed
+_STALE = 60.0  # seconds after which a temporary file that no writer locks is removed
+
+
+def shipped(name: str) -> Path:
+    """The folder `connectors` or `transforms`: in the package where it is installed, at the root of a checkout."""
+    package = Path(__file__).parent
+    installed = package / name
+    return installed if installed.exists() else package.parent / name
 
 
 @contextmanager
