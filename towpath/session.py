@@ -83,10 +83,10 @@ def of(pipeline: Pipeline, file: Path, say: Say = unsaid, shared: Sequence[Clust
             known = next((one for one in shared if one.uri == uri), None)
             return known or stack.enter_context(closing(Cluster(uri, side)))
 
-        source, destination = cluster(pipeline.source_uri, "source"), cluster(pipeline.destination_uri, "destination")
+        source, destination = cluster(pipeline.source.uri, "source"), cluster(pipeline.destination.uri, "destination")
         # connects in the background
-        topics = stack.enter_context(Topics(pipeline.bootstrap, pipeline.kafka_client))
-        connect = stack.enter_context(Connect(pipeline.connect_url, pipeline.connect_login))
+        topics = stack.enter_context(Topics(pipeline.kafka.bootstrap, pipeline.kafka.login))
+        connect = stack.enter_context(Connect(pipeline.connect.url, pipeline.connect.login))
         session = Session(pipeline, source, destination, connect, topics, file, say)
         try:
             yield session

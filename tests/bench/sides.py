@@ -22,12 +22,12 @@ from towpath.checks.facts import Facts
 from towpath.clients.connect.control import statuses
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.topics import Place, Topics
-from towpath.config.pipeline import ClusterTime
-from towpath.config.topic_settings import TOPIC_SETTINGS
+from towpath.clients.mongo.client import ClusterTime
 from towpath.deploy.deployment import Deployment, remove
 from towpath.errors import NoSuchConnector
 from towpath.log.lag import applied, gaps, peek
 from towpath.log.source_offsets import read_state
+from towpath.log.topic_settings import TOPIC_SETTINGS
 from towpath.session import Session, opened
 
 DATABASE, COLLECTION = "bench", "documents"
@@ -168,7 +168,7 @@ def _prepared(it: Session) -> Mapping[str, dict[str, str]]:
     for change in deployment.plan():
         if not change.description.startswith("create connector "):
             change.apply()
-    return deployment.inventory.desired
+    return deployment.facts.desired
 
 
 def _deployed(it: Session, checkout: Checkout, file: Path) -> Mapping[str, dict[str, str]]:

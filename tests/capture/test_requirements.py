@@ -12,9 +12,9 @@ from tests.support import log, rest
 from tests.support.awaited import until
 from tests.support.pipeline import Pipeline, Settings
 from tests.support.servers import standalone_connect
-from towpath.clients.connect.definitions import definitions
 from towpath.clients.connect.rest import Connect
 from towpath.config import loading as pipeline_file
+from towpath.log.definitions import definitions
 from towpath.stack import parts
 
 pytestmark = pytest.mark.servers

@@ -21,7 +21,7 @@ from towpath.checks.facts import Extent
 from towpath.checks.sample import take
 from towpath.clients.kafka.topics import Topics
 from towpath.clients.mongo.client import Cluster
-from towpath.config.pipeline import Copy
+from towpath.config.sections import Capture
 
 pytestmark = pytest.mark.servers
 
@@ -173,7 +173,7 @@ def test_a_sample_reads_whole_documents(pipeline: Pipeline) -> None:
     documents.insert_many([{"_id": bson.Binary(bson.ObjectId().binary[::-1]), "s": "x" * 900} for _ in range(21_000)])
     captured = Extent(pipeline.namespace("orders"), "", 21_004, 21_000_000, 1, 1, 1)
     with closing(Cluster(pipeline.addresses.source, "source")) as it, it.connected() as client:
-        sample = take(client, [captured], Copy("towpath", 4, "primary", 0, 0), 5)
+        sample = take(client, [captured], Capture(), 5)
     assert 0 < sample.documents <= 2 * 21_004
     assert 900 < sample.bytes / sample.documents < 1_100
     assert 0 < sample.ratio < 1

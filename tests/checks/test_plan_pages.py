@@ -17,8 +17,8 @@ from towpath.checks.facts import Extent
 from towpath.checks.plan import Disk, LogSize, Plan, Unique, Unknown, Writes
 from towpath.checks.rule import error, ok, warning
 from towpath.checks.sample import Sample, compressed_size, documents_in
-from towpath.cli.init import write_pipeline_file
 from towpath.cli.plan import commands, json_fields, text, write_report
+from towpath.config.draft import write_pipeline_file
 from towpath.config.events import VERSION
 from towpath.config.loading import read
 from towpath.config.pipeline import Pipeline
@@ -81,13 +81,13 @@ def test_a_pipeline_without_a_problem(plan: Plan) -> None:
 
 
 def test_the_limits_of_the_copy_are_a_time(plan: Plan, pipeline: Pipeline) -> None:
-    limited = replace(pipeline, copy=replace(pipeline.copy, documents_per_second=1_000))
+    limited = pipeline.changed(capture={"documents_per_second": 1_000})
     assert "the limits in [capture] alone take 17 min" in text(replace(plan, pipeline=limited), FILE)
     assert "limits" not in text(plan, FILE)
 
 
 def test_no_copy_needs_no_log(plan: Plan, pipeline: Pipeline) -> None:
-    none = replace(pipeline, copy=replace(pipeline.copy, method="none"))
+    none = pipeline.changed(capture={"copy_method": "none"})
     assert log_of(replace(plan, pipeline=none)).copy_bytes == 0
     assert "nothing is copied" in text(replace(plan, pipeline=none), FILE)
 
@@ -143,7 +143,10 @@ def test_what_is_deployed_is_not_deployed_again(plan: Plan) -> None:
 
 
 def test_an_operator_creates_the_connectors(plan: Plan, pipeline: Pipeline) -> None:
-    lines = [command.line for command in commands(replace(plan, pipeline=replace(pipeline, owner="strimzi")), FILE)]
+    lines = [
+        command.line
+        for command in commands(replace(plan, pipeline=pipeline.changed(connect={"owner": "strimzi"})), FILE)
+    ]
     assert lines[1:4] == [
         "towpath deploy shop.toml",
         "towpath manifests shop.toml > shop.yaml",

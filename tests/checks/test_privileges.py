@@ -1,6 +1,5 @@
 """What privileges, as MongoDB 6.0.5 lists them, are enough for."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -106,4 +105,4 @@ def test_what_schema_changes_need_at_the_source_is_named() -> None:
     [(level, finding, advice)] = found(LOGGED)
     assert (level, advice) == ("error", reader.grant([("readAnyDatabase", "admin")]))
     assert "u@admin may not listIndexes in every database" in finding
-    assert [level for level, *_ in found(replace(LOGGED, ddl=None))] == ["ok"]
+    assert [level for level, *_ in found(LOGGED.changed(ddl={"apply": False}))] == ["ok"]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,12 +25,12 @@ from tests.support.sessions import FakeCluster, session_of
 from towpath.checks import capture
 from towpath.checks.facts import Facts
 from towpath.cli import deploy, manifests
+from towpath.clients.connect import rest
 from towpath.clients.connect.rest import Connect
 from towpath.clients.mongo import client as clusters
 from towpath.clients.mongo.client import Cluster
 from towpath.clients.mongo.replica_set import ReplicaSet
-from towpath.config.pipeline import ConnectLogin, Copy
-from towpath.config.tls import Trouble
+from towpath.clients.tls import Trouble
 from towpath.errors import ConnectError, ConnectUnreachable, MongoError, MongoUnreachable, TowpathError
 from towpath.history.replay import preconditions, steps
 from towpath.history.replay.plan import Plan, Replay
@@ -118,9 +116,7 @@ def test_status_says_that_a_rebuild_cannot_be_read(monkeypatch: pytest.MonkeyPat
 
 
 def test_check_names_what_keeps_it_from_the_oplog(monkeypatch: pytest.MonkeyPatch) -> None:
-    session = session_of(
-        replace(LOGGED, copy=Copy("towpath", 4, "primary", 0, 0)), SimpleNamespace(offsets=None, config=None)
-    )
+    session = session_of(LOGGED.changed(capture={"copy_method": "towpath"}), SimpleNamespace(offsets=None, config=None))
     for error, levels in ((REFUSED, ["warning"]), (GONE, []), (ConnectError("500"), ["warning"]), (AWAY, [])):
         monkeypatch.setattr(capture, "read_captured", failing(error))
         assert [finding.level for finding in capture.check(session)] == levels
@@ -148,7 +144,7 @@ def test_a_replay_whose_destination_refuses_is_not_half_removed(
     error: MongoError, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[str] = []
-    pipeline = replace(LOGGED, secrets=Path("/nowhere/move.properties"))
+    pipeline = LOGGED
     replay = Replay(pipeline, "x", ReplicaSet("rs", ("b:1",)), URI, NO_PLAN)
     connect = SimpleNamespace(config=lambda _: {}, delete=lambda _: done.append("deleted"))
     topics = SimpleNamespace(all=lambda: {})
@@ -172,7 +168,7 @@ def test_a_replay_whose_destination_refuses_is_not_half_removed(
 def test_manifests_are_those_of_a_first_deployment_only_where_nothing_answers() -> None:
     def looked(error: ConnectError) -> Facts:
         facts = Facts(session_of(LOGGED, SimpleNamespace(url="http://c", config=failing(error))))
-        manifests._look_at_connect(facts)
+        manifests._read_connect(facts)
         return facts
 
     assert set(looked(AWAY).deployed.values()) == {None}
@@ -185,7 +181,7 @@ def test_a_worker_whose_certificate_is_not_trusted_is_there(monkeypatch: pytest.
     with Connect("http://127.0.0.1:1") as connect:
         with pytest.raises(ConnectUnreachable):
             connect.names()
-        monkeypatch.setattr(ConnectLogin, "trouble", lambda *_: Trouble("its certificate has expired", "give it one"))
+        monkeypatch.setattr(rest, "_tls_trouble", lambda *_: Trouble("its certificate has expired", "give it one"))
         with pytest.raises(ConnectError, match="expired; give it one") as raised:
             connect.names()
     assert type(raised.value) is ConnectError

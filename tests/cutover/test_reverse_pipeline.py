@@ -17,7 +17,7 @@ from tests.support.pipeline import Pipeline, Settings, towpath
 from tests.support.workload import REINSERT, Workload
 from towpath.cli.options import say
 from towpath.clients.connect import control
-from towpath.config.pipeline import ClusterTime
+from towpath.clients.mongo.client import ClusterTime
 from towpath.cutover import reverse_pipeline
 from towpath.cutover.reverse_pipeline import write_reverse_file
 from towpath.deploy import deployment

@@ -9,18 +9,17 @@ from tests.deploy.test_changes_in_log import LOGGED
 from tests.support.sessions import session_of
 from towpath.checks import source as rules
 from towpath.checks.facts import Facts
-from towpath.clients.connect.definitions import definitions
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.topics import Topics
 from towpath.clients.mongo.replica_set import Collection
-from towpath.config.pipeline import Copy
 from towpath.errors import ConnectUnreachable
+from towpath.log.definitions import definitions
 
-PIPELINE = replace(LOGGED, copy=Copy("towpath", 4, "primary", 0, 0))
+PIPELINE = LOGGED.changed(capture={"copy_method": "towpath"})
 CAPPED = Collection("shop.capped", "collection", {"capped": True, "size": 4096}, "1")
 COLLATED = Collection("shop.collated", "collection", {"collation": {"locale": "en", "strength": 2}}, "2")
 SERIES = Collection("shop.series", "timeseries", {}, "3")
-BEFORE, WITH_DDL = definitions(replace(PIPELINE, ddl=None)), definitions(PIPELINE)
+BEFORE, WITH_DDL = definitions(PIPELINE.changed(ddl={"apply": False})), definitions(PIPELINE)
 
 
 def levels(source: Collection, deployed: Mapping[str, dict[str, str]], *, unreachable: bool = False) -> list[str]:

@@ -21,7 +21,7 @@ from pymongo import MongoClient
 
 from tests.conftest import MakePipeline
 from tests.deploy.schema_writer import SchemaWriter
-from tests.support import cleaner, definitions, log, mongod, oracle, progress, raw, rest, schema, workers
+from tests.support import cleaner, control, definitions, log, mongod, oracle, progress, raw, rest, schema, workers
 from tests.support.awaited import until
 from tests.support.cleaner import Disk
 from tests.support.compactor import Service
@@ -116,7 +116,7 @@ def test_every_schema_change_is_made_in_its_place_while_documents_change(
         pipeline.wait()  # rows of the copy may be later than the schema changes behind them
         with writer.beside() as written:
             writer.write(BULKS // 2)
-            embedded.restart(stack.directory, workers.FIRST)
+            control.restart(stack.directory, workers.FIRST)
             writer.write(BULKS // 2)
             while left := writer.never():
                 writer.change()

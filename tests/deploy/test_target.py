@@ -18,24 +18,23 @@ from towpath.checks.facts import DESTINATION_SET, SOURCE_SET, Facts, OwnTopics
 from towpath.checks.rule import Rule, require, run
 from towpath.checks.target import Target
 from towpath.cli import control, prepare
-from towpath.clients.connect.definitions import definitions
 from towpath.clients.kafka.topics import Topic
 from towpath.clients.mongo.replica_set import ReplicaSet, collections
-from towpath.config.namespaces import Renames, meet
-from towpath.config.pipeline import Copy, Pipeline
+from towpath.config.namespaces import meet
 from towpath.deploy import deployment
 from towpath.deploy.schema.plan import EMPTY
 from towpath.errors import ConnectUnreachable, KafkaUnreachable, MongoError, MongoUnreachable, Refused, TowpathError
+from towpath.log.definitions import definitions
 from towpath.store import writers
 from towpath.store.writers import Registration
 
 SOURCE, DESTINATION, OTHER = (ReplicaSet(name, (f"{name}:1", f"{name}:2"), ObjectId()) for name in "abc")
-PIPELINE = replace(LOGGED, include=("shop.*",), renames=Renames({"shop.old": "shop.new"}))
+PIPELINE = LOGGED.changed(collections={"include": ("shop.*",), "rename": {"shop.old": "shop.new"}})
 OWN = Registration.of(PIPELINE, "k1", SOURCE)
 
 
 def registration(name: str, *include: str, kafka: str = "k2", exclude: tuple[str, ...] = ()) -> Registration:
-    theirs: Pipeline = replace(PIPELINE, name=name, include=include, exclude=exclude, renames=Renames({}))
+    theirs = PIPELINE.changed(name=name, collections={"include": include, "exclude": exclude, "rename": {}})
     return Registration.of(theirs, kafka, OTHER)
 
 
@@ -221,7 +220,7 @@ def test_an_id_that_kafka_does_not_tell_is_an_error(monkeypatch: pytest.MonkeyPa
     ],
 )
 def test_an_empty_topic_of_someone_else_shows_no_mode(foreign: tuple[str, ...], end: int, words: str | None) -> None:
-    pipeline = replace(PIPELINE, mode="exactly-once")
+    pipeline = PIPELINE.changed(mode="exactly-once")
     facts: Any = SimpleNamespace(
         pipeline=pipeline,
         deployed=dict.fromkeys(definitions(pipeline)),
@@ -333,7 +332,7 @@ def test_prepare_overwrites_nothing_while_less_is_proven(
     monkeypatch: pytest.MonkeyPatch, options: list[str], ended: bool
 ) -> None:
     asked: list[bool] = []
-    monkeypatch.setattr(prepare, "opened", lambda _: nullcontext(session_of(replace(PIPELINE, ddl=None))))
+    monkeypatch.setattr(prepare, "opened", lambda _: nullcontext(session_of(PIPELINE.changed(ddl={"apply": False}))))
     monkeypatch.setattr(prepare.plan, "plan", lambda *_, **__: EMPTY)
     monkeypatch.setattr(prepare.target, "require_own", lambda _, *, ended: asked.append(ended))
     monkeypatch.setattr(prepare, "_is_deployed", lambda _: False)
@@ -344,7 +343,7 @@ def test_prepare_overwrites_nothing_while_less_is_proven(
 
 def changed(**values: Any) -> Any:
     """The facts of a pipeline that has copied one collection, whose file has changed."""
-    pipeline = replace(LOGGED, copy=Copy("towpath", 4, "primary", 0, 0), include=("shop.*",))
+    pipeline = LOGGED.changed(capture={"copy_method": "towpath"}, collections={"include": ("shop.*",)})
     config = definitions(pipeline)
     sets = {"source": SimpleNamespace(side="source", replica_set=SOURCE)}
     facts = {
@@ -422,7 +421,7 @@ RED: list[tuple[Any, dict[str, Any], str]] = [
     (
         change.copied,
         {
-            "pipeline": replace(_BASE.pipeline, copy=Copy("debezium", 4, "primary", 0, 0)),
+            "pipeline": _BASE.pipeline.changed(capture={"copy_method": "debezium"}),
             **deployed_as("move-source", **{"collection.include.list": "-"}),
         },
         "holds documents and was not captured by move-source",

@@ -7,12 +7,12 @@ import pytest
 
 from towpath.checks.other_pipelines import is_written
 from towpath.checks.rule import Rule, require
-from towpath.cli.init import write_pipeline_file
 from towpath.cli.replay import DestinationOptions, destination, point_in_time
 from towpath.clients.kafka.topics import Topic
+from towpath.clients.mongo.client import ClusterTime
 from towpath.clients.mongo.replica_set import ReplicaSet
+from towpath.config.draft import write_pipeline_file
 from towpath.config.loading import read
-from towpath.config.pipeline import ClusterTime
 from towpath.errors import Refused, TowpathError
 from towpath.history.replay import preconditions
 from towpath.history.replay.plan import END_OF_SECOND, Plan, RebuildOptions, Replay, ReplayOptions, definition
@@ -142,7 +142,7 @@ def test_both_names_of_a_rename_are_rebuilt_together(tmp_path):
 def test_a_log_without_a_copy_is_replayed_by_force_only(tmp_path):
     pipeline = read(write_pipeline_file(tmp_path / "shop.toml", include=["shop.*"]))
     with opened(tmp_path / "shop.toml") as session:
-        session = replace(session, pipeline=replace(pipeline, copy=replace(pipeline.copy, method="none")))
+        session = replace(session, pipeline=pipeline.changed(capture={"copy_method": "none"}))
         for force in (False, True):
             inventory = RebuildFacts(session, RebuildOptions((), force, 1))
             assert len(list(preconditions.copied(inventory))) == (not force)

@@ -147,7 +147,7 @@ def test_a_gap_is_accepted_while_the_sink_stands_and_after_a_new_history_began(
     monkeypatch.setattr(bounds, "note_breaks", lambda client, pipeline, codes, at: done.append(codes))
     monkeypatch.setattr(bounds, "skip_to", lambda client, pipeline, offsets, at: done.append(offsets))
     monkeypatch.setattr(bounds, "move_offsets", lambda connect, name, offsets: done.append(offsets))
-    assert bounds.accept(session_of(replace(PIPELINE, mode=mode))) == (moved,)
+    assert bounds.accept(session_of(PIPELINE.changed(mode=mode))) == (moved,)
     positions: list[Any] = [{PLACE: 9}] if mode == "plain" else [{}, {PLACE: 9}]
     assert done == ["stopped", "a gap in the log was accepted", *positions]
     assert list(readings) == [], "read twice once the positions no longer move"

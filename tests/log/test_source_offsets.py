@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from towpath.checks.capture import Captured
-from towpath.config.pipeline import ClusterTime
+from towpath.clients.mongo.client import ClusterTime
 from towpath.errors import TowpathError
 from towpath.history.resnapshot import Captures
 from towpath.log.barrier import uncaptured

@@ -18,10 +18,9 @@ from tests.monitor.test_access import BEARER, PASSWORD, TOKEN, pipeline_file
 from tests.run.test_screens import status
 from tests.support import api
 from tests.support.awaited import until
-from tests.support.served import HOOKS
+from tests.support.served import HOOKS, listen_at
 from towpath.clients.connect.rest import Connector, Task
 from towpath.config.events import Note
-from towpath.config.pipeline import Listening
 from towpath.errors import TopicError
 from towpath.monitor import reporter as module
 from towpath.monitor.board import Board
@@ -126,7 +125,7 @@ def test_no_answer_holds_a_secret(tmp_path: Path, report: Callable[..., Any]) ->
     token = tmp_path / "token"
     token.write_text(TOKEN)
     token.chmod(0o600)
-    board, listening = Board(), Listening("127.0.0.1:0", token)
+    board, listening = Board(), listen_at("127.0.0.1:0", token_file=token)
     paths = ["/pipelines/shop", "/api/v1/pipelines", "/metrics", "/login", "/api/v1/pipelines/nothing"]
     paths += [f"/api/v1/pipelines/shop{part}" for part in ("", "/verdict", "/gate", "/dead-letters", "/history")]
     with (

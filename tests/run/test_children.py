@@ -32,8 +32,7 @@ from towpath.run.restarts import HangingTransactions, Pulse
 from towpath.run.services import Service, Services
 from towpath.run.supervisor import Supervisor
 from towpath.session import opened
-from towpath_verifier import ServerLost
-from towpath_verifier.raw import id_key
+from towpath_verifier import ServerLost, id_key
 
 ROUND = Round(
     at=0.0,
@@ -245,7 +244,7 @@ def test_what_was_set_aside_while_a_side_is_away_is_not_forgotten(file: Path, mo
     monkeypatch.setattr(dead_letters, "letters", lambda *_, follow, start: [letter] if start <= letter.at else [])
     with opened(file) as it:
         aside = DeadLetterRetries(it)
-        with pytest.raises(ServerLost, match=r"cannot read documents of shop.orders"):
+        with pytest.raises(ServerLost, match=r"cannot read documents of shop\.orders"):
             list(aside.read(0.0))  # for no server is there
         monkeypatch.setattr(
             DeadLetterRetries, "_differing", lambda self, refusals: {one.document_id for one in refusals}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +92,7 @@ def test_a_change_is_settled_once_it_is_made_or_skipped(run: Run) -> None:
 def test_the_state_is_unknown_while_the_destination_does_not_answer() -> None:
     assert exit_status(LOGGED, None) == 2
     assert exit_status(LOGGED, status(changes=None)) == 2
-    assert exit_status(replace(LOGGED, ddl=None), status(changes=None)) == 0, "as before there was [ddl]"
+    assert exit_status(LOGGED.changed(ddl={"apply": False}), status(changes=None)) == 0, "as before there was [ddl]"
     assert exit_status(LOGGED, status(changes=changes())) == 1
     assert exit_status(LOGGED, status(changes=SchemaChanges())) == 0
 
@@ -110,7 +109,7 @@ def test_what_is_not_read_is_not_taken_for_nothing() -> None:
         return collector._Collector(session_of(pipeline, topics=NoTopics(), destination=away)).changes
 
     assert changes_of(LOGGED) is None
-    assert changes_of(replace(PIPELINE, mode="plain")) == SchemaChanges()
+    assert changes_of(PIPELINE.changed(mode="plain")) == SchemaChanges()
 
 
 def test_the_page_keeps_what_was_known_while_the_destination_does_not_answer(

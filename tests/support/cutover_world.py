@@ -15,9 +15,10 @@ from typing import Any, cast
 import pytest
 
 from tests.support.sessions import FakeCluster, session_of
+from towpath.clients.mongo.client import ClusterTime
 from towpath.config import loading
 from towpath.config.events import TimedEvent
-from towpath.config.pipeline import ClusterTime, Pipeline
+from towpath.config.pipeline import Pipeline
 from towpath.cutover import fail_back, reverse_pipeline, sides, steps, undo, writes
 from towpath.cutover.command import Command
 from towpath.cutover.events import Reporter

@@ -12,9 +12,9 @@ from pymongo.errors import OperationFailure
 
 from towpath.checks.facts import RESNAPSHOT, RESNAPSHOT_ONLY, Facts
 from towpath.checks.rule import Finding, error, ok, warning
-from towpath.clients.mongo.client import Client
+from towpath.clients.mongo.client import Client, ClusterTime
 from towpath.clients.mongo.privileges import if_allowed
-from towpath.config.pipeline import ClusterTime, Copy, Pipeline
+from towpath.config.pipeline import Pipeline
 from towpath.errors import ConnectUnreachable, MongoUnreachable, TowpathError
 from towpath.log.source_offsets import SELECTION, SourceState, source_state
 from towpath.session import Session
@@ -250,11 +250,11 @@ def _duration(seconds: float) -> str:
     return f"{max(seconds, 0):.0f} s"
 
 
-def check_copy(oplog: Oplog | None, documents: int, size: int, copy: Copy) -> Iterator[Finding]:
+def check_copy(oplog: Oplog | None, documents: int, size: int, pipeline: Pipeline) -> Iterator[Finding]:
     """The oplog window is longer than a copy of so many documents and bytes takes."""
-    if oplog is None or oplog.young or copy.method == "none" or not size:
+    if oplog is None or oplog.young or pipeline.copy_method == "none" or not size:
         return
-    limits = ((documents, copy.documents_per_second), (size, copy.bytes_per_second))
+    limits = ((documents, pipeline.capture.documents_per_second), (size, pipeline.capture.bytes_per_second))
     limited = max((amount / rate / 3600 for amount, rate in limits if rate), default=0.0)
     extent = f"{size / 2**30:,.1f} GiB"
     enlarge = "enlarge the oplog (replSetResizeOplog with minRetentionHours)"

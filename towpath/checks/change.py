@@ -116,7 +116,7 @@ def unchanged_mode(
     if same is False:
         yield error(
             _DEPLOY,
-            f'{pipeline.name} was deployed with another [capture] copy, and the file now says "{pipeline.copy.method}":'
+            f'{pipeline.name} was deployed with another [capture] copy, and the file now says "{pipeline.copy_method}":'
             " the stored progress of one method cannot be used by another",
             f"set it back, or empty the destination's namespaces and {_REMOVE}",
         )
@@ -161,7 +161,7 @@ def _newly_captured(facts: Facts, namespace: str) -> str | None:
 
 def copied(facts: Facts) -> Iterator[Finding]:
     """Debezium copies only at its first start, so no collection with documents is included later."""
-    for namespace in sorted(facts.filled) if facts.pipeline.copy.method == "debezium" else ():
+    for namespace in sorted(facts.filled) if facts.pipeline.copy_method == "debezium" else ():
         after = _newly_captured(facts, namespace)
         if after is not None and facts.offsets(after):
             yield error(

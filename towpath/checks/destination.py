@@ -55,7 +55,7 @@ def targets(facts: Facts) -> Iterator[Finding]:
     same_set = facts.source.replica_set.is_same(facts.destination.replica_set)
     sources: dict[str, str] = {}
     for name in facts.namespaces:
-        target = facts.pipeline.renames.destination(name)
+        target = facts.pipeline.renamed(name)
         if target in sources:
             collision = f"{sources[target]} and {name} would both be written to {target}"
             yield error(SIDE, collision, "see [collections.rename]")
@@ -76,7 +76,7 @@ def privileged(facts: Facts) -> Iterator[Finding]:
         yield ok(SIDE, "no user is authenticated, so the server must be without access control")
         return
     yield from _writes(granted, _targets(facts))
-    if facts.pipeline.ddl:
+    if facts.pipeline.ddl.apply:
         yield from schema_changes(granted, _targets(facts))
     yield from _positions(granted, facts.pipeline)
     yield from _validation(granted, facts.pipeline)
@@ -168,7 +168,7 @@ def schema_changes(granted: Privileges, targets: Sequence[str]) -> Iterator[Find
 
 def _positions(granted: Privileges, pipeline: Pipeline) -> Iterator[Finding]:
     """`deploy` may register the pipeline, and the exactly-once sink write its positions."""
-    of_schema = (SCHEMA_CHANGES,) if pipeline.ddl else ()
+    of_schema = (SCHEMA_CHANGES,) if pipeline.ddl.apply else ()
     of_sink = (OFFSETS, TASKS, *of_schema) if pipeline.exactly_once else ()
     places = [f"{DATABASE}.{name}" for name in (WRITERS, *of_sink)]
     missing = dict.fromkeys(action for place in places for action in granted.missing(POSITION_ACTIONS, place))
@@ -189,7 +189,7 @@ def _blind(granted: Privileges, targets: Sequence[str]) -> dict[str, list[str]]:
 
 def _validation(granted: Privileges, pipeline: Pipeline) -> Iterator[Finding]:
     """mongo-kafka's own validation of the privileges, which ignores the namespaces, succeeds."""
-    source = parse_uri(pipeline.destination_uri)["options"].get("authsource") or granted.user.partition("@")[2]
+    source = parse_uri(pipeline.destination.uri)["options"].get("authsource") or granted.user.partition("@")[2]
     missing = granted.missing_for_mongo_kafka(pipeline.database, str(source))
     if missing:
         yield error(
@@ -209,7 +209,7 @@ def kind(collection: Collection, pipeline: Pipeline) -> Iterator[Finding]:
             f"is a {collection.kind}, which cannot hold the replicated documents",
             "drop it, or choose another namespace with [collections.rename]",
         )
-    elif "collation" in collection.options and pipeline.partitions > 1:
+    elif "collation" in collection.options and pipeline.kafka.partitions > 1:
         yield error(
             subject,
             "has a default collation, which can treat two _ids with different bytes as equal: one document would"

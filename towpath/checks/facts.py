@@ -13,14 +13,14 @@ from functools import cached_property, partial
 from typing import Any, Generic, TypeVar
 
 from towpath.clients.connect.control import statuses
-from towpath.clients.connect.definitions import DDL_REPLAY, definitions
 from towpath.clients.kafka.topics import Place, Topic
 from towpath.clients.mongo.client import Client, Cluster
 from towpath.clients.mongo.privileges import Privileges, if_allowed, privileges
 from towpath.clients.mongo.replica_set import Collection as CollectionInfo
 from towpath.clients.mongo.replica_set import ReplicaSet, collections, destination_set, source_set
-from towpath.config.topic_settings import pipeline_topics
 from towpath.errors import ConnectUnreachable, KafkaUnreachable, MongoUnreachable, NoSuchConnector, TowpathError
+from towpath.log.definitions import DDL_REPLAY, definitions
+from towpath.log.topic_settings import pipeline_topics
 from towpath.session import Session
 from towpath.store import writers
 from towpath.store.writers import Registration
@@ -231,13 +231,13 @@ class Facts(Once):
     def extents(self) -> Mapping[str, Extent]:
         """The `collections` that are neither views nor time series, by name."""
         names = [collection.namespace for collection in self.collections if collection.kind == "collection"]
-        rename = self.pipeline.renames.destination
+        rename = self.pipeline.renamed
         return {name: self.source.ask(partial(_extent, name, rename(name))) for name in names}
 
     @cached_property
     def targets(self) -> tuple[str, ...]:
         """The destination's names of `namespaces`."""
-        return tuple(sorted({self.pipeline.renames.destination(name) for name in self.namespaces}))
+        return tuple(sorted({self.pipeline.renamed(name) for name in self.namespaces}))
 
     @cached_property
     def target_collections(self) -> tuple[CollectionInfo, ...]:

@@ -12,8 +12,8 @@ from towpath.clients.kafka.topics import Topic
 from towpath.config.namespaces import topic_of
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted, first_few
-from towpath.config.topic_settings import change_settings
 from towpath.errors import TopicError
+from towpath.log.topic_settings import change_settings
 
 SUBJECT = "kafka"
 _SHOWN = 3
@@ -23,7 +23,7 @@ Settings = Mapping[str, str]
 
 def brokers(facts: Facts) -> Iterator[Finding]:
     count = counted(len(facts.brokers), "broker")
-    yield ok(SUBJECT, f"{facts.pipeline.bootstrap}: {count}, cluster {facts.kafka_cluster}")
+    yield ok(SUBJECT, f"{facts.pipeline.kafka.bootstrap}: {count}, cluster {facts.kafka_cluster}")
     for number in facts.brokers:
         try:
             settings = facts.broker_settings(number)
@@ -54,11 +54,11 @@ def partitions(facts: Facts) -> Iterator[Finding]:
 
 
 def partition_count(topic: Topic, pipeline: Pipeline) -> Iterator[Finding]:
-    if topic.partitions != pipeline.partitions:
+    if topic.partitions != pipeline.kafka.partitions:
         yield error(
             f"kafka {topic.name}",
-            f"the topic {topic.name} has {topic.partitions} partitions and the file says {pipeline.partitions}: with"
-            " another count a document's changes would be on two partitions, out of order",
+            f"the topic {topic.name} has {topic.partitions} partitions and the file says {pipeline.kafka.partitions}:"
+            " with another count a document's changes would be on two partitions, out of order",
             f"set [kafka] partitions = {topic.partitions}",
         )
 
@@ -82,7 +82,9 @@ def creatable(facts: Facts) -> Iterator[Finding]:
     missing = [name for name in source.namespaces(facts) if topic_of(pipeline.name, name) not in facts.existing]
     try:
         probe = f"{pipeline.name}.check"  # has the prefix, for which ACLs exist, and belongs to no namespace
-        facts.topics.create(probe, pipeline.partitions, pipeline.replication_factor, settings, validate_only=True)
+        facts.topics.create(
+            probe, pipeline.kafka.partitions, pipeline.kafka.replication_factor, settings, validate_only=True
+        )
     except TopicError as refused:
         yield (error if missing or not facts.log else warning)(
             SUBJECT,
@@ -93,7 +95,7 @@ def creatable(facts: Facts) -> Iterator[Finding]:
     else:
         yield ok(
             SUBJECT,
-            f"the brokers would create topics of {counted(pipeline.partitions, 'partition')} for records of"
+            f"the brokers would create topics of {counted(pipeline.kafka.partitions, 'partition')} for records of"
             f" {LARGEST_RECORD} bytes",
         )
 
@@ -122,13 +124,13 @@ def broker(number: int, settings: Settings, brokers: int, pipeline: Pipeline) ->
             " with the broker's partition count and settings",
             "set auto.create.topics.enable=false; Towpath and Connect create their topics themselves",
         )
-    if pipeline.compaction and settings.get("log.cleaner.enable") == "false":
+    if pipeline.log.compact and settings.get("log.cleaner.enable") == "false":
         yield error(
             subject,
             "log.cleaner.enable=false: the broker compacts nothing, but the file sets [log] compact = true",
             "set log.cleaner.enable=true on every broker",
         )
-    yield from _replication(subject, settings, brokers, pipeline.replication_factor)
+    yield from _replication(subject, settings, brokers, pipeline.kafka.replication_factor)
     yield ok(
         subject,
         f"message.max.bytes={settings.get('message.max.bytes')} (the pipeline's topics have their own:"

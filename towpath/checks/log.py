@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from towpath.checks.rule import Finding, error, warning
-from towpath.config.pipeline import Compaction, Pipeline
-from towpath.config.topic_settings import MARK, is_compacted
+from towpath.config.pipeline import Pipeline
+from towpath.log.topic_settings import MARK, is_compacted
 
 _SHORT_MS = 600_000  # a shorter lag leaves little time during an outage of a broker or Connect
 _FOREVER = -1
@@ -17,14 +17,14 @@ Settings = Mapping[str, str]
 def guard(subject: str, settings: Settings, begins: int, pipeline: Pipeline) -> Iterator[Finding]:
     """The topic keeps the records that a rebuild needs. `begins`: its first offset."""
     yield from _retention(subject, settings, begins, pipeline)
-    if pipeline.compaction is None:
+    if not pipeline.log.compact:
         yield from _no_compaction(subject, settings)
     else:
-        yield from _compaction(subject, settings, pipeline.compaction)
+        yield from _compaction(subject, settings, pipeline.log.compaction_lag)
 
 
 def _retention(subject: str, settings: Settings, begins: int, pipeline: Pipeline) -> Iterator[Finding]:
-    desired, actual = pipeline.retention_ms, int(settings.get("retention.ms", _FOREVER))
+    desired, actual = pipeline.log.retention, int(settings.get("retention.ms", _FOREVER))
     if actual != _FOREVER and (desired == _FOREVER or actual < desired):
         period = "forever" if desired == _FOREVER else f"for {desired} ms"
         yield warning(
@@ -64,7 +64,7 @@ def _no_compaction(subject: str, settings: Settings) -> Iterator[Finding]:
         )
 
 
-def _compaction(subject: str, settings: Settings, compaction: Compaction) -> Iterator[Finding]:
+def _compaction(subject: str, settings: Settings, lag_ms: int) -> Iterator[Finding]:
     if not is_compacted(settings):
         yield warning(
             subject,
@@ -73,10 +73,10 @@ def _compaction(subject: str, settings: Settings, compaction: Compaction) -> Ite
             "leave `towpath compact` running: it enables compaction once all updates are protected",
             where="cleanup.policy",
         )
-    elif int(settings.get(MARK, 0)) < compaction.lag_ms:
+    elif int(settings.get(MARK, 0)) < lag_ms:
         yield error(
             subject,
-            f"{MARK}={settings.get(MARK)}, less than [log] compaction_lag ({compaction.lag_ms}): the log cleaner may"
+            f"{MARK}={settings.get(MARK)}, less than [log] compaction_lag ({lag_ms}): the log cleaner may"
             " drop a whole document of which then only an update is left",
             "run `towpath deploy`, which applies the file's settings, then `towpath compact --once --from-beginning`",
             where=MARK,
@@ -85,20 +85,20 @@ def _compaction(subject: str, settings: Settings, compaction: Compaction) -> Ite
 
 def plan(pipeline: Pipeline) -> Iterator[Finding]:
     """The settings of the log in the pipeline file go together."""
-    compaction = pipeline.compaction
-    if compaction is None:
+    lag_ms = pipeline.log.compaction_lag
+    if not pipeline.log.compact:
         return
-    if compaction.lag_ms < _SHORT_MS:
+    if lag_ms < _SHORT_MS:
         yield warning(
             "file",
-            f"[log] compaction_lag is {compaction.lag_ms // 1000} s: when Connect, a broker or `towpath compact` is"
+            f"[log] compaction_lag is {lag_ms // 1000} s: when Connect, a broker or `towpath compact` is"
             " down for longer, the log cleaner drops documents that a rebuild needs",
             "set hours, not minutes; the default is 24h",
         )
-    if pipeline.retention_ms != _FOREVER and pipeline.retention_ms <= compaction.lag_ms:
+    if pipeline.log.retention != _FOREVER and pipeline.log.retention <= lag_ms:
         yield warning(
             "file",
-            f"[log] retention ({pipeline.retention_ms // 1000} s) is not longer than compaction_lag"
-            f" ({compaction.lag_ms // 1000} s): records are deleted before the log cleaner may compact them",
+            f"[log] retention ({pipeline.log.retention // 1000} s) is not longer than compaction_lag"
+            f" ({lag_ms // 1000} s): records are deleted before the log cleaner may compact them",
             "compaction has no effect here: set a longer retention, or compact = false",
         )

@@ -71,7 +71,7 @@ def loops(facts: Facts, source: ReplicaSet, destination: ReplicaSet, namespaces:
     `namespaces`: what this pipeline captures, by the source's names. A pipeline whose sink is STOPPED does not count.
     """
     pipeline, configurations = facts.pipeline, facts.configurations
-    written = {pipeline.renames.destination(name): name for name in namespaces}
+    written = {pipeline.renamed(name): name for name in namespaces}
     for sink, config in configurations.items():
         mark = config.get(DESTINATION_SET)
         if sink == pipeline.sink_connector or mark is None or REPLAY_OF in config:

@@ -123,7 +123,7 @@ class Plan:
         if isinstance(sample, Unknown) and total[0]:
             return sample
         ratio = 1.0 if isinstance(sample, Unknown) else sample.ratio
-        copied = 0 if self.pipeline.copy.method == "none" else total[1]
+        copied = 0 if self.pipeline.copy_method == "none" else total[1]
         rate = self._own_rate()
         day = None if rate is None else round(rate * _DAY * ratio * replicas)
         disks = () if isinstance(self.kafka_disks, Unknown) else self.kafka_disks
@@ -205,7 +205,7 @@ def gather(facts: Facts, findings: Sequence[Finding], seconds: float) -> Plan:
 
     collections = known(lambda: _collections(facts))
     extents = () if isinstance(collections, Unknown) else collections
-    sampled = partial(take, collections=extents, copy=pipeline.copy, seconds=seconds)
+    sampled = partial(take, collections=extents, capture=pipeline.capture, seconds=seconds)
     return Plan(
         pipeline=pipeline,
         found=tuple(findings),
@@ -286,8 +286,8 @@ def _writes(client: Client, regex: str) -> Writes:
 
 
 def _replicas(facts: Facts) -> int:
-    if facts.pipeline.replication_factor > 0:
-        return int(facts.pipeline.replication_factor)
+    if facts.pipeline.kafka.replication_factor > 0:
+        return int(facts.pipeline.kafka.replication_factor)
     return int(facts.broker_settings(facts.brokers[0]).get("default.replication.factor", "1"))
 
 

@@ -16,7 +16,7 @@ from pymongo.read_preferences import make_read_preference
 
 from towpath.checks.facts import Extent
 from towpath.clients.mongo.client import Client
-from towpath.config.pipeline import Copy
+from towpath.config.sections import Capture
 from towpath.errors import TowpathError
 
 _RANGE_BYTES, _BATCH_DOCUMENTS = 16 << 20, 4_000  # as the copy (RangeRead.java)
@@ -42,9 +42,9 @@ class Sample:
     """Bytes on disk in the log for each byte of a document: with key and header, after lz4."""
 
 
-def take(client: Client, collections: Sequence[Extent], copy: Copy, seconds: float) -> Sample:
+def take(client: Client, collections: Sequence[Extent], capture: Capture, seconds: float) -> Sample:
     """Read for at most so many seconds, within the limits in [capture]. Raises `TowpathError` if there is nothing."""
-    preference = make_read_preference(_MODES[copy.read_preference], None)
+    preference = make_read_preference(_MODES[capture.read_preference], None)
     ranges = [(one, start) for one in collections if one.documents for start in _starts(client, one)]
     if not ranges:
         raise TowpathError("the collections hold no documents")
@@ -61,7 +61,7 @@ def take(client: Client, collections: Sequence[Extent], copy: Copy, seconds: flo
                 kept.append(found)
                 kept_bytes += len(batch)
             elapsed = time.monotonic() - begun
-            limits = ((documents, copy.documents_per_second), (size, copy.bytes_per_second))
+            limits = ((documents, capture.documents_per_second), (size, capture.bytes_per_second))
             ahead = max((amount / rate for amount, rate in limits if rate), default=0.0) - elapsed
             time.sleep(max(min(ahead, seconds - elapsed), 0))
             if read >= _RANGE_BYTES or time.monotonic() - begun > seconds:

@@ -17,7 +17,6 @@ from pymongo.errors import ExecutionTimeout
 from towpath.checks import capture, cluster
 from towpath.checks.facts import Configurations, Facts
 from towpath.checks.rule import Finding, Rule, error, ok, refusal, rules, warning
-from towpath.clients.connect.definitions import DDL, definitions
 from towpath.clients.mongo.client import Client
 from towpath.clients.mongo.privileges import COPY_ACTIONS, DDL_SOURCE_ACTIONS, SOURCE_ACTIONS
 from towpath.clients.mongo.replica_set import Collection, regex_refusal
@@ -25,6 +24,7 @@ from towpath.clients.mongo.versions import EXPANDED_EVENTS, short
 from towpath.config.namespaces import bad_names, topic_of, unmatched
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted, first_few
+from towpath.log.definitions import DDL, definitions
 from towpath.log.source_offsets import SELECTION
 
 SIDE = "source"
@@ -52,7 +52,7 @@ def schema_changes(facts: Facts) -> Iterator[Finding]:
         return
     found = f"MongoDB {short(level)} does not report schema changes"
     upgrade = f"upgrade the source to MongoDB {short(EXPANDED_EVENTS)} (and its featureCompatibilityVersion)"
-    if facts.pipeline.ddl:
+    if facts.pipeline.ddl.apply:
         yield error(SIDE, f"{found}, which [ddl] needs", f"{upgrade}, or remove [ddl]")
     else:
         yield warning(
@@ -65,8 +65,8 @@ def schema_changes(facts: Facts) -> Iterator[Finding]:
 def _actions(facts: Facts) -> tuple[str, ...]:
     """The actions that capture needs."""
     pipeline = facts.pipeline
-    of_copy = COPY_ACTIONS if pipeline.copy.method == "towpath" else ()
-    return SOURCE_ACTIONS + of_copy + (DDL_SOURCE_ACTIONS if pipeline.ddl else ())
+    of_copy = COPY_ACTIONS if pipeline.copy_method == "towpath" else ()
+    return SOURCE_ACTIONS + of_copy + (DDL_SOURCE_ACTIONS if pipeline.ddl.apply else ())
 
 
 def _missing(facts: Facts) -> list[str]:
@@ -103,7 +103,7 @@ def namespaces(facts: Facts) -> tuple[str, ...]:
 
 def included(facts: Facts) -> Iterator[Finding]:
     """Each pattern of [collections] include matches a collection."""
-    for pattern in () if facts.allow_missing else unmatched(facts.pipeline.include, facts.namespaces):
+    for pattern in () if facts.allow_missing else unmatched(facts.pipeline.collections.include, facts.namespaces):
         yield error(
             SIDE,
             f"[collections] include {pattern!r} matches no collection that the user in [source] uri can see, after"
@@ -153,7 +153,7 @@ def is_replicated(facts: Facts, collection: Collection) -> bool:
 
 def kind(collection: Collection, pipeline: Pipeline) -> Iterator[Finding]:
     """The collection is of a supported kind."""
-    subject, ranges = f"{SIDE} {collection.namespace}", pipeline.copy.method == "towpath"
+    subject, ranges = f"{SIDE} {collection.namespace}", pipeline.copy_method == "towpath"
     if collection.kind == "timeseries":
         yield error(
             subject,
@@ -176,7 +176,7 @@ def kind(collection: Collection, pipeline: Pipeline) -> Iterator[Finding]:
             "leave it out with [collections] exclude and give it a pipeline of its own with"
             ' mode = "plain" and [kafka] partitions = 1',
         )
-    elif "collation" in collection.options and pipeline.partitions > 1:
+    elif "collation" in collection.options and pipeline.kafka.partitions > 1:
         yield error(
             subject,
             f"{collection.namespace} has a default collation, by which two _ids that differ in bytes can be equal:"
@@ -202,7 +202,7 @@ def copy_time(facts: Facts) -> Iterator[Finding]:
     """The oplog window is longer than the initial copy takes."""
     if not (facts.has_connect and facts.is_deployed):
         documents, size = _total(facts)
-        yield from capture.check_copy(facts.source.ask(capture.read), documents, size, facts.pipeline.copy)
+        yield from capture.check_copy(facts.source.ask(capture.read), documents, size, facts.pipeline)
 
 
 def _total(facts: Facts) -> tuple[int, int]:

@@ -86,7 +86,7 @@ def same_namespaces(target: Target) -> Iterator[Finding]:
     """
     pipeline = target.pipeline
     differing = []
-    if target.sink and renames_of(target.sink) != dict(pipeline.renames.by_source):
+    if target.sink and renames_of(target.sink) != dict(pipeline.collections.rename):
         differing.append("[collections.rename]")
     if target.sink and target.sink.get("topics.regex") != pipeline.selection.topic_regex(pipeline.name):
         differing.append("include or exclude in [collections]")
@@ -219,7 +219,7 @@ def gather(facts: Facts, *, with_source: bool = True, ended: bool = False) -> Ta
     kafka, configs, log = _deployed(facts, ended=ended)
     marks = [(key, config[key]) for config in configs for key in (SOURCE_SET, DESTINATION_SET) if key in config]
     sources = [ReplicaSet.parse(mark) for key, mark in marks if key == SOURCE_SET]
-    names = tuple(map(facts.pipeline.renames.destination, log))
+    names = tuple(map(facts.pipeline.renamed, log))
     try:
         if with_source:
             sources.append(facts.source.replica_set)

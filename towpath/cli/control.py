@@ -102,7 +102,7 @@ def restart(file: Path, everything: bool, accept_deletes: bool, accept_gap: bool
                 f"changes are missing at the destination: run `towpath verify {file}`, which finds the documents that"
                 f" differ, and then `towpath repair {file}`, which re-reads them at the source"
             )
-            if session.pipeline.ddl:
+            if session.pipeline.ddl.apply:
                 say(
                     f"a schema change may wait for partitions that have gone past it: `towpath ddl {file}` shows that,"
                     " and with --skip it goes on without the change"

@@ -50,7 +50,7 @@ def deploy(file: Path, dry_run: bool, allow_missing: bool, prepares: bool, timeo
     with opened(file) as session:
         planned = Deployment(Facts(session, allow_missing=allow_missing))
         changes, differences = planned.plan(), planned.differences()
-        in_log = session.pipeline.ddl is not None  # the sink creates collections, with the options of their time
+        in_log = session.pipeline.ddl.apply  # the sink creates collections, with the options of their time
         schema = _schema_plan(session) if prepares and not in_log else EMPTY
         if dry_run:
             for step in schema.collections:

@@ -10,9 +10,8 @@ import click
 from towpath.checks.facts import Facts
 from towpath.cli.options import FOLDER, opened, pipeline_argument, say
 from towpath.config import loading
-from towpath.deploy.manifests import connect, monitoring, run
-from towpath.deploy.manifests.options import Options, Plan, PluginArchive
-from towpath.deploy.manifests.text import as_yaml
+from towpath.deploy.manifests.plan import PIPELINES, Options, Plan
+from towpath.deploy.manifests.resources import as_yaml, resources
 from towpath.errors import ConnectUnreachable, TowpathError
 from towpath.store import credentials
 
@@ -64,36 +63,30 @@ def manifests(
     """
     if bool(plugin) != bool(plugin_sha512) or (push_secret and not plugin):
         raise click.UsageError("--plugin and --plugin-sha512 go together, and --push-secret goes with them")
-    archive = PluginArchive(plugin, plugin_sha512, push_secret) if plugin and plugin_sha512 else None
     with opened(file) as session:
         facts = Facts(session)
         if credentials_file is not None:
             _write_credentials(facts, credentials_file)
             return
         text = file.read_text(encoding="utf-8")
-        options = Options(namespace, image, connect_image, archive, connect_name)
-        plan = Plan(session.pipeline, loading.as_written(text, file), text, options)
+        options = Options(namespace, image, connect_image, plugin, plugin_sha512, push_secret, connect_name)
+        plan = Plan(session.pipeline, loading.as_written(text, Path(PIPELINES, file.name)), text, options)
         plan.refuse()
-        _look_at_connect(facts)
-        parts = {
-            "connect": list(connect.cluster(plan)),
-            "connectors": list(connect.connectors(plan, facts.desired)),
-            "run": list(run.resources(plan)),
-            "monitoring": list(monitoring.resources(plan)),
-        }
+        _read_connect(facts)
+        parts = resources(plan, facts.desired)
     if output is None:
         click.echo(as_yaml(resource for part in parts.values() for resource in part), nl=False)
         return
     try:
         output.mkdir(parents=True, exist_ok=True)
-        for name, resources in parts.items():
-            (output / f"{name}.yaml").write_text(as_yaml(resources), encoding="utf-8")
+        for name, part in parts.items():
+            (output / f"{name}.yaml").write_text(as_yaml(part), encoding="utf-8")
     except OSError as error:
         raise TowpathError(f"cannot write to {output}: {error.strerror}") from error
     say(f"wrote {', '.join(f'{name}.yaml' for name in parts)} to {output}")
 
 
-def _look_at_connect(facts: Facts) -> None:
+def _read_connect(facts: Facts) -> None:
     """If nothing answers for Connect, the connectors are those of a first deployment: none is in a resnapshot.
 
     Kafka is not asked: it may be out of reach from here.
@@ -104,7 +97,7 @@ def _look_at_connect(facts: Facts) -> None:
     except ConnectUnreachable as error:
         if error.status is not None:  # something else answers at the URL
             raise
-        say(f"nobody answers at {connect.url} yet: these are the connectors of a first deployment")
+        say(f"no worker answers at {connect.url} yet: these are the connectors of a first deployment")
         facts.deployed = dict.fromkeys(names)
 
 

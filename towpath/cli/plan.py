@@ -18,8 +18,8 @@ from towpath.checks.plan import Disk, LogSize, Plan, Unique, Unknown, Writes, ga
 from towpath.checks.sample import Sample
 from towpath.cli import DIFFERENT, TROUBLE, report
 from towpath.cli.options import FILE, json_option, opened, pipeline_argument, print_json, say
-from towpath.clients.mongo.uri import without_credentials
-from towpath.config.pipeline import Copy, Pipeline
+from towpath.config.mongo_uri import without_credentials
+from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted, duration, size, utc
 from towpath.deploy import deployment
 
@@ -84,7 +84,7 @@ def commands(plan: Plan, path: Path) -> list[Command]:
     if not pipeline.has_operator:
         lines.append(Command(f"towpath run {file}", "supervises it from now on, in another shell or as a service"))
     lines.append(Command(f"towpath status {file} --watch", "copy, lag, dead letters"))
-    if pipeline.ddl is None:
+    if not pipeline.ddl.apply:
         lines.append(Command(f"towpath prepare {file}", "indexes, once the copy is applied"))
     return [
         *lines,
@@ -121,7 +121,7 @@ def sections(plan: Plan) -> dict[str, list[str]]:
     disk = plan.destination_disk
     free = [f"free space unknown: {disk.reason}"] if isinstance(disk, Unknown) else _disks((disk,))
     return {
-        "copy": [*_copy(plan.pipeline.copy, plan.total), *_lines(plan.sample, _sample)],
+        "copy": [*_copy(plan.pipeline, plan.total), *_lines(plan.sample, _sample)],
         "oplog": _lines(plan.oplog, _oplog),
         "changes": _lines(plan.changes, _changes),
         "log": list(dict.fromkeys((*_lines(plan.log, _log), *_lines(plan.kafka_disks, _disks)))),
@@ -134,14 +134,15 @@ def _lines(part: Part | Unknown, describe: Callable[[Part], Iterator[str]]) -> l
     return [f"unknown: {part.reason}"] if isinstance(part, Unknown) else list(describe(part))
 
 
-def _copy(copy: Copy, total: tuple[int, int] | Unknown) -> Iterator[str]:
-    if copy.method == "none":
+def _copy(pipeline: Pipeline, total: tuple[int, int] | Unknown) -> Iterator[str]:
+    if pipeline.copy_method == "none":
         yield '[capture] copy = "none": nothing is copied'
     elif isinstance(total, Unknown):
         yield f"unknown: {total.reason}"
     else:
         documents, of_bytes = total
-        limits = ((documents, copy.documents_per_second), (of_bytes, copy.bytes_per_second))
+        capture = pipeline.capture
+        limits = ((documents, capture.documents_per_second), (of_bytes, capture.bytes_per_second))
         limited = max((amount / rate for amount, rate in limits if rate), default=0.0)
         yield f"{counted(documents, 'document')}, {size(of_bytes)}"
         if limited:
@@ -279,12 +280,12 @@ def write_report(place: Path, plan: Plan, file: Path) -> None:
         mark="bad" if plan.errors else "same",
         facts={
             "planned": utc(time.time()),
-            "source": without_credentials(pipeline.source_uri),
-            "destination": without_credentials(pipeline.destination_uri),
-            "Kafka": pipeline.bootstrap,
-            "Kafka Connect": pipeline.connect_url,
-            "includes": ", ".join(pipeline.include),
-            "leaves out": ", ".join(pipeline.exclude),
+            "source": without_credentials(pipeline.source.uri),
+            "destination": without_credentials(pipeline.destination.uri),
+            "Kafka": pipeline.kafka.bootstrap,
+            "Kafka Connect": pipeline.connect.url,
+            "includes": ", ".join(pipeline.collections.include),
+            "leaves out": ", ".join(pipeline.collections.exclude),
         },
         sections=sections(plan),
         headings=HEADINGS,

@@ -60,7 +60,7 @@ def prepare(
     with opened(file) as session:
         schema = plan.plan_in_place(session) if in_place else plan.plan(session, overwrite=overwrite, final=final)
         print_undo(schema)
-        if session.pipeline.ddl and schema.steps and not (final or in_place):
+        if session.pipeline.ddl.apply and schema.steps and not (final or in_place):
             say("[ddl]: the log makes what the source has; what is made ahead of it can be in the way of older changes")
         if not dry_run:
             target.require_own(session, ended=not overwrite)

@@ -77,7 +77,7 @@ def _plan(session: Session, connectors: Sequence[Captured], name: str | None, on
     if name is not None:
         yield f"continuing the resnapshot {name}"
         return
-    chosen = ", ".join(only) or ", ".join(session.pipeline.include)
+    chosen = ", ".join(only) or ", ".join(session.pipeline.collections.include)
     for connector in connectors:
         time = datetime.fromtimestamp(connector.since.seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
         since = f"the changes since {connector.since} ({time} UTC)"
@@ -125,7 +125,7 @@ def _compare(session: Session, only: tuple[str, ...]) -> None:
     """Compare both sides, and write the differences in the form of a verdict, which names the documents to re-read."""
     pipeline = session.pipeline
     with asking(session) as passed, state_files.writing(_differences_file(session)) as file:
-        uris = pipeline.source_uri, pipeline.destination_uri
+        uris = pipeline.source.uri, pipeline.destination.uri
         verification = Verification(*uris, pairs(session, only), passed=passed, say=say)
         for difference in differences(session, verification, [], resumable=False):
             file.write(difference.line)

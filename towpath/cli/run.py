@@ -19,7 +19,7 @@ from rich.text import Text
 from towpath.cli.monitor import chosen, listen_options, served
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json
 from towpath.config.events import Note, TimedEvent
-from towpath.config.pipeline import Listening
+from towpath.config.sections import Run
 from towpath.errors import NoSuchConnector, TowpathError
 from towpath.run.children import Child, Events, Row, end
 from towpath.run.dead_letters import DeadLetterRetries
@@ -52,7 +52,7 @@ def run(file: Path, deploys: bool, as_json: bool, **listen: Any) -> None:
     state is unknown.
     """
     with opened(file) as session, ExitStack() as stack:
-        listening = chosen(session.pipeline.run.listening, listen)
+        listening = chosen(session.pipeline.run, listen)
         stack.enter_context(alone(session.pipeline.name, "run"))
         handle(stop := Interrupts(once=True))
         signal.signal(signal.SIGINT, stop)  # also where a script has started it with `&`
@@ -82,7 +82,7 @@ def run(file: Path, deploys: bool, as_json: bool, **listen: Any) -> None:
 
 
 @contextmanager
-def _serving(supervisor: Supervisor, listening: Listening, ready_lag: float) -> Iterator[None]:
+def _serving(supervisor: Supervisor, listening: Run, ready_lag: float) -> Iterator[None]:
     """Serve what the supervisor reads and reports."""
     from towpath.monitor.board import Board  # these imports take 0.3 s
     from towpath.monitor.watch import supervised

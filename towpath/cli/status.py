@@ -63,7 +63,7 @@ def status(file: Path, watch: bool, as_json: bool) -> None:
 
 
 def exit_status(pipeline: Pipeline, status: Status | None) -> int:
-    if status is None or (status.changes is None and pipeline.ddl):
+    if status is None or (status.changes is None and pipeline.ddl.apply):
         return 2
     stuck = status.changes.stuck if status.changes else ()
     return 1 if status.state != "running" or status.breaks or stuck else 0
@@ -130,7 +130,7 @@ def _screen(session: Session, status: Status) -> RenderableType:
 
 def _changes(session: Session, status: Status) -> list[str]:
     if status.changes is None:
-        return [UNREAD] if session.pipeline.ddl else []
+        return [UNREAD] if session.pipeline.ddl.apply else []
     return [shown.line(session.file) for shown in status.changes.open]
 
 

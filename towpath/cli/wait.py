@@ -29,7 +29,7 @@ def wait(file: Path, timeout: float) -> None:
     """
     start = time.monotonic()
     pipeline = pipeline_file.read(file)
-    with closing(Cluster(pipeline.source_uri, "source")) as source:
+    with closing(Cluster(pipeline.source.uri, "source")) as source:
         target = passed_time(source)  # first: capture passes it during the imports below
         from towpath import session
         from towpath.log import barrier

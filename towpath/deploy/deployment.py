@@ -22,7 +22,8 @@ from towpath.clients.kafka.topics import Topic, Topics
 from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.config.namespaces import topic_of
 from towpath.config.text import counted, first_few
-from towpath.config.topic_settings import (
+from towpath.errors import ConnectError, MongoUnreachable, Refused, TowpathError, Unresolved
+from towpath.log.topic_settings import (
     HEARTBEAT_SETTINGS,
     POLICY,
     change_settings,
@@ -30,7 +31,6 @@ from towpath.config.topic_settings import (
     plain_settings,
     request_settings,
 )
-from towpath.errors import ConnectError, MongoUnreachable, Refused, TowpathError, Unresolved
 from towpath.session import Say, Session
 from towpath.store import credentials, positions, verdict, writers
 from towpath.store.positions import WRITERS
@@ -135,8 +135,8 @@ class Deployment:
         if not self.pipeline.has_operator:
             return []
         differences = []
-        if self.pipeline.secrets.exists() and credentials.differs(self.pipeline.secrets, self._secrets):
-            differences.append(Difference(f"{self.pipeline.secrets} does not hold what the workers need", _SECRET))
+        if self.pipeline.secrets_file.exists() and credentials.differs(self.pipeline.secrets_file, self._secrets):
+            differences.append(Difference(f"{self.pipeline.secrets_file} does not hold what the workers need", _SECRET))
         for name, config in self.facts.desired.items():
             before = self.facts.deployed[name]
             if before is None:
@@ -152,7 +152,7 @@ class Deployment:
         unsafe = self._unsafe(name for name, of in judged.items() if _begins_compaction(current[name], of))
         for name, partitions, settings in desired:
             if name not in existing:
-                create = partial(self.topics.create, name, partitions, self.pipeline.replication_factor, settings)
+                create = partial(self.topics.create, name, partitions, self.pipeline.kafka.replication_factor, settings)
                 yield Change(f"create topic {name}", create)
             elif name in judged:
                 safe = {key: text for key, text in settings.items() if key != POLICY or name not in unsafe}
@@ -201,7 +201,7 @@ class Deployment:
         return [
             *([(pipeline.request_topic, 1, request_settings(pipeline))] if pipeline.has_own_source else []),
             *([(pipeline.dead_letter_topic, 1, plain_settings(pipeline))] if pipeline.exactly_once else []),
-            *((name, pipeline.partitions, settings) for name in sorted(names | {t.name for t in self.facts.log})),
+            *((name, pipeline.kafka.partitions, settings) for name in sorted(names | {t.name for t in self.facts.log})),
             *((name, 1, HEARTBEAT_SETTINGS) for name in pipeline.heartbeat_topics),
         ]
 
@@ -228,8 +228,10 @@ class Deployment:
         old configuration, and could fail.
         """
         text = self._secrets
-        if credentials.differs(self.pipeline.secrets, text):
-            yield Change(f"write {self.pipeline.secrets}", partial(credentials.write, self.pipeline.secrets, text))
+        if credentials.differs(self.pipeline.secrets_file, text):
+            yield Change(
+                f"write {self.pipeline.secrets_file}", partial(credentials.write, self.pipeline.secrets_file, text)
+            )
             for name, before in deployed.items():
                 if before is None or _differing(before, desired.get(name) or before):
                     continue
@@ -247,11 +249,11 @@ class Deployment:
             before, after = deployed[name], config or {}
             if before is None:
                 stopped = name in self.facts.create_stopped
-                create = partial(put, self.connect, name, after, self.pipeline.secrets, stopped=stopped)
+                create = partial(put, self.connect, name, after, self.pipeline.secrets_file, stopped=stopped)
                 yield Change(f"create connector {name}{', stopped' if stopped else ''}", create)
                 continue
             if keys := _differing(before, after):
-                update = partial(put, self.connect, name, after, self.pipeline.secrets)
+                update = partial(put, self.connect, name, after, self.pipeline.secrets_file)
                 yield Change(f"update connector {name} ({', '.join(keys)})", update)
 
 
@@ -348,7 +350,7 @@ def remove(session: Session, *, log: bool, say: Say, facts: Facts | None = None)
         else:
             _forget_verdict(session, say)
         if not pipeline.has_operator:  # else it is in a Secret
-            pipeline.secrets.unlink(missing_ok=True)
+            pipeline.secrets_file.unlink(missing_ok=True)
 
 
 def _forget_at_destination(session: Session, say: Say) -> None:

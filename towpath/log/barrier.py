@@ -18,9 +18,9 @@ from pymongo.errors import PyMongoError
 from towpath.clients.connect.control import Wait
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.topics import Place, Topics
-from towpath.clients.mongo.client import ANSWER_S, Cluster
+from towpath.clients.mongo.client import ANSWER_S, Cluster, ClusterTime
 from towpath.clients.mongo.replica_set import passed_time
-from towpath.config.pipeline import ClusterTime, Pipeline
+from towpath.config.pipeline import Pipeline
 from towpath.errors import NoSuchConnector, NotYet, TowpathError
 from towpath.log import bounds, reread_requests
 from towpath.log.lag import applied, gaps, peek, pipeline_ends

@@ -144,7 +144,7 @@ def _overgrown(pipeline: Pipeline, topics: Topics, done: Mapping[Place, Applied]
     with topics.reader() as consumer:
         found = {place: message.timestamp()[1] for place, message in messages(consumer, window)}
     for place in sorted(window):
-        if is_overgrown(done[place], found.get(place), may_be_cleaned=pipeline.compaction is not None):
+        if is_overgrown(done[place], found.get(place), may_be_cleaned=pipeline.log.compact):
             yield Break("TWP-LOG-END", *place, done[place].offset, *ends[place], done[place].last_at)
 
 

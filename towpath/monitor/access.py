@@ -16,7 +16,7 @@ from typing import Any
 
 from starlette.requests import cookie_parser
 
-from towpath.config.credential_files import refuse_open
+from towpath.config.logins import refuse_open
 from towpath.errors import TowpathError
 
 Scope = MutableMapping[str, Any]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from towpath.checks import capture
-from towpath.clients.mongo.uri import without_credentials
+from towpath.config.mongo_uri import without_credentials
 from towpath.cutover import gate
 from towpath.cutover.steps import CutoverOptions
 from towpath.deploy.schema import unreplicated
@@ -138,9 +138,9 @@ class Reporter:
             "mode": pipeline.mode,
             "file": str(self.session.file),
             "version": _VERSION,
-            "source": without_credentials(pipeline.source_uri),
-            "destination": without_credentials(pipeline.destination_uri),
-            "compaction_lag_seconds": pipeline.compaction.lag_ms / 1000 if pipeline.compaction else None,
+            "source": without_credentials(pipeline.source.uri),
+            "destination": without_credentials(pipeline.destination.uri),
+            "compaction_lag_seconds": pipeline.log.compaction_lag / 1000 if pipeline.log.compact else None,
             "looks_failed": self._failed,
         }
 

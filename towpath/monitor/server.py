@@ -27,8 +27,8 @@ from starlette.responses import JSONResponse, RedirectResponse, Response, Stream
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from towpath.config.credential_files import refuse_open_key
-from towpath.config.pipeline import Listening
+from towpath.config.logins import refuse_open_key
+from towpath.config.sections import Run
 from towpath.errors import TowpathError
 from towpath.monitor import pages
 from towpath.monitor.access import Access, Guard, TooLong, allowed_hosts, read_token
@@ -52,16 +52,16 @@ _FILES = {
 class Settings:
     """`ready_lag`: the lag in seconds up to which `/readyz` is content."""
 
-    listening: Listening
+    listening: Run
     ready_lag: float
 
 
-def access_of(listening: Listening) -> Access:
+def access_of(listening: Run) -> Access:
     """Who may do what. Raises `TowpathError` for an address that would be open to others without anybody saying so."""
-    host, port = _address(listening.address)
+    host, port = _address(listening.listen)
     if not (_is_loopback(host) or listening.token_file or listening.read_only):
         raise TowpathError(
-            f"{listening.address} is not an address of the loopback, so others can reach it",
+            f"{listening.listen} is not an address of the loopback, so others can reach it",
             "give --token-file FILE, or --read-only if everybody who reaches it may read",
         )
     if listening.key and not listening.certificate:
@@ -304,7 +304,7 @@ class _OwnMetrics(Collector):
 def served(board: Board, access: Access, settings: Settings) -> Iterator[str]:
     """Serve in a thread; yields the URL. Raises `TowpathError` when it cannot listen there."""
     listening = settings.listening
-    host, port = _address(listening.address)
+    host, port = _address(listening.listen)
     tls = _tls(listening)
     listener = bound(host, port)
     commands = Commands(board)
@@ -364,7 +364,7 @@ def _counting(app: Any, counts: Counter[int]) -> Any:
     return counted
 
 
-def _tls(listening: Listening) -> bool:
+def _tls(listening: Run) -> bool:
     if listening.certificate is None:
         return False
     try:

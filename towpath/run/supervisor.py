@@ -267,7 +267,7 @@ class Supervisor:
         to_do = self.dead_letters.remaining or self.dead_letters.has_more or self.ddl or self.stuck or self.remedies
         is_well = running and not (to_do or differs or broken)
         status = None if self.unreachable else self.status
-        unread = status is not None and status.changes is None and self.session.pipeline.ddl is not None
+        unread = status is not None and status.changes is None and self.session.pipeline.ddl.apply
         exit_status = 2 if status is None or unread else 0 if is_well else 1
         restarts = sum(self.restarts.values())
         parts = [

@@ -18,11 +18,19 @@ from towpath.log.changed_keys import LogFollower
 from towpath.session import Session
 from towpath.verify import follow_state, verdict_file
 from towpath.verify.follow_state import FollowState, RunningVerdict
-from towpath_verifier import Namespace, Options, Pair, Passed
-from towpath_verifier.proof import Outcome, Same, Unsettled
-from towpath_verifier.raw import Key, id_key
-from towpath_verifier.reads import chunks
-from towpath_verifier.settlement import Settling
+from towpath_verifier import (
+    Key,
+    Namespace,
+    Options,
+    Outcome,
+    Pair,
+    Passed,
+    Same,
+    Settling,
+    Unsettled,
+    chunks,
+    id_key,
+)
 
 _GATHER_S = 1.0  # seconds for which records are collected before their documents are compared
 _BATCH = 20_000  # most documents compared in one turn
@@ -131,7 +139,7 @@ class _Follower:
         self.kafka_trouble = self.log.trouble
 
     def _compare(self, namespace: Namespace, ids: Iterable[bytes]) -> None:
-        pair = Pair(namespace, self.session.pipeline.renames.destination(namespace))
+        pair = Pair(namespace, self.session.pipeline.renamed(namespace))
         for chunk in chunks(ids):
             unequal = {(namespace, id_key(id)): id for id in self.settling.differing_with_retries(pair, chunk)}
             for id in chunk:
@@ -157,7 +165,7 @@ class _Follower:
             self.unsettled[key] = outcome.id
         else:
             self.unsettled.pop(key, None)
-            difference = verdict_file.difference(outcome, self.session.pipeline.renames.destination(outcome.namespace))
+            difference = verdict_file.difference(outcome, self.session.pipeline.renamed(outcome.namespace))
             if key not in self.known:
                 self.report(difference)
             self._know(key, difference)

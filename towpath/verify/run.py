@@ -31,20 +31,22 @@ from towpath.verify.scope import Metadata, Origin
 from towpath.verify.verdict_file import Example, VerificationResult, figures
 from towpath_verifier import (
     Difference,
+    Journal,
     Namespace,
     Options,
     Pair,
     Passed,
     Progress,
+    Same,
+    Settling,
     Tally,
+    Unsettled,
     Verdict,
     Verification,
     VerifierError,
+    chunks,
+    with_retries,
 )
-from towpath_verifier.journal import Journal
-from towpath_verifier.proof import Same, Unsettled
-from towpath_verifier.reads import chunks, with_retries
-from towpath_verifier.settlement import Settling
 
 _EXAMPLES = 50  # differences shown in full
 
@@ -78,7 +80,7 @@ def run(
             changed = ids(session.pipeline, session.topics, request.newest.last, request.newest.since)
             verification = RecentVerification(session, changed, request.only, options, passed=passed)
         else:
-            uris = session.pipeline.source_uri, session.pipeline.destination_uri
+            uris = session.pipeline.source.uri, session.pipeline.destination.uri
             verification = Verification(*uris, compared, options, passed=passed, tell=report_progress, say=session.say)
         result = VerificationResult(verification.verdict, examples, request.metadata)
         document_events = differences(session, verification, examples, resumable=options.journal is not None)
@@ -131,7 +133,7 @@ def differences(
         for difference in verification:
             if len(examples) < _EXAMPLES:
                 examples.append(Example.of(difference))
-            yield verdict_file.difference(difference, session.pipeline.renames.destination(difference.namespace))
+            yield verdict_file.difference(difference, session.pipeline.renamed(difference.namespace))
     except VerifierError as error:
         advice = "; ".join(filter(None, (error.advice, hint)))
         raise TowpathError(error.sentence, advice, where=error.where) from error
@@ -275,7 +277,7 @@ class RecentVerification:
 
     def _tally(self, namespace: Namespace) -> Tally:
         if namespace not in self._tallies:
-            tally = Tally(Pair(namespace, self._session.pipeline.renames.destination(namespace)), self._options.way)
+            tally = Tally(Pair(namespace, self._session.pipeline.renamed(namespace)), self._options.way)
             self._tallies[namespace] = tally
             self.verdict.tallies.append(tally)
         return self._tallies[namespace]

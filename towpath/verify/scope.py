@@ -17,14 +17,21 @@ from towpath.clients.mongo.client import ANSWER_S
 from towpath.clients.mongo.replica_set import Collection, ReplicaSet, collections, replica_set
 from towpath.config.namespaces import Selection
 from towpath.config.pipeline import Pipeline
-from towpath.config.topic_settings import pipeline_topics
 from towpath.errors import MongoError, Refused, TowpathError
+from towpath.log.topic_settings import pipeline_topics
 from towpath.session import Session
 from towpath.store import verdict
-from towpath_verifier import Pair
-from towpath_verifier.descriptions import Kept, described, version
-from towpath_verifier.metadata import RELAXED, RELAXED_IN_PLACE, MetadataDifference, Schemas
-from towpath_verifier.reads import Client
+from towpath_verifier import (
+    RELAXED,
+    RELAXED_IN_PLACE,
+    Client,
+    IndexCache,
+    MetadataDifference,
+    Pair,
+    Schemas,
+    described,
+    feature_version,
+)
 
 _SIDES = ("source", "destination")
 _SHOWN = 3
@@ -118,9 +125,9 @@ class Origin:
 
 def _selection(pipeline: Pipeline) -> dict[str, Any]:
     return {
-        "include": list(pipeline.include),
-        "exclude": list(pipeline.exclude),
-        "rename": dict(pipeline.renames.by_source),
+        "include": list(pipeline.collections.include),
+        "exclude": list(pipeline.collections.exclude),
+        "rename": dict(pipeline.collections.rename),
     }
 
 
@@ -155,9 +162,9 @@ def pairs(session: Session, only: Sequence[str], *, views: bool = False) -> list
         theirs = _at_destination(client, pipeline, selection, views=views)
     namespaces = sorted({*ours, *theirs})
     if not namespaces:
-        patterns = ", ".join(only) or ", ".join(pipeline.include)
+        patterns = ", ".join(only) or ", ".join(pipeline.collections.include)
         raise Refused(f"neither side has a collection of the pipeline {pipeline.name} that matches {patterns}")
-    return [Pair(namespace, pipeline.renames.destination(namespace)) for namespace in namespaces]
+    return [Pair(namespace, pipeline.renamed(namespace)) for namespace in namespaces]
 
 
 def _at_source(client: Client, selection: Selection, *, views: bool) -> dict[str, Collection]:
@@ -171,12 +178,12 @@ def _at_destination(client: Client, pipeline: Pipeline, selection: Selection, *,
     """The pipeline's collections at the destination, by their source names."""
     # the user may lack the privilege to list the collections of the bookkeeping database
     databases = [name for name in client.list_database_names() if name != _BOOKKEEPING]
-    old_names = {new: old for old, new in pipeline.renames.by_source.items()}
+    old_names = {new: old for old, new in pipeline.collections.rename.items()}
     named = [(old_names.get(entry.namespace, entry.namespace), entry) for entry in collections(client, databases)]
     return {
         name: entry
         for name, entry in named
-        if _is_part(selection, name, entry, views) and pipeline.renames.destination(name) == entry.namespace
+        if _is_part(selection, name, entry, views) and pipeline.renamed(name) == entry.namespace
     }
 
 
@@ -185,7 +192,7 @@ def _is_part(selection: Selection, name: str, collection: Collection, views: boo
 
 
 def schemas(
-    session: Session, compared: Sequence[Pair], kept: tuple[Kept | None, Kept | None] = (None, None)
+    session: Session, compared: Sequence[Pair], kept: tuple[IndexCache | None, IndexCache | None] = (None, None)
 ) -> Schemas:
     """What both servers say of these pairs, at about the same time, without the indexes that are `kept` (see
     `described`) of source and destination. Raises `MongoError`.
@@ -194,7 +201,7 @@ def schemas(
         ours = described(client, [pair.source for pair in compared], kept[0])
     with session.destination.connected(answer=ANSWER_S) as client:
         theirs = described(client, [pair.destination for pair in compared], kept[1])
-        return Schemas(tuple(compared), ours, theirs, version(client))
+        return Schemas(tuple(compared), ours, theirs, feature_version(client))
 
 
 @dataclass(frozen=True, slots=True)

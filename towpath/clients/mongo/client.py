@@ -6,6 +6,7 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from dns.exception import DNSException
@@ -13,9 +14,9 @@ from pymongo import MongoClient
 from pymongo.errors import ConfigurationError, ConnectionFailure, OperationFailure, PyMongoError
 from pymongo.uri_parser import parse_uri
 
-from towpath.clients.mongo.uri import without_credentials
 from towpath.clients.mongo.versions import OLDEST, short
-from towpath.config.tls import Trouble, Trust, trouble
+from towpath.clients.tls import Trouble, Trust, trouble
+from towpath.config.mongo_uri import without_credentials
 from towpath.errors import MongoError, MongoUnreachable
 
 Client = MongoClient[dict[str, Any]]
@@ -26,6 +27,23 @@ _UNAUTHENTICATED, _UNAUTHORISED, _NO_SUCH_USER = 18, 13, 11
 REPLAY = "replay's destination", "--destination"
 #: Seconds for an answer that a healthy server gives at once.
 ANSWER_S = 20.0
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ClusterTime:
+    """A MongoDB timestamp: seconds since the epoch, and an ordinal within that second."""
+
+    seconds: int
+    ordinal: int
+
+    def __str__(self) -> str:
+        return f"{self.seconds}:{self.ordinal}"
+
+
+def cluster_time(text: str) -> ClusterTime:
+    """Parse `seconds:ordinal`. Raises ValueError for anything else."""
+    seconds, _, ordinal = text.partition(":")
+    return ClusterTime(int(seconds), int(ordinal))
 
 
 class Cluster:

@@ -11,9 +11,8 @@ from typing import Any
 from bson import ObjectId
 from pymongo.errors import OperationFailure, PyMongoError
 
-from towpath.clients.mongo.client import REPLAY, Client, Cluster
+from towpath.clients.mongo.client import REPLAY, Client, Cluster, ClusterTime
 from towpath.clients.mongo.versions import OLDEST, imitation, series, short
-from towpath.config.pipeline import ClusterTime
 from towpath.errors import Refused
 
 _OCCUPIED_MS = 100

@@ -187,5 +187,5 @@ def _progress(client: Client, pipeline: Pipeline, change: SchemaChange) -> Progr
     runs = change.state == "running" or change.is_retried
     if not runs or not change.indexes or change.kind == "dropIndexes":
         return None
-    target = pipeline.renames.destination(change.to) if change.to else change.destination
+    target = pipeline.renamed(change.to) if change.to else change.destination
     return Progress(*build_progress(client, *target.split(".", 1)))

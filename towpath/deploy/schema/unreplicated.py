@@ -26,7 +26,7 @@ from towpath.store import state_files
 from towpath.store.schema_changes import open_changes
 from towpath.verify import verdict_file
 from towpath.verify.scope import metadata
-from towpath_verifier.metadata import MetadataDifference
+from towpath_verifier import MetadataDifference
 
 _DOCUMENTS = (source_offsets.DROP, source_offsets.RENAME, source_offsets.UNSEEN)
 
@@ -84,7 +84,7 @@ def _sides(session: Session, changes: Sequence[Ddl]) -> Sides:
     with session.source.briefly() as client:
         source = frozenset(name for name in names if _count(client, name) is not None)
     with session.destination.briefly() as client:
-        counts = {name: _count(client, pipeline.renames.destination(name)) for name in names}
+        counts = {name: _count(client, pipeline.renamed(name)) for name in names}
         changing = {change.namespace for change in open_changes(client, pipeline)} if pipeline.exactly_once else set()
     destination = {name: count for name, count in counts.items() if count is not None}
     described = [ddl.namespace for ddl in changes if ddl.kind not in _DOCUMENTS]
@@ -219,7 +219,7 @@ def compare(pipeline: Pipeline, file: Path, ddl: Ddl, sides: Sides) -> Unreplica
         return _drop(pipeline, file, ddl, sides)
     if ddl.kind == source_offsets.RENAME:
         return _rename(pipeline, file, ddl, sides)
-    if ddl.namespace in sides.changing or (pipeline.ddl and ddl.namespace not in sides.source):
+    if ddl.namespace in sides.changing or (pipeline.ddl.apply and ddl.namespace not in sides.source):
         return None  # what came since is in the log
     return _definition(file, ddl, sides)
 

@@ -17,13 +17,14 @@ from typing import Any
 
 from towpath.checks.facts import DESTINATION_SET
 from towpath.checks.other_pipelines import REPLAY_OF
-from towpath.clients.connect.definitions import COPY, DDL_ENDS, DDL_REPLAY, definitions
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.topics import Place, Topic, Topics
+from towpath.clients.mongo.client import ClusterTime, cluster_time
 from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.config.namespaces import Selection, namespace_of
-from towpath.config.pipeline import ClusterTime, Pipeline, cluster_time
+from towpath.config.pipeline import Pipeline
 from towpath.errors import TowpathError
+from towpath.log.definitions import COPY, DDL_ENDS, DDL_REPLAY, definitions
 from towpath.store import credentials
 
 PLAN = "towpath.replay"
@@ -150,8 +151,8 @@ class Replay:
     @property
     def sink(self) -> Pipeline:
         """The pipeline with the replay's name, secrets and destination, for its sink and its positions."""
-        return replace(
-            self.pipeline, name=self.name, secrets=self.secrets, destination_uri=self.uri or "", whole_documents=()
+        return self.pipeline.changed(
+            name=self.name, destination={"uri": self.uri or ""}, capture={"whole_documents": ()}
         )
 
 
@@ -160,7 +161,7 @@ def name_of(pipeline: Pipeline, label: str) -> str:
 
 
 def secrets_of(pipeline: Pipeline, label: str) -> Path:
-    return pipeline.secrets.with_name(f"{name_of(pipeline, label)}.properties")
+    return pipeline.secrets_file.with_name(f"{name_of(pipeline, label)}.properties")
 
 
 def default_label(destination: ReplicaSet) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 
 from towpath.checks.facts import DESTINATION_SET, SOURCE_SET, Facts, Side
@@ -11,10 +11,10 @@ from towpath.checks.other_pipelines import writers
 from towpath.checks.rule import Finding, Rule, error, rules, warning
 from towpath.checks.target import others
 from towpath.clients.connect.rest import Connect
-from towpath.clients.mongo.client import REPLAY, Client
+from towpath.clients.mongo.client import REPLAY, Client, ClusterTime
 from towpath.clients.mongo.replica_set import ReplicaSet, collections, replay_set
 from towpath.config.namespaces import namespace_of
-from towpath.config.pipeline import ClusterTime, Pipeline
+from towpath.config.pipeline import Pipeline
 from towpath.errors import MongoUnreachable, NoSuchConnector
 from towpath.history.replay.plan import (
     LABEL,
@@ -67,7 +67,7 @@ def capture_state(pipeline: Pipeline, connect: Connect) -> CaptureState:
         except NoSuchConnector:
             return CaptureState(None, None, (), True)
     times = [state.position.time for state in states if state.position is not None]
-    copied = [ClusterTime(0, 0)] if pipeline.copy.method == "none" else []
+    copied = [ClusterTime(0, 0)] if pipeline.copy_method == "none" else []
     copied += [state.copied for state in states if state.copied is not None]
     return CaptureState(
         passed=min(times) if len(times) == len(states) else None,
@@ -104,7 +104,7 @@ class RebuildFacts:
     @cached_property
     def targets(self) -> tuple[str, ...]:
         """The namespaces to write, by the destination's names."""
-        return tuple(self.pipeline.renames.destination(name) for name in namespaces(self.pipeline, self.log))
+        return tuple(self.pipeline.renamed(name) for name in namespaces(self.pipeline, self.log))
 
     @cached_property
     def counts(self) -> dict[str, int]:
@@ -150,8 +150,8 @@ def selected(facts: RebuildFacts) -> Iterator[Finding]:
     )
     if not names:
         yield _error(
-            f"there is no topic {pipeline.name}.* of the pipeline's collections at {pipeline.bootstrap}, and so no log"
-            " to replay",
+            f"there is no topic {pipeline.name}.* of the pipeline's collections at {pipeline.kafka.bootstrap}, and so"
+            " no log to replay",
             "has the pipeline been deployed, and is its name the same?",
         )
         return
@@ -226,7 +226,7 @@ def renamed(facts: RebuildFacts) -> Iterator[Finding]:
 
 
 def copied(facts: RebuildFacts) -> Iterator[Finding]:
-    if facts.pipeline.copy.method == "none" and not facts.options.force:
+    if facts.pipeline.copy_method == "none" and not facts.options.force:
         yield _error(
             f'{facts.pipeline.name} has [capture] copy = "none": its log lacks what the source held when it began,'
             " and so would a destination rebuilt from it",
@@ -265,7 +265,7 @@ def point_in_time(facts: ReplayFacts) -> Iterator[Finding]:
     if capture.passed is None:
         yield _error(
             "--until needs the pipeline's source connector, which reports how far the log is complete, and there is"
-            f" none at {facts.pipeline.connect_url}",
+            f" none at {facts.pipeline.connect.url}",
             "`towpath deploy` the pipeline, or replay without --until",
         )
     elif capture.copied is None:
@@ -337,7 +337,7 @@ def registration(facts: ReplayFacts) -> Registration:
     """What the replay is known by at its destination."""
     pipeline, deployed = facts.pipeline, facts.deployed
     source = deployed.configurations.get(pipeline.source_connector, {}).get(SOURCE_SET, pipeline.name)
-    of_replay = replace(pipeline, name=name_of(pipeline, facts.label))
+    of_replay = pipeline.changed(name=name_of(pipeline, facts.label))
     return Registration.of(of_replay, deployed.kafka_cluster, source, facts.options.only)
 
 
@@ -348,7 +348,7 @@ def writable(facts: RebuildFacts) -> Iterator[Finding]:
     """
     databases = sorted({target.partition(".")[0] for target in facts.targets})
     for collection in facts.target.ask(partial(collections, databases=databases)):
-        is_view = facts.pipeline.ddl is not None and collection.kind == "view"
+        is_view = facts.pipeline.ddl.apply and collection.kind == "view"
         if collection.namespace in facts.targets and collection.kind != "collection" and not is_view:
             place = f"{collection.namespace} is a {collection.kind} at the {facts.target.side}"
             yield _error(f"{place}: documents cannot be written to it", "")

@@ -18,7 +18,6 @@ from towpath.checks import target
 from towpath.checks.other_pipelines import refuse_loop_on_resuming
 from towpath.checks.rule import require
 from towpath.clients.connect.control import statuses, stop_sink
-from towpath.clients.connect.definitions import DDL_REPLAY
 from towpath.clients.mongo.client import Client
 from towpath.config.pipeline import Pipeline
 from towpath.errors import Refused
@@ -29,6 +28,7 @@ from towpath.history.replay.steps import Confirm, Report, check_log, empty, ques
 from towpath.history.replay.verdict import Verdict
 from towpath.log import dead_letters
 from towpath.log.bounds import still_in_log
+from towpath.log.definitions import DDL_REPLAY
 from towpath.log.integrity import LogCheck
 from towpath.log.lag import measure
 from towpath.session import Session
@@ -151,7 +151,7 @@ def _empty(session: Session, rebuild: Rebuild) -> Rebuild:
             offsets.delete_many({"_id": {"$gte": prefix, "$lte": last}})  # uses the _id index
         if rebuild.forced:  # otherwise the sink stops where the beginning is gone
             positions.skip_to(client, pipeline, rebuild.late, datetime.now(UTC))
-        if pipeline.ddl or schema_changes.exist(client, pipeline):
+        if pipeline.ddl.apply or schema_changes.exist(client, pipeline):
             only = chosen(pipeline, rebuild.only).topic_regex(pipeline.name)
             _set_replay(session, only if rebuild.only else "true")
         schema_changes.forget(client, pipeline, rebuild.topics if rebuild.only else None)

@@ -112,7 +112,7 @@ class SinkRun:
         counts = {}
         with self.destination.connected() as client:
             for name in namespaces(self.session.pipeline, self.start.log):
-                target = self.session.pipeline.renames.destination(name)
+                target = self.session.pipeline.renamed(name)
                 database, collection = target.split(".", 1)
                 counts[target] = client[database][collection].estimated_document_count()
         return counts

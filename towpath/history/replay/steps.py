@@ -18,13 +18,11 @@ from towpath.clients.connect.control import forget_offsets, statuses, wait_stopp
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.consume import messages
 from towpath.clients.kafka.topics import Place
-from towpath.clients.mongo.client import Client, Cluster
+from towpath.clients.mongo.client import Client, Cluster, ClusterTime
 from towpath.clients.mongo.replica_set import collections
 from towpath.config.events import Progress
 from towpath.config.namespaces import namespace_of
-from towpath.config.pipeline import ClusterTime
 from towpath.config.text import utc
-from towpath.config.topic_settings import plain_settings
 from towpath.deploy.deployment import put
 from towpath.errors import MongoError, MongoUnreachable, NotWhole, Refused, TowpathError
 from towpath.history.replay.plan import (
@@ -52,6 +50,7 @@ from towpath.history.replay.verdict import Verdict, missing_lines
 from towpath.log import bounds, dead_letters, integrity
 from towpath.log.integrity import LogCheck
 from towpath.log.records import is_schema_change
+from towpath.log.topic_settings import plain_settings
 from towpath.session import Say, Session
 from towpath.store import credentials, positions, writers
 from towpath.store.writers import Registration
@@ -93,7 +92,7 @@ def _begin(facts: ReplayFacts, report: Report, confirm: Confirm) -> tuple[Replay
         follow=options.follow,
         forced=check is not None,
         began=time.time(),
-        letters=dead_letters.end(replace(pipeline, name=name_of(pipeline, facts.label)), session.topics),
+        letters=dead_letters.end(pipeline.changed(name=name_of(pipeline, facts.label)), session.topics),
         log=log,
     )
     replay = Replay(pipeline, facts.label, facts.target.replica_set, options.uri, plan)
@@ -203,7 +202,7 @@ def empty(session: Session, client: Client, log: Log) -> None:
 
     What the log begins to make is dropped: it has options and indexes from then on.
     """
-    destination = session.pipeline.renames.destination
+    destination = session.pipeline.renamed
     targets = {destination(name): name for name in namespaces(session.pipeline, log)}
     made = _made_by_log(session, log)
     counts = document_counts(client, targets)
@@ -260,7 +259,7 @@ def _register(replay: Replay, session: Session, registration: Registration, targ
     meantime.
     """
     _write_secrets(replay)
-    with session.replay_destination(replay.sink.destination_uri).connected() as client:
+    with session.replay_destination(replay.sink.destination.uri).connected() as client:
         _refuse_others(client, registration, targets)  # first: one of this name has positions, which are deleted
         positions.forget(client, replay.sink)
         writers.register(client, registration)
@@ -281,9 +280,9 @@ def _create(replay: Replay, session: Session) -> None:
     topics, pipeline = session.topics, replay.pipeline
     settings = plain_settings(pipeline)
     if replay.sink.dead_letter_topic not in topics.all():
-        topics.create(replay.sink.dead_letter_topic, 1, pipeline.replication_factor, settings)
+        topics.create(replay.sink.dead_letter_topic, 1, pipeline.kafka.replication_factor, settings)
         session.say(f"created topic {replay.sink.dead_letter_topic}")
-    with session.replay_destination(replay.sink.destination_uri).connected() as client:
+    with session.replay_destination(replay.sink.destination.uri).connected() as client:
         if replay.plan.forced:  # otherwise the sink stops where the beginning is gone
             positions.skip_to(client, replay.sink, replay.plan.late, datetime.now(UTC))
     put(session.connect, replay.name, definition(replay), replay.secrets, _ADVICE)

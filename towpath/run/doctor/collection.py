@@ -20,11 +20,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from towpath.clients.connect.definitions import plugins
 from towpath.clients.connect.rest import Connect
 from towpath.clients.mongo.client import Cluster
-from towpath.clients.mongo.uri import without_credentials
+from towpath.config.mongo_uri import without_credentials
 from towpath.errors import TowpathError, fields
+from towpath.log.definitions import plugins
 from towpath.run.doctor.redaction import Redaction
 from towpath.session import ERRORS, Session
 
@@ -137,7 +137,7 @@ def _server(cluster: Cluster) -> Json:
 def _pipeline_file(session: Session, file: Path) -> Json:
     """The file without its comments, and with both URIs without credentials and options."""
     content, pipeline = tomllib.loads(file.read_text(encoding="utf-8")), session.pipeline
-    for side, uri in (("source", pipeline.source_uri), ("destination", pipeline.destination_uri)):
+    for side, uri in (("source", pipeline.source.uri), ("destination", pipeline.destination.uri)):
         content[side]["uri"] = without_credentials(uri)
     return content
 

@@ -9,10 +9,9 @@ from functools import cached_property
 from towpath.clients.connect.control import statuses
 from towpath.clients.connect.rest import Connector
 from towpath.clients.kafka.topics import Place, Topic
+from towpath.clients.mongo.client import ClusterTime
 from towpath.clients.mongo.replica_set import clocks
 from towpath.config.namespaces import namespace_of
-from towpath.config.pipeline import ClusterTime
-from towpath.config.topic_settings import pipeline_topics
 from towpath.deploy.schema import changes
 from towpath.deploy.schema.changes import SchemaChanges
 from towpath.errors import NoSuchConnector, TowpathError, fields
@@ -21,6 +20,7 @@ from towpath.log.bounds import Break, LogState
 from towpath.log.dead_letters import DeadLetters
 from towpath.log.lag import Lag, change_topics, measure, refuse_hanging_transactions
 from towpath.log.source_offsets import SELECTION, SourceState, Splices, read_state
+from towpath.log.topic_settings import pipeline_topics
 from towpath.run.status import figures
 from towpath.run.status.figures import RATE_WINDOW, Copied, Status, Waiting
 from towpath.session import Session
@@ -65,7 +65,7 @@ class _Collector:
         self.trouble += [
             f"{name}: {of.trouble}"
             for name, state in states.items()
-            for of in (state.schema if self.pipeline.ddl else state.ddl,)
+            for of in (state.schema if self.pipeline.ddl.apply else state.ddl,)
             if of and of.trouble
         ]
         return states

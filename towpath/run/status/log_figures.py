@@ -11,9 +11,10 @@ from towpath.checks import capture
 from towpath.checks.log import guard
 from towpath.clients.kafka.topics import Place
 from towpath.config.namespaces import namespace_of
-from towpath.config.pipeline import Compaction, Pipeline
+from towpath.config.pipeline import Pipeline
+from towpath.config.sections import Log
 from towpath.config.text import duration, size
-from towpath.config.topic_settings import is_compacted
+from towpath.log.topic_settings import is_compacted
 from towpath.log.unprotected import Figures, figures
 from towpath.session import Session
 
@@ -50,7 +51,7 @@ class TopicLog:
 
 @dataclass(frozen=True, slots=True)
 class LogReport:
-    compaction: Compaction | None
+    of: Log
     topics: tuple[TopicLog, ...]
     findings: tuple[str, ...] = ()
     """Risks of the settings."""
@@ -61,9 +62,9 @@ class LogReport:
 
     def _unprotected(self) -> Iterator[str]:
         """Updates that the cleaner may soon reach although no whole document follows them."""
-        if self.compaction is None:
+        if not self.of.compact:
             return
-        half = self.compaction.lag_ms / 2000
+        half = self.of.compaction_lag / 2000
         if never := [topic.namespace for topic in self.topics if topic.told_seconds is None and topic.offsets]:
             yield (
                 f"`towpath compact` has not read {_first(never)} yet: start it, because a compacted log must be"
@@ -91,7 +92,7 @@ class LogReport:
         """Label and text of each row; topics with the most unprotected updates first."""
         topics = sorted(self.topics, key=lambda topic: (-(topic.dirty or 0), topic.namespace))[:_MAX_ROWS]
         for number, topic in enumerate(topics):
-            yield "" if number else "log", _line(topic, compacts=self.compaction is not None)
+            yield "" if number else "log", _line(topic, compacts=self.of.compact)
         if len(self.topics) > _MAX_ROWS:
             yield "", f"and {len(self.topics) - _MAX_ROWS:,} more topics"
 
@@ -105,7 +106,7 @@ def report(session: Session, ends: Mapping[Place, tuple[int, int]]) -> LogReport
     pipeline, topics = session.pipeline, session.topics
     names, sizes = sorted({topic for topic, _ in ends}), topics.bytes_on_disk()
     settings = topics.settings_of_all(names)
-    committed = topics.committed_with_metadata(pipeline.compaction_group) if pipeline.compaction else {}
+    committed = topics.committed_with_metadata(pipeline.compaction_group) if pipeline.log.compact else {}
     reports = {place: (offset, report) for place, (offset, words) in committed.items() if (report := figures(words))}
     by_topic: dict[str, dict[Place, tuple[int, int]]] = {name: {} for name in names}
     for place, bounds in ends.items():
@@ -116,7 +117,7 @@ def report(session: Session, ends: Mapping[Place, tuple[int, int]]) -> LogReport
         for topic in logs
         for finding in guard(topic.namespace, topic.settings, topic.begins, pipeline)
     ]
-    return LogReport(pipeline.compaction, logs, (*findings, *capture.warnings(session)))
+    return LogReport(pipeline.log, logs, (*findings, *capture.warnings(session)))
 
 
 def _topic(

@@ -1,0 +1,194 @@
+"""Which connectors a pipeline has in each mode, and what its file decides in them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.checks.test_check_judgements import PIPELINE
+from towpath.checks.change import unchanged_mode
+from towpath.checks.kafka import single
+from towpath.clients.kafka.topics import Topic
+from towpath.config.pipeline import Pipeline
+from towpath.config.sections import CopyMethod, Mode
+from towpath.log.definitions import definitions, plugins
+from towpath.store.positions import Counts, task_state
+
+SOURCE, SINK = "io.towpath.source.MongoSource", "io.towpath.sink.MongoSink"
+DEBEZIUM, MONGO_KAFKA = "io.debezium.connector.mongodb.MongoDbConnector", "com.mongodb.kafka.connect.MongoSinkConnector"
+
+
+COMPACTED = {"compact": True, "compaction_lag": 5, "delete_retention": 70}
+
+
+def pipeline(mode: Mode, way: CopyMethod) -> Pipeline:
+    limits = {"documents_per_second": 100, "bytes_per_second": 5_000_000}
+    capture = {"splice_cache": 0, "copy_method": way, "copy_threads": 8, "read_preference": "secondary", **limits}
+    return PIPELINE.changed(mode=mode, capture=capture, connect={"bootstrap": "inside:9092"})
+
+
+@pytest.mark.parametrize(
+    ("mode", "way", "source", "sink", "copied"),
+    [
+        ("exactly-once", "towpath", SOURCE, SINK, ("ranges", "no_data")),
+        ("exactly-once", "none", SOURCE, SINK, ("none", "no_data")),
+        ("plain", "towpath", SOURCE, MONGO_KAFKA, ("ranges", "no_data")),
+        ("plain", "debezium", DEBEZIUM, MONGO_KAFKA, (None, "initial")),
+        ("plain", "none", DEBEZIUM, MONGO_KAFKA, (None, "no_data")),
+    ],
+)
+def test_mode_and_copy_choose_the_connectors(
+    mode: Mode, way: CopyMethod, source: str, sink: str, copied: tuple[str | None, str]
+) -> None:
+    found = definitions(pipeline(mode, way))
+    capture = found["move-source"]
+    assert (capture["connector.class"], found["move-sink"]["connector.class"]) == (source, sink)
+    assert (capture.get("towpath.copy"), capture["snapshot.mode"]) == copied
+    assert ("transforms" in capture) == (source == DEBEZIUM)
+    assert set(plugins(pipeline(mode, way))) >= {source, sink}
+    assert "%(" not in str(found)
+
+
+def test_what_the_file_decides_reaches_the_connectors() -> None:
+    found = definitions(pipeline("exactly-once", "towpath").changed(write={"concern": "2+journal", "wtimeout": 7000}))
+    source, sink = found["move-source"], found["move-sink"]
+    assert {key.removeprefix("towpath."): text for key, text in source.items() if key.startswith("towpath.")} == {
+        "name": "move",
+        "whole.documents": "false",
+        "copy": "ranges",
+        "copy.threads": "8",
+        "copy.order": "auto",
+        "copy.read.preference": "secondary",
+        "copy.documents.per.second": "100",
+        "copy.bytes.per.second": "5000000",
+        "splice.cache.bytes": "0",
+        "requests.topic": "move.requests",
+        "dead.letters.topic": "move.dead-letters",
+        "requests.bootstrap.servers": "inside:9092",
+    }
+    assert source["exactly.once.support"] == "required"
+    assert (sink["towpath.pipeline"], sink["towpath.write.concern"], sink["towpath.wtimeout.ms"]) == (
+        "move",
+        "2+journal",
+        "7000",
+    )
+    assert sink["towpath.fold"] == "true"
+    assert sink["errors.deadletterqueue.topic.name"] == "move.dead-letters"
+    assert sink["consumer.override.isolation.level"] == "read_committed"
+
+
+def test_splices_are_for_updates_that_travel_as_updates() -> None:
+    one = pipeline("exactly-once", "towpath").changed(
+        capture={"splice_cache": 64 << 20, "whole_documents": ("shop.odd",)}
+    )
+    found = {name: config.get("towpath.splice.cache.bytes") for name, config in definitions(one).items()}
+    assert found == {"move-source": "67108864", "move-source-whole": "0", "move-sink": None}
+
+
+def test_tasks_share_the_copy_of_our_own_source_only() -> None:
+    for way, tasks in (("towpath", "3"), ("debezium", "1")):
+        whole = pipeline("plain", way)
+        assert definitions(whole)["move-source"]["tasks.max"] == "1"
+        shared = whole.changed(capture={"copy_tasks": 3})
+        assert definitions(shared)["move-source"]["tasks.max"] == tasks
+
+
+def test_the_sink_knows_whether_its_log_is_compacted_and_where_to_ask() -> None:
+    whole = pipeline("exactly-once", "towpath")
+    keys = (
+        "towpath.until",
+        "towpath.compaction.lag.ms",
+        "towpath.delete.retention.ms",
+        "towpath.log.bootstrap.servers",
+    )
+    before, after = (definitions(whole.changed(log=it)) for it in ({}, COMPACTED))
+    assert [before["move-sink"][name] for name in keys] == ["", "-1", "-1", "inside:9092"]
+    assert [after["move-sink"][name] for name in keys] == ["", "5", "70", "inside:9092"]
+    assert not list(unchanged_mode(whole, after, before, {}))
+    plain = definitions(pipeline("plain", "towpath").changed(log=COMPACTED))["move-sink"]
+    assert not plain.keys() & {*keys}
+
+
+@pytest.mark.parametrize(("mode", "way"), [("exactly-once", "towpath"), ("plain", "none"), ("plain", "towpath")])
+def test_the_sink_knows_where_its_log_lacks_what_was_there_before(mode: Mode, way: CopyMethod) -> None:
+    assert definitions(pipeline("exactly-once", "none"))["move-sink"]["towpath.copy"] == "none"
+    assert "towpath.copy" not in definitions(pipeline(mode, way))["move-sink"]
+
+
+def test_a_poll_brings_no_more_than_a_transaction_takes_nor_than_fits_into_memory() -> None:
+    small = pipeline("exactly-once", "towpath").changed(write={"fold": False, "batch_records": 3, "batch_bytes": 700})
+    sink = definitions(small)["move-sink"]
+    assert (sink["towpath.fold"], sink["towpath.batch.records"], sink["towpath.batch.bytes"]) == ("false", "3", "700")
+    assert sink["consumer.override.max.poll.records"] == "3"
+    for records, poll in ((1, "1"), (7, "1"), (10, "2"), (50_001, "3")):
+        found = definitions(small.changed(write={"batch_records": records}))["move-sink"]
+        assert found["consumer.override.max.poll.records"] == poll, records
+    large = definitions(small.changed(write={"batch_records": 50_000}))["move-sink"]
+    assert large["consumer.override.max.poll.records"] == "4", "16 MB each, at worst"
+
+
+def test_the_tasks_of_every_sink_share_all_partitions() -> None:
+    strategy = "consumer.override.partition.assignment.strategy"
+    modes: tuple[Mode, ...] = ("exactly-once", "plain")
+    for mode in modes:
+        first, second = definitions(pipeline(mode, "towpath"))["move-sink"][strategy].split(",")
+        assert first.endswith(".StickyAssignor")
+        assert second.endswith(".RangeAssignor"), "what a task of the version before understands"
+
+
+def test_a_changed_mode_is_refused_with_the_way_out() -> None:
+    before, after = pipeline("plain", "towpath"), pipeline("exactly-once", "towpath")
+    refused, *_ = unchanged_mode(after, definitions(after), definitions(before), {})
+    assert re.search(r'was deployed with mode = "plain".*remove --topics', f"{refused.finding}; {refused.advice}")
+    assert not list(unchanged_mode(after, definitions(after), definitions(after), {}))
+    assert not list(unchanged_mode(after, definitions(after), dict.fromkeys(definitions(after)), {}))
+
+
+@pytest.mark.parametrize(("before", "after"), [("towpath", "none"), ("none", "towpath")])
+def test_a_changed_way_of_copying_is_refused_and_its_speed_is_not(before: CopyMethod, after: CopyMethod) -> None:
+    was, wanted = pipeline("exactly-once", before), pipeline("exactly-once", after)
+    refused, *_ = unchanged_mode(wanted, definitions(wanted), definitions(was), {})
+    assert re.search(f'the file now says "{after}"', f"{refused.finding}; {refused.advice}")
+    faster = was.changed(capture={"copy_threads": 9, "bytes_per_second": 0, "read_preference": "primary"})
+    assert not list(unchanged_mode(faster, definitions(faster), definitions(was), {}))
+
+
+def test_a_changed_mode_is_seen_in_the_topics_when_the_connectors_are_gone() -> None:
+    plain, exactly_once = pipeline("plain", "debezium"), pipeline("exactly-once", "towpath")
+    log = {"move.shop.orders": Topic("move.shop.orders", 4)}
+    marks = {name: Topic(name, 1) for name in ("move.requests", "move.dead-letters")}
+    gone = dict.fromkeys(definitions(plain))
+    assert not list(unchanged_mode(plain, definitions(plain), gone, log))
+    assert not list(unchanged_mode(exactly_once, definitions(exactly_once), gone, log | marks))
+    refused, *_ = unchanged_mode(exactly_once, definitions(exactly_once), gone, log)
+    assert re.search("was deployed with mode", f"{refused.finding}; {refused.advice}")
+    refused, *_ = unchanged_mode(plain, definitions(plain), gone, log | marks)
+    assert re.search("was deployed with mode", f"{refused.finding}; {refused.advice}")
+    copied = pipeline("plain", "towpath")
+    refused, *_ = unchanged_mode(copied, definitions(copied), gone, log)
+    assert re.search(r"another \[capture\] copy", f"{refused.finding}; {refused.advice}")
+
+
+def test_requests_and_dead_letters_lie_on_one_partition() -> None:
+    assert not list(single(Topic("move.requests", 1)))
+    (refused,) = single(Topic("move.requests", 3))
+    assert re.search("has 3 partitions and must have one", refused.finding)
+
+
+def test_a_task_s_numbers_are_nought_until_they_are_told() -> None:
+    found = task_state({"_id": {"pipeline": "move", "task": 1}, "records": 5, "bytesOut": 7, "withoutDocument": 2})
+    assert (found.task, found.counts, found.reason) == (1, Counts(records=5, bytes_out=7, without_document=2), "")
+    told = task_state({"_id": {"pipeline": "move", "task": 1}, "retries": 2, "lastRetry": {"reason": "no primary"}})
+    assert (told.counts.retries, told.reason, told.retried_at) == (2, "no primary", None)
+
+
+def test_retries_without_a_cause_are_others_and_times_add_up() -> None:
+    found = task_state({"_id": {"pipeline": "move", "task": 1}, "retries": 5, "retriesBy": {"network": 2, "other": 1}})
+    assert {cause: n for cause, n in found.retries_by_cause.items() if n} == {"network": 2, "other": 3}
+    assert set(found.transaction_seconds.within.values()) == {0}
+    times = {"10": 3, "500": 1, "longer": 1}
+    stored = {"_id": {"pipeline": "move", "task": 1}, "transactionTimes": times, "transactionUs": 62_500_000}
+    times = task_state(stored).transaction_seconds
+    assert (times.sum, *times.within.items())[:3] == (62.5, ("0.01", 3), ("0.025", 3))
+    assert [times.within[bound] for bound in ("0.25", "0.5", "60.0", "+Inf")] == [3, 4, 4, 5]
