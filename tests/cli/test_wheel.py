@@ -26,7 +26,7 @@ pytestmark = pytest.mark.servers
 
 _ROOT = Path(__file__).parents[2]
 #: Folders of the checkout that are not for users; what else has Python modules or is opened by them is in the wheel.
-_NOT_INSTALLED = {"tests", "docs", "release", "scripts"}
+_NOT_INSTALLED = {"benchmarks", "tests", "docs", "release", "scripts"}
 _MADE = shutil.ignore_patterns("__pycache__", "*.egg-info", "target", ".*", "build", "dist")
 
 PAGE = (_ROOT / "docs" / "tutorial.md").read_text()

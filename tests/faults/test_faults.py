@@ -15,15 +15,15 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.faults.faults import FAULTS
-from tests.faults.hits import Hits, Pair
-from tests.faults.runs import Plan, Result, Strike, run
-from tests.faults.shapes import SHAPES
-from tests.faults.site import Site, site
-from tests.faults.states import STATES
+from benchmarks.soak.faults import FAULTS
+from benchmarks.soak.hits import Hits, Pair
+from benchmarks.soak.runs import Plan, Result, Strike, run
+from benchmarks.soak.states import STATES
 from tests.support import log, progress
 from tests.support.awaited import promised, until
 from tests.support.pipeline import Settings
+from tests.support.shapes import SHAPES
+from tests.support.site import Site, site
 from towpath.clients.kafka.topics import Topic
 from towpath.session import opened
 

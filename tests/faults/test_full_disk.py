@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
-from tests.faults.command import Command
 from tests.support import oracle, raw
 from tests.support.awaited import until
+from tests.support.command import Command
 from tests.support.disk import Disk, small_disk
 from tests.support.mongod import MongodSizes
 from tests.support.pipeline import TOWPATH, Addresses, Pipeline, Settings, towpath

@@ -17,7 +17,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pymongo import UpdateOne
 
-from tests.bench import load
+from benchmarks.bench import load
 from tests.conftest import MakePipeline
 from tests.support import bsonbytes, cleaner, log, mongod, oracle, raw
 from tests.support.awaited import until

@@ -30,7 +30,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from tests.bench.following import following
+from benchmarks.bench.following import following
 from tests.monitor.test_clients import SLOW_PARTS, WHOLE, connect
 from tests.support import api
 from tests.support.awaited import promised, until

@@ -16,12 +16,12 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.admin import KafkaAdminClient
 
-from tests.faults.command import Command
-from tests.faults.shapes import SHAPES
-from tests.faults.site import Site, site
 from tests.support import log
 from tests.support.awaited import promised, until
+from tests.support.command import Command
 from tests.support.pipeline import towpath
+from tests.support.shapes import SHAPES
+from tests.support.site import Site, site
 from towpath.session import opened
 
 pytestmark = pytest.mark.servers
