@@ -44,16 +44,22 @@ def guard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--long", action="store_true", help="also run what takes long and is the long form of other tests")
+    parser.addoption("--nightly", action="store_true", help="also run what is left to the night, in full sizes")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.getoption("--long"):
-        left_out = [item for item in items if item.get_closest_marker("long")]
-        items[:] = [item for item in items if not item.get_closest_marker("long")]
+    if not config.getoption("--nightly"):
+        left_out = [item for item in items if item.get_closest_marker("nightly")]
+        items[:] = [item for item in items if not item.get_closest_marker("nightly")]
         config.hook.pytest_deselected(items=left_out)
     # Long files first and short ones last, so that at the end no process waits long for another.
     items.sort(key=_turn)
+
+
+@pytest.fixture(scope="session")
+def nightly(pytestconfig: pytest.Config) -> bool:
+    """Whether a test is to run in its full size."""
+    return bool(pytestconfig.getoption("--nightly"))
 
 
 #: Files that take more than a minute, the longest first.
@@ -188,8 +194,7 @@ def make_pipeline(
     yield make
     for pipeline in made:
         try:
-            if pipeline.file.exists() and pipeline.has_left_something():
-                pipeline.write()
+            if pipeline.file.exists():
                 pipeline.discard()
         finally:
             source_client.drop_database(pipeline.name)

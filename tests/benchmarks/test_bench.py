@@ -172,7 +172,7 @@ def test_the_report_is_what_the_results_say() -> None:
     assert "\n".join(page.page(found, pictures)) + "\n" == (folder / "report.md").read_text()
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.servers
 def test_the_pause_of_a_cutover_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["bench", "cutover", "--small", "--results", str(tmp_path)])

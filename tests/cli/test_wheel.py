@@ -81,6 +81,7 @@ def _script(given: list[Command]) -> str:
     return "\n".join(["status=0", "exec 2>&1", *lines])
 
 
+@pytest.mark.nightly
 def test_an_installed_wheel_does_the_tutorial_as_its_page_shows(wheel: Path, tmp_path: Path) -> None:
     folder = tmp_path / "elsewhere"
     folder.mkdir()

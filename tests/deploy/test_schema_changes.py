@@ -341,7 +341,7 @@ def it_stays_refused_while_it_is_tried_again(pipeline: Pipeline) -> None:
     assert "h_hashed" in built.index_information()
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_compacted_log_makes_the_same_schema(
     make_pipeline: MakePipeline, stack: embedded.Stack, tmp_path: Path, third: tuple[str, raw.Client]
 ) -> None:
@@ -451,7 +451,7 @@ def test_a_point_in_time_has_the_schema_of_that_time_and_the_new_topic_alone_reb
     assert f"add --only {pipeline.namespace('d')}," in said
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_description_that_was_refused_is_shown_and_others_are_not(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(Settings())
     stored, config = pipeline.destination_client["towpath"]["schema_changes"], read(pipeline.write())
@@ -463,7 +463,7 @@ def test_a_description_that_was_refused_is_shown_and_others_are_not(make_pipelin
         assert [change.id for change in latest(client, config, 5)] == ["2", "1"]
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_the_build_of_an_index_on_a_million_documents_holds_up_no_other_collection(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(ddl())
     built, other = pipeline.source("built"), pipeline.source("other")
@@ -496,7 +496,7 @@ def test_the_build_of_an_index_on_a_million_documents_holds_up_no_other_collecti
     pipeline.assert_same("built", "other", at_least=1_000_001)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_schema_changes_go_back_after_a_cutover_and_on_after_the_fail_back(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(ddl("apply"))
     limits = ("--max-pause", "2m", "--max-lag", "60", "--stop-with", "true")

@@ -21,7 +21,7 @@ from tests.support.pipeline import TOWPATH, Addresses, Pipeline, Settings, towpa
 from tests.support.ticker import Ticker
 from towpath import stack as embedded
 
-pytestmark = [pytest.mark.long, pytest.mark.servers]
+pytestmark = [pytest.mark.nightly, pytest.mark.servers]
 COUNT = 200
 BROKER, WORKER = "kafka", "connect-0"
 

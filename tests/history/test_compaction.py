@@ -170,7 +170,7 @@ def ends(pipeline: Pipeline, names: Sequence[str]) -> dict[Any, tuple[int, int]]
     return topics.ends([existing[pipeline.topic(name)] for name in names])
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_two_instances_share_and_one_goes_on_when_the_other_kafka_and_connect_are_killed(
     make_pipeline: MakePipeline, stack: embedded.Stack, serve: Serve
 ) -> None:
@@ -222,7 +222,7 @@ def break_the_rule(pipeline: Pipeline, ids: list[int], other: int) -> set[bytes]
     return {bson.encode({"_id": Int64(n)}) for n in ids}  # as in keys
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_broken_rule_is_found_and_mended_also_when_the_updates_were_committed(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(Settings(partitions=1, extra=logged(lag=2)))
     pipeline.source("docs").insert_many([{"_id": n, "n": 0} for n in range(50)])
@@ -254,7 +254,7 @@ def commit_the_end(pipeline: Pipeline) -> None:
     admin.alter_consumer_group_offsets([wanted])[group].result(30)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_the_cleaner_is_let_at_an_old_log_once_it_is_protected_and_taken_off_again(
     make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:

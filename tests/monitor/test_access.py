@@ -432,6 +432,7 @@ def test_too_many_connections_are_refused(tmp_path: Path, monkeypatch: pytest.Mo
         until("place", lambda: client.get("/healthz").status_code == 200)
 
 
+@pytest.mark.serial
 def test_who_sends_slowly_or_reads_nothing_is_dropped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -71,7 +71,8 @@ def lose_ends(there: Site, connector: str, topic: str) -> None:
     until("partitions with leader", lambda: not has_no_leader(), 60, 0.1)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
+@pytest.mark.serial
 def test_a_transaction_that_has_lost_its_end_gets_the_one_that_was_decided(there: Site, tmp_path: Path) -> None:
     with there.deployed(tmp_path) as pipeline, opened(pipeline.file) as it:
         pipeline.wait()

@@ -108,7 +108,7 @@ def test_both_sides_are_equal_after_the_worker_was_killed(
     assert events.seen(at_least=2000)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_copy_that_was_killed_half_way_goes_on_and_reads_the_rest_only(
     make_pipeline: MakePipeline, stack: embedded.Stack
 ) -> None:
@@ -127,7 +127,7 @@ def test_a_copy_that_was_killed_half_way_goes_on_and_reads_the_rest_only(
     assert len(log.records(pipeline.addresses.bootstrap, pipeline.topic("docs"))) == count
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_copy_onto_documents_that_were_there_survives_a_killed_worker(
     make_pipeline: MakePipeline, stack: embedded.Stack, seed: int
 ) -> None:
@@ -161,7 +161,7 @@ def second(stack: embedded.Stack) -> Iterator[str]:
         yield name
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_worker_that_slept_in_a_transaction_while_its_tasks_moved_changes_nothing_when_it_wakes(
     make_pipeline: MakePipeline, stack: embedded.Stack, second: str, seed: int
 ) -> None:
@@ -188,7 +188,7 @@ def test_a_worker_that_slept_in_a_transaction_while_its_tasks_moved_changes_noth
     assert events.seen(at_least=600)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_rolling_restart_to_another_version_of_the_jar_loses_and_repeats_nothing(
     make_pipeline: MakePipeline, stack: embedded.Stack, second: str, seed: int, tmp_path: Path
 ) -> None:
@@ -243,7 +243,7 @@ def test_documents_read_again_while_they_change_are_answered_once_each_and_equal
     )
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_destination_restored_from_a_backup_goes_on_from_the_position_in_it(
     make_pipeline: MakePipeline, seed: int
 ) -> None:

@@ -227,7 +227,7 @@ def ends(pipeline: Pipeline) -> tuple[int, int]:
         return pipeline_ends(it.pipeline, it.topics)[pipeline.topic("docs"), 0]
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_what_is_deleted_after_it_was_applied_is_nothing(make_pipeline: MakePipeline) -> None:
     """Neither for a sink that was just stopped by the version before, nor for one that runs on."""
     pipeline = make_pipeline(ONE)
@@ -252,7 +252,7 @@ def test_what_is_deleted_after_it_was_applied_is_nothing(make_pipeline: MakePipe
     pipeline.assert_same("docs", at_least=200)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_in_plain_mode_a_gap_is_told_while_the_sink_stands(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(replace(ONE, mode="plain", copy="towpath"))
     deployed(pipeline)

@@ -96,7 +96,7 @@ def validate(pipeline: Pipeline, validator: dict[str, Any]) -> None:
     pipeline.destination_client[pipeline.name].command("collMod", "docs", validator=validator)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_destination_that_refuses_and_accepts_again_has_lost_nothing(pipeline: Pipeline, disk: Disk) -> None:
     documents, tick = pipeline.source("docs"), iter(range(10**9))
 

@@ -161,7 +161,7 @@ def version_of_a_push(pipeline: Pipeline) -> bytes:
     return version
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_the_cache_is_switched_off_and_on_with_a_deployed_pipeline(make_pipeline: MakePipeline) -> None:
     settings = Settings(capture={"splice_cache": 0})
     pipeline = make_pipeline(settings)

@@ -149,27 +149,29 @@ class Pipeline:
         found: dict[str, Any] = json.loads(towpath("status", self.file, "--json", expect=expect).stdout)
         return found
 
-    def has_left_something(self) -> bool:
-        """Whether there are connectors or topics of the pipeline: many tests end before there are."""
+    def leftovers(self) -> tuple[list[str], list[str]]:
+        """Its connectors, and its topics: many tests end before there are any."""
         names = rest.get(f"{self.addresses.connect}/connectors", timeout=90).raise_for_status().json()
         topics = AdminClient({"bootstrap.servers": self.addresses.bootstrap}).list_topics(timeout=30).topics
-        return any(self.name in name for name in (*names, *topics))
+        return [name for name in names if self.name in name], [name for name in topics if self.name in name]
 
     def remove(self) -> None:
         towpath("remove", self.file, "--topics", "--yes")
 
     def discard(self) -> None:
-        """Remove all of it, also where its sink wrote to servers of a test that are gone: then by hand."""
-        if commands.run(["remove", str(self.file), "--topics", "--yes"], 600).returncode == 0:
-            return
-        kafka = AdminClient({"bootstrap.servers": self.addresses.bootstrap})
+        """Remove all of it without the command, which first proves that it may: servers of a test may be gone."""
+        connectors, topics = self.leftovers()
         with Connect(self.addresses.connect) as connect:
-            for name in connect.names():
-                if self.name in name:
-                    connect.delete(name)
-        if topics := [name for name in kafka.list_topics(timeout=30).topics if self.name in name]:
+            for name in sorted(connectors):  # the sink before the source
+                connect.delete(name)
+        if topics:
+            kafka = AdminClient({"bootstrap.servers": self.addresses.bootstrap})
             for deleted in kafka.delete_topics(topics).values():
                 deleted.result(30)
+        if connectors or topics:
+            ours = {"$or": [{"_id": self.name}, {"_id.pipeline": self.name}]}
+            for name in self.destination_client["towpath"].list_collection_names():
+                self.destination_client["towpath"][name].delete_many(ours)
 
     def assert_same(self, *collections: str, at_least: int, ignore_field_order: bool = False) -> None:
         """See `oracle.assert_same`; names are collections of the test's own database, renames are followed."""

@@ -91,7 +91,7 @@ def test_damage_of_every_kind_is_found_and_mended_while_the_source_changes(pipel
     pipeline.assert_same("docs", at_least=COUNT)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_only_what_the_newest_records_are_about_is_verified(pipeline: Pipeline) -> None:
     documents, copies = pipeline.source("docs"), pipeline.destination("docs")
     changed = COUNT // 10
@@ -113,7 +113,7 @@ def test_only_what_the_newest_records_are_about_is_verified(pipeline: Pipeline) 
     pipeline.assert_same("docs", at_least=COUNT - 1)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_following_finds_damage_to_what_changes_and_status_shows_it(pipeline: Pipeline, seed: int) -> None:
     documents, copies = pipeline.source("docs"), pipeline.destination("docs")
 
@@ -162,7 +162,7 @@ def test_options_and_indexes_are_verified_unless_told_not_to(make_pipeline: Make
     assert "0 differences in options, views and indexes" in towpath("verify", pipeline.file).stdout
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_what_the_destination_refuses_is_left_with_the_reason_until_that_is_gone(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(Settings())
     documents, bad = pipeline.source("docs"), [3, 5]

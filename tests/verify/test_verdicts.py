@@ -121,7 +121,7 @@ def verify(pipeline: Pipeline, folder: Path, *options: str) -> Iterator[Verify]:
         running.process.wait()
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_two_verifications_at_once_both_end_with_their_verdicts(
     pipeline: Pipeline, tmp_path: Path, state: Path
 ) -> None:
@@ -209,7 +209,7 @@ def test_a_destination_that_takes_no_verdict_leaves_it_on_this_machine(pipeline:
         database.command("collMod", "verdicts", validator={})
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_documents_read_again_in_part_leave_no_verdict_on_everything(pipeline: Pipeline) -> None:
     filled(pipeline)
     pipeline.source("users").insert_one({"_id": 1})
@@ -283,7 +283,7 @@ def _ends_of_the_log(pipeline: Pipeline, folder: Path) -> None:
         fourth.await_word("restored from a backup")
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_one_that_follows_outlives_kafka_that_is_away(pipeline: Pipeline, stack: Stack, tmp_path: Path) -> None:
     filled(pipeline)
     with verify(pipeline, tmp_path, "--follow") as following:

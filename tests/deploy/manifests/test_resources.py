@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 import yaml
 
@@ -180,6 +179,8 @@ def test_the_resources_of_strimzi_fit_its_custom_resource_definitions(
     strimzi: Published, folder: Path, tmp_path: Path
 ) -> None:
     """With what they require, and the values that they allow."""
+    import jsonschema  # takes seconds, for all of its formats
+
     classes = {"KafkaConnect": "connect.KafkaConnect", "KafkaConnector": "connector.KafkaConnector"}
     files = [f"io.strimzi.api.kafka.model.{name}={tmp_path}/{kind}.yaml" for kind, name in classes.items()]
     done = strimzi.run("io.strimzi.crdgenerator.CrdGenerator", "--yaml", *files)

@@ -25,7 +25,7 @@ import org.junit.jupiter.params.provider.CsvSource;
 class SpliceFoldTest {
     @Test
     void splicesAreComposed() {
-        Fuzz.run("splices composed", 20_000, random -> {
+        Fuzz.run("splices composed", 5_000, random -> {
             List<byte[]> before = array(random);
             Splice first = Splices.random(random, "a.list", before.size());
             List<byte[]> after = Splices.applied(before, first);
@@ -67,7 +67,7 @@ class SpliceFoldTest {
 
     @Test
     void aPushDoesWhatItsSpliceSays() {
-        Map<String, Integer> seen = Fuzz.run("splices as pushes", 20_000, random -> {
+        Map<String, Integer> seen = Fuzz.run("splices as pushes", 5_000, random -> {
             List<byte[]> before = array(random);
             Splice splice = Splices.random(random, "list", before.size());
             Push push = Push.of(splice).orElse(null);
@@ -82,7 +82,7 @@ class SpliceFoldTest {
             assertArrayEquals(Splices.array(Splices.applied(before, splice)), Splices.array(after));
             return "a push";
         });
-        assertTrue(seen.get("a push") > Fuzz.times(10_000) && seen.get("no push") > Fuzz.times(3_000), seen::toString);
+        assertTrue(seen.get("a push") > Fuzz.times(2_500) && seen.get("no push") > Fuzz.times(750), seen::toString);
     }
 
     @ParameterizedTest

@@ -153,7 +153,7 @@ class SplicerServerTest {
         Map<BsonValue, LogModel> whole = copies();
         Map<BsonValue, LogModel> spliced = copies();
         List<BsonDocument> events = ChangeEvents.during(collection, () -> {
-            for (int i = 0; i < Fuzz.times(2_000); i++) change(random.nextInt(DOCUMENTS));
+            for (int i = 0; i < Fuzz.times(500); i++) change(random.nextInt(DOCUMENTS));
         });
         int splices = 0;
         for (BsonDocument event : events.subList(0, events.size() - 1)) {
