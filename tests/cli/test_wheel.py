@@ -22,7 +22,7 @@ from release import archives, sbom
 from tests.support.page import Command, commands, differs
 from towpath.stack import parts, tools
 
-pytestmark = pytest.mark.servers
+pytestmark = [pytest.mark.servers, pytest.mark.nightly]
 
 _ROOT = Path(__file__).parents[2]
 #: Folders of the checkout that are not for users; what else has Python modules or is opened by them is in the wheel.
@@ -81,7 +81,6 @@ def _script(given: list[Command]) -> str:
     return "\n".join(["status=0", "exec 2>&1", *lines])
 
 
-@pytest.mark.nightly
 def test_an_installed_wheel_does_the_tutorial_as_its_page_shows(wheel: Path, tmp_path: Path) -> None:
     folder = tmp_path / "elsewhere"
     folder.mkdir()

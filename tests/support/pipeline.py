@@ -21,17 +21,12 @@ from towpath.clients.connect.rest import Connect
 DEFAULT_MODE = "exactly-once"
 
 TOWPATH = Path(sys.executable).parent / "towpath"
-#: Verbs that start processes of their own, which begin with the program that was started; others are forked.
-ITSELF = ("verify", "repair", "resnapshot")
 
 
 def towpath(*arguments: str | Path, expect: int = 0, timeout: float = 600) -> subprocess.CompletedProcess[str]:
     """Run the command line; fail with all it said unless it ends with the exit status that is expected."""
     start, words = time.monotonic(), [str(one) for one in arguments]
-    if words[0] in ITSELF:
-        done = subprocess.run([TOWPATH, *words], capture_output=True, text=True, timeout=timeout, check=False)
-    else:
-        done = commands.run(words, timeout)
+    done = commands.run(words, timeout)
     said = f"stdout:\n{done.stdout}\nstderr:\n{done.stderr}"
     line = f"towpath {' '.join(words)}"
     print(f"{line}: {time.monotonic() - start:.1f} s")
