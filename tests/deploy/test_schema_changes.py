@@ -1,12 +1,8 @@
-"""Schema changes go through the log in order with the documents, and are made at the destination, whatever happens.
-
-`TOWPATH_TEST_SCHEMA_BULKS` is the number of bulks of a hundred writes that the writer does (default 100).
-"""
+"""Schema changes go through the log in order with the documents, and are made at the destination, whatever happens."""
 
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import time
@@ -21,7 +17,7 @@ from pymongo import MongoClient
 
 from tests.conftest import MakePipeline
 from tests.deploy.schema_writer import SchemaWriter
-from tests.support import cleaner, definitions, log, mongod, oracle, progress, raw, rest, schema, workers
+from tests.support import cleaner, definitions, fuzz, log, mongod, oracle, progress, raw, rest, schema, workers
 from tests.support.awaited import until
 from tests.support.cleaner import Disk
 from tests.support.compactor import Service
@@ -37,7 +33,7 @@ from towpath.store.schema_changes import latest
 
 pytestmark = pytest.mark.servers
 
-BULKS = int(os.environ.get("TOWPATH_TEST_SCHEMA_BULKS", "100"))
+BULKS = 40 * fuzz.TIMES  # of a hundred writes
 SMALL = MongodSizes(0.25, 64)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
@@ -19,7 +18,7 @@ from pymongo import UpdateOne
 
 from benchmarks.bench import load
 from tests.conftest import MakePipeline
-from tests.support import bsonbytes, cleaner, log, mongod, oracle, raw
+from tests.support import bsonbytes, cleaner, fuzz, log, mongod, oracle, raw
 from tests.support.awaited import until
 from tests.support.cleaner import Disk
 from tests.support.compactor import Service
@@ -40,9 +39,9 @@ from towpath.session import opened
 
 pytestmark = pytest.mark.servers
 
-OPERATIONS = int(os.environ.get("TOWPATH_TEST_COMPACTED_OPERATIONS", "1500"))
-RATE = int(os.environ.get("TOWPATH_TEST_COMPACTED_RATE", "150"))  # operations a second
-LAG = int(os.environ.get("TOWPATH_TEST_COMPACTED_LAG", "3"))  # seconds
+OPERATIONS = 1500 * fuzz.TIMES
+RATE = 150  # operations a second
+LAG = 3  # seconds
 SMALL = MongodSizes(0.25, 64)
 
 

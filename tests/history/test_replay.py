@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -20,7 +19,7 @@ from confluent_kafka.admin import AdminClient
 from pymongo import MongoClient
 
 from tests.conftest import MakePipeline
-from tests.support import bsonbytes, mongod, oracle, raw, rest, workers
+from tests.support import bsonbytes, fuzz, mongod, oracle, raw, rest, workers
 from tests.support.awaited import until
 from tests.support.damage import damage, document
 from tests.support.mongod import MongodSizes, Servers
@@ -34,7 +33,7 @@ from towpath.clients.connect.rest import Connect
 pytestmark = pytest.mark.servers
 
 #: Moments of a workload that are rebuilt.
-MOMENTS = int(os.environ.get("TOWPATH_TEST_MOMENTS", "3"))
+MOMENTS = 3 * fuzz.TIMES
 SIZES = MongodSizes(cache_gb=0.25, oplog_mb=200)
 #: Documents by the bytes of their `_id`.
 State = Mapping[bytes, bytes]

@@ -1,12 +1,8 @@
-"""Each change exactly once, in the source's order, whatever dies, sleeps, comes back late or comes in addition.
-
-`TOWPATH_TEST_ROUNDS` says how often a worker is killed, in one state after another (default 2).
-"""
+"""Each change exactly once, in the source's order, whatever dies, sleeps, comes back late or comes in addition."""
 
 from __future__ import annotations
 
 import json
-import os
 import signal
 from collections import Counter
 from collections.abc import Iterator
@@ -21,7 +17,7 @@ import pytest
 from bson import Int64
 
 from tests.conftest import MakePipeline
-from tests.support import log, workers
+from tests.support import fuzz, log, workers
 from tests.support.awaited import until
 from tests.support.batches import BATCHES
 from tests.support.order import Order
@@ -39,7 +35,8 @@ from towpath.session import Session, opened
 pytestmark = pytest.mark.servers
 
 COLLECTIONS = ("one", "two")
-ROUNDS = int(os.environ.get("TOWPATH_TEST_ROUNDS", "2"))
+#: How often a worker is killed, in one state after another.
+ROUNDS = 2 * fuzz.TIMES
 KILLED_IN: tuple[State, ...] = ("copy", "hand-over", "stream")
 #: The states of one pipeline in which its worker is killed.
 TURNS = [KILLED_IN[: ROUNDS - first] for first in range(0, ROUNDS, len(KILLED_IN))]

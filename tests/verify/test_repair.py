@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 from bson import json_util
 
 from tests.conftest import MakePipeline
-from tests.support import schema
+from tests.support import fuzz, schema
 from tests.support.awaited import until
 from tests.support.damage import damage, document
 from tests.support.pipeline import TOWPATH, Pipeline, Settings, towpath
@@ -26,8 +25,8 @@ from towpath.session import opened
 
 pytestmark = pytest.mark.servers
 
-COUNT = int(os.environ.get("TOWPATH_TEST_DOCUMENTS", "2000"))
-PLACES = int(os.environ.get("TOWPATH_TEST_DAMAGES", "56"))
+COUNT = 2000 * fuzz.TIMES
+PLACES = 56 * fuzz.TIMES
 
 
 @pytest.fixture(autouse=True)

@@ -37,9 +37,8 @@ class FolderServerTest extends DestinationTest {
         source = server.fresh("source");
     }
 
-    /** Two seeds, or as many as the environment variable says. */
     static LongStream seeds() {
-        return LongStream.rangeClosed(1, Long.parseLong(System.getenv().getOrDefault("TOWPATH_TEST_ROUNDS", "2")));
+        return LongStream.rangeClosed(1, Fuzz.times(2));
     }
 
     @ParameterizedTest
