@@ -25,8 +25,6 @@ from towpath.stack import parts, tools
 pytestmark = [pytest.mark.servers, pytest.mark.nightly]
 
 _ROOT = Path(__file__).parents[2]
-#: Folders of the checkout that are not for users; what else has Python modules or is opened by them is in the wheel.
-_NOT_INSTALLED = {"benchmarks", "tests", "docs", "release", "scripts"}
 _MADE = shutil.ignore_patterns("__pycache__", "*.egg-info", "target", ".*", "build", "dist")
 
 PAGE = (_ROOT / "docs" / "tutorial.md").read_text()
@@ -62,11 +60,16 @@ def _run(command: Sequence[str | Path]) -> str:
 
 def _needed() -> set[str]:
     """Every file of the packages, and what the connector plugin is built from."""
-    packages = {init.parent.name for init in _ROOT.glob("*/__init__.py")} - _NOT_INSTALLED
-    assert {"connectors", "towpath", "verifier"} <= packages
-    places = [*(_ROOT / name for name in packages), _ROOT / "transforms" / "src" / "main"]
-    files = [_ROOT / "transforms" / "pom.xml", *(file for place in places for file in place.rglob("*"))]
-    return {str(file.relative_to(_ROOT)) for file in files if file.is_file() and "__pycache__" not in file.parts}
+    homes = {
+        "connectors": _ROOT,
+        "towpath": _ROOT,
+        "transforms/src/main": _ROOT,
+        "towpath_verifier": _ROOT / "verifier",
+    }
+    files = ((file, home) for place, home in homes.items() for file in (home / place).rglob("*") if file.is_file())
+    return {str(file.relative_to(home)) for file, home in files if "__pycache__" not in file.parts} | {
+        "transforms/pom.xml"
+    }
 
 
 def test_every_file_of_the_packages_and_the_plugins_sources_is_in_the_wheel_and_nothing_else(wheel: Path) -> None:

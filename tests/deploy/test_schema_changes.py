@@ -127,6 +127,7 @@ def test_every_schema_change_is_made_in_its_place_while_documents_change(
     assert pipeline.status()["dead_letters"] == 0
 
 
+@pytest.mark.nightly
 def test_a_drop_is_held_and_a_refused_change_waits_while_other_collections_go_on(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(Settings())
     for name in ("old", "kept", "other", "more"):
@@ -398,6 +399,7 @@ def refills(pipeline: Pipeline) -> list[dict[str, str]]:
     return listed
 
 
+@pytest.mark.nightly
 def test_a_point_in_time_has_the_schema_of_that_time_and_the_new_topic_alone_rebuilds_what_was_renamed(
     make_pipeline: MakePipeline, third: tuple[str, raw.Client]
 ) -> None:

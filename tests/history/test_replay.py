@@ -217,6 +217,7 @@ def test_a_replay_goes_on_after_the_command_is_interrupted_and_the_worker_killed
     third.assert_same(pipeline, "docs", at_least=count)
 
 
+@pytest.mark.nightly
 def test_a_second_destination_follows_until_it_is_removed(pipeline: Pipeline, third: Third, seed: int) -> None:
     load = Workload(seed, [pipeline.source("docs")], documents=200)
     load.fill()
@@ -304,6 +305,7 @@ def test_what_the_log_lacks_or_the_destination_refuses_is_told(pipeline: Pipelin
     until("end of the dead letters", lambda: letters not in kafka.list_topics(timeout=10).topics)
 
 
+@pytest.mark.nightly
 def test_a_replay_whose_log_is_deleted_under_it_stops_and_is_to_be_begun_anew(pipeline: Pipeline, third: Third) -> None:
     pipeline = replace(pipeline, settings=Settings(partitions=1))
     pipeline.source("docs").insert_many([{"_id": n} for n in range(100)])

@@ -188,6 +188,7 @@ def test_a_fixed_port_in_use_is_told_with_its_holder_and_nothing_is_started(tmp_
     assert _towpath("status", "--dir", tmp_path / "other").returncode == 2
 
 
+@pytest.mark.nightly
 def test_a_mongod_that_does_not_run_is_fetched_again(
     directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -282,6 +283,7 @@ def up_by_job(url: str) -> dict[str, str] | None:
     return jobs if len(jobs) == 3 and jobs["connect"] == "1" else None
 
 
+@pytest.mark.nightly
 def test_a_killed_worker_comes_back_with_exported_plugins_and_another_can_join_it(
     directory: Path, tmp_path: Path
 ) -> None:

@@ -142,6 +142,7 @@ def test_two_verifications_at_once_both_end_with_their_verdicts(
         assert f"pid {first.process.pid}, since 2" in said
 
 
+@pytest.mark.nightly
 def test_what_was_compared_before_another_history_began_does_not_count(
     pipeline: Pipeline, tmp_path: Path, state: Path
 ) -> None:
@@ -230,6 +231,7 @@ def test_one_that_is_removed_shows_no_copy(make_pipeline: MakePipeline) -> None:
     assert "copy" not in towpath("status", pipeline.file, expect=1).stdout.split()
 
 
+@pytest.mark.nightly
 def test_one_that_follows_keeps_to_itself_and_goes_on_where_it_was(
     pipeline: Pipeline, tmp_path: Path, state: Path
 ) -> None:
