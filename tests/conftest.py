@@ -7,6 +7,7 @@ import secrets
 import signal
 import sys
 from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from random import SystemRandom
 from typing import Any
@@ -184,18 +185,17 @@ def destination_client(addresses: Addresses) -> Iterator[raw.Client]:
         yield client
 
 
-@pytest.fixture
-def make_pipeline(
-    addresses: Addresses, source_client: raw.Client, destination_client: raw.Client, tmp_path: Path
+@contextmanager
+def making(
+    addresses: Addresses, source: raw.Client, destination: raw.Client, folder: Path, owner: str
 ) -> Iterator[MakePipeline]:
-    """Makes the test's pipeline, once, with databases and a name of its own; removes all of it at the end."""
+    """Makes one pipeline, with databases and a name of its own; removes all of it at the end."""
     made: list[Pipeline] = []
 
     def make(settings: Settings) -> Pipeline:
-        assert not made, "one pipeline a test"
+        assert not made, f"one pipeline a {owner}"
         name = f"t{secrets.token_hex(4)}"
-        file = tmp_path / f"{name}.toml"
-        made.append(Pipeline(name, file, addresses, source_client, destination_client, settings))
+        made.append(Pipeline(name, folder / f"{name}.toml", addresses, source, destination, settings))
         return made[0]
 
     yield make
@@ -204,8 +204,29 @@ def make_pipeline(
             if pipeline.file.exists():
                 pipeline.discard()
         finally:
-            source_client.drop_database(pipeline.name)
-            destination_client.drop_database(pipeline.name)
+            source.drop_database(pipeline.name)
+            destination.drop_database(pipeline.name)
+
+
+@pytest.fixture
+def make_pipeline(
+    addresses: Addresses, source_client: raw.Client, destination_client: raw.Client, tmp_path: Path
+) -> Iterator[MakePipeline]:
+    """Makes the test's pipeline."""
+    with making(addresses, source_client, destination_client, tmp_path, "test") as make:
+        yield make
+
+
+@pytest.fixture(scope="module")
+def make_shared_pipeline(
+    addresses: Addresses,
+    source_client: raw.Client,
+    destination_client: raw.Client,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[MakePipeline]:
+    """Makes a pipeline for all tests of a file, each with collections of its own or only reading."""
+    with making(addresses, source_client, destination_client, tmp_path_factory.mktemp("shared"), "file") as make:
+        yield make
 
 
 @pytest.fixture
