@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.support import commands, oracle, raw, rest, schema
 from tests.support.awaited import patient
+from towpath.clients.connect.control import wait_stopped
 from towpath.clients.connect.rest import Connect
 
 #: The mode of a pipeline whose test does not say another.
@@ -157,7 +158,12 @@ class Pipeline:
         """Remove all of it without the command, which first proves that it may: servers of a test may be gone."""
         connectors, topics = self.leftovers()
         with Connect(self.addresses.connect) as connect:
-            for name in sorted(connectors):  # the sink before the source
+            for name in connectors:
+                connect.stop(name)
+            for (
+                name
+            ) in connectors:  # a task without its topics leaves a transaction open, which holds up others for 60 s
+                wait_stopped(connect, name)
                 connect.delete(name)
         if topics:
             kafka = AdminClient({"bootstrap.servers": self.addresses.bootstrap})

@@ -7,6 +7,7 @@ import com.mongodb.client.MongoCollection;
 import com.mongodb.client.model.BulkWriteOptions;
 import com.mongodb.client.model.WriteModel;
 import io.towpath.record.Change;
+import io.towpath.support.Fuzz;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
