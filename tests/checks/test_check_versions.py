@@ -21,7 +21,7 @@ from towpath.clients.mongo.replica_set import source_set
 from towpath.clients.mongo.versions import imitation
 from towpath.deploy.inventory import Side
 from towpath.errors import MongoError, Refused
-from towpath.stack.state import accepts
+from towpath.stack.processes import accepts
 
 pytestmark = pytest.mark.servers
 

@@ -19,8 +19,8 @@ from towpath.checks.planning.estimates import CopyTime, LogSize, OplogNeed
 from towpath.checks.planning.facts import Disk, Facts, Sample, Unknown, Writes
 from towpath.checks.planning.render import between, json_fields, text
 from towpath.checks.planning.sample import compressed_size, documents_in, scattered
-from towpath.cli.init import write_pipeline_file
 from towpath.cli.report.plan import write_report
+from towpath.config.draft import write_pipeline_file
 from towpath.config.events import VERSION
 from towpath.config.finding import error, ok, warning
 from towpath.config.loading import read

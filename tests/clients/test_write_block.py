@@ -20,7 +20,7 @@ from tests.support.secured import documented_roles
 from towpath.clients.mongo import write_block
 from towpath.errors import TowpathError
 from towpath.stack import processes
-from towpath_verifier.descriptions import version
+from towpath_verifier import feature_version
 
 pytestmark = pytest.mark.servers
 
@@ -138,14 +138,14 @@ def test_other_servers_are_told_apart(guarded: dict[str, Client], tmp_path: Path
     root.admin.command("setFeatureCompatibilityVersion", "5.0")
     try:
         assert "MongoDB 5.0 (featureCompatibilityVersion) cannot block" in write_block.trouble(root)
-        assert version(guarded["application"]) == (6, 0)  # who may not see more is told the server's own
+        assert feature_version(guarded["application"]) == (6, 0)  # who may not see more is told the server's own
     finally:
         root.admin.command("setFeatureCompatibilityVersion", "6.0")
     with mongod.start_standalone(tmp_path) as running, Client(running.uri) as client:
         assert "a standalone mongod cannot block writes" in write_block.trouble(client)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_nothing_expires_and_no_index_is_built_while_blocked(tmp_path: Path) -> None:
     with (
         servers.replica_set(tmp_path, "--setParameter", "ttlMonitorSleepSecs=1") as address,
@@ -221,7 +221,7 @@ def test_every_acknowledged_write_is_there_when_it_returns_and_none_comes_later(
         write_block.unblock(guarded["blocker"])
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_block_outlives_step_downs_and_the_primarys_death(tmp_path: Path) -> None:
     with mongod.start_replica_set(tmp_path, nodes=3) as running, Client(running.uri) as client:
         orders = client.shop.orders.with_options(write_concern=WriteConcern("majority"))

@@ -18,14 +18,13 @@ import pytest
 from bson import ObjectId
 from confluent_kafka.admin import AdminClient
 
-from tests.support import rest
+from tests.support import control, rest
 from tests.support.acknowledged import AcknowledgedWriter
 from tests.support.awaited import until
 from tests.support.cutover import PATIENCE_S, Cutover, cutover, fail_back, indexes
 from tests.support.pipeline import Pipeline, towpath
 from tests.support.swapping import Swapping
 from tests.support.ticker import Ticker
-from towpath import stack as embedded
 from towpath.clients.mongo import write_block
 from towpath.stack import Stack
 
@@ -277,6 +276,7 @@ def ended_at_its_limit(pipeline: Pipeline, folder: Path) -> None:
     assert "has reached its limit of 1 s while stopping the writers;" in told[-1]["words"]
 
 
+@pytest.mark.nightly
 def test_an_interrupt_a_kill_and_whatever_is_red_leave_all_as_it_was(pipeline: Pipeline, tmp_path: Path) -> None:
     with ready(pipeline):
         refused(pipeline, tmp_path)
@@ -292,7 +292,7 @@ def test_an_interrupt_a_kill_and_whatever_is_red_leave_all_as_it_was(pipeline: P
         killed(pipeline, tmp_path, "beginning the way back")
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_an_interrupt_and_a_kill_at_every_step(pipeline: Pipeline, tmp_path: Path) -> None:
     with ready(pipeline):
         for step in STEPS:
@@ -300,38 +300,38 @@ def test_an_interrupt_and_a_kill_at_every_step(pipeline: Pipeline, tmp_path: Pat
             killed(pipeline, tmp_path, step)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_without_connect_the_source_takes_writes_and_the_rest_is_told(
     pipeline: Pipeline, tmp_path: Path, stack: Stack
 ) -> None:
     with ready(pipeline):
         running = begun(pipeline, tmp_path, "blocking writes")
-        embedded.kill(stack.directory, "connect-0", signal.SIGKILL)
+        control.kill(stack.directory, "connect-0", signal.SIGKILL)
         try:
             told = running.ended(2)
             new_user(pipeline)
         finally:
-            embedded.start(stack.directory, "connect-0")
+            control.start(stack.directory, "connect-0")
         assert any(one["event"] == "left" for one in told)
         towpath("cutover", pipeline.file, "--undo")
         assert_as_before(pipeline)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_destination_that_sleeps_holds_writes_up_no_longer_than_the_limit(
     pipeline: Pipeline, tmp_path: Path, stack: Stack
 ) -> None:
     with ready(pipeline):
         running = Cutover(pipeline, tmp_path, "--block-writes", "--max-pause", "10s")
         running.until(lambda one: str(one.get("step", "")).startswith("blocking writes"))
-        embedded.kill(stack.directory, "destination-0", signal.SIGSTOP)
+        control.kill(stack.directory, "destination-0", signal.SIGSTOP)
         try:
             stopped = datetime.now(UTC)
             until("writes to be taken", lambda: not write_block.is_on(pipeline.source_client), 60, 0.1)
             print(f"writes are taken after {(datetime.now(UTC) - stopped).total_seconds():.1f} s")
             assert (datetime.now(UTC) - stopped).total_seconds() < 30
         finally:
-            embedded.kill(stack.directory, "destination-0", signal.SIGCONT)
+            control.kill(stack.directory, "destination-0", signal.SIGCONT)
         status = running.process.wait(PATIENCE_S)
         if status == 2:
             towpath("cutover", pipeline.file, "--undo")
@@ -340,7 +340,7 @@ def test_a_destination_that_sleeps_holds_writes_up_no_longer_than_the_limit(
         assert_as_before(pipeline)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_of_two_tools_only_the_later_goes_on(
     pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

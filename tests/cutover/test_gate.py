@@ -78,7 +78,7 @@ class Case:
         self.fake("destination_set", lambda client, transactions: ReplicaSet("rs", ("a:1",)))
         self.fake("privileges", lambda client: None)
         self.fake("watch", lambda *_, **__: nullcontext())
-        self.fake("now", lambda client: None)
+        self.fake("cluster_time", lambda client: None)
         for name in ("plan", "plan_in_place"):
             self.fake(name, lambda *_, **__: SimpleNamespace(steps=(step("shop.orders", "collMod"),)), gate.plan)
         self.fake("statuses", lambda connect, names: [RUNNING])
@@ -112,6 +112,11 @@ def change(**fields: Any) -> Callable[[Case], None]:
             setattr(case, name, value)
 
     return apply
+
+
+def verified(age: int) -> Callable[[Case], None]:
+    """So many seconds before the test, not before its file was read."""
+    return lambda case: setattr(case, "verdict", Verified(verdict(age=age), verdict(age=age)))
 
 
 def fake(name: str, value: Any, of: Any = gate, **fields: Any) -> Callable[[Case], None]:
@@ -175,8 +180,8 @@ RED: list[tuple[str, Callable[[Case], None], str]] = [
     ),
     ("verified", change(verdict=Verified()), "never"),
     ("verified", change(verdict=Verified(doubt="it was rebuilt since")), "it was rebuilt since"),
-    ("verified", change(verdict=Verified(verdict(age=7200), verdict(age=7200))), "2.0 h ago (limit 10 s)"),
-    ("verified", change(verdict=Verified(verdict(age=-60), verdict(age=-60))), "in the future"),
+    ("verified", verified(age=7200), "2.0 h ago (limit 10 s)"),
+    ("verified", verified(age=-60), "in the future"),
     ("verified", change(verdict=Verified(verdict(clean=False), verdict(clean=False))), "same: 7 documents"),
     (
         "verified",

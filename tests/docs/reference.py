@@ -21,9 +21,9 @@ from pydantic_core import PydanticUndefined
 
 from tests.servers.pairs import PAIRS
 from towpath.cli import towpath
-from towpath.cli.init import write_pipeline_file
 from towpath.clients.mongo.versions import SERIES
 from towpath.config import pipeline, sections
+from towpath.config.draft import write_pipeline_file
 from towpath.config.pipeline import Pipeline
 
 ROOT = Path(__file__).parents[2]

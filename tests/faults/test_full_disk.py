@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
-from tests.faults.command import Command
-from tests.support import oracle, raw
+from tests.support import control, oracle, raw
 from tests.support.awaited import until
+from tests.support.command import Command
 from tests.support.disk import Disk, small_disk
 from tests.support.mongod import MongodSizes
 from tests.support.pipeline import TOWPATH, Addresses, Pipeline, Settings, towpath
 from tests.support.ticker import Ticker
 from towpath import stack as embedded
 
-pytestmark = [pytest.mark.long, pytest.mark.servers]
+pytestmark = [pytest.mark.nightly, pytest.mark.servers]
 COUNT = 200
 BROKER, WORKER = "kafka", "connect-0"
 
@@ -105,7 +105,7 @@ def test_a_broker_without_room_loses_nothing_once_it_has_room_and_is_started_of_
         done = changes.done
         changes.wait_for(done + 50)
         site.broker.empty()
-        embedded.start(site.stack.directory, BROKER)
+        control.start(site.stack.directory, BROKER)
         until("running pipeline", lambda: is_running(pipeline), 240, 2)
         done = changes.done
         changes.wait_for(done + 50)

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from towpath.cli.init import write_pipeline_file
 from towpath.cli.replay import DestinationOptions, destination, point_in_time
 from towpath.clients.kafka.topics import Topic
 from towpath.clients.mongo.client import ClusterTime
 from towpath.clients.mongo.replica_set import ReplicaSet
+from towpath.config.draft import write_pipeline_file
 from towpath.config.finding import Precondition, require
 from towpath.config.loading import read
 from towpath.deploy.other_pipelines import is_written

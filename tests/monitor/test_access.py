@@ -30,14 +30,14 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from tests.bench.following import following
+from benchmarks.bench.following import following
 from tests.monitor.test_clients import SLOW_PARTS, WHOLE, connect
 from tests.support import api
 from tests.support.awaited import promised, until
 from tests.support.pipeline import TOWPATH
 from tests.support.served import HOOKS, listen_at
-from towpath.cli.init import write_pipeline_file
 from towpath.cli.monitor import _ADDRESS, chosen
+from towpath.config.draft import write_pipeline_file
 from towpath.config.loading import read
 from towpath.config.sections import Run
 from towpath.errors import TowpathError
@@ -434,6 +434,7 @@ def test_too_many_connections_are_refused(tmp_path: Path, monkeypatch: pytest.Mo
         until("place", lambda: client.get("/healthz").status_code == 200)
 
 
+@pytest.mark.serial
 def test_who_sends_slowly_or_reads_nothing_is_dropped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

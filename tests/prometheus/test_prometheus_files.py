@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.prometheus import board, rules
-from towpath.stack.prometheus import ALERTS, MONITORING, WORKER_RULES
+from towpath.stack.parts import MONITORING
+from towpath.stack.plan import ALERTS, WORKER_RULES
 from towpath.store import positions
 
 ROOT = Path(__file__).parents[2]

@@ -37,8 +37,8 @@ def test_that_fails_after_it_has_broken_all(pipeline, stack):
     follower = subprocess.Popen([TOWPATH, "verify", pipeline.file, "--follow"])
     Path(os.environ["PIDS"]).write_text(str(follower.pid))
     pipeline.source_client.admin.command({"setUserWriteBlockMode": 1, "global": True})
-    embedded.kill(stack.directory, "destination-0", signal.SIGSTOP)
-    embedded.kill(stack.directory, "connect-0")
+    control.kill(stack.directory, "destination-0", signal.SIGSTOP)
+    control.kill(stack.directory, "connect-0")
     pipeline.file.unlink()  # so that its fixture leaves the connectors
     raise AssertionError("on purpose")
 
@@ -51,10 +51,10 @@ def test_that_needs_all(pipeline, stack):
     pipeline.assert_same("docs", at_least=1)
 
 def test_that_leaves_the_worker_dead(stack):
-    embedded.kill(stack.directory, "connect-0")
+    control.kill(stack.directory, "connect-0")
 
 def test_that_finds_it_alive(pipeline):
-    assert not pipeline.has_left_something()
+    assert pipeline.leftovers() == ([], [])
 
 @pytest.mark.timeout(5)
 def test_that_is_never_over(tmp_path):
@@ -80,7 +80,7 @@ def _ignore() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell does for what it runs with &
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_failed_test_is_the_only_one_that_fails(stack: embedded.Stack, tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(_TESTS)
     options = ["-p", "tests.conftest", "-p", "no:cacheprovider", "-n", "1", "--basetemp", tmp_path / "base", "-rA"]

@@ -21,17 +21,15 @@ from towpath.config.events import Difference, as_line
 from towpath.config.sections import Log
 from towpath.cutover import gate
 from towpath.errors import Refused, TowpathError
+from towpath.files import publish, replacing
 from towpath.store import state_files
-from towpath.store.atomic_file import publish, replacing
 from towpath.verify import follow_state, full_verdict, verdict_file
 from towpath.verify.follow_state import FollowState
 from towpath.verify.full_verdict import VerdictContext
 from towpath.verify.run import resumed
 from towpath.verify.scope import Origin
 from towpath.verify.verdict_file import VerificationResult
-from towpath_verifier import Options, Pair, Tally, Verdict
-from towpath_verifier.journal import Journal
-from towpath_verifier.raw import id_key
+from towpath_verifier import Journal, Options, Pair, Tally, Verdict, id_key
 
 NOW = Origin(
     {"source": "a/h1:1,h2:1", "destination": "b/h3:1"},

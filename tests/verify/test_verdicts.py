@@ -15,9 +15,9 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from tests.conftest import MakePipeline
+from tests.support import control
 from tests.support.awaited import until
 from tests.support.pipeline import TOWPATH, Pipeline, Settings, towpath
-from towpath import stack as embedded
 from towpath.cutover import gate as rules
 from towpath.cutover.gate import Readiness
 from towpath.cutover.steps import CutoverOptions
@@ -121,13 +121,13 @@ def verify(pipeline: Pipeline, folder: Path, *options: str) -> Iterator[Verify]:
         running.process.wait()
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_two_verifications_at_once_both_end_with_their_verdicts(
     pipeline: Pipeline, tmp_path: Path, state: Path
 ) -> None:
     filled(pipeline)
     pipeline.destination("orders").insert_one({"_id": -1})
-    slow = ("--alone", "--first", "4", "--factor", "1", "--tries", "3", "--json")
+    slow = ("--alone", "--tries", "5", "--json")  # 15 s
     journal = state / pipeline.name / "verify.journal"
     with verify(pipeline, tmp_path, *slow) as first:
         until("journal of the first", journal.exists, RUN_S)
@@ -142,13 +142,14 @@ def test_two_verifications_at_once_both_end_with_their_verdicts(
         assert f"pid {first.process.pid}, since 2" in said
 
 
+@pytest.mark.nightly
 def test_what_was_compared_before_another_history_began_does_not_count(
     pipeline: Pipeline, tmp_path: Path, state: Path
 ) -> None:
     filled(pipeline)
     towpath("verify", pipeline.file)
     pipeline.destination("orders").insert_one({"_id": -1})
-    slow, journal = ("--first", "4", "--factor", "1", "--tries", "3"), state / pipeline.name / "verify.journal"
+    slow, journal = ("--tries", "5"), state / pipeline.name / "verify.journal"
     words = "the destination has another history since 2"
     with opened(pipeline.file) as session:
         with verify(pipeline, tmp_path, *slow) as killed:
@@ -209,7 +210,7 @@ def test_a_destination_that_takes_no_verdict_leaves_it_on_this_machine(pipeline:
         database.command("collMod", "verdicts", validator={})
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_documents_read_again_in_part_leave_no_verdict_on_everything(pipeline: Pipeline) -> None:
     filled(pipeline)
     pipeline.source("users").insert_one({"_id": 1})
@@ -230,6 +231,7 @@ def test_one_that_is_removed_shows_no_copy(make_pipeline: MakePipeline) -> None:
     assert "copy" not in towpath("status", pipeline.file, expect=1).stdout.split()
 
 
+@pytest.mark.nightly
 def test_one_that_follows_keeps_to_itself_and_goes_on_where_it_was(
     pipeline: Pipeline, tmp_path: Path, state: Path
 ) -> None:
@@ -283,16 +285,16 @@ def _ends_of_the_log(pipeline: Pipeline, folder: Path) -> None:
         fourth.await_word("restored from a backup")
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_one_that_follows_outlives_kafka_that_is_away(pipeline: Pipeline, stack: Stack, tmp_path: Path) -> None:
     filled(pipeline)
     with verify(pipeline, tmp_path, "--follow") as following:
         following.await_word("comparing documents that change")
-        embedded.kill(stack.directory, "kafka", signal.SIGTERM)
+        control.kill(stack.directory, "kafka", signal.SIGTERM)
         try:
             following.await_word("cannot reach Kafka")
         finally:
-            embedded.start(stack.directory, "kafka")
+            control.start(stack.directory, "kafka")
         following.await_word("Kafka answers again")
         pipeline.source("orders").insert_one({"_id": 1000})
         pipeline.wait()

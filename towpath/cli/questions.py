@@ -147,7 +147,7 @@ def _with_uri(answers: Answers, side: str, uri: str, file: Path) -> Answers:
     files = answers.uri_files
     if holds_secret(uri):
         own = Path(f"{file.stem}-{side}.uri")
-        say("  It holds a password. In a file of its own that only you can read, it stays out of the pipeline file.")
+        say("  It holds a password. In a separate file that only you can read, it stays out of the pipeline file.")
         target = file.with_name(own.name)
         there = ", and overwrite what it holds" if target.exists() else ""
         if click.confirm(f"Write the URI to {target}{there}?", default=not there, err=True):

@@ -46,13 +46,13 @@ from towpath.deploy.inventory import Inventory
 from towpath.deploy.own_topics import own_topics
 from towpath.deploy.preconditions import left_by_removal
 from towpath.errors import NotYet, Refused, TowpathError
+from towpath.files import replacing
 from towpath.history.replay import rebuild
 from towpath.log.lag import pipeline_ends
 from towpath.log.source_offsets import read_state
 from towpath.log.topic_settings import pipeline_topics
 from towpath.session import Session
 from towpath.store import positions
-from towpath.store.atomic_file import replacing
 
 _POLL_S = 0.05
 _REMOVE = "`towpath remove --topics` with the file of the reverse pipeline removes that; then begin again"

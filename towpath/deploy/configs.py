@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from towpath.config import mongo_uri
 from towpath.config.namespaces import Selection
 from towpath.config.pipeline import Pipeline
+from towpath.files import shipped
 from towpath.log.topic_settings import change_settings
 
 #: Only the number of records bounds a poll, and a record can have 16 MB: so many fit into a worker's heap.
@@ -23,13 +23,13 @@ POLL_RECORDS = 4
 
 #: Settings of a source and of a sink, only for pipelines with `[ddl]`: others keep the configuration that they have.
 DDL, DDL_DROP = "towpath.ddl", "towpath.ddl.drop"
-#: Of a sink that applies the log from its beginning: it makes collections anew, and holds nothing.
+#: Of a sink that applies the log from its beginning: it creates collections again, and holds nothing.
 DDL_REPLAY = "towpath.ddl.replay"
 #: Topic → an offset in each of its partitions, from which on the sink stops there at the next schema change.
 DDL_ENDS = "towpath.ddl.ends"
 
 #: What Connect runs, and what people may post with curl.
-DEFINITIONS = Path(__file__).parents[2] / "connectors"
+DEFINITIONS = shipped("connectors")
 #: Of a source. Of a sink whose log is known to lack documents: "none", and updates may find no document.
 COPY = "towpath.copy"
 

@@ -11,7 +11,7 @@ from towpath.config import mongo_uri
 from towpath.config.mongo_uri import with_option
 from towpath.config.pipeline import Pipeline
 from towpath.errors import TowpathError
-from towpath.store.atomic_file import replacing
+from towpath.files import replacing
 
 _DESTINATION = "destination"
 _URIS = ("mongodb.connection.string", "connection.uri")

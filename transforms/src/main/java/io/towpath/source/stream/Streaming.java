@@ -13,7 +13,7 @@ import io.towpath.record.BsonElements;
 import io.towpath.record.ClusterTime;
 import io.towpath.source.copy.OplogWatch;
 import io.towpath.source.copy.SnapshotReads;
-import io.towpath.source.ddl.SchemaChanges;
+import io.towpath.source.ddl.SchemaCapture;
 import io.towpath.source.progress.Ledger;
 import io.towpath.source.progress.Partitions;
 import io.towpath.source.progress.Phase;
@@ -47,7 +47,7 @@ public final class Streaming implements Phase {
     private final Heartbeats heartbeats = new Heartbeats(System::nanoTime);
     private final OplogWatch watch;
     private final SourceMetrics metrics;
-    private final Optional<SchemaChanges> schema;
+    private final Optional<SchemaCapture> schema;
     private final int namespaceAt;
     /** The time of the last emitted event; null before the first. */
     private ClusterTime last;
@@ -68,7 +68,7 @@ public final class Streaming implements Phase {
             Progress progress,
             SnapshotReads reads,
             Rereads rereads,
-            Optional<SchemaChanges> schema,
+            Optional<SchemaCapture> schema,
             boolean wholeDocuments) {
         this.debezium = debezium;
         this.last = last.orElse(null);
@@ -249,7 +249,7 @@ public final class Streaming implements Phase {
      * are read then.
      */
     private boolean isLeftOut(String namespace) {
-        return SourceCluster.isBookkeeping(namespace) || schema.isPresent() && SchemaChanges.isTemporary(namespace);
+        return SourceCluster.isBookkeeping(namespace) || schema.isPresent() && SchemaCapture.isTemporary(namespace);
     }
 
     private String namespace(SourceRecord record) {

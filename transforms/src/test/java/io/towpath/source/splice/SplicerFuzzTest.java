@@ -13,6 +13,7 @@ import io.towpath.record.RecordHeaders;
 import io.towpath.source.progress.CopyShare;
 import io.towpath.source.progress.SourceMetrics;
 import io.towpath.support.Fuzz;
+import io.towpath.support.LogModel;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.Map;
@@ -32,7 +33,7 @@ class SplicerFuzzTest {
     @Test
     void aReaderHasTheDocumentsOfTheSource() {
         try (SourceMetrics metrics = new SourceMetrics("p-source", "p", "p", new CopyShare(0, 1))) {
-            Fuzz.run("spliced histories", 300, random -> {
+            Fuzz.run("spliced histories", 100, random -> {
                 long cache = CACHES[random.nextInt(CACHES.length)];
                 Splicer splicer = new Splicer(cache, metrics, new SpliceTotals(null));
                 Map<Integer, Replicated> documents = new HashMap<>();
