@@ -8,7 +8,6 @@ from importlib import resources
 from typing import Any
 
 import httpx
-from jsonschema import Draft202012Validator
 
 from tests.support import schema
 
@@ -50,6 +49,8 @@ def refuse(value: Any, name: str) -> None:
 
 
 def _refuse(value: Any, schema_of_it: dict[str, Any]) -> None:
+    from jsonschema import Draft202012Validator  # takes seconds to import, which few tests need
+
     components = closed(API["components"])
     components["schemas"][EVENT].pop("additionalProperties")
     described = {**schema_of_it, "components": components}
