@@ -1,1 +1,1 @@
-"""A pipeline's topics: records, positions, re-read requests, dead letters, whether they are complete; its connectors."""
+"""A pipeline's topics: records, positions, re-read requests, dead letters, their integrity; its connectors."""
