@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
+from typing import Literal
 from uuid import uuid4
 
 import pymongo
@@ -21,6 +22,24 @@ from towpath.store.cutover import Cutover, State
 
 SWITCH_S = 10.0  # seconds for the write that switches, and again to find out whether it was done
 _TAKE_S = 2.0  # short: writes wait meanwhile, and the destination may be what does not answer
+
+
+@dataclass(frozen=True, slots=True)
+class Direction:
+    """One way to make the other side primary: its states in the marker, and its sides."""
+
+    under_way: State
+    done: State
+    old: Literal["source", "destination"]
+    new: Literal["source", "destination"]
+
+    @property
+    def returns(self) -> bool:
+        return self.new == "source"
+
+
+CUTOVER = Direction("to the destination", "over", "source", "destination")
+FAIL_BACK = Direction("back to the source", "returned", "destination", "source")
 
 
 class SwitchUnknown(TowpathError):
@@ -39,6 +58,19 @@ class Sides:
     marker: Cutover | None = None
     _tokens: list[str] = field(default_factory=list)
     """What this command has marked, or may have marked where the reply was lost, the marker with."""
+
+    @property
+    def direction(self) -> Direction:
+        """Of the cutover or fail back that is under way."""
+        assert self.marker is not None
+        return FAIL_BACK if self.marker.state in (FAIL_BACK.under_way, FAIL_BACK.done) else CUTOVER
+
+    @property
+    def session(self) -> Session:
+        """The pipeline from the old primary to the new one."""
+        session = self.reverse if self.direction.returns else self.forward
+        assert session is not None
+        return session
 
     def begin(self, step: str) -> None:
         """Record in the marker that a step begins."""
@@ -118,10 +150,10 @@ class Sides:
         assert self.marker is not None
         if remaining := tuple(steps):
             self.mark(replace(self.marker, steps=remaining))
-        elif self.marker.state == "to the destination":
-            self.mark(None)
-        else:
+        elif self.direction.returns:
             self.mark(replace(self.marker, state="over", steps=()))
+        else:
+            self.mark(None)
 
     def confirm(self) -> None:
         """Return if the marker is still this command's. Call it before a side is opened for writes."""

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from towpath.cli import report
-from towpath.config.events import CutoverNote, Gate, Switch, TimedEvent, label
+from towpath.config.events import CutoverNote, Gate, Switch, TimedEvent
 from towpath.config.events import Step as StepDone
 from towpath.config.mongo_uri import without_credentials
 from towpath.config.text import utc
@@ -83,7 +83,7 @@ def _steps(events: Sequence[TimedEvent]) -> Iterator[Step]:
     for step in steps:
         figures = ", ".join(f"{count:,} {name}" for name, count in step.figures.items())
         left = (_start(step) - first).total_seconds() * percent
-        yield Step(label(step.step), figures, step.seconds, left, step.seconds * percent, step.reported_at > stopped)
+        yield Step(step.step, figures, step.seconds, left, step.seconds * percent, step.reported_at > stopped)
 
 
 def _start(step: StepDone) -> datetime:
