@@ -78,7 +78,7 @@ class Case:
         self.fake("destination_set", lambda client, transactions: ReplicaSet("rs", ("a:1",)))
         self.fake("privileges", lambda client: None)
         self.fake("watch", lambda *_, **__: nullcontext())
-        self.fake("now", lambda client: None)
+        self.fake("cluster_time", lambda client: None)
         for name in ("plan", "plan_in_place"):
             self.fake(name, lambda *_, **__: SimpleNamespace(steps=(step("shop.orders", "collMod"),)), gate.plan)
         self.fake("statuses", lambda connect, names: [RUNNING])

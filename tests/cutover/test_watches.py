@@ -81,7 +81,7 @@ def test_where_changes_cannot_be_watched_all_indexes_are_read(monkeypatch: pytes
         raise OperationFailure("not authorized", 13)
 
     monkeypatch.setattr(watches, "watch_indexes", refuse)
-    monkeypatch.setattr(watches, "now", lambda client: Timestamp(9, 1))
+    monkeypatch.setattr(watches, "cluster_time", lambda client: Timestamp(9, 1))
     client: Any = None
     indexes = watches._SideIndexes(client, Timestamp(1, 1))
     with indexes.watch:

@@ -33,7 +33,7 @@ OTHER_NAMES = {
     *("internal_first", "no_data"),  # Debezium
     "read_committed",  # Kafka
     *("as_json", "offsets_for_times", "record_ids", "skip_to_end"),  # of the code
-    *("check_ids", "ignore_field_order", "lost_for", "range_bytes"),  # of the verifier as a library
+    *("ignore_field_order", "lost_for", "range_bytes", "towpath_verifier"),  # of the verifier as a library
 }
 FILE = re.compile(r"^( *)```toml\n(.*?)^\1```", re.M | re.S)
 

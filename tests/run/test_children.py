@@ -32,8 +32,7 @@ from towpath.run.restarts import HangingTransactions, Pulse
 from towpath.run.services import Service, Services
 from towpath.run.supervisor import Supervisor
 from towpath.session import opened
-from towpath_verifier import ServerLost
-from towpath_verifier.raw import id_key
+from towpath_verifier import ServerLost, id_key
 
 ROUND = Round(
     at=0.0,

@@ -34,7 +34,8 @@ from towpath.log.topic_settings import change_settings
 from towpath.run.restarts import HangingTransactions
 from towpath.run.status import log_figures
 from towpath.verify import follow_state, follower, verdict_file
-from towpath_verifier import Missing, Pair, Verdict, descriptions
+from towpath_verifier import Difference as DocumentDifference
+from towpath_verifier import Pair, Verdict, descriptions
 from towpath_verifier.descriptions import concurrently
 from towpath_verifier.metadata import MetadataDifference
 from towpath_verifier.repair_commands import Command
@@ -365,7 +366,7 @@ def test_differences_of_a_pause_go_to_the_file_as_they_are_found(monkeypatch: py
                 document = Document(bson.encode({"_id": number}))
                 document.held = Held()  # type: ignore[attr-defined]
                 alive.add(document.held)  # type: ignore[attr-defined]
-                yield Missing("shop.a", bson.encode({"_id": number}), document)
+                yield DocumentDifference("shop.a", bson.encode({"_id": number}), document, None)
                 del document
                 most = max(most, len(alive))
 

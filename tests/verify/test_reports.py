@@ -20,8 +20,7 @@ from towpath.config.pipeline import Pipeline
 from towpath.config.text import utc
 from towpath.errors import TowpathError
 from towpath.verify.verdict_file import Example, VerificationResult
-from towpath_verifier import Tally, Verdict
-from towpath_verifier.differences import Pair
+from towpath_verifier import Pair, Tally, Verdict
 
 HOSTILE = "<script>alert('x')</script>"
 

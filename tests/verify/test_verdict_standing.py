@@ -29,9 +29,7 @@ from towpath.verify.full_verdict import VerdictContext
 from towpath.verify.run import resumed
 from towpath.verify.scope import Origin
 from towpath.verify.verdict_file import VerificationResult
-from towpath_verifier import Options, Pair, Tally, Verdict
-from towpath_verifier.journal import Journal
-from towpath_verifier.raw import id_key
+from towpath_verifier import Journal, Options, Pair, Tally, Verdict, id_key
 
 NOW = Origin(
     {"source": "a/h1:1,h2:1", "destination": "b/h3:1"},

@@ -29,8 +29,7 @@ from towpath.verify import follow_state, targets, verdict_file
 from towpath.verify.rereads import NotRepaired, Outcome, Repaired
 from towpath.verify.rereads import repair as reread
 from towpath.verify.targets import DocumentRef
-from towpath_verifier.raw import Key, id_key
-from towpath_verifier.values import extended_json
+from towpath_verifier import Key, extended_json, id_key
 
 _MAX_LINES = 50  # documents with a line of their own
 

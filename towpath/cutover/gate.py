@@ -39,8 +39,7 @@ from towpath.run.status.figures import Status
 from towpath.session import Session
 from towpath.verify.full_verdict import Verified, age, summary
 from towpath.verify.scope import metadata
-from towpath_verifier import VerifierError
-from towpath_verifier.reads import now
+from towpath_verifier import VerifierError, cluster_time
 
 #: The lines that look at nothing but the status and the verdict.
 _KNOWN = ("operator", "connectors", "copy", "lag", "reading again", "verified")
@@ -259,7 +258,7 @@ def late_writes(readiness: Readiness) -> Result:
     session = readiness.session
     with (
         session.source.connected() as client,
-        watch(client, session.pipeline, start_at_operation_time=now(client) or Timestamp(1, 1)),
+        watch(client, session.pipeline, start_at_operation_time=cluster_time(client) or Timestamp(1, 1)),
     ):
         return True, "are seen, also in new collections", ""
 

@@ -21,10 +21,7 @@ from towpath.config.pipeline import Pipeline
 from towpath.deploy.schema.plan import KeptIndexes, plan
 from towpath.session import Session
 from towpath.store.positions import DATABASE
-from towpath_verifier.descriptions import Kept, version
-from towpath_verifier.errors import Unsuitable
-from towpath_verifier.proof import token_time
-from towpath_verifier.reads import Client, brief, now
+from towpath_verifier import Client, IndexCache, Unsuitable, brief, cluster_time, feature_version, token_time
 
 _AWAIT_MS = 50
 _RETRY_S, _POLL_S, _JOIN_S = 0.2, 0.02, 1.0
@@ -60,7 +57,7 @@ class _Watch:
 
     def catch_up(self, is_over: Callable[[], bool] = lambda: False) -> None:
         """Return once everything before this call was seen, or once `is_over`; never, if the watch has ended."""
-        until = now(self._client) or self._since
+        until = cluster_time(self._client) or self._since
         while self._seen < until and not is_over():
             time.sleep(_POLL_S)
 
@@ -99,7 +96,7 @@ class LateWrites:
 
     def __init__(self, cluster: Cluster, pipeline: Pipeline, side: str, end: Callable[[str], None]) -> None:
         with cluster.connected() as client:
-            since = now(client)
+            since = cluster_time(client)
         if since is None:
             raise Unsuitable(f"the {side} is a standalone mongod, which has no change stream to watch for writes")
         self._side, self._end = side, end
@@ -163,13 +160,13 @@ class _SideIndexes:
     """The indexes of a cluster, of which those that change are forgotten."""
 
     def __init__(self, client: Client, since: Timestamp) -> None:
-        self._kept: Kept = {}
+        self._kept: IndexCache = {}
         self._lock = Lock()
         self._changed = set[str]()
         self._failed = False
         self.watch = _Watch(client, since, lambda **start: watch_indexes(client, **start), self._see, self._fail)
 
-    def now(self) -> Kept | None:
+    def now(self) -> IndexCache | None:
         """Those that have not changed by the time of this call; None where that cannot be known."""
         self.watch.catch_up(lambda: self._failed)
         with self._lock:
@@ -200,12 +197,12 @@ def kept_indexes(session: Session) -> Iterator[KeptIndexes]:
         for cluster in (session.source, session.destination):
             with cluster.connected() as client:
                 open_connections(client, _CONNECTIONS)
-                since = now(client)
-                if since is not None and version(client) >= EXPANDED_EVENTS:
+                since = cluster_time(client)
+                if since is not None and feature_version(client) >= EXPANDED_EVENTS:
                     sides[cluster] = _SideIndexes(client, since)
                     stack.enter_context(sides[cluster].watch)
 
-        def kept(cluster: Cluster) -> Kept | None:
+        def kept(cluster: Cluster) -> IndexCache | None:
             return sides[cluster].now() if cluster in sides else None
 
         plan(session, final=True, kept=kept)

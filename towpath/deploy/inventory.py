@@ -20,7 +20,7 @@ from towpath.history.resnapshot import KEYS
 from towpath.session import Session
 from towpath.store import writers
 from towpath.store.writers import Registration
-from towpath_verifier.descriptions import version as level
+from towpath_verifier import feature_version
 
 #: Keys in the configuration of a source and of a sink connector that name its replica set.
 SOURCE_SET, DESTINATION_SET = "towpath.source", "towpath.destination"
@@ -57,7 +57,7 @@ class Side:
     @property
     def level(self) -> tuple[int, ...]:
         """What decides what the servers can do: see `towpath.mongo.versions`."""
-        return self.ask(level)
+        return self.ask(feature_version)
 
     @property
     def privileges(self) -> Privileges | None:

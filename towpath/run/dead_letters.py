@@ -21,11 +21,7 @@ from towpath.run.children import Child
 from towpath.run.restarts import Backoff
 from towpath.session import Session
 from towpath.verify.targets import DocumentRef, document_of
-from towpath_verifier import Namespace, Pair, Recheck
-from towpath_verifier.raw import Key, id_key
-from towpath_verifier.reads import chunks
-from towpath_verifier.settlement import Settling
-from towpath_verifier.values import extended_json
+from towpath_verifier import Key, Namespace, Pair, Recheck, Settling, chunks, extended_json, id_key
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 1800.0  # seconds between two tries of a cause
 _MAX_KNOWN = 50_000  # documents that are remembered; further dead letters are read when some of these are repaired

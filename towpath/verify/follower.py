@@ -18,11 +18,19 @@ from towpath.log.changed_keys import LogFollower
 from towpath.session import Session
 from towpath.verify import follow_state, verdict_file
 from towpath.verify.follow_state import FollowState, RunningVerdict
-from towpath_verifier import Namespace, Options, Pair, Passed
-from towpath_verifier.proof import Outcome, Same, Unsettled
-from towpath_verifier.raw import Key, id_key
-from towpath_verifier.reads import chunks
-from towpath_verifier.settlement import Settling
+from towpath_verifier import (
+    Key,
+    Namespace,
+    Options,
+    Outcome,
+    Pair,
+    Passed,
+    Same,
+    Settling,
+    Unsettled,
+    chunks,
+    id_key,
+)
 
 _GATHER_S = 1.0  # seconds for which records are collected before their documents are compared
 _BATCH = 20_000  # most documents compared in one turn

@@ -13,11 +13,7 @@ from towpath.config.text import counted
 from towpath.log import barrier, dead_letters, reread_requests
 from towpath.session import Session
 from towpath.verify.targets import DocumentRef, document_of, unreadable
-from towpath_verifier import Namespace, Pair, Passed, Recheck
-from towpath_verifier.collections import outcomes
-from towpath_verifier.proof import Same, Unsettled
-from towpath_verifier.raw import Key, id_key
-from towpath_verifier.settlement import Settling
+from towpath_verifier import Key, Namespace, Pair, Passed, Recheck, Same, Settling, Unsettled, id_key
 
 #: Limits of a batch, which is re-read, applied and compared before the next: memory stays bounded.
 _DOCUMENTS, _BYTES = 20_000, 8 << 20
@@ -90,7 +86,7 @@ def _batch(
     refusals = cache(lambda: dict(_refusals(session, letters)))
     for namespace, ids in requested.items():
         left = set[Key]()
-        for outcome in outcomes(settling(), Pair(namespace, pipeline.renamed(namespace)), ids):
+        for outcome in settling().outcomes(Pair(namespace, pipeline.renamed(namespace)), ids):
             document, key = DocumentRef(namespace, outcome.id), id_key(outcome.id)
             if not isinstance(outcome, Same):
                 left.add(key)

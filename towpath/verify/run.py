@@ -31,20 +31,22 @@ from towpath.verify.scope import Metadata, Origin
 from towpath.verify.verdict_file import Example, VerificationResult, figures
 from towpath_verifier import (
     Difference,
+    Journal,
     Namespace,
     Options,
     Pair,
     Passed,
     Progress,
+    Same,
+    Settling,
     Tally,
+    Unsettled,
     Verdict,
     Verification,
     VerifierError,
+    chunks,
+    with_retries,
 )
-from towpath_verifier.journal import Journal
-from towpath_verifier.proof import Same, Unsettled
-from towpath_verifier.reads import chunks, with_retries
-from towpath_verifier.settlement import Settling
 
 _EXAMPLES = 50  # differences shown in full
 

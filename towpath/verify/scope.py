@@ -21,10 +21,17 @@ from towpath.errors import MongoError, Refused, TowpathError
 from towpath.log.topic_settings import pipeline_topics
 from towpath.session import Session
 from towpath.store import verdict
-from towpath_verifier import Pair
-from towpath_verifier.descriptions import Kept, described, version
-from towpath_verifier.metadata import RELAXED, RELAXED_IN_PLACE, MetadataDifference, Schemas
-from towpath_verifier.reads import Client
+from towpath_verifier import (
+    RELAXED,
+    RELAXED_IN_PLACE,
+    Client,
+    IndexCache,
+    MetadataDifference,
+    Pair,
+    Schemas,
+    described,
+    feature_version,
+)
 
 _SIDES = ("source", "destination")
 _SHOWN = 3
@@ -185,7 +192,7 @@ def _is_part(selection: Selection, name: str, collection: Collection, views: boo
 
 
 def schemas(
-    session: Session, compared: Sequence[Pair], kept: tuple[Kept | None, Kept | None] = (None, None)
+    session: Session, compared: Sequence[Pair], kept: tuple[IndexCache | None, IndexCache | None] = (None, None)
 ) -> Schemas:
     """What both servers say of these pairs, at about the same time, without the indexes that are `kept` (see
     `described`) of source and destination. Raises `MongoError`.
@@ -194,7 +201,7 @@ def schemas(
         ours = described(client, [pair.source for pair in compared], kept[0])
     with session.destination.connected(answer=ANSWER_S) as client:
         theirs = described(client, [pair.destination for pair in compared], kept[1])
-        return Schemas(tuple(compared), ours, theirs, version(client))
+        return Schemas(tuple(compared), ours, theirs, feature_version(client))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,7 @@ from towpath.errors import TowpathError
 from towpath.log.dead_letters import letters
 from towpath.log.records import NOT_BSON, is_key
 from towpath.verify import verdict_file
-from towpath_verifier import Namespace
-from towpath_verifier.raw import ARRAY, DOCUMENT, Element, Key, elements, id_key
+from towpath_verifier import ARRAY, DOCUMENT, Element, Key, Namespace, elements, id_key
 
 _READ: JSONOptions = CANONICAL_JSON_OPTIONS.with_options(document_class=SON)
 _TEXT = (0x02, 0x0D, 0x0E)  # string, code, symbol

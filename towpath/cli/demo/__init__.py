@@ -8,7 +8,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -33,8 +33,7 @@ from towpath.log import barrier
 from towpath.log.records import record
 from towpath.run.status.collector import read_status
 from towpath.session import Session
-from towpath_verifier import Comparison, Different, Extra, Missing, compare
-from towpath_verifier.reads import collection
+from towpath_verifier import Options, Pair, Verdict, Verification
 
 
 @click.command()
@@ -106,9 +105,11 @@ def _run(file: Path, source: Store, destination: Store, messages: int, seconds: 
         barrier.wait(session, 240, lambda message: None)
         say(f"    caught up after {time.monotonic() - start:.1f} s")
         say("6/6 Comparing both sides, document by document, byte for byte")
-        comparisons = {name: compare(collection(source, name), collection(destination, name)) for name in NAMESPACES}
-        _print_summary(comparisons, writer.counts, _push_size(session))
-    return all(comparison.same for comparison in comparisons.values())
+        pairs = [Pair(name, name) for name in NAMESPACES]
+        verification = Verification(session.pipeline.source.uri, session.pipeline.destination.uri, pairs, Options(1))
+        list(verification)
+        _print_summary(verification.verdict, writer.counts, _push_size(session))
+    return verification.verdict.clean
 
 
 def _deploy(session: Session) -> None:
@@ -167,20 +168,20 @@ def _push_size(session: Session) -> float:
     return sum(sizes) / max(1, len(sizes))
 
 
-def _print_summary(comparisons: Mapping[str, Comparison], counts: Counter[str], push_size: float) -> None:
+def _print_summary(verdict: Verdict, counts: Counter[str], push_size: float) -> None:
     changes = Table("changes by the writer", "count", box=None, padding=(0, 4, 0, 0))
     for name, count in counts.most_common():
         changes.add_row(name, f"{count:,}")
     columns = ("namespace", "documents", "missing", "extra", "different", "verdict")
     verdicts = Table(*columns, box=None, padding=(0, 4, 0, 0))
-    for namespace, comparison in comparisons.items():
-        kinds = Counter(type(difference) for difference in comparison.differences)
-        numbers = [f"{n:,}" for n in (comparison.compared, kinds[Missing], kinds[Extra], kinds[Different])]
-        verdicts.add_row(namespace, *numbers, "same" if comparison.same else "NOT THE SAME")
+    for tally in verdict.tallies:
+        kinds = tally.kinds
+        counted = (tally.documents, kinds["missing"], kinds["extra"], kinds["different"] + kinds["order"])
+        verdicts.add_row(tally.pair.source, *(f"{n:,}" for n in counted), tally.verdict.replace("not", "NOT"))
     print_tables(Group("", changes, "", verdicts, ""))
     if push_size:
         click.echo(f"A pushed reading takes {push_size:,.0f} bytes in the log, however long its array is.")
-    if all(comparison.same for comparison in comparisons.values()):
+    if verdict.clean:
         click.echo("Both sides are the same, byte for byte, including types and field order.")
     else:
         click.echo("The sides differ, which is a bug: please report it, with the logs in the folder (--keep).")

@@ -12,8 +12,7 @@ from towpath.config.mongo_uri import without_credentials
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import utc
 from towpath.verify.verdict_file import KINDS, VerificationResult
-from towpath_verifier import Tally
-from towpath_verifier.tally import SCREENED, UNORDERED
+from towpath_verifier import SCREENED, UNORDERED, Tally
 
 
 def write_report(place: Path, pipeline: Pipeline, result: VerificationResult) -> None:

@@ -13,7 +13,7 @@ from pymongo.errors import OperationFailure, PyMongoError
 
 from towpath.clients.mongo.client import Client, Cluster
 from towpath.errors import TowpathError
-from towpath_verifier.repair_commands import Command
+from towpath_verifier import Command
 
 _UNAUTHORISED, _NOT_UNIQUE = 13, 359  # CannotConvertIndexToUnique in MongoDB's error_codes.yml
 _ROLE = "grant the role dbAdmin on its database, or the privileges in docs/how-to/secure.md"

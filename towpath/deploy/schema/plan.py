@@ -11,19 +11,19 @@ from towpath.deploy.schema.apply import Step
 from towpath.errors import Refused
 from towpath.session import Session
 from towpath.verify.scope import pairs, schemas
-from towpath_verifier import Pair
-from towpath_verifier.descriptions import Kept, described, version
-from towpath_verifier.metadata import (
+from towpath_verifier import (
     AS_IT_IS,
     RELAXED,
     RELAXED_IN_PLACE,
+    Command,
+    IndexCache,
     MetadataDifference,
+    Pair,
     Schemas,
-    held_back,
-    in_place,
-    stopped,
+    described,
+    feature_version,
+    omitted,
 )
-from towpath_verifier.repair_commands import Command
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Plan:
 EMPTY = Plan((), (), (), ())
 
 #: The indexes of this cluster that are known already, and have not changed since; None if none are.
-KeptIndexes = Callable[[Cluster], Kept | None]
+KeptIndexes = Callable[[Cluster], IndexCache | None]
 
 
 def nothing_kept(cluster: Cluster) -> None:
@@ -92,7 +92,7 @@ def plan(session: Session, *, overwrite: bool = False, final: bool = False, kept
             (pair.destination, description)
             for pair in replicated
             if pair.source in relaxed
-            for description in held_back(relaxed[pair.source])
+            for description in omitted(relaxed[pair.source], RELAXED)
         ),
     )
 
@@ -107,13 +107,17 @@ def plan_in_place(session: Session, kept: KeptIndexes = nothing_kept) -> Plan:
     targets = tuple(Pair(pair.destination, pair.destination) for pair in pairs(session, ()))
     with session.destination.connected() as client:
         descriptions = described(client, [pair.source for pair in targets], kept(session.destination))
-        before = Schemas(targets, descriptions, descriptions, version(client))
-    after = replace(before, destination={name: in_place(collection) for name, collection in descriptions.items()})
+        before = Schemas(targets, descriptions, descriptions, feature_version(client))
+    after = replace(
+        before, destination={name: RELAXED_IN_PLACE.of(collection) for name, collection in descriptions.items()}
+    )
     return Plan(
         collections=tuple(_steps(before.differences(RELAXED_IN_PLACE))),
         indexes=(),
         different=(),
-        held_back=tuple((name, text) for name, collection in descriptions.items() for text in stopped(collection)),
+        held_back=tuple(
+            (name, text) for name, collection in descriptions.items() for text in omitted(collection, RELAXED_IN_PLACE)
+        ),
         undo=tuple(_steps(after.differences(AS_IT_IS))),
     )
 

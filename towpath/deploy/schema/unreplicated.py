@@ -26,7 +26,7 @@ from towpath.store import state_files
 from towpath.store.schema_changes import open_changes
 from towpath.verify import verdict_file
 from towpath.verify.scope import metadata
-from towpath_verifier.metadata import MetadataDifference
+from towpath_verifier import MetadataDifference
 
 _DOCUMENTS = (source_offsets.DROP, source_offsets.RENAME, source_offsets.UNSEEN)
 
