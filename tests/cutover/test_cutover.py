@@ -104,7 +104,7 @@ def test_there_and_back_without_loss(pipeline: Pipeline, tmp_path: Path) -> None
         assert "the destination is primary" in report.read_text()
         writer.wait_for_more(500)
         assert "its sink must stay stopped" in towpath("resume", pipeline.file, expect=2).stderr
-        assert pipeline.status(expect=1)["cutover"]["state"] == "over"
+        assert pipeline.status(expect=1)["cutover"]["state"] == "destination primary"
         not_returned(pipeline, tmp_path)
         not_skipped(pipeline, tmp_path)
         fail_back(pipeline, tmp_path, writer, "--quiet")

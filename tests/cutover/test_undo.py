@@ -128,7 +128,7 @@ def at(world: World, index: int, act: Act, *, done: bool, later: Act = lambda: N
 
 def assert_as_before(world: World, way: str, before: State, where: object) -> None:
     assert world.state == before, where
-    assert (world.marker.state if world.marker else None) == ("over" if way == "back" else None), where
+    assert (world.marker.state if world.marker else None) == ("destination primary" if way == "back" else None), where
 
 
 @pytest.mark.parametrize("kind", ["fine", "closed", "full"])
@@ -211,7 +211,7 @@ def test_the_undo_is_done_before_anything_is_printed(
 
 UNDOS = {
     "there": ("allow", "restore", "relax", "remove", "resume shop", "delete"),
-    "back": ("allow", "relax in place", "resume shop-back", "mark over"),
+    "back": ("allow", "relax in place", "resume shop-back", "mark destination primary"),
 }
 
 
@@ -235,7 +235,7 @@ def test_what_cannot_be_undone_is_told_and_a_later_undo_does_it(
     world.trouble = trouble
     with pytest.raises(NotUndone, match=r"towpath cutover .*shop.toml --undo"):
         WAYS[way](world, world.command(signals()))
-    assert world.marker is not None and world.marker.state in ("to the destination", "back to the source")
+    assert world.marker is not None and world.marker.state in ("cutting over", "failing back")
     assert step == "allow" or not world.state.blocked, "writes are allowed first, whatever else fails"
     left = [event.words for event in world.events if getattr(event, "event", "") == "not undone"]
     assert len(left) == 1 and str(error) in str(left[0])
@@ -273,7 +273,7 @@ def test_who_is_overtaken_touches_nothing_any_more(world: World, way: str) -> No
 def test_of_two_that_begin_at_once_one_does(world: World) -> None:
     begin(world, "there")
     first, second = world.command(signals()), world.command(signals())
-    first.sides.enter("to the destination")
+    first.sides.enter("cutting over")
     with pytest.raises(Overtaken):
         world.cut_over(second)
     assert world.marker == first.sides.marker
@@ -347,7 +347,7 @@ def test_an_undo_opens_no_side_without_the_marker(world: World, monkeypatch: pyt
     monkeypatch.setattr(sides_module.cutovers, "read", away)
     session = world.command(signals()).sides.forward
     with pytest.raises(MongoUnreachable, match=r"nothing was undone: .*setUserWriteBlockMode"):
-        read_sides(session, None, goes_forward=False, undoes=True, has_back=True)  # type: ignore[arg-type]
+        read_sides(session, None, goes_forward=False, undoes=True, has_reverse_pipeline=True)  # type: ignore[arg-type]
     assert world.state.blocked == {"source"}
 
 
@@ -380,7 +380,7 @@ def test_a_signal_counts_also_after_an_earlier_attempt_was_undone(
 ) -> None:
     """During the undo it is held until that is done; after it, it ends the new attempt."""
     before = begin(world, "there")
-    world.marker, world.state.blocked = Cutover("to the destination", ("blocking writes",), 0.0), {"source"}
+    world.marker, world.state.blocked = Cutover("cutting over", ("blocking writes",), 0.0), {"source"}
 
     def trouble(name: str, is_done: bool) -> None:
         if name == moment and not is_done and not said:

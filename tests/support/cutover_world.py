@@ -45,7 +45,7 @@ url = "http://127.0.0.1:1"
 OPTIONS = CutoverOptions(
     max_lag=10, max_age=10, newest=1, quiet=False, blocks=True, stop_with=None, switch_with=None, timeout=9, max_pause=9
 )
-SWITCH = "mark over", "mark returned"
+SWITCH = "mark destination primary", "mark source primary"
 
 
 @dataclass(slots=True)
@@ -122,7 +122,10 @@ class World:
             self._own(tokens)
             self.marker = marker
 
-        self._stored(f"mark {marker.state}" if marker.state in ("over", "returned") else "mark a step", effect)
+        self._stored(
+            f"mark {marker.state}" if marker.state in ("destination primary", "source primary") else "mark a step",
+            effect,
+        )
 
     def take(self, client: object, pipeline: object, tokens: list[str], token: str) -> Cutover:
         def effect() -> Cutover:

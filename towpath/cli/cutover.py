@@ -118,7 +118,11 @@ def cutover(
         if not dry_run:
             stack.enter_context(alone(session.pipeline.name, "cutover"))
         sides = read_sides(
-            session, stack, goes_forward=not (undoes or goes_back), undoes=undoes, has_back=not no_reverse_pipeline
+            session,
+            stack,
+            goes_forward=not (undoes or goes_back),
+            undoes=undoes,
+            has_reverse_pipeline=not no_reverse_pipeline,
         )
         machine = Machine(
             sides=sides,

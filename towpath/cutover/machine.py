@@ -80,9 +80,9 @@ class Machine:
             self._end("nothing to undo: no cutover is under way, and the source is primary")
             return True
         self.sides.take()
-        if self.state == "returned":
+        if self.state == "source primary":
             self._finish_return()
-        elif self.state == "over":
+        elif self.state == "destination primary":
             raise Refused(
                 f"the cutover is complete and cannot be undone; to fail back to the source: {self._command('--back')}"
             )
@@ -105,7 +105,7 @@ class Machine:
         return True
 
     def _run(self) -> None:
-        if self.state == "over":
+        if self.state == "destination primary":
             assert self.sides.marker is not None
             self._end(f"already cut over: {self.sides.marker.description}")
             return
@@ -125,16 +125,16 @@ class Machine:
         marker = self.sides.marker
         if marker is None or self.state == CUTOVER.under_way:
             raise Refused("cannot fail back: the source is primary")
-        if not marker.has_back:
+        if not marker.has_reverse_pipeline:
             raise Refused(
                 "cannot fail back: the cutover was made with --no-reverse-pipeline, so there is no reverse pipeline"
             )
-        self._refuse_dry_run("over")
+        self._refuse_dry_run("destination primary")
         if self.state == FAIL_BACK.under_way:
             self.undo_earlier("an earlier fail back was interrupted; undoing it first")
         elif not self.dry_run:
             self.take()
-        if self.state == "over":
+        if self.state == "destination primary":
             if not self._interruptible(self._is_ready_to_return):
                 return
             switched = self.switch(FAIL_BACK)
@@ -251,8 +251,13 @@ class Machine:
         if direction.returns:
             switched = replace(sides.marker, state=direction.done)
         else:
-            moment, blocked = str(work.last_write), self.options.blocks
-            switched = replace(sides.marker, state=direction.done, moment=moment, over=time.time(), blocked=blocked)
+            switched = replace(
+                sides.marker,
+                state=direction.done,
+                cluster_time=str(work.last_write),
+                switched_at=time.time(),
+                blocked=self.options.blocks,
+            )
         self.signals.hold()  # a signal would leave it open whether the switch is stored
         if self.signals.came:  # a library may have swallowed its exception
             raise KeyboardInterrupt
@@ -371,7 +376,7 @@ class Machine:
         marker = self.sides.marker
         words = f"done: the {direction.new} is primary"
         if marker is not None:
-            words += f"; it has every change up to the source's cluster time {marker.moment}"
+            words += f"; it has every change up to the source's cluster time {marker.cluster_time}"
         if marker is not None and marker.blocked:
             words += f"; the source blocks writes; to unblock it by hand: {MONGOSH_UNDO}"
         if self.sides.reverse is not None and not direction.returns:

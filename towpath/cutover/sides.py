@@ -38,8 +38,8 @@ class Direction:
         return self.new == "source"
 
 
-CUTOVER = Direction("to the destination", "over", "source", "destination")
-FAIL_BACK = Direction("back to the source", "returned", "destination", "source")
+CUTOVER = Direction("cutting over", "destination primary", "source", "destination")
+FAIL_BACK = Direction("failing back", "source primary", "destination", "source")
 
 
 class SwitchUnknown(TowpathError):
@@ -104,7 +104,7 @@ class Sides:
         if self.marker is not None:
             self.mark(replace(self.marker, state=state, steps=()))
             return
-        marker = Cutover(state, (), time.time(), has_back=self.reverse is not None)
+        marker = Cutover(state, (), time.time(), has_reverse_pipeline=self.reverse is not None)
         self._tokens = [marker.token]
         with self.forward.destination.connected() as client:
             cutovers.insert(client, self.forward.pipeline, marker)
@@ -136,7 +136,7 @@ class Sides:
         except Overtaken:
             raise
         except ERRORS as still:
-            side = "destination" if state == "over" else "source"
+            side = "destination" if state == "destination primary" else "source"
             raise SwitchUnknown(
                 f"it is unknown whether the {side} is primary: the destination did not answer the write that makes it"
                 f" primary ({error}), and does not say what it has stored ({still}). Nothing is undone, and the writes"
@@ -151,7 +151,7 @@ class Sides:
         if remaining := tuple(steps):
             self.mark(replace(self.marker, steps=remaining))
         elif self.direction.returns:
-            self.mark(replace(self.marker, state="over", steps=()))
+            self.mark(replace(self.marker, state="destination primary", steps=()))
         else:
             self.mark(None)
 
@@ -169,7 +169,9 @@ class Sides:
         self.marker = marker
 
 
-def read_sides(session: Session, stack: ExitStack, *, goes_forward: bool, undoes: bool, has_back: bool) -> Sides:
+def read_sides(
+    session: Session, stack: ExitStack, *, goes_forward: bool, undoes: bool, has_reverse_pipeline: bool
+) -> Sides:
     """Both directions as they are now. `stack` closes the session of the reverse pipeline.
 
     Raises `MongoError`: nothing can be undone without the marker.
@@ -189,7 +191,7 @@ def read_sides(session: Session, stack: ExitStack, *, goes_forward: bool, undoes
     if registered is not None:
         _refuse_other_source(session, registered.source)
     reverse = None
-    if marker.has_back if marker else has_back and goes_forward:
+    if marker.has_reverse_pipeline if marker else has_reverse_pipeline and goes_forward:
         path = reverse_file_path(session.file)
         is_deployed = path.exists() and not (goes_forward and marker is None)
         text = None if is_deployed else checked_reverse_file(session.file)  # None: as the file is

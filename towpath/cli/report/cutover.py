@@ -54,7 +54,9 @@ def _facts(sides: Sides, events: Sequence[TimedEvent], switch: Switch | None) ->
         "primary now": switch.primary if switch else "as before",
         "switched": utc(switch.reported_at.timestamp()) if switch else "never",
         "writes had stopped for": f"{switch.pause_seconds:.1f} s" if switch else "",
-        "everything up to": f"{marker.moment}, cluster time of the source" if marker and marker.moment else "",
+        "everything up to": f"{marker.cluster_time}, cluster time of the source"
+        if marker and marker.cluster_time
+        else "",
         "reverse pipeline": _reverse_pipeline(sides),
     }
 
@@ -62,7 +64,7 @@ def _facts(sides: Sides, events: Sequence[TimedEvent], switch: Switch | None) ->
 def _reverse_pipeline(sides: Sides) -> str:
     if sides.reverse is None:
         return "none"
-    if sides.marker is None or sides.marker.state != "over":
+    if sides.marker is None or sides.marker.state != "destination primary":
         return ""
     return (
         f"{sides.reverse.pipeline.name} ({sides.reverse.file.name}); towpath cutover {sides.forward.file.name} --back"
