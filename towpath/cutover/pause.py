@@ -1,6 +1,6 @@
 """The pause of a cutover, and the verification before it and in it.
 
-Nothing in the pause waits longer than its limit or goes on after a late write. The first comparison covers the newest
+Nothing in the pause waits longer than its limit or continues after a late write. The first comparison covers the newest
 records of the log; each further one covers the records since the previous one began, so that the last, in the pause,
 has little to do.
 """
@@ -183,7 +183,7 @@ def _compare_changed(session: Session, changed: Iterable[tuple[Namespace, bytes]
 
 
 def compare_quiet(session: Session) -> int:
-    """Compare everything by dbHash, while nobody writes; return the number of documents. Raises `CheckFailed`."""
+    """Compare everything by dbHash, while nothing writes; return the number of documents. Raises `CheckFailed`."""
     source, destination = session.pipeline.source.uri, session.pipeline.destination.uri
     everything = pairs(session, ())
     return _compare(session, Verification(source, destination, everything, Options(quiet=True)), "everything")

@@ -21,7 +21,7 @@ from towpath.store import writers
 from towpath.store.cutover import Cutover, State
 
 SWITCH_S = 10.0  # seconds for the write that switches, and again to find out whether it was done
-_TAKE_S = 2.0  # short: writes wait meanwhile, and the destination may be what does not answer
+_TAKE_S = 2.0  # short: writes wait during this, and the destination may be what does not answer
 
 
 @dataclass(frozen=True, slots=True)
