@@ -19,7 +19,7 @@ from tests.support.awaited import until
 from towpath import stack as embedded
 from towpath.checks.everything import everything
 from towpath.run.status import log_figures
-from towpath.run.status.collector import read_status
+from towpath.run.status.gather import read_status
 from towpath.session import Session, opened
 from towpath.verify.full_verdict import VerdictContext
 from towpath.verify.scope import metadata

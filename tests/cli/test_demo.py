@@ -14,7 +14,7 @@ import pytest
 from tests.support.page import commands
 from towpath.cli import demo
 from towpath.cli.demo import progress_line
-from towpath.run.status.figures import Copied, Status
+from towpath.run.status.status import Copied, Status
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 #: What was seen of a demo, once a second: documents copied, lag, rate.

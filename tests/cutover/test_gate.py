@@ -25,7 +25,7 @@ from towpath.cutover.gate import GATE, PRECONDITIONS, Readiness, red, run
 from towpath.deploy.schema.apply import Step
 from towpath.deploy.schema.changes import SchemaChanges
 from towpath.errors import ConnectUnreachable, MongoUnreachable, Refused
-from towpath.run.status.figures import Copied, Waiting
+from towpath.run.status.status import Copied, Waiting
 from towpath.session import Session
 from towpath.verify.full_verdict import Verified
 from towpath.verify.scope import Metadata

@@ -9,6 +9,7 @@ from typing import Any
 
 import bson
 import pytest
+from towpath.run.status.log_figures import LogReport, TopicLog
 
 from tests.checks.test_check_judgements import PIPELINE, told
 from towpath.checks import log
@@ -20,7 +21,6 @@ from towpath.deploy.configs import definitions
 from towpath.history.compaction import preconditions, service
 from towpath.history.compaction.preconditions import Inventory, interval
 from towpath.log.unprotected import Figures, First, Part, figures, is_update
-from towpath.run.status.log_figures import LogReport, TopicLog
 from towpath.session import Session
 
 HOUR = 3_600_000

@@ -27,7 +27,7 @@ from towpath.clients.mongo.client import briefly
 from towpath.config.loading import read
 from towpath.errors import MongoUnreachable
 from towpath.log import lag
-from towpath.run.status.collector import read_status
+from towpath.run.status.gather import read_status
 
 pytestmark = pytest.mark.servers
 

@@ -13,7 +13,7 @@ from towpath.errors import TowpathError
 from towpath.history.resnapshot import Captured, Inventory
 from towpath.log.barrier import uncaptured
 from towpath.log.source_offsets import SourceState, Splices, source_state
-from towpath.run.status.figures import copied_by_ranges, held
+from towpath.run.status.status import copied_by_ranges, held
 
 SELECTION = "^(?-i:shop\\..*)$"
 MOMENT = ClusterTime(200, 1)

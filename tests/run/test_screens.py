@@ -11,7 +11,7 @@ from towpath.cli.stack import _show
 from towpath.clients.connect.rest import Connector, Task
 from towpath.log.dead_letters import Cause, DeadLetters
 from towpath.log.source_offsets import Splices
-from towpath.run.status.figures import Copied, Held, Status, Waiting
+from towpath.run.status.status import Copied, Held, Status, Waiting
 from towpath.stack.processes import Process
 from towpath.store.positions import Counts, TaskState, TransactionTimes
 

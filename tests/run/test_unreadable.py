@@ -9,8 +9,8 @@ from towpath.config.pipeline import ClusterTime
 from towpath.errors import TopicError
 from towpath.log import dead_letters
 from towpath.monitor.metrics import ROWS, family
-from towpath.run.status.collector import _Collector
-from towpath.run.status.figures import Status
+from towpath.run.status.gather import _Collector
+from towpath.run.status.status import Status
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ def listen_options(command: _Command) -> _Command:
     options = (
         click.option("--listen", metavar="ADDRESS", help="Serve page, API and metrics at host:port."),
         click.option("--token-file", type=FILE, help="File with the token that commands on the page need."),
-        flag("--read-only", help="Allow no commands, and let everybody read who reaches the address."),
+        flag("--read-only", help="Allow no commands, and let everyone read who reaches the address."),
         click.option("--certificate", type=FILE, help="PEM file with the certificate chain, for TLS."),
         click.option("--key", type=FILE, help="PEM file with its key; default: the file of the certificate."),
         click.option("--host", "hosts", multiple=True, help="A further name by which requests may address it."),
@@ -67,9 +67,9 @@ def chosen(configured: Listening | None, options: Mapping[str, Any]) -> Listenin
 @contextmanager
 def served(board: Board, listening: Listening, ready_lag: float) -> Iterator[None]:
     """Serve a board, and say where."""
-    from towpath.monitor import server  # this import takes 0.3 s
+    from towpath.monitor import access, server  # these imports take 0.3 s
 
-    with server.served(board, server.access_of(listening), server.Settings(listening, ready_lag)) as url:
+    with server.served(board, access.access_of(listening), server.Settings(listening, ready_lag)) as url:
         say(f"serving {url}")
         yield
 

@@ -1,52 +1,98 @@
 """What is shown of all pipelines: the newest report of each, its last hour, its events and commands.
 
-Threads that look at pipelines `publish` reports and events. All else happens in the server's event loop, so that no
-fault of a page harms a supervisor. A report is never changed once it is published.
+Threads that read pipelines `publish` reports and events. All else happens in the server's event loop, so that no fault
+of a page harms a supervisor.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
-from towpath.config.events import TimedEvent
-from towpath.config.pipeline import Pipeline
+from towpath.config.events import Check, TimedEvent
 from towpath.monitor import pages
-from towpath.monitor.history import History
 from towpath.monitor.updates import Update, Updates
-from towpath.verify.full_verdict import age
+from towpath.run.status.report import Problem, Report, as_json
 
-Report = Mapping[str, Any]
+#: The columns of a sample of the last hour. Times are seconds since the epoch.
+COLUMNS = (
+    *("at", "capture_lag_seconds", "apply_lag_seconds"),
+    *("records_per_second", "sink_records_per_second", "lag_records"),
+)
+Sample = tuple[float | None, ...]
+_SECONDS = 3600  # of history, with a sample a second at most
 _EVENTS, _COMMANDS = 100, 10  # that are kept
-
-#: Keys of a report that `/api/v1/pipelines` has as well.
-_SHORT = ("name", "mode", "state", "at", "records_per_second", "dead_letters", "trouble")
-
-
-def ddl_waiting(report: Report) -> int:
-    """Schema changes that wait for somebody: reported ones, and those in the log that are held or refused."""
-    return len(report.get("ddl") or ()) + sum(bool(change["commands"]) for change in report.get("schema_changes", ()))
 
 
 @dataclass(slots=True)
 class Command:
-    """A verb that somebody has started from the page or the API."""
+    """A command that was started from the page or the API. Times are seconds since the epoch."""
 
-    verb: str
+    command: str
     began: float
     ended: float | None = None
     exit: int | None = None
     words: str = ""
     """Its last line."""
-    checks: list[dict[str, Any]] | None = None
+    checks: tuple[Check, ...] | None = None
     """The gate, of the dry run of a cutover."""
 
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+
+@dataclass(frozen=True, slots=True)
+class Short:
+    """A pipeline in short."""
+
+    name: str
+    mode: str
+    state: str
+    at: float | None
+    errors: tuple[Problem, ...]
+    lag_seconds: float | None
+    lag_records: int | None
+    records_per_second: float | None
+    sink_records_per_second: float | None
+    dead_letters: int | None
+    copying: bool
+    verdict: str | None
+    """Of the newest verdict on everything, or else of the newest one; `repaired since` once all is repaired."""
+    verdict_age_seconds: int | None
+    ddl_waiting: int | None
+    cutover: str | None
+
+    @classmethod
+    def of(cls, report: Report) -> Short:
+        lag, letters, copy = report.lag, report.dead_letters, report.copy
+        verdict = report.verification.full or report.verification.last
+        return cls(
+            name=report.name,
+            mode=report.mode,
+            state=report.state,
+            at=report.at,
+            errors=report.errors,
+            lag_seconds=lag.seconds if lag else None,
+            lag_records=lag.records if lag else None,
+            records_per_second=report.records_per_second,
+            sink_records_per_second=report.sink_records_per_second,
+            dead_letters=letters.records if letters else None,
+            copying=copy is not None and not copy.done and report.state != "missing",
+            verdict=verdict.shown if verdict else None,
+            verdict_age_seconds=round(verdict.age) if verdict else None,
+            ddl_waiting=report.ddl_waiting,
+            cutover=report.cutover.state if report.cutover else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The last hour; null where nothing is known."""
+
+    columns: Sequence[str]
+    samples: Sequence[Sample]
 
 
 @dataclass(slots=True)
@@ -55,8 +101,8 @@ class Shown:
 
     report: Report
     hurry: Callable[[], None]
-    """Makes the next look come at once and read everything."""
-    history: History = field(default_factory=History)
+    """Makes the next poll come at once and read everything."""
+    samples: deque[Sample] = field(default_factory=lambda: deque(maxlen=_SECONDS))
     events: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=_EVENTS))
     commands: deque[Command] = field(default_factory=lambda: deque(maxlen=_COMMANDS))
     sections: dict[str, str] = field(default_factory=dict)
@@ -65,61 +111,31 @@ class Shown:
     @property
     def whole(self) -> dict[str, Any]:
         """What `/api/v1/pipelines/NAME` answers."""
-        return {
-            **self.report,
-            "events": list(self.events),
-            "commands": [command.as_json() for command in self.commands],
-        }
+        commands = [as_json(command) for command in self.commands]
+        return {**as_json(self.report), "events": list(self.events), "commands": commands}
 
     @property
-    def gate(self) -> dict[str, Any]:
-        dry_run = next((c for c in reversed(self.commands) if c.verb == "cutover-dry-run"), None)
-        return {"checks": self.report.get("checks", []), "dry_run": dry_run and dry_run.as_json()}
+    def dry_run(self) -> Command | None:
+        """The last dry run of a cutover."""
+        return next((c for c in reversed(self.commands) if c.command == "cutover-dry-run"), None)
 
     @property
-    def verdict(self) -> dict[str, Any]:
-        names = ("verify", "last_verdict", "full_verdict", "verdict_doubt")
-        shown = {name: self.report.get(name) for name in names}
-        return shown | {
-            "verdict_doubt": shown["verdict_doubt"] or "",
-            "differences": self.report.get("differences", []),
-        }
+    def history(self) -> History:
+        return History(COLUMNS, tuple(self.samples))
 
-    @property
-    def dead_letters(self) -> dict[str, Any]:
-        return {
-            "count": self.report.get("dead_letters"),
-            "complete": self.report.get("dead_letters_complete"),
-            "causes": self.report.get("dead_letter_causes", []),
-            "newest": self.report.get("dead_letter_examples", []),
-        }
-
-    @property
-    def short(self) -> dict[str, Any]:
-        report = self.report
-        verdict = _verdict(report)
-        lag = report.get("lag") or {}
-        return {
-            **{key: report.get(key) for key in _SHORT},
-            "lag_seconds": lag.get("seconds"),
-            "lag_records": lag.get("records"),
-            "sink_records_per_second": report.get("sink_records_per_second"),
-            "copying": report["state"] != "missing" and not report.get("snapshot", {}).get("done", True),
-            "verdict": verdict and ("repaired since" if _is_repaired(verdict) else verdict["verdict"]),
-            "verdict_age_seconds": verdict and round(age(verdict)),
-            "ddl_waiting": ddl_waiting(report),
-            "cutover": (report.get("cutover") or {}).get("state"),
-        }
-
-
-def _verdict(report: Report) -> Mapping[str, Any] | None:
-    """The newest verdict on everything, with what was repaired since; else the newest of any extent."""
-    last, full = report.get("last_verdict"), report.get("full_verdict")
-    return full if full and not (last and last["id"] == full["id"]) else last
-
-
-def _is_repaired(verdict: Mapping[str, Any]) -> bool:
-    return bool(verdict.get("repaired") and verdict["clean"])
+    def add(self, report: Report) -> Sample:
+        """Show a new report. While the state is unknown, all of its sample but the time is null: a gap."""
+        self.report = report
+        if report.state == "unknown" or report.lag is None or report.at is None:
+            sample: Sample = (round(time.time(), 1), None, None, None, None, None)
+        else:
+            lags = report.lag.capture_seconds, report.lag.apply_seconds
+            rates = report.records_per_second, report.sink_records_per_second
+            sample = (round(report.at, 1), *lags, *rates, report.lag.records)
+        self.samples.append(sample)
+        while (self.samples[0][0] or 0) < (sample[0] or 0) - _SECONDS:
+            self.samples.popleft()
+        return sample
 
 
 class Board:
@@ -128,12 +144,12 @@ class Board:
     def __init__(self) -> None:
         self.updates = Updates()
         self.loop: asyncio.AbstractEventLoop | None = None
-        """The server's; None before it serves, when nothing is shown to anybody."""
+        """The server's; None before it serves, when nothing is shown."""
         self._pipelines: dict[str, Shown] = {}
         self._number = 0
 
-    def add(self, pipeline: Pipeline, report: Report, hurry: Callable[[], None]) -> None:
-        shown = self._pipelines[pipeline.name] = Shown(report, hurry)
+    def add(self, report: Report, hurry: Callable[[], None]) -> None:
+        shown = self._pipelines[report.name] = Shown(report, hurry)
         shown.sections = pages.sections(self.context(shown))
 
     def get(self, name: str) -> Shown | None:
@@ -142,10 +158,6 @@ class Board:
     @property
     def pipelines(self) -> Sequence[Shown]:
         return list(self._pipelines.values())
-
-    @property
-    def reports(self) -> Sequence[Report]:
-        return [shown.report for shown in self._pipelines.values()]
 
     def publish(self, report: Report) -> None:
         """Show a new report; from any thread."""
@@ -160,10 +172,9 @@ class Board:
             self.loop.call_soon_threadsafe(act, *arguments)
 
     def _publish(self, report: Report) -> None:
-        shown = self._pipelines[report["name"]]
-        shown.report = report
-        sample = shown.history.add(report)
-        self.updates.send([*self._changes(shown), *self._overview(shown), *_sample(report["name"], sample)])
+        name, shown = report.name, self._pipelines[report.name]
+        sample = Update.of(f"sample {name}", "sample", shown.add(report), audience="page", pipeline=name)
+        self.updates.send([*self._changes(shown), _short(shown), _row(shown), sample])
 
     def _event(self, name: str, event: TimedEvent) -> None:
         shown = self._pipelines[name]
@@ -178,48 +189,33 @@ class Board:
         """Show what has changed apart from the report: the commands."""
         self.updates.send(list(self._changes(self._pipelines[name])))
 
-    def context(self, shown: Shown) -> dict[str, Any]:
+    def context(self, shown: Shown) -> Mapping[str, Any]:
         """The values of a pipeline's page."""
-        return {"p": shown.whole | {"gate": shown.gate}}
+        return {"p": shown.report, "events": shown.events, "commands": shown.commands, "dry_run": shown.dry_run}
 
-    def first(self, name: str) -> list[Update]:
-        """All sections of a pipeline's page: some may have changed since the client loaded it."""
-        shown = self._pipelines[name]
-        return [_section(name, id, html) for id, html in shown.sections.items()]
-
-    def first_short(self, name: str) -> Iterator[Update]:
-        """The present state of one pipeline, or of all (empty)."""
-        for shown in self._pipelines.values():
-            if name in ("", shown.report["name"]):
-                yield from self._overview(shown, pages_too=False)
-
-    def first_overview(self) -> Iterator[Update]:
-        for shown in self._pipelines.values():
-            yield _row(shown)
+    def first(self, audience: str, name: str) -> list[Update]:
+        """The present state, for a client that begins to follow one pipeline, or all (empty)."""
+        shown = [shown for shown in self.pipelines if name in ("", shown.report.name)]
+        if audience == "page":  # all sections: some may have changed since the client loaded it
+            return [_section(name, id, html) for each in shown for id, html in each.sections.items()]
+        return [_short(each) if audience == "api" else _row(each) for each in shown]
 
     def _changes(self, shown: Shown) -> Iterator[Update]:
         before, shown.sections = shown.sections, pages.sections(self.context(shown))
         for id, html in shown.sections.items():
             if html != before.get(id):
-                yield _section(shown.report["name"], id, html)
-
-    def _overview(self, shown: Shown, *, pages_too: bool = True) -> Iterator[Update]:
-        short = shown.short
-        name = short["name"]
-        yield Update.of(f"short {name}", "pipeline", short, audience="api", pipeline=name)
-        if pages_too:
-            yield _row(shown)
+                yield _section(shown.report.name, id, html)
 
 
 def _section(name: str, id: str, html: str) -> Update:
     return Update.of(f"{name} {id}", "section", {"id": id, "html": html}, audience="page", pipeline=name)
 
 
+def _short(shown: Shown) -> Update:
+    name = shown.report.name
+    return Update.of(f"short {name}", "pipeline", as_json(Short.of(shown.report)), audience="api", pipeline=name)
+
+
 def _row(shown: Shown) -> Update:
-    short = shown.short
-    name, html = short["name"], pages.row(short)
+    name, html = shown.report.name, pages.row(Short.of(shown.report))
     return Update.of(f"row {name}", "row", {"id": f"row-{name}", "html": html}, audience="overview", pipeline=name)
-
-
-def _sample(name: str, sample: Sequence[float | None]) -> Iterator[Update]:
-    yield Update.of(f"sample {name}", "sample", sample, audience="page", pipeline=name)

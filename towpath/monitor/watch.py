@@ -1,4 +1,4 @@
-"""Looks at pipelines again and again: in the supervisor's own pace, or in a thread for each without a supervisor."""
+"""Polls pipelines: at the supervisor's pace, or in a thread for each pipeline without a supervisor."""
 
 from __future__ import annotations
 
@@ -16,36 +16,37 @@ from towpath.config.events import Gap, Note, State
 from towpath.errors import TowpathError, fields
 from towpath.log import bounds
 from towpath.monitor.board import Board
-from towpath.monitor.reporter import Known, Report, Reporter
+from towpath.monitor.reporter import Known, Reporter
 from towpath.run.children import Events
-from towpath.run.status.collector import read_status
+from towpath.run.status.gather import read_status
+from towpath.run.status.report import Report, Service, Supervision
 from towpath.run.supervisor import Supervisor
 from towpath.session import Session, of, opened
 from towpath.trouble import TROUBLE
 
 _INTERVAL = 2.0  # seconds, as of the supervisor
-_LAST_LOOK = 5.0  # seconds in which a look may end
+_LAST_POLL = 5.0  # seconds in which a poll may end
 
 
 def add(board: Board, session: Session, hurry: Callable[[], None]) -> Reporter:
-    """Show the pipeline, of which nothing is known yet. `hurry` makes the next look come at once."""
+    """Show the pipeline, of which nothing is known yet. `hurry` makes the next poll come at once."""
     reporter = Reporter(session)
 
     def hurry_all() -> None:
         reporter.hurry()
         hurry()
 
-    board.add(session.pipeline, reporter.nothing(), hurry_all)
+    board.add(reporter.last, hurry_all)
     return reporter
 
 
-def _publish(board: Board, reporter: Reporter, look: Callable[[], Report]) -> None:
-    """Publish what a look reports. If it fails, the page says why, and the next look tries again."""
+def _publish(board: Board, reporter: Reporter, poll: Callable[[], Report]) -> None:
+    """Publish what a poll reports. If it fails, the page says why, and the next poll tries again."""
     try:
-        board.publish(look())
+        board.publish(poll())
     except TROUBLE as error:
         board.publish(reporter.failure(error))
-    except Exception as error:  # noqa: BLE001 - a fault of ours: it is shown, and the next look may have none
+    except Exception as error:  # noqa: BLE001 - a fault of ours: it is shown, and the next poll may have none
         place = traceback.extract_tb(error.__traceback__)[-1]
         words = f"a fault of Towpath: {error!r} at {Path(place.filename).name}:{place.lineno}"
         board.publish(reporter.failure(words))
@@ -55,22 +56,22 @@ def _publish(board: Board, reporter: Reporter, look: Callable[[], Report]) -> No
 class SupervisorWatch:
     """Publishes what a supervisor reads: its `watch`.
 
-    In a thread of its own, because what only the page shows may wait for a server, and must not delay a restart.
+    In a separate thread, because what only the page shows may wait for a server, and must not delay a restart.
     """
 
     board: Board
     reporter: Reporter
     stopped: bool = False
     _wake: threading.Event = field(default_factory=threading.Event)
-    _looks: deque[Callable[[], Report]] = field(default_factory=lambda: deque(maxlen=1))
-    """The newest look that is not published."""
+    _polls: deque[Callable[[], Report]] = field(default_factory=lambda: deque(maxlen=1))
+    """The newest poll that is not published."""
 
     def __call__(self, supervisor: Supervisor) -> None:
         if supervisor.unreachable or supervisor.status is None:
-            self._looks.append(partial(self.reporter.failure, supervisor.unreachable))
+            self._polls.append(partial(self.reporter.failure, supervisor.unreachable))
         else:
             began, known = supervisor.look_began, _known(supervisor)
-            self._looks.append(partial(self.reporter.report, supervisor.status, began, known))
+            self._polls.append(partial(self.reporter.report, supervisor.status, began, known))
         self._wake.set()
 
     def run(self) -> None:
@@ -78,8 +79,8 @@ class SupervisorWatch:
         while not self.stopped:
             self._wake.wait()
             self._wake.clear()
-            while self._looks:
-                _publish(self.board, self.reporter, self._looks.popleft())
+            while self._polls:
+                _publish(self.board, self.reporter, self._polls.popleft())
 
     def stop(self) -> None:
         self.stopped = True
@@ -87,27 +88,24 @@ class SupervisorWatch:
 
 
 def _known(supervisor: Supervisor) -> Known:
-    return Known(
-        supervisor.verdict_context,
-        [change.as_json() for change in supervisor.ddl],
-        supervisor.log.as_json() if supervisor.log else None,
-        {
-            "seconds": round(time.monotonic() - supervisor.since, 1),
-            "restarts": dict(supervisor.restarts),
-            "remedies": dict(supervisor.remedies),
-            "refused_documents": supervisor.dead_letters.remaining,
-            "repaired_documents": supervisor.dead_letters.repaired,
-            "services": [
-                {"verb": service.verb, "running": service.child is not None, "report": service.last_report}
-                for service in supervisor.services.services
-            ],
-        },
+    knowledge = Supervision(
+        seconds=round(time.monotonic() - supervisor.since, 1),
+        restarts=dict(supervisor.restarts),
+        remedies=dict(supervisor.remedies),
+        refused_documents=supervisor.dead_letters.remaining,
+        repaired_documents=supervisor.dead_letters.repaired,
+        services=tuple(
+            Service(service.verb, service.child is not None, service.last_report)
+            for service in supervisor.services.services
+        ),
     )
+    ddl = [change.as_json() for change in supervisor.ddl]
+    return Known(supervisor.verdict_context, ddl, supervisor.log, knowledge)
 
 
 @dataclass(slots=True)
 class Watch:
-    """Looks at one pipeline that another process supervises, or nobody."""
+    """Polls one pipeline that no one supervises, or another process."""
 
     board: Board
     session: Session
@@ -122,18 +120,18 @@ class Watch:
         self.events = Events(lambda event: self.board.event(name, event))
 
     def run(self) -> None:
-        """Look every `_INTERVAL` until it is stopped."""
+        """Poll every `_INTERVAL` until it is stopped."""
         while not self.stopped:
             self._wake.clear()
             began = time.monotonic()
-            _publish(self.board, self.reporter, partial(self._look, began))
+            _publish(self.board, self.reporter, partial(self._poll, began))
             self._wake.wait(max(0.1, _INTERVAL - (time.monotonic() - began)))
 
     def stop(self) -> None:
         self.stopped = True
         self._wake.set()
 
-    def _look(self, began: float) -> Report:
+    def _poll(self, began: float) -> Report:
         try:
             status = read_status(self.session.pipeline, self.session.connect, self.session.topics)
         except TROUBLE as error:
@@ -151,7 +149,7 @@ class Watch:
 
 @contextmanager
 def watched(board: Board, files: Iterable[Path]) -> Iterator[Callable[[], None]]:
-    """Show the pipelines; yields a function that starts to look at them. Raises `BadPipelineFile`."""
+    """Show the pipelines; yields a function that starts to poll them. Raises `BadPipelineFile`."""
     with ExitStack() as stack:
         sessions = [stack.enter_context(opened(file)) for file in files]
         names = [session.pipeline.name for session in sessions]
@@ -164,7 +162,7 @@ def watched(board: Board, files: Iterable[Path]) -> Iterator[Callable[[], None]]
 
 @contextmanager
 def supervised(board: Board, session: Session, hurry: Callable[[], None]) -> Iterator[SupervisorWatch]:
-    """Show the pipeline of a supervisor. `hurry` makes its next look come at once."""
+    """Show the pipeline of a supervisor. `hurry` makes its next poll come at once."""
     with of(session.pipeline, session.file) as own:  # shares no client with the supervisor
         watch = SupervisorWatch(board, add(board, own, hurry))
         with _threads([watch]) as start:
@@ -188,4 +186,4 @@ def _threads(watches: Sequence[Watch | SupervisorWatch]) -> Iterator[Callable[[]
             watch.stop()
         for thread in threads:
             if thread.is_alive():
-                thread.join(_LAST_LOOK)
+                thread.join(_LAST_POLL)
