@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import time
@@ -18,8 +17,7 @@ from tests.bench.switching import PAUSE, cut_over, removed
 from tests.support.awaited import until
 from towpath import stack as embedded
 from towpath.checks.everything import everything
-from towpath.run.status import log_figures
-from towpath.run.status.gather import read_status
+from towpath.run.status.gather import read_log, read_status
 from towpath.session import Session, opened
 from towpath.verify.full_verdict import VerdictContext
 from towpath.verify.scope import metadata
@@ -94,8 +92,8 @@ def _looks(session: Session) -> dict[str, float]:
     pipeline = session.pipeline
     status = read_status(pipeline, session.connect, session.topics)
     kinds: dict[str, Callable[[], object]] = {
-        _STATUS: lambda: json.dumps(read_status(pipeline, session.connect, session.topics).as_json()),
-        _WARNINGS: lambda: log_figures.report(session, status.ends),
+        _STATUS: lambda: read_status(pipeline, session.connect, session.topics),
+        _WARNINGS: lambda: read_log(session, status.ends),
         _VERDICT: lambda: VerdictContext.read(session, status.topic_ids),
         _SCHEMAS: lambda: metadata(pipeline, ()),
         _CHECK: lambda: [*everything(session, session.file)],

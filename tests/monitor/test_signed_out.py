@@ -12,8 +12,9 @@ from tests.monitor.test_page import browser, needs_browser
 from tests.support.awaited import until
 from tests.support.served import TOKEN
 from towpath.config.pipeline import Listening
+from towpath.monitor.access import access_of
 from towpath.monitor.board import Board
-from towpath.monitor.server import Settings, access_of, served
+from towpath.monitor.server import Settings, served
 from towpath.monitor.watch import add
 from towpath.session import opened
 

@@ -74,10 +74,10 @@ BOARD: Mapping[str, tuple[Panel, ...]] = {
             width=6,
         ),
         Panel(
-            "Age of the figures",
+            "Age of the numbers",
             "s",
-            {"{{pipeline}}": _of("towpath_look_age_seconds")},
-            "Time since the last look at the pipeline that succeeded. It rises while Kafka or Connect does not answer.",
+            {"{{pipeline}}": _of("towpath_poll_age_seconds")},
+            "Time since the last successful poll of the pipeline. It rises while Kafka or Connect does not answer.",
             width=6,
         ),
         Panel(
@@ -95,8 +95,8 @@ BOARD: Mapping[str, tuple[Panel, ...]] = {
         Panel(
             "Parts that cannot be read",
             "short",
-            {"{{pipeline}}": _of("towpath_troubles")},
-            "Above 0, other figures may be unknown: see the runbook of TowpathTroubles.",
+            {"{{pipeline}}": _of("towpath_poll_errors")},
+            "Above 0, other numbers may be unknown: see the runbook of TowpathErrors.",
         ),
     ),
     "How far behind?": (

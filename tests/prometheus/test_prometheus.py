@@ -45,7 +45,7 @@ SETTINGS = Settings(
 #: Texts of the rules, and what a test of a minute has in their place.
 LIMITS = {"> 300": "> 2", "[1m]": "[3s]", "[2h]": "[3s]", "> 60\n": "> 6\n"}
 DOWN, UNKNOWN = "TowpathScrapeDown", "TowpathStateUnknown"
-MISSING, TROUBLES = "TowpathMissing", "TowpathTroubles"
+MISSING, ERRORS = "TowpathMissing", "TowpathErrors"
 HEALTHY = ('towpath_pipeline_state{state="running"} == 1', "min(towpath_verdict_clean) == 1")
 #: Metrics of replays; this run has none, and tests/monitor/test_serving.py has some.
 ABSENT = re.compile(r"towpath_replay_\w+")
@@ -202,7 +202,7 @@ def test_prometheus_sees_a_pipeline_through_its_troubles(
         look.await_fired({DOWN, MISSING})
         with monitored(other, pipeline.file):
             pipeline.deploy()
-            await_empty("alert that fires", lambda: look.firing() & {DOWN, MISSING, TROUBLES})
+            await_empty("alert that fires", lambda: look.firing() & {DOWN, MISSING, ERRORS})
         write_targets(tmp_path, listen)
         with mended(pipeline, look, tmp_path):
             look.await_health()

@@ -32,7 +32,7 @@ from towpath.deploy.schema.apply import Step
 from towpath.log import integrity
 from towpath.log.lag import change_topics
 from towpath.run.restarts import HangingTransactions
-from towpath.run.status import log_figures
+from towpath.run.status.gather import read_log
 from towpath.session import Session, unsaid
 from towpath.verify import follow_state, follower, verdict_file
 from towpath_verifier import Missing, Pair, Verdict, descriptions
@@ -231,7 +231,7 @@ def test_the_report_of_the_log_goes_through_all_partitions_once() -> None:
     brokers = Brokers(change_settings(pipeline))
     captured_by_debezium = replace(pipeline, copy=replace(pipeline.copy, method="none"))
     session = Session(captured_by_debezium, cast(Any, None), cast(Any, brokers), Path("x"))
-    found = log_figures.report(session, ends)
+    found = read_log(session, ends)
     assert [(log.topic, log.offsets, log.begins) for log in found.topics] == [
         (topic, 9, 1) for topic in sorted({topic for topic, _ in dict(ends)})
     ]

@@ -66,7 +66,7 @@ class Short:
 
     @classmethod
     def of(cls, report: Report) -> Short:
-        lag, letters, copy = report.lag, report.dead_letters, report.copy
+        lag, copy = report.lag, report.copy
         verdict = report.verification.full or report.verification.last
         return cls(
             name=report.name,
@@ -78,7 +78,7 @@ class Short:
             lag_records=lag.records if lag else None,
             records_per_second=report.records_per_second,
             sink_records_per_second=report.sink_records_per_second,
-            dead_letters=letters.records if letters else None,
+            dead_letters=report.dead_letters,
             copying=copy is not None and not copy.done and report.state != "missing",
             verdict=verdict.shown if verdict else None,
             verdict_age_seconds=round(verdict.age) if verdict else None,

@@ -85,7 +85,7 @@ def _restarts(report: Report) -> Iterator[tuple[Labels, float]]:
 
 def _causes(report: Report) -> Iterator[tuple[Labels, float]]:
     counts = Counter[Labels]()
-    for cause in report.dead_letters.causes if report.dead_letters else ():
+    for cause in report.dead_letter_causes:
         counts[cause.namespace, cause.code or "none"] += cause.records
     yield from counts.items()
 
@@ -254,7 +254,7 @@ _PIPELINE: Table[Report] = {
     # what did it refuse?
     "towpath_dead_letters": (
         "Records in the dead-letter topic",
-        lambda r: r.dead_letters.records if r.dead_letters else None,
+        lambda r: r.dead_letters,
     ),
     "towpath_refused_documents": (
         "Documents that the destination refused and that still differ, as `towpath run` knows them",

@@ -67,15 +67,6 @@ class Lag:
 
 
 @dataclass(frozen=True, slots=True)
-class Letters:
-    """Dead letters. Not `complete`: there are so many that only the newest were read."""
-
-    records: int
-    complete: bool
-    causes: tuple[Cause, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Task:
     id: int
     state: str
@@ -358,7 +349,10 @@ class Report:
     lag: Lag | None = None
     records_per_second: float | None = None
     """Into the log."""
-    dead_letters: Letters | None = None
+    dead_letters: int | None = None
+    dead_letters_complete: bool = False
+    """False: there are so many that only the newest were read."""
+    dead_letter_causes: tuple[Cause, ...] = ()
     splices: Splices | None = None
     requests_waiting: tuple[Waiting, ...] | None = None
     """Re-read requests that are not answered."""
@@ -432,7 +426,9 @@ def report(
         copy=Copy(status.snapshot_done, status.snapshot, status.held),
         lag=Lag(status.lag_records, *lags),
         records_per_second=round(status.records_per_second, 1),
-        dead_letters=Letters(letters.count, letters.complete, letters.causes) if letters else None,
+        dead_letters=letters.count if letters else None,
+        dead_letters_complete=letters is not None and letters.complete,
+        dead_letter_causes=letters.causes if letters else (),
         splices=status.splices,
         requests_waiting=status.waiting,
         sink=status.sink,
