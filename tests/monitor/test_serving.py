@@ -20,6 +20,7 @@ from tests.monitor.test_pages import REPLAY, report
 from tests.support import api
 from tests.support.awaited import until
 from tests.support.pipeline import TOWPATH, Pipeline, Settings
+from tests.support.schema import page
 from tests.support.served import Served, served
 from towpath.monitor.metrics import CUTOVER_STATES, OWN, ROWS
 from towpath.run.status.report import CutoverState, Verdict, Verification, as_json
@@ -141,6 +142,12 @@ def test_the_description_says_what_is_in_each_object() -> None:
     api.refuse(whole, "Pipeline")
     with pytest.raises(AssertionError, match="Additional properties"):
         api.refuse(whole | {"more": 1}, "Pipeline")
+
+
+def test_the_page_on_json_has_each_field_of_a_report_and_no_other() -> None:
+    _, table = page()["status"]
+    fields = set(api.API["components"]["schemas"]["Pipeline"]["properties"]) - {"events", "commands"}
+    assert {name for name in table if name.isidentifier()} == fields
 
 
 @pytest.fixture

@@ -49,11 +49,11 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """The initial copy, and copies of added collections; `held`: copies that the stream has still to pass."""
+    """The initial copy, and copies of added collections; `awaiting_stream`: those that the stream has still to pass."""
 
     done: bool
     collections: tuple[Copied, ...]
-    held: tuple[Held, ...]
+    awaiting_stream: tuple[Held, ...]
 
 
 @dataclass(frozen=True, slots=True)
