@@ -151,7 +151,7 @@ RED: list[tuple[str, Callable[[Case], None], str]] = [
     ("connectors", change(status="cannot reach Kafka Connect"), "cannot reach Kafka Connect"),
     ("connectors", change(status=status(state="paused")), "paused"),
     ("connectors", change(status=status(state="failed", connectors=(FAILED,))), "failed; shop-source: boom"),
-    ("connectors", change(status=status(errors=(TowpathError("the destination is away"),))), "running; the destination is away"),
+    ("connectors", change(status=status(errors=(TowpathError("no destination"),))), "running; no destination"),
     ("copy", change(status=status(snapshot_done=False, snapshot=(Copied("a.b", 1, 2, 0, 0, 1, 0),))), "1 collection"),
     ("lag", change(status=status(lag_records=9, apply_seconds=10.5)), "10.5 s, 9 records (limit 10 s)"),
     ("lag", change(status=status(capture_seconds=11.0)), "(limit 10 s)"),

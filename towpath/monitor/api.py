@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from http import HTTPStatus
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -52,78 +54,58 @@ class _Schema(GenerateJsonSchema):
         return True
 
 
-_NAME = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
-_COMMAND = {"name": "command", "in": "path", "required": True, "schema": {"type": "string", "enum": list(COMMANDS)}}
-_ONE = {"name": "pipeline", "in": "query", "required": False, "schema": {"type": "string"}, "description": "only this"}
-_REFUSALS = {
-    401: "a token is needed",
-    403: "read-only, or sent by a page of another site",
-    404: "no such pipeline or command",
-    409: "the same command runs",
-    503: "not ready, or too many clients",
+_INFO = {
+    "title": "Towpath",
+    "version": "1",
+    "description": "What `towpath run --listen` and `towpath monitor` serve. Fields may be added at any time; none goes"
+    " or changes its meaning within v1.",
+}
+_EVENTS = (
+    "Server-Sent Events: `pipeline` with a pipeline in short, first the present state and then at each poll; `event`"
+    " with an event of `run --json` and `pipeline`, its name. `?pipeline=NAME` for one"
+)
+_PIPELINE = "/api/v1/pipelines/{name}"
+#: Path → what it is about, what its answer is made from (or its media type), and the statuses of refusals.
+_READ: Mapping[str, tuple[str, type | str, tuple[int, ...]]] = {
+    "/api/v1/pipelines": ("All pipelines, in short", Pipelines, (401,)),
+    _PIPELINE: ("Everything that the page shows", Pipeline, (401, 404)),
+    f"{_PIPELINE}/history": ("The last hour", History, (401, 404)),
+    "/api/v1/events": (_EVENTS, "text/event-stream", (401, 404, 503)),
+    "/healthz": ("The process answers", Health, ()),
+    "/readyz": ("Whether all pipelines run, and lag little; 503 if not", Health, ()),
+    "/metrics": ("Metrics in Prometheus' text format", "text/plain", (401,)),
 }
 
 
 @cache
 def description() -> JsonSchema:
     """OpenAPI 3.1."""
-    api, pipeline, text = "/api/v1", "/api/v1/pipelines/{name}", "text/plain"
-    stream = "text/event-stream"
+    paths = {path: {"get": _operation(path, *read)} for path, read in _READ.items()}
+    paths["/readyz"]["get"]["responses"]["503"] = paths["/readyz"]["get"]["responses"]["200"]
+    start = f"{_PIPELINE}/{{command}}"
+    operation = _operation(start, "Start it; `commands` of the pipeline has its end", Command, (401, 403, 404, 409))
+    operation["parameters"][1]["schema"]["enum"] = list(COMMANDS)
+    operation["responses"]["202"] = operation["responses"].pop("200")
+    paths[start] = {"post": operation | {"security": [{"token": []}]}}
+    schemas = _schemas(Pipelines, Pipeline, History, Command, Health, Error)
+    components = {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}, "schemas": schemas}
     return {
         "openapi": "3.1.0",
-        "info": {
-            "title": "Towpath",
-            "version": "1",
-            "description": "What `towpath run --listen` and `towpath monitor` serve."
-            " Fields may be added at any time; none goes or changes its meaning within v1.",
-        },
+        "info": _INFO,
         "security": [{}, {"token": []}],
-        "paths": {
-            f"{api}/pipelines": {"get": _operation("All pipelines, in short", Pipelines, 401)},
-            pipeline: {"get": _operation("Everything that the page shows", Pipeline, 401, 404, parameters=[_NAME])},
-            f"{pipeline}/history": {"get": _operation("The last hour", History, 401, 404, parameters=[_NAME])},
-            f"{pipeline}/{{command}}": {
-                "post": {
-                    **_operation("Start it", Command, 401, 403, 404, 409, status=202, parameters=[_NAME, _COMMAND]),
-                    "security": [{"token": []}],
-                }
-            },
-            f"{api}/events": {
-                "get": _operation(
-                    "Server-Sent Events: `pipeline` with a pipeline in short, first the present state and then at each"
-                    " poll; `event` with an event of `run --json` and `pipeline`, its name",
-                    stream,
-                    *(401, 404, 503),
-                    parameters=[_ONE],
-                )
-            },
-            "/healthz": {"get": {**_operation("The process answers", Health), "security": []}},
-            "/readyz": {"get": {**_operation("All pipelines run, and lag little", Health, 503), "security": []}},
-            "/metrics": {"get": _operation("Metrics in Prometheus' text format", text, 401)},
-        },
-        "components": {
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-            "schemas": _schemas(Pipelines, Pipeline, History, Command, Health, Error),
-        },
+        "paths": paths,
+        "components": components,
     }
 
 
-def _operation(
-    summary: str,
-    answer: type | str,
-    *refusals: int,
-    status: int = 200,
-    parameters: Sequence[Mapping[str, Any]] = (),
-) -> JsonSchema:
-    """`answer`: what it is made from, or its media type."""
-    refused = {code: {"description": _REFUSALS[code], "content": _content(Error)} for code in refusals}
-    if answer is Health and 503 in refused:
-        refused[503]["content"] = _content(Health)
-    responses = {status: {"description": summary, "content": _content(answer)}, **refused}
+def _operation(path: str, summary: str, answer: type | str, refusals: Sequence[int]) -> JsonSchema:
+    names = re.findall(r"{(\w+)}", path)
+    responses = {"200": {"description": summary, "content": _content(answer)}}
+    responses |= {str(code): {"description": HTTPStatus(code).phrase, "content": _content(Error)} for code in refusals}
     return {
         "summary": summary,
-        "parameters": list(parameters),
-        "responses": {str(code): response for code, response in responses.items()},
+        "parameters": [{"name": n, "in": "path", "required": True, "schema": {"type": "string"}} for n in names],
+        "responses": responses,
     }
 
 

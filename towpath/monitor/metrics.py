@@ -154,6 +154,18 @@ def _unreported(report: Report) -> float | None:
     return sum(topic.reported_seconds is None for topic in _compacted(report))
 
 
+def _at(path: str) -> Callable[[Report], float | None]:
+    """The number at this path of attributes; None where one of them is."""
+
+    def read(report: Report) -> float | None:
+        value: Any = report
+        for name in path.split("."):
+            value = None if value is None else getattr(value, name)
+        return value  # type: ignore[no-any-return]
+
+    return read
+
+
 def _age(report: Report) -> float | None:
     return None if report.at is None else max(0.0, time.time() - report.at)
 
@@ -221,30 +233,27 @@ _PIPELINE: Table[Report] = {
     "towpath_failed_polls_total": ("Polls that failed: Kafka or Connect did not answer", lambda r: r.failed_polls),
     "towpath_poll_errors": ("Parts that the last poll could not read", lambda r: len(r.errors)),
     # how far behind?
-    "towpath_lag_seconds": (
-        "The larger one of the capture lag and the apply lag",
-        lambda r: r.lag.seconds if r.lag else None,
-    ),
+    "towpath_lag_seconds": ("The larger one of the capture lag and the apply lag", _at("lag.seconds")),
     "towpath_apply_lag_seconds": (
         "Age of the oldest record not applied, by the source's clock",
-        lambda r: r.lag.apply_seconds if r.lag else None,
+        _at("lag.apply_seconds"),
     ),
     "towpath_capture_lag_seconds": (
         "The source's cluster time minus the stream's position, which heartbeats move while nothing changes",
-        lambda r: r.lag.capture_seconds if r.lag else None,
+        _at("lag.capture_seconds"),
     ),
-    "towpath_lag_records": ("Records of the log that are not applied", lambda r: r.lag.records if r.lag else None),
+    "towpath_lag_records": ("Records of the log that are not applied", _at("lag.records")),
     "towpath_log_records_per_second": (
         "Records into the log, over the last 10 seconds",
         lambda r: r.records_per_second,
     ),
     "towpath_oplog_window_seconds": (
         "How far back the source's oplog reaches, or will once it is full",
-        lambda r: r.oplog.window_seconds if r.oplog else None,
+        _at("oplog.window_seconds"),
     ),
     "towpath_oplog_remaining_seconds": (
         "How much longer the oplog keeps what is not captured: the window minus the capture lag or a first copy's age",
-        lambda r: r.oplog.remaining_seconds if r.oplog else None,
+        _at("oplog.remaining_seconds"),
     ),
     "towpath_copy_done": ("1 while nothing is being copied, else 0", lambda r: float(r.copy.done) if r.copy else None),
     "towpath_reread_requests_waiting": (
@@ -252,18 +261,12 @@ _PIPELINE: Table[Report] = {
         lambda r: None if r.requests_waiting is None else sum(waiting.requests for waiting in r.requests_waiting),
     ),
     # what did it refuse?
-    "towpath_dead_letters": (
-        "Records in the dead-letter topic",
-        lambda r: r.dead_letters,
-    ),
+    "towpath_dead_letters": ("Records in the dead-letter topic", lambda r: r.dead_letters),
     "towpath_refused_documents": (
         "Documents that the destination refused and that still differ, as `towpath run` knows them",
-        lambda r: r.supervisor.refused_documents if r.supervisor else None,
+        _at("supervisor.refused_documents"),
     ),
-    "towpath_repaired_documents_total": (
-        "Those that `towpath run` has repaired",
-        lambda r: r.supervisor.repaired_documents if r.supervisor else None,
-    ),
+    "towpath_repaired_documents_total": ("Those that `towpath run` has repaired", _at("supervisor.repaired_documents")),
     "towpath_log_breaks": (
         "Partitions whose records are gone before they were applied",
         lambda r: None if r.log_breaks is None else len(r.log_breaks),
@@ -275,16 +278,13 @@ _PIPELINE: Table[Report] = {
     # is it the same?
     "towpath_verify_behind_seconds": (
         "Age of the oldest record that `verify --follow` has not read",
-        lambda r: r.verification.follow.behind_seconds if r.verification.follow else None,
+        _at("verification.follow.behind_seconds"),
     ),
     "towpath_verify_behind_records": (
         "Records between `verify --follow` and the end of the log",
-        lambda r: r.verification.follow.behind_records if r.verification.follow else None,
+        _at("verification.follow.behind_records"),
     ),
-    "towpath_verify_age_seconds": (
-        "Since `verify --follow` last reported",
-        lambda r: r.verification.follow.age_seconds if r.verification.follow else None,
-    ),
+    "towpath_verify_age_seconds": ("Since `verify --follow` last reported", _at("verification.follow.age_seconds")),
     # how much does it cost?
     "towpath_sink_fold_ratio": (
         "Records for each write, since the pipeline began",
@@ -294,11 +294,8 @@ _PIPELINE: Table[Report] = {
         "Partitions taken over by a sink task: the sum of all epochs",
         lambda r: _sum([epoch for partitions in r.epochs.values() for epoch in partitions.values()]),
     ),
-    "towpath_splices_total": ("Arrays that travelled as splices", lambda r: r.splices.splices if r.splices else None),
-    "towpath_splices_saved_bytes_total": (
-        "Bytes by which their records are smaller",
-        lambda r: r.splices.saved if r.splices else None,
-    ),
+    "towpath_splices_total": ("Arrays that travelled as splices", _at("splices.splices")),
+    "towpath_splices_saved_bytes_total": ("Bytes by which their records are smaller", _at("splices.saved")),
     "towpath_log_bytes": (
         "Size of the log on disk, of one replica",
         lambda r: _sum(_of_topics(r, lambda topic: topic.bytes)),
@@ -371,10 +368,7 @@ _SINK: Table[TaskState] = {
 _REPLAYS: Table[ReplayState] = {
     "towpath_replay_records": ("Records of the log when the replay began", lambda r: r.records),
     "towpath_replay_applied_records": ("Those of them that the replay has applied", lambda r: r.records_done),
-    "towpath_replay_behind_records": (
-        "Records between the replay and the end of the log",
-        lambda r: r.records_behind,
-    ),
+    "towpath_replay_behind_records": ("Records between the replay and the end of the log", lambda r: r.records_behind),
     "towpath_replay_dead_letters": ("Records that the replay's destination refused", lambda r: r.dead_letters),
 }
 

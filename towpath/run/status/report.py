@@ -1,4 +1,7 @@
-"""The report of a pipeline: what `status --json`, the page, the API and the metrics are rendered from."""
+"""The report of a pipeline: what `status --json`, the page, the API and the metrics are rendered from.
+
+docs/json.md says what each field means. Times without a word are seconds since the epoch.
+"""
 
 from __future__ import annotations
 
@@ -86,20 +89,16 @@ class ConnectorState:
 
 @dataclass(frozen=True, slots=True)
 class CutoverState:
-    """A cutover that is under way or over. Times are seconds since the epoch."""
+    """A cutover that is under way or over."""
 
     state: Literal["to the destination", "over", "back to the source", "returned"]
     steps: tuple[str, ...]
-    """The steps that were begun."""
     began: float
     cluster_time: str
     """Of the old primary: up to it, everything is at the new one. Empty before the switch."""
     switched_at: float
-    """0 before the switch."""
     blocked: bool
-    """Writes to the source are blocked."""
     has_reverse: bool
-    """There is a reverse pipeline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +111,6 @@ class Verdict:
     """When its oldest comparison began."""
     verdict: str
     of: str
-    """What was compared."""
     clean: bool
     compared: int
     missing: int
@@ -148,7 +146,6 @@ class Following(FollowFigures):
     """What `verify --follow` has found."""
 
     age_seconds: float
-    """Since it last reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,28 +173,19 @@ class ReplayState:
     label: str
     connector: str
     destination: str
-    """Its replica set."""
     only: tuple[str, ...]
-    """Patterns of namespaces; empty for all."""
     until: str | None
-    """A cluster time."""
     follow: bool
-    """It continues after the end of the log."""
     began: float
     state: str
     reasons: tuple[str, ...]
-    """Why it failed."""
     records: int
-    """Of the log when the replay began."""
     records_done: int | None
     """Those that are applied; None while its destination does not answer."""
     records_behind: int | None
-    """Records of the log that are not applied yet."""
     dead_letters: int
-    """Records in its dead-letter topic; a record can be there twice."""
     dead_letter_topic: str
     error: Problem | None
-    """Why its progress is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +212,6 @@ class SourceChange:
     """A schema change at the source that is not at the destination, and that no record of the log reports."""
 
     time: str
-    """Cluster time of the source."""
     at: str
     kind: str
     namespace: str
@@ -233,7 +220,6 @@ class SourceChange:
     """What is to be done; None, like the two below, while a side does not answer."""
     commands: Sequence[str] | None = None
     at_destination: bool | None = None
-    """The commands are for mongosh at the destination; else they are Towpath's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,30 +228,23 @@ class LoggedChange:
 
     id: str
     time: str
-    """Cluster time of the source."""
     kind: str
     namespace: str
     to: str
-    """The new name of a renamed collection."""
     destination_namespace: str
     state: str
-    """waiting (not all partitions have come to it), running, held or refused; done or skipped."""
     reason: str
     decision: str | None
     since: str | None
     began: str | None
     ended: str | None
     arrived: int
-    """Partitions that have come to it, of those `expected`."""
     expected: int
     done: int | None
-    """Documents that an index build has read, of `total`."""
     total: int | None
     holds_up: Sequence[str]
-    """Namespaces whose later records wait for it."""
     words: str
     commands: Sequence[str]
-    """What releases it, if it is held or refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +253,6 @@ class Oplog:
 
     window_seconds: float
     remaining_seconds: float
-    """How much longer it keeps what is not captured."""
     estimated: bool
 
 
@@ -312,7 +290,6 @@ class Service:
     command: str
     running: bool
     report: str
-    """Its last one, in a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,7 +299,6 @@ class Supervision:
     seconds: float
     restarts: Mapping[str, int]
     remedies: Mapping[str, str]
-    """Connector → commands to run, where no restart helps."""
     refused_documents: int
     repaired_documents: int
     services: tuple[Service, ...]
@@ -337,27 +313,19 @@ class Report:
     file: str
     version: str = _VERSION
     source: str
-    """Like `destination`, a URI without credentials."""
     destination: str
     state: str = "unknown"
-    """running, paused, stopped, failed, missing (not deployed) or starting; unknown while Kafka or Connect is down."""
     errors: tuple[Problem, ...] = ()
-    """What could not be read, and why."""
     at: float | None = None
-    """When it was read, in seconds since the epoch."""
     copy: Copy | None = None
     lag: Lag | None = None
     records_per_second: float | None = None
-    """Into the log."""
     dead_letters: int | None = None
     dead_letters_complete: bool = False
-    """False: there are so many that only the newest were read."""
     dead_letter_causes: tuple[Cause, ...] = ()
     splices: Splices | None = None
     requests_waiting: tuple[Waiting, ...] | None = None
-    """Re-read requests that are not answered."""
     sink: Counts | None = None
-    """What all tasks of the sink have done."""
     sink_tasks: tuple[TaskState, ...] = ()
     epochs: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     """Topic → partition → epoch."""
@@ -379,7 +347,6 @@ class Report:
     differences: tuple[Difference, ...] | None = None
     dead_letter_examples: tuple[LetterExample, ...] | None = None
     checks: tuple[Check, ...] | None = None
-    """Lines of the cutover's gate that need nothing else."""
     supervisor: Supervision | None = None
 
     @computed_field  # type: ignore[prop-decorator]
