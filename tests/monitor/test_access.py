@@ -43,8 +43,8 @@ from towpath.config.pipeline import Listening
 from towpath.errors import TowpathError
 from towpath.monitor import server
 from towpath.monitor.access import access_of
-from towpath.monitor.board import Board, Shown
 from towpath.monitor.commands import COMMANDS, Commands
+from towpath.monitor.dashboard import Dashboard, Shown
 from towpath.monitor.server import LONGEST_REQUEST, Settings, served
 from towpath.monitor.updates import MOST_CLIENTS
 from towpath.monitor.watch import add
@@ -79,11 +79,11 @@ def pipeline_file(folder: Path) -> Path:
 @contextmanager
 def serving(tmp_path: Path, listening: Listening, verify: ssl.SSLContext | bool = True) -> Iterator[httpx.Client]:
     """A client of a server that shows a pipeline `shop`, of which nothing is known."""
-    access, board = access_of(listening), Board()
+    access, dashboard = access_of(listening), Dashboard()
     with opened(pipeline_file(tmp_path)) as session:
-        add(board, session, lambda: None)
+        add(dashboard, session, lambda: None)
         with (
-            served(board, access, Settings(listening, 60)) as url,
+            served(dashboard, access, Settings(listening, 60)) as url,
             httpx.Client(base_url=url, verify=verify, timeout=10, limits=MANY, event_hooks=HOOKS) as client,
         ):
             yield client
@@ -110,8 +110,8 @@ def guarded(tmp_path: Path, token_file: Path) -> Iterator[httpx.Client]:
 
 
 def test_the_description_names_each_address_and_command_of_the_api(tmp_path: Path) -> None:
-    board, listening = Board(), Listening("127.0.0.1:0")
-    app = server._Server(board, access_of(listening), Settings(listening, 60), Commands(board)).app()
+    dashboard, listening = Dashboard(), Listening("127.0.0.1:0")
+    app = server._Server(dashboard, access_of(listening), Settings(listening, 60), Commands(dashboard)).app()
     pages = re.compile("/(|login|logout|updates|static|pipelines/.*|api/v1/openapi.json)")
     routes: Any = {route.path: route for route in app.routes if not pages.fullmatch(route.path)}
     assert {path: route.methods - {"HEAD"} for path, route in routes.items()} == {
@@ -122,8 +122,8 @@ def test_the_description_names_each_address_and_command_of_the_api(tmp_path: Pat
 
 
 def test_a_pipeline_is_ready_that_runs_and_does_not_lag_and_was_polled_lately(tmp_path: Path) -> None:
-    board, listening = Board(), Listening("127.0.0.1:0")
-    shown = server._Server(board, access_of(listening), Settings(listening, 60), Commands(board))
+    dashboard, listening = Dashboard(), Listening("127.0.0.1:0")
+    shown = server._Server(dashboard, access_of(listening), Settings(listening, 60), Commands(dashboard))
     with opened(pipeline_file(tmp_path)) as session:
         nothing = reports.unknown(session)
 
@@ -434,24 +434,24 @@ def told(report: Report, words: str) -> Report:
 
 def test_a_slow_client_loses_updates_and_others_get_all(tmp_path: Path) -> None:
     """It reads nothing during 300 polls of 5 KB, far more than the kernel keeps for it, and then all."""
-    board, polls, path = Board(), range(300), "/updates?pipeline=shop"
+    dashboard, polls, path = Dashboard(), range(300), "/updates?pipeline=shop"
     with opened(pipeline_file(tmp_path)) as session:
-        report = add(board, session, lambda: None).last
+        report = add(dashboard, session, lambda: None).last
         listening = Listening("127.0.0.1:0")
         with (
-            served(board, access_of(listening), Settings(listening, 60)) as url,
+            served(dashboard, access_of(listening), Settings(listening, 60)) as url,
             connect(url, path, receive=2304) as slow,
             connect(url, path) as lively,
         ):
-            until("clients", lambda: board.updates.clients == 2)
+            until("clients", lambda: dashboard.updates.clients == 2)
             slow.settimeout(10)
             lively.settimeout(10)
             lines = lively.makefile("rb")
             for number in polls:
-                board.publish(told(report, f"poll {number} {'x' * 5000}"))
+                dashboard.publish(told(report, f"poll {number} {'x' * 5000}"))
                 while f"poll {number} ".encode() not in lines.readline():
                     pass
-            lost, seen = board.updates.dropped, list[int]()
+            lost, seen = dashboard.updates.dropped, list[int]()
             for line in slow.makefile("rb"):
                 seen += map(int, re.findall(rb"poll (\d+) ", line))
                 if seen[-1:] == [polls[-1]]:
@@ -463,19 +463,19 @@ def test_a_slow_client_loses_updates_and_others_get_all(tmp_path: Path) -> None:
 
 def test_polls_and_clients_leave_nothing_behind(tmp_path: Path) -> None:
     """An hour of polls in seconds, some clients that stay and many that come and go: what stays is the history."""
-    board = Board()
+    dashboard = Dashboard()
     with opened(pipeline_file(tmp_path)) as session:
-        report = add(board, session, lambda: None).last
+        report = add(dashboard, session, lambda: None).last
         listening = Listening("127.0.0.1:0")
-        with served(board, access_of(listening), Settings(listening, 60)) as url, following(url, "/updates", 20):
+        with served(dashboard, access_of(listening), Settings(listening, 60)) as url, following(url, "/updates", 20):
 
             def poll(times: int) -> int:
                 for number in range(times):
-                    board.publish(told(report, f"{number} {'x' * 2000}"))
+                    dashboard.publish(told(report, f"{number} {'x' * 2000}"))
                     if number % 10 == 0:
                         with connect(url, "/api/v1/events") as connection:
                             connection.recv(1)
-                        until("end of the client", lambda: board.updates.clients == 20, every=0.001)
+                        until("end of the client", lambda: dashboard.updates.clients == 20, every=0.001)
                 gc.collect()
                 return tracemalloc.get_traced_memory()[0]
 

@@ -11,19 +11,19 @@ import pytest
 
 from tests.monitor.test_pages import report
 from towpath.monitor import commands as module
-from towpath.monitor.board import Command, Shown
 from towpath.monitor.commands import Commands, Running
+from towpath.monitor.dashboard import Command, Shown
 from towpath.run.children import Child
 
 
-class Board:
+class Dashboard:
     def refresh(self, name: str) -> None:
         assert name == "shop"
 
 
 @pytest.fixture
 def commands() -> Commands:
-    return Commands(cast(Any, Board()))
+    return Commands(cast(Any, Dashboard()))
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ Report = Mapping[str, Any]
 
 @dataclass(slots=True)
 class Pages:
-    """In place of board and reporter: what was published."""
+    """In place of dashboard and reporter: what was published."""
 
     make: Callable[..., Report]
     published: list[Report] = field(default_factory=list)

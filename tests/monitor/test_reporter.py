@@ -25,7 +25,7 @@ from towpath.config.pipeline import Listening
 from towpath.errors import MongoUnreachable, TopicError
 from towpath.monitor import reporter as module
 from towpath.monitor.access import access_of
-from towpath.monitor.board import Board
+from towpath.monitor.dashboard import Dashboard
 from towpath.monitor.reporter import Reporter
 from towpath.monitor.server import Settings, served
 from towpath.monitor.watch import add
@@ -141,18 +141,18 @@ def test_no_answer_holds_a_secret(tmp_path: Path, report: Callable[..., Any]) ->
     token = tmp_path / "token"
     token.write_text(TOKEN)
     token.chmod(0o600)
-    board, listening = Board(), Listening("127.0.0.1:0", token)
+    dashboard, listening = Dashboard(), Listening("127.0.0.1:0", token)
     paths = ["/pipelines/shop", "/api/v1/pipelines", "/metrics", "/login", "/api/v1/pipelines/nothing"]
     paths += ["/api/v1/pipelines/shop", "/api/v1/pipelines/shop/history"]
     with (
         opened(pipeline_file(tmp_path)) as session,
-        served(board, access_of(listening), Settings(listening, 60)) as url,
+        served(dashboard, access_of(listening), Settings(listening, 60)) as url,
         httpx.Client(base_url=url, headers=BEARER, timeout=10, event_hooks=HOOKS) as client,
     ):
-        add(board, session, lambda: None)
-        board.publish(report(**full()))
+        add(dashboard, session, lambda: None)
+        dashboard.publish(report(**full()))
         note = Note(event="trouble", about="look", words="cannot reach mongodb://db.example")
-        Events(lambda event: board.event("shop", event)).report(note)
+        Events(lambda event: dashboard.event("shop", event)).report(note)
         until("event", lambda: client.get("/api/v1/pipelines/shop").json()["events"])
         answers = [client.get(path) for path in paths]
         with client.stream("GET", "/api/v1/events") as stream:
@@ -160,7 +160,7 @@ def test_no_answer_holds_a_secret(tmp_path: Path, report: Callable[..., Any]) ->
                 json.loads(line.removeprefix("data: ")) for line in stream.iter_lines() if line.startswith("data")
             )
             short = next(frames)
-            board.event("shop", replace(note, at=datetime.now(UTC)))
+            dashboard.event("shop", replace(note, at=datetime.now(UTC)))
             event = next(frames)
     api.refuse(short, "Short")
     assert (short["cutover"], event.pop("pipeline")) == ("to the destination", "shop")

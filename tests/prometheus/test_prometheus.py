@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 from tests.conftest import MakePipeline
-from tests.prometheus import board, rules
+from tests.prometheus import dashboard, rules
 from tests.prometheus.test_prometheus_files import documented
 from tests.run.test_run import REFUSING, Running, running
 from tests.support import api, rest
@@ -285,6 +285,6 @@ def assert_documented(look: Monitor) -> None:
 
 
 def assert_panels_have_data(look: Monitor, pipeline: Pipeline) -> None:
-    queries = [query for panels in board.BOARD.values() for panel in panels for query in panel.queries.values()]
-    asked = [query.replace(board.PIPELINE, pipeline.name).replace(board.INTERVAL, "10s") for query in queries]
+    queries = [query for panels in dashboard.DASHBOARD.values() for panel in panels for query in panel.queries.values()]
+    asked = [query.replace(dashboard.PIPELINE, pipeline.name).replace(dashboard.INTERVAL, "10s") for query in queries]
     assert [query for query in asked if not look.values(query)] == []

@@ -16,7 +16,7 @@ from towpath.config.pipeline import Listening
 from towpath.signals import handle
 
 if TYPE_CHECKING:
-    from towpath.monitor.board import Board
+    from towpath.monitor.dashboard import Dashboard
 
 _ADDRESS = "127.0.0.1:9300"
 _READY_LAG = 60.0
@@ -65,11 +65,11 @@ def chosen(configured: Listening | None, options: Mapping[str, Any]) -> Listenin
 
 
 @contextmanager
-def served(board: Board, listening: Listening, ready_lag: float) -> Iterator[None]:
-    """Serve a board, and say where."""
+def served(dashboard: Dashboard, listening: Listening, ready_lag: float) -> Iterator[None]:
+    """Serve a dashboard, and say where."""
     from towpath.monitor import access, server  # these imports take 0.3 s
 
-    with server.served(board, access.access_of(listening), server.Settings(listening, ready_lag)) as url:
+    with server.served(dashboard, access.access_of(listening), server.Settings(listening, ready_lag)) as url:
         say(f"serving {url}")
         yield
 
@@ -86,7 +86,7 @@ def monitor(files: tuple[Path, ...], **listen: Any) -> None:
 
     Exit codes: 0 interrupted; 2 it cannot be done.
     """
-    from towpath.monitor.board import Board
+    from towpath.monitor.dashboard import Dashboard
     from towpath.monitor.watch import watched
 
     listening = chosen(None, {**listen, "listen": listen["listen"] or _ADDRESS})
@@ -94,8 +94,8 @@ def monitor(files: tuple[Path, ...], **listen: Any) -> None:
     stop = threading.Event()
     handle(lambda *_: stop.set())
     signal.signal(signal.SIGINT, lambda *_: stop.set())  # also where a script has started it with `&`
-    board = Board()
-    with watched(board, files) as start, served(board, listening, listen["ready_lag"]):
+    dashboard = Dashboard()
+    with watched(dashboard, files) as start, served(dashboard, listening, listen["ready_lag"]):
         start()
         while not stop.wait(0.5):
             pass

@@ -12,8 +12,8 @@ from typing import Any
 from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 
-from towpath.monitor.board import Command, History, Short
 from towpath.monitor.commands import COMMANDS
+from towpath.monitor.dashboard import Command, History, Short
 from towpath.run.status.report import Report
 
 JsonSchema = dict[str, Any]

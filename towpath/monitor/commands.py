@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from towpath.config.events import BadLine, CutoverNote, Difference, Gate, Repaired, Reread, Verdict, parse
 from towpath.config.text import counted
-from towpath.monitor.board import Board, Command, Shown
+from towpath.monitor.dashboard import Command, Dashboard, Shown
 from towpath.run.children import Child, end
 
 #: Name → arguments of `towpath`. The cutover itself is not among them: it stays on the command line.
@@ -34,7 +34,7 @@ class Running(Exception):
 class Commands:
     """Used in the server's event loop, whose thread the children die with."""
 
-    board: Board
+    dashboard: Dashboard
     _children: dict[tuple[str, str], Child] = field(default_factory=dict)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -50,7 +50,7 @@ class Commands:
         task = asyncio.get_running_loop().create_task(self._follow(shown, command, child))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        self.board.refresh(pipeline)
+        self.dashboard.refresh(pipeline)
         return command
 
     async def _follow(self, shown: Shown, command: Command, child: Child) -> None:
@@ -67,7 +67,7 @@ class Commands:
             command.exit, command.ended = child.exit_status, round(time.time(), 3)
             del self._children[name, child.verb]
             shown.hurry()
-            self.board.refresh(name)
+            self.dashboard.refresh(name)
 
     async def _read_lines(self, name: str, command: Command, child: Child, *, is_json: bool) -> None:
         counts = {"differences": 0, "documents": 0}
@@ -82,7 +82,7 @@ class Commands:
                 else:
                     _read(command, line.text, counts)
             if command.words != before:
-                self.board.refresh(name)
+                self.dashboard.refresh(name)
             if not has_ended:
                 await asyncio.sleep(_TICK)
 

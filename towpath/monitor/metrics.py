@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from towpath.monitor.board import Board
+from towpath.monitor.dashboard import Dashboard
 from towpath.run.status.report import ReplayState, Report, Verdict
 from towpath.run.status.status import Copied, TopicLog
 from towpath.store.positions import TaskState
@@ -404,16 +404,16 @@ ROWS: tuple[Row, ...] = (
 class Metrics(Collector):
     """The metrics of all pipelines, from their newest reports, and those of the server."""
 
-    board: Board
+    dashboard: Dashboard
     requests: Counter[int]
     """Status code → requests."""
 
     def collect(self) -> Iterator[Metric]:
-        reports = [shown.report for shown in self.board.pipelines]
+        reports = [shown.report for shown in self.dashboard.pipelines]
         yield from (metric for row in ROWS if (metric := row.family(reports)).samples)
         (clients, (_, follow)), (dropped, (_, lost)), (requests, (_, answered)) = OWN.items()
-        yield GaugeMetricFamily(clients, follow, value=self.board.updates.clients)
-        yield CounterMetricFamily(dropped, lost, value=self.board.updates.dropped)
+        yield GaugeMetricFamily(clients, follow, value=self.dashboard.updates.clients)
+        yield CounterMetricFamily(dropped, lost, value=self.dashboard.updates.dropped)
         counts = CounterMetricFamily(requests, answered, labels=("code",))
         for code, count in sorted(self.requests.items()):
             counts.add_metric((str(code),), count)

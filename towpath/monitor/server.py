@@ -31,8 +31,8 @@ from towpath.config.pipeline import Listening
 from towpath.errors import TowpathError
 from towpath.monitor import api, pages
 from towpath.monitor.access import Access, Guard, Headers, Hosts, address, refused
-from towpath.monitor.board import Board, Short, Shown
 from towpath.monitor.commands import COMMANDS, Commands, Running
+from towpath.monitor.dashboard import Dashboard, Short, Shown
 from towpath.monitor.metrics import Metrics
 from towpath.monitor.updates import Client, Full, Updates
 from towpath.run.status.report import as_json
@@ -57,7 +57,7 @@ class Settings:
 class _Server:
     """The answers."""
 
-    board: Board
+    dashboard: Dashboard
     access: Access
     settings: Settings
     commands: Commands
@@ -66,7 +66,7 @@ class _Server:
     registry: prometheus.CollectorRegistry = field(default_factory=prometheus.CollectorRegistry)
 
     def __post_init__(self) -> None:
-        self.registry.register(Metrics(self.board, self.requests))
+        self.registry.register(Metrics(self.dashboard, self.requests))
         prometheus.ProcessCollector(registry=self.registry)
         prometheus.PlatformCollector(registry=self.registry)
 
@@ -107,26 +107,26 @@ class _Server:
         await self.commands.close()
 
     def shown(self, name: str) -> Shown:
-        shown = self.board.get(name)
+        shown = self.dashboard.get(name)
         if shown is None:
             raise HTTPException(404, "no pipeline of that name is shown here")
         return shown
 
     async def overview(self, request: Request) -> Response:
-        pipelines = [(shown.report.name, pages.row(Short.of(shown.report))) for shown in self.board.pipelines]
+        pipelines = [(shown.report.name, pages.row(Short.of(shown.report))) for shown in self.dashboard.pipelines]
         if len(pipelines) == 1:
             return RedirectResponse(f"/pipelines/{pipelines[0][0]}")
         return _html(pages.overview(pipelines, self._visitor(request)))
 
     async def page(self, request: Request) -> Response:
         shown = self.shown(request.path_params["name"])
-        return _html(pages.pipeline(self.board.context(shown), shown.sections, self._visitor(request)))
+        return _html(pages.pipeline(self.dashboard.context(shown), shown.sections, self._visitor(request)))
 
     def _visitor(self, request: Request) -> dict[str, Any]:
         return {
             "may_act": self.access.actions and self.access.is_known(request),
             "can_login": self.access.actions,
-            "several": len(self.board.pipelines) > 1,
+            "several": len(self.dashboard.pipelines) > 1,
         }
 
     async def login(self, request: Request) -> Response:
@@ -152,7 +152,7 @@ class _Server:
 
     async def ready(self, request: Request) -> Response:
         """No numbers: everyone may ask."""
-        ready = all(map(self._is_ready, self.board.pipelines))
+        ready = all(map(self._is_ready, self.dashboard.pipelines))
         return JSONResponse({"status": "ready" if ready else "not ready"}, 200 if ready else 503)
 
     def _is_ready(self, shown: Shown) -> bool:
@@ -169,7 +169,7 @@ class _Server:
         return JSONResponse(api.description())
 
     async def pipelines(self, request: Request) -> Response:
-        return _json(api.Pipelines(tuple(Short.of(shown.report) for shown in self.board.pipelines)))
+        return _json(api.Pipelines(tuple(Short.of(shown.report) for shown in self.dashboard.pipelines)))
 
     async def pipeline(self, request: Request) -> Response:
         return _json(self.shown(request.path_params["name"]).whole)
@@ -199,9 +199,9 @@ class _Server:
             self.shown(name)
         if request.method == "HEAD":  # it would wait for updates that it never gets
             return Response(media_type="text/event-stream")
-        updates = self.board.updates
+        updates = self.dashboard.updates
         try:
-            return _Stream(updates, updates.join(audience, name, self.board.first(audience, name)))
+            return _Stream(updates, updates.join(audience, name, self.dashboard.first(audience, name)))
         except Full as error:
             raise HTTPException(503, str(error), {"retry-after": "5"}) from error
 
@@ -239,12 +239,12 @@ async def _gone(request: Request, error: Exception) -> Response:
 
 
 @contextmanager
-def served(board: Board, access: Access, settings: Settings) -> Iterator[str]:
+def served(dashboard: Dashboard, access: Access, settings: Settings) -> Iterator[str]:
     """Serve in a thread; yields the URL. Raises `TowpathError` when it cannot listen there."""
     listening = settings.listening
     host, port = address(listening.address)
     config = uvicorn.Config(
-        _Server(board, access, settings, Commands(board)).app(),
+        _Server(dashboard, access, settings, Commands(dashboard)).app(),
         log_config=None,
         log_level="error",
         access_log=False,
@@ -262,7 +262,7 @@ def served(board: Board, access: Access, settings: Settings) -> Iterator[str]:
     running = uvicorn.Server(config)
 
     async def serve() -> None:
-        board.loop = asyncio.get_running_loop()
+        dashboard.loop = asyncio.get_running_loop()
         begun.set()
         await running.serve(sockets=[listener])
 
@@ -274,8 +274,8 @@ def served(board: Board, access: Access, settings: Settings) -> Iterator[str]:
         yield f"{'https' if listening.certificate else 'http'}://{shown}:{listener.getsockname()[1]}/"
     finally:
         running.should_exit = True
-        if board.loop is not None:
-            board.loop.call_soon_threadsafe(board.updates.close)  # the server waits for the streams
+        if dashboard.loop is not None:
+            dashboard.loop.call_soon_threadsafe(dashboard.updates.close)  # the server waits for the streams
         thread.join(_SHUTDOWN + 15)
         listener.close()
 

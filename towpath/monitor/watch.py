@@ -15,7 +15,7 @@ from pathlib import Path
 from towpath.config.events import Gap, Note, State
 from towpath.errors import TowpathError, fields
 from towpath.log import bounds
-from towpath.monitor.board import Board
+from towpath.monitor.dashboard import Dashboard
 from towpath.monitor.reporter import Known, Reporter
 from towpath.run.children import Events
 from towpath.run.status.gather import read_status
@@ -28,7 +28,7 @@ _INTERVAL = 2.0  # seconds, as of the supervisor
 _LAST_POLL = 5.0  # seconds in which a poll may end
 
 
-def add(board: Board, session: Session, hurry: Callable[[], None]) -> Reporter:
+def add(dashboard: Dashboard, session: Session, hurry: Callable[[], None]) -> Reporter:
     """Show the pipeline, of which nothing is known yet. `hurry` makes the next poll come at once."""
     reporter = Reporter(session)
 
@@ -36,20 +36,20 @@ def add(board: Board, session: Session, hurry: Callable[[], None]) -> Reporter:
         reporter.hurry()
         hurry()
 
-    board.add(reporter.last, hurry_all)
+    dashboard.add(reporter.last, hurry_all)
     return reporter
 
 
-def _publish(board: Board, reporter: Reporter, poll: Callable[[], Report]) -> None:
+def _publish(dashboard: Dashboard, reporter: Reporter, poll: Callable[[], Report]) -> None:
     """Publish what a poll reports. If it fails, the page says why, and the next poll tries again."""
     try:
-        board.publish(poll())
+        dashboard.publish(poll())
     except TROUBLE as error:
-        board.publish(reporter.failure(error))
+        dashboard.publish(reporter.failure(error))
     except Exception as error:  # noqa: BLE001 - a fault of ours: it is shown, and the next poll may have none
         place = traceback.extract_tb(error.__traceback__)[-1]
         words = f"a fault of Towpath: {error!r} at {Path(place.filename).name}:{place.lineno}"
-        board.publish(reporter.failure(words))
+        dashboard.publish(reporter.failure(words))
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class SupervisorWatch:
     In a separate thread, because what only the page shows may wait for a server, and must not delay a restart.
     """
 
-    board: Board
+    dashboard: Dashboard
     reporter: Reporter
     stopped: bool = False
     _wake: threading.Event = field(default_factory=threading.Event)
@@ -80,7 +80,7 @@ class SupervisorWatch:
             self._wake.wait()
             self._wake.clear()
             while self._polls:
-                _publish(self.board, self.reporter, self._polls.popleft())
+                _publish(self.dashboard, self.reporter, self._polls.popleft())
 
     def stop(self) -> None:
         self.stopped = True
@@ -107,7 +107,7 @@ def _known(supervisor: Supervisor) -> Known:
 class Watch:
     """Polls one pipeline that no one supervises, or another process."""
 
-    board: Board
+    dashboard: Dashboard
     session: Session
     reporter: Reporter = field(init=False)
     events: Events = field(init=False)
@@ -116,15 +116,15 @@ class Watch:
 
     def __post_init__(self) -> None:
         name = self.session.pipeline.name
-        self.reporter = add(self.board, self.session, self._wake.set)
-        self.events = Events(lambda event: self.board.event(name, event))
+        self.reporter = add(self.dashboard, self.session, self._wake.set)
+        self.events = Events(lambda event: self.dashboard.event(name, event))
 
     def run(self) -> None:
         """Poll every `_INTERVAL` until it is stopped."""
         while not self.stopped:
             self._wake.clear()
             began = time.monotonic()
-            _publish(self.board, self.reporter, partial(self._poll, began))
+            _publish(self.dashboard, self.reporter, partial(self._poll, began))
             self._wake.wait(max(0.1, _INTERVAL - (time.monotonic() - began)))
 
     def stop(self) -> None:
@@ -148,23 +148,23 @@ class Watch:
 
 
 @contextmanager
-def watched(board: Board, files: Iterable[Path]) -> Iterator[Callable[[], None]]:
+def watched(dashboard: Dashboard, files: Iterable[Path]) -> Iterator[Callable[[], None]]:
     """Show the pipelines; yields a function that starts to poll them. Raises `BadPipelineFile`."""
     with ExitStack() as stack:
         sessions = [stack.enter_context(opened(file)) for file in files]
         names = [session.pipeline.name for session in sessions]
         if again := [name for name in names if names.count(name) > 1]:
             raise TowpathError(f"two of the files are of a pipeline {again[0]}", "give each pipeline once")
-        watches = [Watch(board, session) for session in sessions]
+        watches = [Watch(dashboard, session) for session in sessions]
         with _threads(watches) as start:
             yield start
 
 
 @contextmanager
-def supervised(board: Board, session: Session, hurry: Callable[[], None]) -> Iterator[SupervisorWatch]:
+def supervised(dashboard: Dashboard, session: Session, hurry: Callable[[], None]) -> Iterator[SupervisorWatch]:
     """Show the pipeline of a supervisor. `hurry` makes its next poll come at once."""
     with of(session.pipeline, session.file) as own:  # shares no client with the supervisor
-        watch = SupervisorWatch(board, add(board, own, hurry))
+        watch = SupervisorWatch(dashboard, add(dashboard, own, hurry))
         with _threads([watch]) as start:
             start()
             yield watch

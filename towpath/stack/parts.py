@@ -102,7 +102,7 @@ def plugins(progress: Progress) -> Path:
 def export_plugins(directory: Path, progress: Progress) -> None:
     """Copy the plugin folder to `directory`/towpath, and replace what is there. Raises as `parts` does.
 
-    What monitors it goes into its folder `monitoring`: agent and rules for workers, alert rules, the Grafana board.
+    What monitors it goes into its folder `monitoring`: agent and rules for workers, alert rules, the Grafana dashboard.
     """
     source, new = plugins(progress) / "towpath", directory / ".towpath.new"
     try:

@@ -12,7 +12,7 @@ from towpath.stack.errors import FolderUnusable, ToolMissing
 from towpath.stack.state import HOST
 
 MONITORING = Path(__file__).parent / "monitoring"
-"""The exporter rules for workers, the alert rules, the Grafana board."""
+"""The exporter rules for workers, the alert rules, the Grafana dashboard."""
 WORKER_RULES = MONITORING / "workers.yaml"
 ALERTS = MONITORING / "alerts.yaml"
 NAME = "prometheus"

@@ -17,7 +17,7 @@ _COMPONENT = "monitoring"
 
 
 def resources(plan: Plan) -> Iterator[Resource]:
-    """The jobs have the names that alerts and board know. The alerts are those of all pipelines, so they come once."""
+    """The jobs have the names that alerts and dashboard know. The alerts of all pipelines come once."""
     endpoint: dict[str, Any] = {"port": "http", "relabelings": _job("towpath")}
     if is_secure(plan):
         endpoint |= {"scheme": "https", "tlsConfig": _trust(plan)}

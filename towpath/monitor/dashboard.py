@@ -138,7 +138,7 @@ class Shown:
         return sample
 
 
-class Board:
+class Dashboard:
     """All pipelines that are shown, in the order in which they were added."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The Grafana board as a table: one row a question, one line a panel. `scripts/board` writes its JSON."""
+"""The Grafana dashboard as a table: one row a question, one line a panel. `scripts/dashboard` writes its JSON."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-FILE = Path(__file__).parents[2] / "towpath" / "stack" / "monitoring" / "board.json"
+FILE = Path(__file__).parents[2] / "towpath" / "stack" / "monitoring" / "dashboard.json"
 
 #: Grafana replaces these before it asks Prometheus.
 PIPELINE, INTERVAL = "$pipeline", "$__rate_interval"
@@ -44,7 +44,7 @@ def _quantile(share: float, buckets: str) -> str:
     return f"histogram_quantile({share}, {_rate(buckets, 'pipeline, le')})"
 
 
-BOARD: Mapping[str, tuple[Panel, ...]] = {
+DASHBOARD: Mapping[str, tuple[Panel, ...]] = {
     "Is it running?": (
         Panel(
             "State",
@@ -303,8 +303,8 @@ BOARD: Mapping[str, tuple[Panel, ...]] = {
 }
 
 
-def board() -> dict[str, Any]:
-    """The board as Grafana imports it."""
+def dashboard() -> dict[str, Any]:
+    """The dashboard as Grafana imports it."""
     return {
         "title": "Towpath",
         "uid": "towpath",
@@ -358,7 +358,7 @@ def _numbered() -> Iterator[dict[str, Any]]:
 def _laid_out() -> Iterator[dict[str, Any]]:
     """Rows of panels, from left to right."""
     y = 0
-    for question, panels in BOARD.items():
+    for question, panels in DASHBOARD.items():
         yield {
             "type": "row",
             "title": question,
@@ -418,7 +418,7 @@ def _coloured(pattern: str, colour: str) -> dict[str, Any]:
 
 
 def text() -> str:
-    return json.dumps(board(), indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(dashboard(), indent=1, ensure_ascii=False) + "\n"
 
 
 if __name__ == "__main__":
