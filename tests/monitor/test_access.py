@@ -187,6 +187,7 @@ def test_what_cannot_be_used_is_named(tmp_path: Path, token_file: Path) -> None:
         (Listening("9300"), "'9300' is not an address; write host:port"),
         (Listening("http://127.0.0.1:9300"), "'http://127.0.0.1:9300' is not an address; write host:port"),
         (Listening("127.0.0.1:99999"), "is not an address; write host:port"),
+        (Listening("127.0.0.1:0", hosts=("*.example",)), "'*.example' is not the name of a host; give each name"),
         (Listening("127.0.0.1:0", missing), "missing: cannot read the token: No such file or directory"),
         (Listening("127.0.0.1:0", key=token_file), "a key without a certificate; give --certificate FILE, too"),
         (Listening("127.0.0.1:0", certificate=missing), "missing: cannot use the certificate: No such file or dir"),
@@ -322,6 +323,7 @@ def test_answers_tell_browsers_what_they_may_do(client: httpx.Client) -> None:
     assert "unsafe" not in headers["content-security-policy"]
     assert (headers["x-content-type-options"], headers["cache-control"]) == ("nosniff", "no-store")
     assert "server" not in headers
+    assert client.get("/static/page.js").headers["cache-control"] == "max-age=300"
     assert client.get("/healthz", headers={"Host": "evil.example"}).headers["x-frame-options"] == "DENY"
 
 

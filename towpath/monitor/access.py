@@ -36,7 +36,6 @@ _HEADERS = {
     "x-frame-options": "DENY",
     "referrer-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
-    "cache-control": "no-store",
 }
 
 
@@ -124,6 +123,8 @@ def access_of(listening: Listening) -> Access:
         raise TowpathError("a key without a certificate", "give --certificate FILE, too")
     token = read_token(listening.token_file) if listening.token_file and not listening.read_only else ""
     names = ("localhost", host, socket.gethostname(), socket.getfqdn(), *listening.hosts)
+    if wild := [name for name in names if "*" in name]:
+        raise TowpathError(f"{wild[0]!r} is not the name of a host", "give each name that requests may use: --host")
     is_open = _is_loopback(host) or listening.read_only
     return Access(token, is_open, listening.certificate is not None, f"towpath-{port}", tuple(filter(None, names)))
 
@@ -172,7 +173,8 @@ class Headers:
             if message["type"] == "http.response.start":
                 self.counts[message["status"]] += 1
                 headers = MutableHeaders(scope=message)
-                for name, value in _HEADERS.items():
+                age = "max-age=300" if scope["path"].startswith("/static/") else "no-store"
+                for name, value in (*_HEADERS.items(), ("cache-control", age)):
                     headers.setdefault(name, value)
             await send(message)
 
