@@ -78,7 +78,7 @@ def test_a_copy_is_not_done_while_documents_wait_for_a_reread() -> None:
     pending = [item({"documents": n, "keys": ""}, towpath="shop", pending="shop.a", chunk=n) for n in (0, 1, 2)]
     (copy,) = copying = source_state([*offsets, *pending]).copying
     assert (copy.pending, copy.ranges_done, copy.planned) == (3, 1, 1)
-    assert [(it.done, it.pending) for it in copied_by_ranges("shop", copying, {})] == [(False, 3)]
+    assert [(it.done, it.pending_documents) for it in copied_by_ranges("shop", copying, {})] == [(False, 3)]
     assert "still copying" in words(*offsets, *pending)
     assert words(*offsets) == ""
 
