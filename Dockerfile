@@ -9,16 +9,12 @@ ARG STRIMZI_IMAGE=strimzi/kafka:1.2.0-kafka-4.3.1
 
 FROM ${PYTHON_IMAGE} AS installed
 RUN python3 -m venv /opt/towpath
-COPY pyproject.toml README.md LICENSE /source/
+COPY pyproject.toml constraints.txt README.md LICENSE /source/
 COPY connectors /source/connectors
 COPY towpath /source/towpath
 COPY transforms /source/transforms
 COPY verifier /source/verifier
-COPY release /source/release
-# a release's list of exact versions, if it is put there (docs/releasing.md); else what pyproject.toml does not pin floats
-RUN list=/source/release/constraints.txt \
- && [ -e $list ] || list=/dev/null \
- && /opt/towpath/bin/pip install --no-cache-dir --constraint $list /source
+RUN /opt/towpath/bin/pip install --no-cache-dir --constraint /source/constraints.txt /source/verifier /source
 
 FROM ${PYTHON_IMAGE} AS plugin
 # the folder is missing in slim images, and the JDK's package needs it

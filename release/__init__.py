@@ -1,1 +1,1 @@
-"""What is released: wheel, sources, archives of plugin and Kafka, versions, SBOMs, checksums. See docs/releasing.md."""
+"""What is released: wheels, sources, archives, versions, SBOMs, checksums. See docs/releasing.md."""

@@ -18,8 +18,9 @@ def main() -> None:
     dist, version = ROOT / "dist", metadata.version("towpath")
     shutil.rmtree(dist, ignore_errors=True)
     dist.mkdir()
-    # the build tool of pyproject.toml is installed here in the same version, so nothing is downloaded for it
-    subprocess.run([sys.executable, "-m", "build", "--no-isolation", "--outdir", dist, ROOT], check=True)
+    # the build tool of both pyproject.toml is installed here in the same version, so nothing is downloaded for it
+    for project in (ROOT / "verifier", ROOT):
+        subprocess.run([sys.executable, "-m", "build", "--no-isolation", "--outdir", dist, project], check=True)
     constraints = dist / f"towpath-{version}-constraints.txt"
     constraints.write_text("".join(f"{line}\n" for line in sbom.installed()), encoding="utf-8")
     sbom.of_python(constraints, dist / f"towpath-{version}.cdx.json")

@@ -15,7 +15,8 @@ TowpathError                    root
 │   └── MongoUnreachable        no server of a cluster answers: the only one that a command may tolerate
 ├── NotWhole                    the log cannot rebuild all documents
 ├── NotYet                      what was waited for did not come about in time
-└── StackError                  the embedded stack; the tree below it is in `towpath/stack/errors.py`
+└── StackError                  the embedded stack cannot do what was asked
+    └── NoStack                 the folder holds no stack
 
 The verifier is a library and has a root of its own with the same fields: `towpath_verifier.VerifierError`.
 """
@@ -108,3 +109,11 @@ class NotWhole(TowpathError):
 
 class NotYet(TowpathError):
     """What was waited for did not come about in time; the message names the last state seen."""
+
+
+class StackError(TowpathError):
+    """The embedded stack cannot do what was asked: something is missing, in use, different, or has ended."""
+
+
+class NoStack(StackError):
+    """The folder holds no stack."""

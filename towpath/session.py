@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from confluent_kafka import KafkaException
+from pymongo.errors import PyMongoError
 
 from towpath.clients.connect.control import missing, statuses
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.topics import Topics
-from towpath.clients.mongo.client import kept_open
+from towpath.clients.mongo.client import Cluster
 from towpath.config import loading as pipeline_file
 from towpath.config.pipeline import Pipeline
+from towpath.errors import TowpathError
+from towpath_verifier import VerifierError
 
+#: What using the services of a session raises, directly or from a library.
+ERRORS = (TowpathError, VerifierError, PyMongoError, KafkaException, OSError)
 #: Receives messages for people during an operation.
 Say = Callable[[str], None]
 
@@ -27,10 +35,19 @@ class Session:
     """A pipeline with its services. A client opens at its first use, stays open, and closes with the session."""
 
     pipeline: Pipeline
+    source: Cluster
+    destination: Cluster
     connect: Connect
     topics: Topics
     file: Path
     say: Say = unsaid
+    _replays: dict[str, Cluster] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def replay_destination(self, uri: str) -> Cluster:
+        """The cluster that a replay writes to."""
+        with self._lock:
+            return self._replays.setdefault(uri, Cluster.of_replay(uri))
 
     def require_deployed(self) -> None:
         """Raise `NoSuchConnector` unless the pipeline has been deployed, `KafkaUnreachable` when no broker answers.
@@ -44,22 +61,35 @@ class Session:
 
 
 @contextmanager
-def opened(file: Path, content: str | None = None, say: Say = unsaid) -> Iterator[Session]:
+def opened(
+    file: Path, content: str | None = None, say: Say = unsaid, shared: Sequence[Cluster] = ()
+) -> Iterator[Session]:
     """Read the pipeline file, and prepare clients for Connect, Kafka and both clusters (without connecting).
 
-    With `content` the file need not exist yet. Raises `BadPipelineFile`.
+    With `content` the file need not exist yet. `shared`: clusters of another session, which closes them; one with the
+    same URI is used. Raises `BadPipelineFile`.
     """
     pipeline = pipeline_file.read(file) if content is None else pipeline_file.parse(content, file)
-    with of(pipeline, file, say) as session:
+    with of(pipeline, file, say, shared) as session:
         yield session
 
 
 @contextmanager
-def of(pipeline: Pipeline, file: Path, say: Say = unsaid) -> Iterator[Session]:
+def of(pipeline: Pipeline, file: Path, say: Say = unsaid, shared: Sequence[Cluster] = ()) -> Iterator[Session]:
     """As `opened`, for a pipeline that was read from `file`."""
-    with (
-        kept_open(),
-        Topics(pipeline.bootstrap, pipeline.kafka_client) as topics,  # connects in the background
-        Connect(pipeline.connect_url, pipeline.connect_login) as connect,
-    ):
-        yield Session(pipeline, connect, topics, file, say)
+    with ExitStack() as stack:
+
+        def cluster(uri: str, side: str) -> Cluster:
+            known = next((one for one in shared if one.uri == uri), None)
+            return known or stack.enter_context(closing(Cluster(uri, side)))
+
+        source, destination = cluster(pipeline.source.uri, "source"), cluster(pipeline.destination.uri, "destination")
+        # connects in the background
+        topics = stack.enter_context(Topics(pipeline.kafka.bootstrap, pipeline.kafka.login))
+        connect = stack.enter_context(Connect(pipeline.connect.url, pipeline.connect.login))
+        session = Session(pipeline, source, destination, connect, topics, file, say)
+        try:
+            yield session
+        finally:
+            for replayed in session._replays.values():
+                replayed.close()

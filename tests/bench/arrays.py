@@ -35,7 +35,7 @@ from tests.bench.sides import COLLECTION, DATABASE, NAMESPACE, Settings, Side, W
 from tests.support import oracle, raw
 from towpath import stack as embedded
 from towpath.clients.kafka.topics import Place
-from towpath.clients.mongo.client import operation_time
+from towpath.clients.mongo.replica_set import operation_time
 
 READING = len(bson.encode(load.reading(Random(0), 0)))
 SERIALIZED, WRITES = "serialized record", "writes/document"

@@ -18,7 +18,7 @@ from tests.bench.sides import COLLECTION, DATABASE
 from tests.bench.streaming import MIX, in_step, run_backlog
 from tests.support.checkout import Checkout, checkout
 from towpath import stack as embedded
-from towpath.clients.mongo.client import operation_time
+from towpath.clients.mongo.replica_set import operation_time
 
 #: The last commit before copy and stream did less work for each record.
 OLDER = "e71c1ce"

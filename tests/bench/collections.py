@@ -90,12 +90,12 @@ def _fill(stack: embedded.Stack, names: Sequence[str]) -> None:
 def _looks(session: Session) -> dict[str, float]:
     """Seconds of each kind of look, on an open session as in `run`."""
     pipeline = session.pipeline
-    status = read_status(pipeline, session.connect, session.topics)
+    status = read_status(session)
     kinds: dict[str, Callable[[], object]] = {
-        _STATUS: lambda: read_status(pipeline, session.connect, session.topics),
+        _STATUS: lambda: read_status(session),
         _WARNINGS: lambda: read_log(session, status.ends),
         _VERDICT: lambda: VerdictContext.read(session, status.topic_ids),
-        _SCHEMAS: lambda: metadata(pipeline, ()),
+        _SCHEMAS: lambda: metadata(session, ()),
         _CHECK: lambda: [*everything(session, session.file)],
     }
     return {f"{kind} s": _timed(look) for kind, look in kinds.items()}

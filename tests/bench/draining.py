@@ -33,7 +33,7 @@ from tests.bench.report import Found, Part, ratios_of, told
 from tests.bench.sides import COLLECTION, DATABASE, NAMESPACE, PARTITIONS, Settings, Side, Way, is_streaming, way
 from tests.support import oracle, raw
 from towpath import stack as embedded
-from towpath.clients.mongo.client import operation_time
+from towpath.clients.mongo.replica_set import operation_time
 
 _COMMANDS = ("insert", "update", "delete", "commitTransaction")
 

@@ -13,7 +13,7 @@ from tests.bench.report import BASE, Found, Part, at_least, at_most
 from tests.bench.sides import COLLECTION, COMMAND, DATABASE, Way, pipeline_file
 from tests.bench.streaming import MARKER, MIX, in_step, lag_figures, lags_of, run_paced
 from towpath import stack as embedded
-from towpath.clients.mongo.client import operation_time
+from towpath.clients.mongo.replica_set import operation_time
 
 _WAIT = f"{BASE} wait"
 

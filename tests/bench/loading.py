@@ -33,6 +33,7 @@ from tests.bench.measured import (
 from tests.bench.pairs import pairs
 from tests.bench.report import BASE, IN_ALL, STEADY, Found, Goal, Part, at_least, at_most, number, told
 from tests.bench.sides import COLLECTION, DATABASE, Settings, Side, Way, is_state, way
+from tests.support import control
 from towpath import stack as embedded
 
 DUMP, _TOOLS = "mongodump to mongorestore", "tools"
@@ -104,7 +105,7 @@ def _notes() -> Iterator[str]:
 
 def _part(stack: embedded.Stack, data: DataSet, seed: int, repetitions: int, threads: int) -> tuple[Part, Run]:
     """The measured runs of one set, and the first run before them, on a worker that has just started."""
-    embedded.restart(stack.directory, WORKER)
+    control.restart(stack.directory, WORKER)
     stack, first = embedded.status(stack.directory), list[Run]()
     with Client(stack.source) as source, Client(stack.destination) as destination:
         load.fill(source[DATABASE][COLLECTION], seed, data.documents, data.identify)

@@ -21,13 +21,13 @@ from towpath import stack as embedded
 from towpath.clients.connect.control import statuses
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.topics import Place, Topics
-from towpath.config.pipeline import ClusterTime
-from towpath.config.topic_settings import TOPIC_SETTINGS
+from towpath.clients.mongo.client import ClusterTime
 from towpath.deploy.deployment import Deployment, remove
 from towpath.deploy.inventory import Inventory
 from towpath.errors import NoSuchConnector
 from towpath.log.lag import applied, gaps, peek
 from towpath.log.source_offsets import read_state
+from towpath.log.topic_settings import TOPIC_SETTINGS
 from towpath.session import Session, opened
 
 DATABASE, COLLECTION = "bench", "documents"
@@ -153,18 +153,18 @@ def _ours(stack: embedded.Stack, name: str, side: Side, settings: Settings) -> I
     file = _write_file(stack, name, side, settings)
     with opened(file) as it:
         try:
-            with applied(it.pipeline, it.topics) as done:
+            with applied(it) as done:
                 definitions = _deployed(it, settings.checkout, file) if settings.checkout else _prepared(it)
                 names = tuple(f"{it.pipeline.name}.{namespace}" for namespace in settings.topics or settings.namespaces)
                 source, sink = it.pipeline.source_connector, it.pipeline.sink_connector
                 yield Way(side, it.connect, it.topics, source, sink, names, definitions, done)
         finally:
-            remove(it.pipeline, it.connect, it.topics, log=True, say=lambda words: None)
+            remove(it, log=True, say=lambda words: None)
 
 
 def _prepared(it: Session) -> Mapping[str, dict[str, str]]:
     """Do what `towpath deploy` does before the connectors; their definitions."""
-    deployment = Deployment(Inventory(it.pipeline, it.connect, it.topics, allow_missing=True))
+    deployment = Deployment(Inventory(it, allow_missing=True))
     for change in deployment.plan():
         if not change.description.startswith("create connector "):
             change.apply()

@@ -39,7 +39,7 @@ from tests.bench.sides import COLLECTION, DATABASE, NAMESPACE, Settings, Side, W
 from tests.support import oracle
 from tests.support.checkout import Checkout
 from towpath import stack as embedded
-from towpath.clients.mongo.client import operation_time
+from towpath.clients.mongo.replica_set import operation_time
 
 _SIDES: tuple[Side, ...] = ("towpath", "stock")
 _TICK = 0.02  # seconds; one marker a tick

@@ -24,9 +24,9 @@ from tests.bench.sides import COLLECTION, DATABASE
 from towpath import stack as embedded
 from towpath_verifier import Options, Pair, Recheck, Verification
 from towpath_verifier.plan import list_pairs, plan
-from towpath_verifier.ranges import RANGE_BYTES
-from towpath_verifier.reads import collection, in_id_order
-from towpath_verifier.workers import Range
+from towpath_verifier.progress import Range
+from towpath_verifier.raw_batches import in_id_order
+from towpath_verifier.reads import collection
 
 _PAIR = Pair(f"{DATABASE}.{COLLECTION}", f"{DATABASE}.{COLLECTION}")
 _READING, _SCREEN, _CLIENT = "reading", f"{BASE} --screen", "client"
@@ -147,9 +147,7 @@ def _ranges(stack: embedded.Stack) -> list[Range]:
     """Those that a comparison reads."""
     with Client(stack.source) as source, Client(stack.destination) as destination:
         looked = list_pairs(source, destination, [_PAIR], 60)
-        return plan(
-            source, destination, looked, range_bytes=RANGE_BYTES, lost_for=60, journal=None, resume=False, run={}
-        ).ranges
+        return plan(source, destination, looked, Options()).ranges
 
 
 def _read(stack: embedded.Stack, work: list[Range], processes: int, documents: int) -> _Seen:

@@ -13,7 +13,7 @@ import pytest
 from bson import Int64
 
 from tests.conftest import MakePipeline
-from tests.support import log, rest, workers
+from tests.support import control, log, rest, workers
 from tests.support.awaited import until
 from tests.support.order import Order
 from tests.support.pipeline import Pipeline, Settings, towpath
@@ -64,7 +64,7 @@ def test_a_copy_that_tasks_share_survives_a_killed_worker_and_another_number_of_
             assert len(hosts) == 2, f"one worker has all tasks: {hosts}"
             reach(pipeline, "copy")
             until("a tenth of the copy", lambda: copied(pipeline) > COUNT / 10, 120, 0.1)
-            embedded.restart(stack.directory, second, signal.SIGKILL)
+            control.restart(stack.directory, second, signal.SIGKILL)
             fewer = replace(pipeline, settings=Settings(capture={"copy_tasks": 2, "bytes_per_second": 6_000_000}))
             changed = json.loads(towpath("deploy", fewer.write(), "--json").stdout)["changes"]
             assert changed == [f"update connector {pipeline.name}-source (tasks.max, towpath.copy.bytes.per.second)"]

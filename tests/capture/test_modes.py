@@ -163,7 +163,7 @@ def test_what_is_asked_for_is_read_again_in_its_place(exactly_once: Pipeline) ->
     copies.insert_one({"_id": "extra"})
     spec, topics = pipeline_file.read(exactly_once.file), Topics(exactly_once.addresses.bootstrap)
     ids = [bson.encode({"_id": one}) for one in (1, 2, "extra")]
-    with Connect(spec.connect_url) as connect:
+    with Connect(spec.connect.url) as connect:
         offset = reread_requests.write(spec, topics, exactly_once.namespace("docs"), ids)
         exactly_once.wait()
         assert offset == 0

@@ -13,7 +13,7 @@ import pytest
 from pymongo import MongoClient
 
 from tests.conftest import MakePipeline
-from tests.support import log, mongod, raw, rest
+from tests.support import control, log, mongod, raw, rest
 from tests.support.awaited import until
 from tests.support.mongod import MongodSizes
 from tests.support.pipeline import Addresses, Pipeline, Settings, towpath
@@ -41,11 +41,11 @@ def test_changes_during_a_copy_in_natural_order_leave_both_sides_equal(
         pipeline.deploy()
         reach(pipeline, "copy")
         writer.wait_for(writer.applied + 300)
-        embedded.kill(stack.directory, WORKER)
+        control.kill(stack.directory, WORKER)
         try:
             writer.wait_for(writer.applied + 100)
         finally:
-            embedded.start(stack.directory, WORKER)
+            control.start(stack.directory, WORKER)
         until("end of the copy", lambda: pipeline.status()["copy"]["done"], timeout=120)
         writer.wait_for(writer.applied + 300)
     pipeline.wait()

@@ -1,7 +1,6 @@
 """What settings, configurations and sizes that were read are judged to be."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,41 +8,27 @@ import pytest
 from towpath.checks import cluster, connect, file, kafka, log
 from towpath.clients.kafka.client import LARGEST_RECORD
 from towpath.clients.kafka.topics import Topic
+from towpath.clients.mongo.client import ClusterTime
 from towpath.config.finding import Finding, refusal
-from towpath.config.namespaces import Renames
-from towpath.config.pipeline import ClusterTime, Copy, CopyMethod, Pipeline
-from towpath.config.topic_settings import TOPIC_SETTINGS
+from towpath.config.pipeline import Pipeline
+from towpath.config.sections import CopyMethod
 from towpath.deploy.inventory import DESTINATION_SET
 from towpath.deploy.preconditions import partition_count
 from towpath.errors import ConnectError, ConnectUnreachable, Refused
 from towpath.history.resnapshot import Captured
 from towpath.log.source_offsets import SourceState
+from towpath.log.topic_settings import TOPIC_SETTINGS
 
-PIPELINE = Pipeline(
-    name="move",
-    mode="plain",
-    source_uri="mongodb://a:1/",
-    destination_uri="mongodb://u:secret@b:1,b:2/?replicaSet=rs",
-    include=("shop.*",),
-    exclude=(),
-    renames=Renames({}),
-    whole_documents=(),
-    copy=Copy("debezium", 4, "primary", 0, 0),
-    splice_cache=0,
-    bootstrap="k:9092",
-    partitions=4,
-    replication_factor=-1,
-    connect_url="http://c:8083",
-    worker_bootstrap="k:9092",
-    secrets=Path("/nowhere/move.properties"),
-    write_concern="majority",
-    wtimeout_ms=60_000,
-    tasks=2,
-    fold=True,
-    batch_records=50_000,
-    batch_bytes=16 << 20,
-    retention_ms=-1,
-    compaction=None,
+PIPELINE = Pipeline.model_validate(
+    {
+        "name": "move",
+        "mode": "plain",
+        "source": {"uri": "mongodb://a:1/"},
+        "destination": {"uri": "mongodb://u:secret@b:1,b:2/?replicaSet=rs"},
+        "collections": {"include": ["shop.*"]},
+        "kafka": {"bootstrap": "k:9092"},
+        "connect": {"url": "http://c:8083", "secrets": "/nowhere"},
+    }
 )
 GOOD_BROKER = {
     "socket.request.max.bytes": "104857600",
@@ -105,7 +90,7 @@ def test_a_large_splice_cache_needs_a_larger_heap() -> None:
 
 
 def test_replicas_of_the_file_count_before_the_brokers() -> None:
-    one = replace(PIPELINE, replication_factor=1)
+    one = PIPELINE.changed(kafka={"replication_factor": 1})
     findings = told(kafka.broker(1, GOOD_BROKER, 3, one))
     assert [level for level, _ in findings] == ["warning", "error"]
     assert "[kafka] replication_factor" in findings[0][1]
@@ -287,17 +272,18 @@ def test_the_oplog_has_to_reach_back_over_the_copy(
     documents: int, size: int, limits: tuple[int, int], level: str, words: str
 ) -> None:
     window = log.Oplog(span=3600 * 10, size=100, limit=100)
-    copy = Copy("towpath", 4, "primary", *limits)
-    (finding,) = log.check_copy(window, documents, size, copy)
+    limited = dict(zip(("documents_per_second", "bytes_per_second"), limits, strict=True))
+    pipeline = PIPELINE.changed(capture={"copy_method": "towpath", **limited})
+    (finding,) = log.check_copy(window, documents, size, pipeline)
     assert finding.level == level
     assert words in finding.finding
     assert finding.advice or level == "ok"
-    assert list(log.check_copy(window, documents, size, replace(copy, method="none"))) == []
+    assert list(log.check_copy(window, documents, size, pipeline.changed(capture={"copy_method": "none"}))) == []
 
 
 @pytest.mark.parametrize(("way", "level"), [("debezium", "warning"), ("towpath", "error")])
 def test_workers_without_exactly_once_support(way: CopyMethod, level: str) -> None:
-    pipeline = replace(PIPELINE, copy=replace(PIPELINE.copy, method=way))
+    pipeline = PIPELINE.changed(capture={"copy_method": way})
     ((found, words),) = told(connect.validated("move-source", {"exactly.once.support": ["is not"]}, pipeline))
     assert found == level
     assert "no exactly-once support" in words
@@ -323,16 +309,16 @@ def test_an_unresolved_reference_is_told_from_a_cluster_out_of_reach() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"renames": Renames({"bar.x": "a.x"})}, "bar.x"),
-        ({"write_concern": "1+journal"}, 'concern = "1+journal"'),
-        ({"tasks": 5}, "tasks = 5"),
-        ({"copy": replace(PIPELINE.copy, tasks=3)}, "copy_tasks = 3 has no effect"),
-        ({"retention_ms": 3_600_000}, "1.0 hours"),
+        ({"collections": {"rename": {"bar.x": "a.x"}}}, "bar.x"),
+        ({"write": {"concern": "1+journal"}}, 'concern = "1+journal"'),
+        ({"write": {"tasks": 5}}, "tasks = 5"),
+        ({"capture": {"copy_tasks": 3}}, "copy_tasks = 3 has no effect"),
+        ({"log": {"retention": 3_600_000}}, "1.0 hours"),
     ],
 )
 def test_a_trap_in_the_pipeline_file(change: dict[str, object], words: str) -> None:
     assert told(file.check(PIPELINE, Path("move.toml"))) == []
-    ((level, finding),) = told(file.check(replace(PIPELINE, **change), Path("move.toml")))
+    ((level, finding),) = told(file.check(PIPELINE.changed(**change), Path("move.toml")))
     assert level == "warning"
     assert words in finding
 
@@ -342,6 +328,6 @@ def test_a_secrets_file_open_to_everybody(tmp_path: Path) -> None:
     secrets.write_text("source.uri=mongodb://u:secret@a/\n")
     for mode, count in ((0o644, 1), (0o640, 0), (0o600, 0)):
         secrets.chmod(mode)
-        findings = told(file.check(replace(PIPELINE, secrets=secrets), Path("move.toml")))
+        findings = told(file.check(PIPELINE.changed(connect={"secrets": tmp_path}), Path("move.toml")))
         assert len(findings) == count
         assert "secret@" not in str(findings)

@@ -19,8 +19,8 @@ from tests.support.servers import connect_without_plugins, free_port, standalone
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.topics import Topics
 from towpath.config import loading as pipeline_file
-from towpath.config.topic_settings import TOPIC_SETTINGS
 from towpath.deploy.configs import definitions
+from towpath.log.topic_settings import TOPIC_SETTINGS
 from towpath.stack import Stack, parts
 
 pytestmark = pytest.mark.servers
@@ -154,7 +154,7 @@ def test_validation_says_what_deploy_puts(filled: Pipeline) -> None:
     """Had Connect anything against a definition as it is, `check` and `deploy` would both have to say so."""
     filled.deploy()
     pipeline = pipeline_file.read(filled.file)
-    with Connect(pipeline.connect_url) as connect:
+    with Connect(pipeline.connect.url) as connect:
         faults = {name: connect.errors(name, config) for name, config in definitions(pipeline).items()}
     assert faults == {pipeline.source_connector: {}, pipeline.sink_connector: {}}
 

@@ -16,17 +16,18 @@ from tests.support.awaited import until
 from tests.support.servers import free_port, replica_set
 from tests.support.started import started
 from towpath.checks import cluster
-from towpath.clients.mongo.client import source_set
+from towpath.clients.mongo.client import Cluster
+from towpath.clients.mongo.replica_set import source_set
 from towpath.clients.mongo.versions import imitation
-from towpath.deploy.inventory import Cluster
+from towpath.deploy.inventory import Side
 from towpath.errors import MongoError, Refused
-from towpath.stack.state import accepts
+from towpath.stack.processes import accepts
 
 pytestmark = pytest.mark.servers
 
 
 def errors(address: str, options: str = "replicaSet=guarded") -> list[tuple[str, str]]:
-    found = cluster.servers(Cluster(f"mongodb://{address}/?{options}", "source", source_set))
+    found = cluster.servers(Side("source", Cluster(f"mongodb://{address}/?{options}", "source"), source_set))
     return [(one.finding, one.advice) for one in found if one.level == "error"]
 
 

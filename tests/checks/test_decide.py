@@ -19,8 +19,8 @@ from towpath.checks.planning.estimates import CopyTime, LogSize, OplogNeed
 from towpath.checks.planning.facts import Disk, Facts, Sample, Unknown, Writes
 from towpath.checks.planning.render import between, json_fields, text
 from towpath.checks.planning.sample import compressed_size, documents_in, scattered
-from towpath.cli.init import write_pipeline_file
 from towpath.cli.report.plan import write_report
+from towpath.config.draft import write_pipeline_file
 from towpath.config.events import VERSION
 from towpath.config.finding import error, ok, warning
 from towpath.config.loading import read
@@ -100,7 +100,7 @@ def test_large_documents_take_longer(facts: Facts) -> None:
 
 
 def test_the_limits_of_the_copy_hold(facts: Facts, pipeline: Pipeline) -> None:
-    limited = replace(pipeline, copy=replace(pipeline.copy, documents_per_second=1_000))
+    limited = pipeline.changed(capture={"documents_per_second": 1_000})
     plan = decide(replace(facts, pipeline=limited), FILE)
     assert seconds(plan) == (1_000, 1_000)
     assert isinstance(plan.copy, CopyTime)
@@ -108,7 +108,7 @@ def test_the_limits_of_the_copy_hold(facts: Facts, pipeline: Pipeline) -> None:
 
 
 def test_no_copy_takes_no_time_and_no_log(facts: Facts, pipeline: Pipeline) -> None:
-    none = replace(pipeline, copy=replace(pipeline.copy, method="none"))
+    none = pipeline.changed(capture={"copy_method": "none"})
     plan = decide(replace(facts, pipeline=none, sample=Unknown("--sample 0")), FILE)
     assert seconds(plan) == (0, 0)
     assert levels(plan, "plan oplog") == []
@@ -184,7 +184,7 @@ def test_what_is_deployed_is_not_deployed_again(facts: Facts) -> None:
 
 
 def test_an_operator_creates_the_connectors(facts: Facts, pipeline: Pipeline) -> None:
-    plan = decide(replace(facts, pipeline=replace(pipeline, owner="strimzi")), FILE)
+    plan = decide(replace(facts, pipeline=pipeline.changed(connect={"owner": "strimzi"})), FILE)
     lines = [command.line for command in plan.commands]
     assert lines[1:4] == [
         "towpath deploy shop.toml",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,14 @@ import pytest
 from pymongo import MongoClient
 
 from tests.checks.test_check import everything_there, nowhere
+from tests.checks.test_check_judgements import PIPELINE
 from tests.conftest import MakePipeline
 from tests.support import raw
 from tests.support.pipeline import Addresses, Pipeline, Settings, towpath
 from tests.support.servers import mongod_with_users, replica_set
 from towpath.checks.planning.sample import take
 from towpath.clients.kafka.topics import Topics
-from towpath.clients.mongo.client import connected
-from towpath.config.pipeline import Copy
+from towpath.clients.mongo.client import Cluster
 from towpath.deploy.inventory import Extent
 
 pytestmark = pytest.mark.servers
@@ -168,10 +169,10 @@ def test_a_sample_reads_whole_documents_in_either_order(pipeline: Pipeline, orde
     ids = [bson.ObjectId(), "x", 5, {"a": [1]}]
     documents.insert_many([{"_id": one, "text": "x" * 3_000} for one in ids])
     documents.insert_many([{"_id": bson.Binary(bson.ObjectId().binary[::-1]), "s": "x" * 900} for _ in range(21_000)])
-    copy = Copy("towpath", 4, "primary", 0, 0, order)
+    settings = PIPELINE.changed(capture={"copy_method": "towpath", "copy_order": order})
     captured = Extent(pipeline.namespace("orders"), "", 21_004, 21_000_000, 1, 1, 1)
-    with connected(pipeline.addresses.source, "source") as client:
-        sample = take(client, [captured], copy, 5)
+    with closing(Cluster(pipeline.addresses.source, "source")) as it, it.connected() as client:
+        sample = take(client, [captured], settings, 5)
     assert sample.natural == ((captured.namespace,) if order == "natural" else ())
     assert 0 < sample.documents <= 2 * 21_004
     assert 900 < sample.bytes / sample.documents < 1_100

@@ -19,8 +19,7 @@ _SLOW = (
     "pydantic",
     "rich",
     "jinja2",
-    "verifier",
-    "connectors",
+    "towpath_verifier",
     "towpath.stack",
 )
 

@@ -6,12 +6,11 @@ import pickle
 
 import pytest
 
-from towpath.errors import ConnectError, NoSuchConnector, TowpathError, fields
-from towpath.stack.errors import NotReady
+from towpath.errors import ConnectError, NoSuchConnector, StackError, TowpathError, fields
 from towpath_verifier import ServerLost, VerifierError
 
 
-@pytest.mark.parametrize("kind", [TowpathError, ConnectError, NotReady, VerifierError])
+@pytest.mark.parametrize("kind", [TowpathError, ConnectError, StackError, VerifierError])
 def test_the_message_is_made_of_the_fields(kind):
     error = kind("it is full", "make room", where="db:1")
     assert str(error) == "db:1: it is full; make room"

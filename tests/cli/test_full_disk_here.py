@@ -16,9 +16,8 @@ from towpath.errors import TowpathError
 from towpath.store import state_files
 from towpath.verify import verdict_file
 from towpath_verifier import Pair, VerifierError
-from towpath_verifier.journal import FinishedRange, Journal
-from towpath_verifier.ranges import Bounds
-from towpath_verifier.workers import Range
+from towpath_verifier.progress import Compared, Journal, Range
+from towpath_verifier.reads import Bounds
 
 NO_ROOM = "No space left on device"
 
@@ -61,12 +60,12 @@ def test_a_journal_without_room_says_so_and_goes_on_with_what_it_holds(disk: Dis
     ranges = [Range(0, Pair("a.b", "a.b"), Bounds(None, None), 7, ordered=True)]
     journal.begin({"way": 1}, 5.5, ranges)
     disk.fill()
-    done = FinishedRange(0, 10, 200, 400, (b"x" * 8000,))
+    done = Compared(10, 200, 400, [b"x" * 8000])
     with pytest.raises(VerifierError, match=f"cannot write .*journal.*: {NO_ROOM}"):
-        journal.add(done)
+        journal.add(0, done)
     assert journal.read({"way": 1}) == (5.5, ranges, {})
     disk.empty()
-    journal.add(done)
+    journal.add(0, done)
     found = journal.read({"way": 1})
     assert found is not None and found[1] == ranges
 

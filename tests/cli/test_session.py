@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,16 +12,16 @@ from pymongo.errors import InvalidOperation
 from tests.support import mongod
 from tests.support.mongod import MongodSizes, Servers
 from towpath import session
-from towpath.clients.mongo.client import connected
+from towpath.clients.mongo.client import Cluster
 
 pytestmark = pytest.mark.servers
 
 FILE = """
 name = "shop"
 [source]
-uri = "{uri}"
+uri = "{source}"
 [destination]
-uri = "{uri}"
+uri = "{destination}"
 [collections]
 include = ["shop.*"]
 [kafka]
@@ -37,27 +38,29 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
 
 
 def test_a_session_asks_with_one_client_and_closes_it_at_its_end(servers: Servers, tmp_path: Path) -> None:
-    text = FILE.format(uri=servers.uri)
-    with session.opened(tmp_path / "shop.toml", text) as it:
-        with connected(it.pipeline.source_uri, "source") as first:
+    there = FILE.format(source=servers.uri, destination=f"{servers.uri}?appname=other")
+    back = FILE.format(source=f"{servers.uri}?appname=other", destination=servers.uri)
+    with session.opened(tmp_path / "shop.toml", there) as it:
+        with it.source.connected() as first:
             first.admin.command("ping")
-        with (
-            session.opened(tmp_path / "other.toml", text),
-            connected(it.pipeline.source_uri, "source") as second,
-        ):
+        with it.source.connected() as second:
             assert second is first
-        first.admin.command("ping")
-        with connected(it.pipeline.source_uri, "source", timeout=5) as impatient:
+        with it.source.connected(timeout=5) as impatient:
             assert impatient is not first
-    for client in (first, impatient):
+        with it.replay_destination(servers.uri).connected() as of_replay:
+            assert of_replay is not first
+        shared = it.source, it.destination
+        with session.opened(tmp_path / "back.toml", back, shared=shared) as reverse:
+            assert (reverse.source, reverse.destination) == (it.destination, it.source)
+        first.admin.command("ping")
+    for client in (first, impatient, of_replay):
         with pytest.raises(InvalidOperation, match="after close"):
             client.admin.command("ping")
 
 
-def test_without_a_session_each_client_is_closed_at_once(servers: Servers) -> None:
-    with connected(servers.uri, "source") as first:
-        first.admin.command("ping")
-    with pytest.raises(InvalidOperation, match="after close"):
-        first.admin.command("ping")
-    with connected(servers.uri, "source") as second:
-        assert second is not first
+def test_threads_share_the_client_that_one_of_them_opens(servers: Servers) -> None:
+    cluster = Cluster(servers.uri, "source")
+    with ThreadPoolExecutor(8) as pool:
+        opened = [*pool.map(lambda _: cluster.client(), range(64))]
+    assert all(client is opened[0] for client in opened)
+    cluster.close()

@@ -12,21 +12,29 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from pymongo import MongoClient
 
 from release import archives, sbom
+from tests.support.mongod import start_standalone
 from tests.support.page import Command, commands, differs
 from towpath.stack import parts, tools
 
 pytestmark = pytest.mark.servers
 
 _ROOT = Path(__file__).parents[2]
-#: Folders of the checkout that are not for users; what else has Python modules or is opened by them is in the wheel.
-_NOT_INSTALLED = {"tests", "docs", "release", "scripts"}
+#: What a wheel takes of the checkout → where it is in the wheel.
+_TOOL = {
+    "towpath": "towpath",
+    "connectors": "towpath/connectors",
+    "transforms/pom.xml": "towpath/transforms/pom.xml",
+    "transforms/src/main": "towpath/transforms/src/main",
+}
+_VERIFIER = {"verifier/towpath_verifier": "towpath_verifier"}
 _MADE = shutil.ignore_patterns("__pycache__", "*.egg-info", "target", ".*", "build", "dist")
 
 PAGE = (_ROOT / "docs" / "tutorial.md").read_text()
@@ -39,13 +47,12 @@ _MARK = "@@ %d"
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built with pip's usual isolation from a copy of the sources that holds nothing built before."""
-    copy, made = tmp_path_factory.mktemp("sources") / "towpath", tmp_path_factory.mktemp("wheel")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Both wheels, built with pip's usual isolation from a copy of the sources that holds nothing built before."""
+    copy, made = tmp_path_factory.mktemp("sources") / "towpath", tmp_path_factory.mktemp("wheels")
     shutil.copytree(_ROOT, copy, ignore=_MADE)
-    _run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", made, copy])
-    (found,) = made.glob("*.whl")
-    return found
+    _run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", made, copy / "verifier", copy])
+    return {wheel.name.partition("-")[0]: wheel for wheel in made.glob("*.whl")}
 
 
 def _environment() -> dict[str, str]:
@@ -60,19 +67,43 @@ def _run(command: Sequence[str | Path]) -> str:
     return done.stdout
 
 
-def _needed() -> set[str]:
-    """Every file of the packages, and what the connector plugin is built from."""
-    packages = {init.parent.name for init in _ROOT.glob("*/__init__.py")} - _NOT_INSTALLED
-    assert {"connectors", "towpath", "verifier"} <= packages
-    places = [*(_ROOT / name for name in packages), _ROOT / "transforms" / "src" / "main"]
-    files = [_ROOT / "transforms" / "pom.xml", *(file for place in places for file in place.rglob("*"))]
-    return {str(file.relative_to(_ROOT)) for file in files if file.is_file() and "__pycache__" not in file.parts}
+def _needed(places: Mapping[str, str]) -> set[str]:
+    """What has to be in a wheel: every file that git knows there."""
+    tracked = subprocess.check_output(["git", "ls-files", *places], cwd=_ROOT, text=True).splitlines()
+    found = {to + file.removeprefix(of) for of, to in places.items() for file in tracked if file.startswith(of)}
+    assert len(found) == len(tracked) > 10
+    return found
 
 
-def test_every_file_of_the_packages_and_the_plugins_sources_is_in_the_wheel_and_nothing_else(wheel: Path) -> None:
-    with zipfile.ZipFile(wheel) as archive:
+@pytest.mark.parametrize(("name", "places"), [("towpath", _TOOL), ("towpath_verifier", _VERIFIER)])
+def test_a_wheel_has_every_file_of_its_package_and_nothing_else(
+    wheels: dict[str, Path], name: str, places: dict[str, str]
+) -> None:
+    with zipfile.ZipFile(wheels[name]) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
-    assert names == _needed()
+    assert names == _needed(places)
+
+
+def test_the_verifier_is_installed_without_kafkas_client_and_its_example_finds_what_is_missing(
+    wheels: dict[str, Path], tmp_path: Path
+) -> None:
+    readme = (_ROOT / "verifier" / "README.md").read_text()
+    (script,) = re.findall(r'^```python\n("""compare_two\.py .*?)^```', readme, re.M | re.S)
+    (shown,) = re.findall(r"^\$ python compare_two\.py .*?\n(.*?)^```", readme, re.M | re.S)
+    (tmp_path / "compare_two.py").write_text(script)
+    python = tmp_path / "venv" / "bin" / "python"
+    _run([sys.executable, "-m", "venv", tmp_path / "venv"])
+    constraints = ["--constraint", _ROOT / "constraints.txt"]
+    _run([python, "-m", "pip", "install", "--quiet", "--no-compile", wheels["towpath_verifier"], *constraints])
+    installed = {line.partition("==")[0] for line in _run([python, "-m", "pip", "freeze"]).splitlines()}
+    assert {name.partition(" @ ")[0] for name in installed} == {"dnspython", "pymongo", "tenacity", "towpath-verifier"}
+    with start_standalone(tmp_path / "source") as source, start_standalone(tmp_path / "destination") as destination:
+        for side, left_out in ((source, -1), (destination, 3)):
+            with MongoClient[dict[str, int]](side.uri) as client:
+                client.shop.orders.insert_many([{"_id": n} for n in range(100) if n != left_out])
+        command = [python, "compare_two.py", source.uri, destination.uri]
+        done = subprocess.run(command, cwd=tmp_path, env=_environment(), capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.returncode) == (shown, 1), done.stderr
 
 
 def _script(given: list[Command]) -> str:
@@ -81,10 +112,11 @@ def _script(given: list[Command]) -> str:
     return "\n".join(["status=0", "exec 2>&1", *lines])
 
 
-def test_an_installed_wheel_does_the_tutorial_as_its_page_shows(wheel: Path, tmp_path: Path) -> None:
+def test_an_installed_wheel_does_the_tutorial_as_its_page_shows(wheels: dict[str, Path], tmp_path: Path) -> None:
     folder = tmp_path / "elsewhere"
     folder.mkdir()
-    shutil.copy(wheel, folder)
+    for wheel in wheels.values():
+        shutil.copy(wheel, folder)
     constraints = folder / f"towpath-{version('towpath')}-constraints.txt"
     constraints.write_text("".join(f"{line}\n" for line in sbom.installed()))
     scripts = re.findall(r'^```python\n("""(\w+\.py) .*?)^```', PAGE, re.M | re.S)
@@ -123,7 +155,7 @@ def test_an_installed_wheel_does_the_tutorial_as_its_page_shows(wheel: Path, tmp
             check=False,
         ).stdout
 
-    assert "pip install towpath" in INSTALL
+    assert "pip install towpath*.whl" in INSTALL
     run("bash", "-euc", INSTALL, timeout=240)
     assert version("towpath") in run("towpath", "--version", timeout=60)
     assert "_TOWPATH_COMPLETE" in run("towpath", "completion", "bash", timeout=60)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
 
 from tests.checks.test_check_judgements import PIPELINE
 from towpath.clients.kafka.topics import Topic
-from towpath.config.pipeline import Compaction, Copy, CopyMethod, Mode, Pipeline
+from towpath.config.pipeline import Pipeline
+from towpath.config.sections import CopyMethod, Mode
 from towpath.deploy.configs import definitions, plugins
 from towpath.deploy.preconditions import single, unchanged_mode
 from towpath.store.positions import Counts, task_state
@@ -18,8 +18,13 @@ SOURCE, SINK = "io.towpath.source.MongoSource", "io.towpath.sink.MongoSink"
 DEBEZIUM, MONGO_KAFKA = "io.debezium.connector.mongodb.MongoDbConnector", "com.mongodb.kafka.connect.MongoSinkConnector"
 
 
+COMPACTED = {"compact": True, "compaction_lag": 5, "delete_retention": 70}
+
+
 def pipeline(mode: Mode, way: CopyMethod) -> Pipeline:
-    return replace(PIPELINE, mode=mode, copy=Copy(way, 8, "secondary", 100, 5_000_000), worker_bootstrap="inside:9092")
+    limits = {"documents_per_second": 100, "bytes_per_second": 5_000_000}
+    capture = {"splice_cache": 0, "copy_method": way, "copy_threads": 8, "read_preference": "secondary", **limits}
+    return PIPELINE.changed(mode=mode, capture=capture, connect={"bootstrap": "inside:9092"})
 
 
 @pytest.mark.parametrize(
@@ -45,7 +50,7 @@ def test_mode_and_copy_choose_the_connectors(
 
 
 def test_what_the_file_decides_reaches_the_connectors() -> None:
-    found = definitions(replace(pipeline("exactly-once", "towpath"), write_concern="2+journal", wtimeout_ms=7000))
+    found = definitions(pipeline("exactly-once", "towpath").changed(write={"concern": "2+journal", "wtimeout": 7000}))
     source, sink = found["move-source"], found["move-sink"]
     assert {key.removeprefix("towpath."): text for key, text in source.items() if key.startswith("towpath.")} == {
         "name": "move",
@@ -73,7 +78,9 @@ def test_what_the_file_decides_reaches_the_connectors() -> None:
 
 
 def test_splices_are_for_updates_that_travel_as_updates() -> None:
-    one = replace(pipeline("exactly-once", "towpath"), splice_cache=64 << 20, whole_documents=("shop.odd",))
+    one = pipeline("exactly-once", "towpath").changed(
+        capture={"splice_cache": 64 << 20, "whole_documents": ("shop.odd",)}
+    )
     found = {name: config.get("towpath.splice.cache.bytes") for name, config in definitions(one).items()}
     assert found == {"move-source": "67108864", "move-source-whole": "0", "move-sink": None}
 
@@ -82,7 +89,7 @@ def test_tasks_share_the_copy_of_our_own_source_only() -> None:
     for way, tasks in (("towpath", "3"), ("debezium", "1")):
         whole = pipeline("plain", way)
         assert definitions(whole)["move-source"]["tasks.max"] == "1"
-        shared = replace(whole, copy=replace(whole.copy, tasks=3))
+        shared = whole.changed(capture={"copy_tasks": 3})
         assert definitions(shared)["move-source"]["tasks.max"] == tasks
 
 
@@ -94,23 +101,29 @@ def test_the_sink_knows_whether_its_log_is_compacted_and_where_to_ask() -> None:
         "towpath.delete.retention.ms",
         "towpath.log.bootstrap.servers",
     )
-    before, after = (definitions(replace(whole, compaction=it)) for it in (None, Compaction(5, 70)))
+    before, after = (definitions(whole.changed(log=it)) for it in ({}, COMPACTED))
     assert [before["move-sink"][name] for name in keys] == ["", "-1", "-1", "inside:9092"]
     assert [after["move-sink"][name] for name in keys] == ["", "5", "70", "inside:9092"]
     assert not list(unchanged_mode(whole, after, before, {}))
-    plain = definitions(replace(pipeline("plain", "towpath"), compaction=Compaction(5, 70)))["move-sink"]
+    plain = definitions(pipeline("plain", "towpath").changed(log=COMPACTED))["move-sink"]
     assert not plain.keys() & {*keys}
 
 
+@pytest.mark.parametrize(("mode", "way"), [("exactly-once", "towpath"), ("plain", "none"), ("plain", "towpath")])
+def test_the_sink_knows_where_its_log_lacks_what_was_there_before(mode: Mode, way: CopyMethod) -> None:
+    assert definitions(pipeline("exactly-once", "none"))["move-sink"]["towpath.copy"] == "none"
+    assert "towpath.copy" not in definitions(pipeline(mode, way))["move-sink"]
+
+
 def test_a_poll_brings_no_more_than_a_transaction_takes_nor_than_fits_into_memory() -> None:
-    small = replace(pipeline("exactly-once", "towpath"), fold=False, batch_records=3, batch_bytes=700)
+    small = pipeline("exactly-once", "towpath").changed(write={"fold": False, "batch_records": 3, "batch_bytes": 700})
     sink = definitions(small)["move-sink"]
     assert (sink["towpath.fold"], sink["towpath.batch.records"], sink["towpath.batch.bytes"]) == ("false", "3", "700")
     assert sink["consumer.override.max.poll.records"] == "3"
     for records, poll in ((1, "1"), (7, "1"), (10, "2"), (50_001, "3")):
-        found = definitions(replace(small, batch_records=records))["move-sink"]
+        found = definitions(small.changed(write={"batch_records": records}))["move-sink"]
         assert found["consumer.override.max.poll.records"] == poll, records
-    large = definitions(replace(small, batch_records=50_000))["move-sink"]
+    large = definitions(small.changed(write={"batch_records": 50_000}))["move-sink"]
     assert large["consumer.override.max.poll.records"] == "4", "16 MB each, at worst"
 
 
@@ -136,7 +149,7 @@ def test_a_changed_way_of_copying_is_refused_and_its_speed_is_not(before: CopyMe
     was, wanted = pipeline("exactly-once", before), pipeline("exactly-once", after)
     refused, *_ = unchanged_mode(wanted, definitions(wanted), definitions(was), {})
     assert re.search(f'the file now says "{after}"', f"{refused.finding}; {refused.advice}")
-    faster = replace(was, copy=replace(was.copy, threads=9, bytes_per_second=0, read_preference="primary"))
+    faster = was.changed(capture={"copy_threads": 9, "bytes_per_second": 0, "read_preference": "primary"})
     assert not list(unchanged_mode(faster, definitions(faster), definitions(was), {}))
 
 

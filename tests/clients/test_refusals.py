@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,13 +22,15 @@ from pymongo.errors import (
 )
 
 from tests.deploy.test_changes_in_log import LOGGED
+from tests.support.sessions import FakeCluster, session_of
 from towpath.checks import log
 from towpath.cli import deploy, manifests
+from towpath.clients.connect import rest
 from towpath.clients.connect.rest import Connect
 from towpath.clients.mongo import client as clusters
-from towpath.clients.mongo.client import ReplicaSet, connected
-from towpath.config.pipeline import ConnectLogin, Copy
-from towpath.config.tls import Trouble
+from towpath.clients.mongo.client import Cluster
+from towpath.clients.mongo.replica_set import ReplicaSet
+from towpath.clients.tls import Trouble
 from towpath.errors import ConnectError, ConnectUnreachable, MongoError, MongoUnreachable, TowpathError
 from towpath.history.replay import preconditions, steps
 from towpath.history.replay.plan import Plan, Replay
@@ -68,7 +68,7 @@ def caused(error: PyMongoError, cause: BaseException) -> PyMongoError:
 def test_what_a_server_answers_is_a_refusal_and_what_none_answers_is_not(
     error: PyMongoError, kind: type[MongoError]
 ) -> None:
-    with pytest.raises(MongoError) as raised, connected(URI, "destination"):
+    with pytest.raises(MongoError) as raised, Cluster(URI, "destination").connected():
         raise error
     assert type(raised.value) is kind
 
@@ -78,14 +78,14 @@ def test_what_a_server_answers_is_a_refusal_and_what_none_answers_is_not(
     ["mongodb://me:p@ss@db/", "mongodb://", "mongodb://db/?tls=true&tlsInsecure=true&tlsAllowInvalidCertificates=true"],
 )
 def test_a_uri_that_cannot_be_used_is_no_cluster_that_is_lost(uri: str) -> None:
-    with pytest.raises(MongoError) as raised, connected(uri, "source"):
+    with pytest.raises(MongoError) as raised, Cluster(uri, "source").connected():
         pass
     assert type(raised.value) is MongoError
 
 
 def test_a_server_whose_certificate_is_not_trusted_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clusters, "trouble", lambda *_: clusters.Trouble("its certificate has expired", "give it one"))
-    with pytest.raises(MongoError, match="its certificate has expired") as raised, connected(URI, "source"):
+    with pytest.raises(MongoError, match="its certificate has expired") as raised, Cluster(URI, "source").connected():
         raise ServerSelectionTimeoutError("SSL handshake failed")
     assert type(raised.value) is MongoError
 
@@ -101,7 +101,7 @@ def failing(error: TowpathError) -> Callable[..., Any]:
 def test_deploy_makes_no_collection_without_its_options(error: MongoError, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deploy.plan, "plan", failing(error))
     with pytest.raises(TowpathError, match="nothing was deployed") as raised:
-        deploy._schema_plan(LOGGED)
+        deploy._schema_plan(session_of(LOGGED))
     assert "--no-prepare" in raised.value.advice
 
 
@@ -115,7 +115,7 @@ def test_status_says_that_a_rebuild_cannot_be_read(monkeypatch: pytest.MonkeyPat
 
 
 def test_check_names_what_keeps_it_from_the_oplog(monkeypatch: pytest.MonkeyPatch) -> None:
-    session: Any = SimpleNamespace(connect=None, pipeline=replace(LOGGED, copy=Copy("towpath", 4, "primary", 0, 0)))
+    session: Any = SimpleNamespace(connect=None, pipeline=LOGGED.changed(capture={"copy_method": "towpath"}))
     for error, levels in ((REFUSED, ["warning"]), (GONE, []), (ConnectError("500"), ["warning"]), (AWAY, [])):
         monkeypatch.setattr(log.resnapshot, "read_captured", failing(error))
         assert [finding.level for finding in log.check(session)] == levels
@@ -143,14 +143,18 @@ def test_a_replay_whose_destination_refuses_is_not_half_removed(
     error: MongoError, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[str] = []
-    pipeline = replace(LOGGED, secrets=Path("/nowhere/move.properties"))
+    pipeline = LOGGED
     replay = Replay(pipeline, "x", ReplicaSet("rs", ("b:1",)), URI, NO_PLAN)
     connect = SimpleNamespace(config=lambda _: {}, delete=lambda _: done.append("deleted"))
     topics = SimpleNamespace(all=lambda: {})
-    session: Any = SimpleNamespace(connect=connect, topics=topics, say=lambda _: done.append("said"))
+    session: Any = SimpleNamespace(
+        connect=connect,
+        topics=topics,
+        say=lambda _: done.append("said"),
+        replay_destination=lambda _: FakeCluster(error=error),
+    )
     monkeypatch.setattr(steps, "_stop", lambda *_: done.append("stopped"))
     monkeypatch.setattr(steps, "forget_offsets", lambda *_: None)
-    monkeypatch.setattr(steps, "connected", failing(error))
     if error is GONE:
         steps.remove(replay, session, keep_letters=False)
         assert done == ["stopped", "said", "deleted", "said"]
@@ -177,7 +181,7 @@ def test_a_worker_whose_certificate_is_not_trusted_is_there(monkeypatch: pytest.
     with Connect("http://127.0.0.1:1") as connect:
         with pytest.raises(ConnectUnreachable):
             connect.names()
-        monkeypatch.setattr(ConnectLogin, "trouble", lambda *_: Trouble("its certificate has expired", "give it one"))
+        monkeypatch.setattr(rest, "_tls_trouble", lambda *_: Trouble("its certificate has expired", "give it one"))
         with pytest.raises(ConnectError, match="expired; give it one") as raised:
             connect.names()
     assert type(raised.value) is ConnectError

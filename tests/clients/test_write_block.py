@@ -20,7 +20,7 @@ from tests.support.secured import documented_roles
 from towpath.clients.mongo import write_block
 from towpath.errors import TowpathError
 from towpath.stack import processes
-from towpath_verifier.descriptions import version
+from towpath_verifier import feature_version
 
 pytestmark = pytest.mark.servers
 
@@ -138,7 +138,7 @@ def test_other_servers_are_told_apart(guarded: dict[str, Client], tmp_path: Path
     root.admin.command("setFeatureCompatibilityVersion", "5.0")
     try:
         assert "MongoDB 5.0 (featureCompatibilityVersion) cannot block" in write_block.trouble(root)
-        assert version(guarded["application"]) == (6, 0)  # who may not see more is told the server's own
+        assert feature_version(guarded["application"]) == (6, 0)  # who may not see more is told the server's own
     finally:
         root.admin.command("setFeatureCompatibilityVersion", "6.0")
     with mongod.start_standalone(tmp_path) as running, Client(running.uri) as client:

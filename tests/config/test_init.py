@@ -11,10 +11,11 @@ from random import Random
 import pytest
 
 from tests.support.fuzz import cases, told
-from towpath.cli.init import Places, _toml, write_pipeline_file
+from towpath.cli.init import places_of
+from towpath.config.draft import _toml, write_pipeline_file
 from towpath.config.loading import read
 from towpath.errors import TowpathError
-from towpath.stack import Stack
+from towpath.stack import Stack, StackOptions
 
 ODD = [
     '"',
@@ -37,12 +38,13 @@ ODD = [
     "*",
 ]
 STACK = Stack(
-    directory=Path("/"),
+    options=StackOptions(Path("/")),
+    ports={},
+    processes={},
     source="mongodb://h:1/",
     destination="mongodb://h:2/",
     bootstrap="h:3",
     connect_urls=("http://h:4",),
-    processes={},
 )
 
 
@@ -62,22 +64,28 @@ def test_what_is_written_can_be_read_and_says_the_same(tmp_path: Path) -> None:
         exclude = [odd(random, "shop.tmp*")] * random.randrange(2)
         stack = replace(
             STACK,
-            directory=tmp_path / odd(random, "folder").translate({0: None, 0xD800: None}),
+            options=StackOptions(tmp_path / odd(random, "folder").translate({0: None, 0xD800: None})),
             source=odd(random, "mongodb://h:1/?appName=shop"),
             destination=odd(random, "mongodb://h:2/?appName=shop"),
             bootstrap=odd(random, "h:3"),
         )
         name = odd(random, "shop")
         try:
-            write_pipeline_file(file, include=include, exclude=exclude, name=name, places=Places.of(stack))
+            write_pipeline_file(file, include=include, exclude=exclude, name=name, places=places_of(stack))
         except TowpathError:
             assert not list(tmp_path.iterdir()), case
             outcomes["refused"] += 1
             continue
         found = read(file)
-        assert (found.name, list(found.include), list(found.exclude)) == (name, include, exclude), case
-        assert (found.source_uri, found.destination_uri) == (stack.source, stack.destination), case
-        assert (found.bootstrap, found.secrets.parent) == (stack.bootstrap, stack.directory / "secrets"), case
+        assert (found.name, list(found.collections.include), list(found.collections.exclude)) == (
+            name,
+            include,
+            exclude,
+        ), case
+        assert (found.source.uri, found.destination.uri) == (stack.source, stack.destination), case
+        assert (found.kafka.bootstrap, found.secrets_file.parent) == (stack.bootstrap, stack.directory / "secrets"), (
+            case
+        )
         assert [one.name for one in tmp_path.iterdir()] == [file.name], case
         file.unlink()
         outcomes["written"] += 1
@@ -100,5 +108,5 @@ def test_a_file_that_is_there_stays_unless_it_is_forced(tmp_path: Path) -> None:
     ):
         write_pipeline_file(file, include=["shop"], force=True)
     assert file.read_text() == "mine"
-    assert read(write_pipeline_file(file, include=["shop.*"], force=True)).include == ("shop.*",)
+    assert read(write_pipeline_file(file, include=["shop.*"], force=True)).collections.include == ("shop.*",)
     assert file.stat().st_mode & 0o777 == 0o600

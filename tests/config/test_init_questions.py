@@ -44,12 +44,12 @@ def test_elsewhere_it_asks_nothing(run: Run) -> None:
     assert done.exit_code == 0
     following = "towpath check shop.toml, towpath plan shop.toml, towpath deploy shop.toml"
     assert done.output == f"wrote shop.toml; next: {following}\n"
-    assert read(Path("shop.toml")).source_uri == "mongodb://source.example:27017/?replicaSet=rs0"
+    assert read(Path("shop.toml")).source.uri == "mongodb://source.example:27017/?replicaSet=rs0"
 
 
 def test_yes_asks_nothing_on_a_terminal_either(run: Run) -> None:
     assert run("shop.toml", "--include", "shop.*", "--yes", lines=[]).exit_code == 0
-    assert read(Path("shop.toml")).bootstrap == "127.0.0.1:9092"
+    assert read(Path("shop.toml")).kafka.bootstrap == "127.0.0.1:9092"
 
 
 def test_every_value_can_be_an_option(run: Run) -> None:
@@ -62,9 +62,9 @@ def test_every_value_can_be_an_option(run: Run) -> None:
     files = ("--source-file", "secret/one.uri", "--destination-file", "two.uri")
     assert run("shop.toml", *given, *files, lines=["n"]).exit_code == 0
     found, text = read(Path("shop.toml")), Path("shop.toml").read_text(encoding="utf-8")
-    assert (found.include, found.exclude) == (("a.b", "c.*"), ("c.d",))
-    assert (found.source_uri, found.destination_uri) == ("mongodb://u:p@one/", "mongodb://u:p@two/")
-    assert (found.bootstrap, found.connect_url) == ("k1:9092,k2:9092", "https://c:8083")
+    assert (found.collections.include, found.collections.exclude) == (("a.b", "c.*"), ("c.d",))
+    assert (found.source.uri, found.destination.uri) == ("mongodb://u:p@one/", "mongodb://u:p@two/")
+    assert (found.kafka.bootstrap, found.connect.url) == ("k1:9092,k2:9092", "https://c:8083")
     assert 'uri_file = "two.uri"' in text
     assert f'uri_file = "{Path.cwd() / "secret/one.uri"}"' in text
 
@@ -74,7 +74,7 @@ def test_a_password_that_an_option_gives_is_spoken_of(run: Run) -> None:
     assert done.exit_code == 0
     assert "--source-file FILE" in done.output
     assert "hush" not in done.output
-    assert read(Path("shop.toml")).source_uri == "mongodb://u:hush@h/?replicaSet=r"
+    assert read(Path("shop.toml")).source.uri == "mongodb://u:hush@h/?replicaSet=r"
 
 
 def test_a_side_is_given_once(run: Run) -> None:
@@ -88,9 +88,9 @@ def test_it_asks_for_what_is_not_given(run: Run) -> None:
     done = run("shop.toml", "--connect", "http://w:1", lines=[*lines, "k:9092"])
     assert done.exit_code == 0, done.output
     found = read(Path("shop.toml"))
-    assert (found.source_uri, found.destination_uri) == (lines[1], lines[2])
-    assert (found.include, found.exclude) == (("shop.*", "crm.people"), ("shop.tmp_*",))
-    assert (found.bootstrap, found.connect_url) == ("k:9092", "http://w:1")
+    assert (found.source.uri, found.destination.uri) == (lines[1], lines[2])
+    assert (found.collections.include, found.collections.exclude) == (("shop.*", "crm.people"), ("shop.tmp_*",))
+    assert (found.kafka.bootstrap, found.connect.url) == ("k:9092", "http://w:1")
     assert "Connect URL" not in done.output
 
 
@@ -118,7 +118,7 @@ def test_what_is_not_valid_is_asked_again(run: Run) -> None:
     ):
         assert f"  {words}" in done.output
     assert done.output.count("write the URL of a worker") == 3
-    assert read(Path("shop.toml")).connect_url == "http://c:8083"
+    assert read(Path("shop.toml")).connect.url == "http://c:8083"
 
 
 def test_a_password_goes_into_a_file_of_its_own(run: Run) -> None:
@@ -129,7 +129,7 @@ def test_a_password_goes_into_a_file_of_its_own(run: Run) -> None:
     own = Path("shop-source.uri")
     assert (own.read_text(encoding="utf-8"), own.stat().st_mode & 0o777) == (f"{uri}\n", 0o600)
     assert Path("shop.toml").read_text(encoding="utf-8").count("hush") == 1
-    assert (read(Path("shop.toml")).source_uri, read(Path("shop.toml")).destination_uri) == (uri, lines[3])
+    assert (read(Path("shop.toml")).source.uri, read(Path("shop.toml")).destination.uri) == (uri, lines[3])
     assert "holds the password of the destination" in done.output
 
 
@@ -152,7 +152,7 @@ def test_a_file_with_a_uri_that_exists_is_overwritten_only_if_that_is_wanted(run
     own.write_text("mine", encoding="utf-8")
     lines = ["n", uri, "", "", "shop.*", "", "", ""]
     assert run("shop.toml", lines=lines).exit_code == 0
-    assert (own.read_text(encoding="utf-8"), read(Path("shop.toml")).source_uri) == ("mine", uri)
+    assert (own.read_text(encoding="utf-8"), read(Path("shop.toml")).source.uri) == ("mine", uri)
     Path("shop.toml").unlink()
     assert run("shop.toml", lines=[*lines[:2], "y", *lines[3:6], UNPRINTABLE, ""]).exit_code != 0
     assert [one.name for one in Path.cwd().iterdir()] == [own.name]
@@ -258,5 +258,5 @@ def test_on_a_real_terminal_it_tests_each_server(addresses: Addresses, tmp_path:
     assert "ok: replica set source, 1 member, MongoDB 6." in terminal.shown
     assert "ok: 1 broker, cluster" in terminal.shown
     found = read(file)
-    assert (found.source_uri, found.destination_uri) == (addresses.source, addresses.destination)
-    assert (found.bootstrap, found.connect_url) == (addresses.bootstrap, f"http://{nobody}")
+    assert (found.source.uri, found.destination.uri) == (addresses.source, addresses.destination)
+    assert (found.kafka.bootstrap, found.connect.url) == (addresses.bootstrap, f"http://{nobody}")

@@ -1,10 +1,10 @@
 """The pipeline file: what it says becomes values, and what it gets wrong becomes words."""
 
+import javaproperties
 import pytest
 
-from towpath.clients.mongo.uri import without_credentials
 from towpath.config.loading import read
-from towpath.config.pipeline import Copy
+from towpath.config.mongo_uri import without_credentials
 from towpath.deploy.credentials import destination_uri, properties, write
 from towpath.errors import BadPipelineFile
 
@@ -37,16 +37,16 @@ def file(tmp_path):
 
 def test_defaults(file):
     pipeline = read(file(MINIMAL))
-    assert (pipeline.partitions, pipeline.tasks, pipeline.write_concern) == (4, 2, "majority")
-    assert (pipeline.retention_ms, pipeline.replication_factor) == (-1, -1)
+    assert (pipeline.kafka.partitions, pipeline.write.tasks, pipeline.write.concern) == (4, 2, "majority")
+    assert (pipeline.log.retention, pipeline.kafka.replication_factor) == (-1, -1)
     assert pipeline.connectors == ("shop-source", "shop-sink")
-    assert (pipeline.fold, pipeline.batch_records, pipeline.batch_bytes) == (True, 50_000, 16 << 20)
-    assert (pipeline.mode, pipeline.wtimeout_ms) == ("exactly-once", 60_000)
-    assert pipeline.copy == Copy("towpath", 4, "primary", 0, 0)
-    assert pipeline.worker_bootstrap == pipeline.bootstrap
+    assert (pipeline.write.fold, pipeline.write.batch_records, pipeline.write.batch_bytes) == (True, 50_000, 16 << 20)
+    assert (pipeline.mode, pipeline.write.wtimeout) == ("exactly-once", 60_000)
+    assert (pipeline.copy_method, pipeline.capture.copy_threads) == ("towpath", 4)
+    assert pipeline.worker_bootstrap == pipeline.kafka.bootstrap
     assert (pipeline.splice_cache, read(file(PLAIN)).splice_cache) == (64 << 20, 0)
-    assert read(file(PLAIN)).copy.method == "debezium"
-    assert destination_uri(pipeline) == pipeline.destination_uri, "the write concern is a setting of the sink"
+    assert read(file(PLAIN)).copy_method == "debezium"
+    assert destination_uri(pipeline) == pipeline.destination.uri, "the write concern is a setting of the sink"
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_defaults(file):
 )
 def test_mode_and_copy_decide_who_captures(file, mode, copy, own_source):
     pipeline = read(file(f'mode = "{mode}"{MINIMAL}[capture]\ncopy = "{copy}"\n'))
-    assert (pipeline.mode, pipeline.copy.method) == (mode, copy)
+    assert (pipeline.mode, pipeline.copy_method) == (mode, copy)
     assert pipeline.has_own_source is own_source
 
 
@@ -144,7 +144,7 @@ def test_a_uri_from_a_file_is_stripped_and_the_file_must_be_private(file, tmp_pa
     (tmp_path / "d.uri").write_text("mongodb://u:p@h/\n")
     (tmp_path / "d.uri").chmod(0o600)
     path = file(MINIMAL.replace('uri = "mongodb://127.0.0.1:2/"', 'uri_file = "d.uri"'))
-    assert read(path).destination_uri == "mongodb://u:p@h/"
+    assert read(path).destination.uri == "mongodb://u:p@h/"
     (tmp_path / "d.uri").chmod(0o640)
     with pytest.raises(BadPipelineFile, match=r"chmod 600 .*d\.uri"):
         read(path)
@@ -169,10 +169,10 @@ def test_the_secrets_file_is_private_and_names_the_replica_sets(file, tmp_path):
     target = tmp_path / "new" / "shop.properties"
     write(target, properties(pipeline, "a", "b"))
     assert target.stat().st_mode & 0o777 == 0o600
-    assert target.read_text().splitlines() == [
-        "source.uri=mongodb://127.0.0.1:1/?replicaSet=a",
-        "destination.uri=mongodb://127.0.0.1:2/?w=majority&replicaSet=b",
-    ]
+    assert javaproperties.loads(target.read_text()) == {
+        "source.uri": "mongodb://127.0.0.1:1/?replicaSet=a",
+        "destination.uri": "mongodb://127.0.0.1:2/?w=majority&replicaSet=b",
+    }
 
 
 @pytest.mark.parametrize("user", ["", "u:p%40w@", "u:p@w@", "u:p/w@", "u:p?w@", "u:p?w=x@", "u:p@w?x@"])
@@ -195,3 +195,27 @@ def test_a_uri_is_shown_without_credentials(user, options):
 def test_mongo_kafka_is_shown_a_database_that_is_written(file, change, expected):
     text = MINIMAL.replace('name = "shop"', 'name = "shop-pipe"').replace(*change)
     assert read(file(text)).database == expected
+
+
+def test_no_login_is_shown_and_no_key_of_a_file_is_a_login(file):
+    text = MINIMAL.replace("mongodb://127.0.0.1:2/", "mongodb://u:pass@127.0.0.1:2/")
+    assert "pass" not in repr(read(file(text)))
+    with pytest.raises(BadPipelineFile, match=r"connect\.login: unknown key"):
+        read(file(f'{text}login = "u:pass"\n'))
+
+
+def test_a_changed_pipeline_keeps_the_rest_and_selects_anew(file):
+    pipeline = read(file(MINIMAL))
+    assert pipeline.selection.matches("shop.a")
+    other = pipeline.changed(name="other", collections={"include": ("crm.*",)}, write={"tasks": 7})
+    assert (other.name, other.write.tasks, other.write.concern) == ("other", 7, "majority")
+    assert (other.selection.matches("shop.a"), other.selection.matches("crm.a")) == (False, True)
+    assert pipeline.changed() == pipeline != other
+
+
+def test_every_fault_is_listed_at_once(file):
+    text = MINIMAL.replace("http://127", "127").replace("[kafka]", '[log]\nretention = 5\n[run]\nlisten = "x"\n[kafka]')
+    with pytest.raises(BadPipelineFile) as caught:
+        read(file(text))
+    for place in ("connect.url: ", "log.retention: 5 is not a duration", "run.listen: 'x' is not an address"):
+        assert f"  {place}" in str(caught.value)

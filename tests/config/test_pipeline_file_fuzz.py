@@ -13,8 +13,8 @@ import pytest
 from tests.support.fuzz import cases, told
 from towpath import cli
 from towpath.clients.connect.rest import Connect
-from towpath.clients.mongo.uri import without_credentials
 from towpath.config.loading import read
+from towpath.config.mongo_uri import without_credentials
 from towpath.deploy.credentials import destination_uri, properties
 from towpath.errors import BadPipelineFile
 
@@ -146,11 +146,11 @@ def test_any_file_is_a_pipeline_or_is_refused_in_words(
             assert said.out == "", case
             continue
         outcomes["a pipeline"] += 1
-        Connect(pipeline.connect_url, transport=httpx.HTTPTransport(verify=False))
-        assert "u:p@" not in without_credentials(pipeline.source_uri), case
+        Connect(pipeline.connect.url, transport=httpx.HTTPTransport(verify=False))
+        assert "u:p@" not in without_credentials(pipeline.source.uri), case
         assert properties(pipeline, "a", "b").count("\n") == 2, case
         assert destination_uri(pipeline), case
-        assert -1 <= pipeline.retention_ms < 2**63, case
+        assert -1 <= pipeline.log.retention < 2**63, case
         assert pipeline.connectors, case
     told("pipeline files", outcomes)
     assert min(outcomes.values()) > 100

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import javaproperties
 import pytest
 
 from tests.support.secured import documented_acls, documented_roles
 from towpath.checks.connect import exposed
-from towpath.clients.kafka.client import KafkaClient, login, of, properties
-from towpath.clients.mongo import uri as mongo_uri
-from towpath.clients.mongo.client import connected
+from towpath.clients.kafka.client import for_kafka_python, for_librdkafka
+from towpath.clients.mongo.client import Cluster
 from towpath.clients.mongo.privileges import (
     COPY_ACTIONS,
     DESTINATION_ACTIONS,
@@ -18,8 +18,10 @@ from towpath.clients.mongo.privileges import (
     POSITION_ACTIONS,
     SOURCE_ACTIONS,
 )
-from towpath.clients.mongo.uri import without_credentials
+from towpath.config import mongo_uri
 from towpath.config.loading import read
+from towpath.config.logins import KafkaLogin, kafka_login, login
+from towpath.config.mongo_uri import without_credentials
 from towpath.config.pipeline import Pipeline
 from towpath.deploy import credentials
 from towpath.deploy.configs import definitions
@@ -76,17 +78,17 @@ def test_a_uri_is_split_for_java_and_joined_for_python() -> None:
 
 
 def test_a_client_has_the_same_settings_under_every_name(tmp_path: Path) -> None:
-    client = of(properties(lines(BY_PASSWORD)), tmp_path)
+    client = kafka_login(javaproperties.loads(lines(BY_PASSWORD)), tmp_path)
     assert client.user == ("me", 'a"b\\c;')
     ca = str(tmp_path / "ca.pem")
-    assert client.for_librdkafka() == {
+    assert for_librdkafka(client) == {
         "security.protocol": "SASL_SSL",
         "sasl.mechanism": "SCRAM-SHA-512",
         "sasl.username": "me",
         "sasl.password": 'a"b\\c;',
         "ssl.ca.location": ca,
     }
-    assert client.for_kafka_python() == {
+    assert for_kafka_python(client) == {
         "security_protocol": "SASL_SSL",
         "sasl_mechanism": "SCRAM-SHA-512",
         "sasl_plain_username": "me",
@@ -94,14 +96,14 @@ def test_a_client_has_the_same_settings_under_every_name(tmp_path: Path) -> None
         "ssl_cafile": ca,
     }
     own = str(tmp_path / "me.pem")
-    client = of(BY_CERTIFICATE, tmp_path)
-    assert client.for_librdkafka() == {
+    client = kafka_login(BY_CERTIFICATE, tmp_path)
+    assert for_librdkafka(client) == {
         "security.protocol": "SSL",
         "ssl.certificate.location": own,
         "ssl.key.location": own,
         "ssl.key.password": "secret",
     }
-    assert KafkaClient().for_librdkafka() == {}
+    assert for_librdkafka(KafkaLogin()) == {}
 
 
 @pytest.mark.parametrize(
@@ -118,7 +120,7 @@ def test_a_client_has_the_same_settings_under_every_name(tmp_path: Path) -> None
 )
 def test_a_client_that_cannot_work_is_refused(tmp_path: Path, changed: dict[str, str], words: str) -> None:
     with pytest.raises(TowpathError) as refused:
-        of(BY_PASSWORD | changed, tmp_path)
+        kafka_login(BY_PASSWORD | changed, tmp_path)
     assert words in str(refused.value)
     assert "s3cret" not in str(refused.value)
 
@@ -146,7 +148,7 @@ def test_files_that_others_can_read_are_refused(tmp_path: Path, names: dict[str,
     extra += ['certificate = "key.pem"'] if "key" in names else []
     file = written(tmp_path, "\n".join(extra), 'client = "client.properties"' if "client" in names else "")
     if not words:
-        assert read(file).connect_login.password == ("secret" if "connect" in names else "")
+        assert read(file).connect.login.password == ("secret" if "connect" in names else "")
         return
     with pytest.raises(BadPipelineFile, match=words):
         read(file)
@@ -158,7 +160,7 @@ def test_a_key_in_a_uri_is_looked_at_as_well(tmp_path: Path) -> None:
     with pytest.raises(BadPipelineFile, match=r"key\.pem can be read by everybody"):
         read(written(tmp_path, source=uri))
     key.chmod(0o600)
-    assert read(written(tmp_path, source=uri)).source_uri == uri
+    assert read(written(tmp_path, source=uri)).source.uri == uri
     with pytest.raises(BadPipelineFile, match="write an absolute path"):
         read(written(tmp_path, source="mongodb://s/?tlsCertificateKeyFile=key.pem"))
     with pytest.raises(BadPipelineFile, match="mongo-kafka's sink"):
@@ -199,8 +201,10 @@ def test_configurations_hold_references_and_the_secrets_file_what_they_mean(tmp_
     text = credentials.properties(pipeline, "rs", "rs")
     for name, config in definitions(pipeline).items():
         side = "source" if name.endswith("source") else "destination"
-        assert config["towpath.tls.key.password"] == f"${{file:{pipeline.secrets}:{side}.tls.key.password}}"
-        assert config["producer.override.sasl.jaas.config"] == f"${{file:{pipeline.secrets}:kafka.sasl.jaas.config}}"
+        assert config["towpath.tls.key.password"] == f"${{file:{pipeline.secrets_file}:{side}.tls.key.password}}"
+        assert (
+            config["producer.override.sasl.jaas.config"] == f"${{file:{pipeline.secrets_file}:kafka.sasl.jaas.config}}"
+        )
         assert "leaked" not in str(config) and "ScramLoginModule" not in str(config)
     for line in (
         "source.tls.key.password=leaked",
@@ -210,7 +214,7 @@ def test_configurations_hold_references_and_the_secrets_file_what_they_mean(tmp_
         assert line in text.splitlines()
     assert "tlsCertificate" not in text, "Java's driver would warn of it in its log"
     file = private(tmp_path / "p.properties", text)
-    assert credentials.read_destination(file) == mongo_uri.joined(*_parts(pipeline.destination_uri + "&replicaSet=rs"))
+    assert credentials.read_destination(file) == mongo_uri.joined(*_parts(pipeline.destination.uri + "&replicaSet=rs"))
 
 
 def _parts(uri: str) -> tuple[str, dict[str, str]]:
@@ -221,7 +225,7 @@ def _parts(uri: str) -> tuple[str, dict[str, str]]:
 @pytest.mark.parametrize("uri", ["mongodb://me:pa/ss@h:1/db?x=1", "mongodb://me:pa?ss@h:1/", "mongodb://me:p:ss@h:1"])
 def test_a_uri_is_shown_without_any_part_of_its_password(uri: str) -> None:
     assert "ss" not in without_credentials(uri) and "h:1" in without_credentials(uri)
-    with pytest.raises(MongoError, match="write %3A %2F") as refused, connected(uri, "source"):
+    with pytest.raises(MongoError, match="write %3A %2F") as refused, Cluster(uri, "source").connected():
         pass
     assert "ss@" not in str(refused.value) and "'pa'" not in str(refused.value)
 

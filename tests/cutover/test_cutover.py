@@ -18,14 +18,13 @@ import pytest
 from bson import ObjectId
 from confluent_kafka.admin import AdminClient
 
-from tests.support import rest
+from tests.support import control, rest
 from tests.support.acknowledged import AcknowledgedWriter
 from tests.support.awaited import until
 from tests.support.cutover import PATIENCE_S, Cutover, cutover, fail_back, indexes
 from tests.support.pipeline import Pipeline, towpath
 from tests.support.swapping import Swapping
 from tests.support.ticker import Ticker
-from towpath import stack as embedded
 from towpath.clients.mongo import write_block
 from towpath.stack import Stack
 
@@ -306,12 +305,12 @@ def test_without_connect_the_source_takes_writes_and_the_rest_is_told(
 ) -> None:
     with ready(pipeline):
         running = begun(pipeline, tmp_path, "blocking writes")
-        embedded.kill(stack.directory, "connect-0", signal.SIGKILL)
+        control.kill(stack.directory, "connect-0", signal.SIGKILL)
         try:
             told = running.ended(2)
             new_user(pipeline)
         finally:
-            embedded.start(stack.directory, "connect-0")
+            control.start(stack.directory, "connect-0")
         assert any(one["event"] == "left" for one in told)
         towpath("cutover", pipeline.file, "--undo")
         assert_as_before(pipeline)
@@ -324,14 +323,14 @@ def test_a_destination_that_sleeps_holds_writes_up_no_longer_than_the_limit(
     with ready(pipeline):
         running = Cutover(pipeline, tmp_path, "--block-writes", "--max-pause", "10s")
         running.until(lambda one: str(one.get("step", "")).startswith("blocking writes"))
-        embedded.kill(stack.directory, "destination-0", signal.SIGSTOP)
+        control.kill(stack.directory, "destination-0", signal.SIGSTOP)
         try:
             stopped = datetime.now(UTC)
             until("writes to be taken", lambda: not write_block.is_on(pipeline.source_client), 60, 0.1)
             print(f"writes are taken after {(datetime.now(UTC) - stopped).total_seconds():.1f} s")
             assert (datetime.now(UTC) - stopped).total_seconds() < 30
         finally:
-            embedded.kill(stack.directory, "destination-0", signal.SIGCONT)
+            control.kill(stack.directory, "destination-0", signal.SIGCONT)
         status = running.process.wait(PATIENCE_S)
         if status == 2:
             towpath("cutover", pipeline.file, "--undo")

@@ -16,9 +16,10 @@ from pymongo.errors import OperationFailure
 
 from tests.run.test_screens import status
 from tests.support.cutover_world import OPTIONS, pipeline_of
+from tests.support.sessions import session_of
 from towpath.clients.connect.rest import Connector, Task
-from towpath.clients.mongo.client import ReplicaSet
 from towpath.clients.mongo.privileges import Privileges
+from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.config.finding import Finding
 from towpath.cutover import gate
 from towpath.cutover.gate import GATE, PRECONDITIONS, Readiness, red, run
@@ -68,7 +69,6 @@ class Case:
         self.fake("DeadLetterRetries", lambda session: refused(0))
         self.fake("unsettled", lambda *_, **__: (), gate.unreplicated)
         self.fake("metadata", lambda *_: Metadata((), ()))
-        self.fake("connected", lambda uri, side: nullcontext(side))
         self.fake("trouble", lambda client: "", gate.write_block)
         self.fake("writes_through", lambda client: True, gate.write_block)
         self.fake("everything", lambda *_, **__: [Finding("warning", "kafka", "one broker")])
@@ -78,14 +78,14 @@ class Case:
         self.fake("destination_set", lambda client, transactions: ReplicaSet("rs", ("a:1",)))
         self.fake("privileges", lambda client: None)
         self.fake("watch", lambda *_, **__: nullcontext())
-        self.fake("now", lambda client: None)
+        self.fake("cluster_time", lambda client: None)
         for name in ("plan", "plan_in_place"):
             self.fake(name, lambda *_, **__: SimpleNamespace(steps=(step("shop.orders", "collMod"),)), gate.plan)
         self.fake("statuses", lambda connect, names: [RUNNING])
 
     def session(self, name: str) -> Session:
         pipeline = pipeline_of(self.folder, name, more=self.more)
-        return Session(pipeline, cast(Any, None), cast(Any, None), self.folder / f"{name}.toml")
+        return session_of(pipeline, file=self.folder / f"{name}.toml")
 
     def checks(self) -> list[Any]:
         readiness = Readiness(

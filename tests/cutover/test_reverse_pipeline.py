@@ -17,7 +17,7 @@ from tests.support.pipeline import Pipeline, Settings, towpath
 from tests.support.workload import REINSERT, Workload
 from towpath.cli.options import say
 from towpath.clients.connect import control
-from towpath.config.pipeline import ClusterTime
+from towpath.clients.mongo.client import ClusterTime
 from towpath.cutover import reverse_pipeline
 from towpath.cutover.reverse_pipeline import write_reverse_file
 from towpath.deploy import deployment
@@ -45,7 +45,7 @@ def way_back_of(pipeline: Pipeline) -> Iterator[Session]:
 
 
 def wait(it: Session) -> None:
-    barrier.wait(it.pipeline, it.connect, it.topics, TIMEOUT, say)
+    barrier.wait(it, TIMEOUT, say)
 
 
 def make_ready(back: Session) -> list[str]:
@@ -116,7 +116,7 @@ def test_what_is_written_after_the_move_comes_back_and_nothing_goes_round(
         with pytest.raises(Refused, match="hold records of an earlier reverse pipeline"):
             make_ready(back)
         deployment.remove(back.pipeline, back.connect, back.topics, log=True, say=say)
-        barrier.wait_captured(there.pipeline, there.connect, TIMEOUT, say)
+        barrier.wait_captured(there, TIMEOUT, say)
         stood_still(pipeline)
         ends = reverse_pipeline.written_ends(there, TIMEOUT)
         assert reverse_pipeline.skip_to_end(there, ends) >= 2 * pipeline.settings.partitions

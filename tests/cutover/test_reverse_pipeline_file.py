@@ -3,15 +3,14 @@
 import os
 import re
 import stat
-from dataclasses import replace
 from itertools import product
 
 import pytest
 
 from tests.config.test_pipeline_file import MINIMAL, PLAIN
 from towpath.config.loading import parse, read
-from towpath.config.namespaces import Renames, Selection
-from towpath.config.pipeline import Copy, RunOptions
+from towpath.config.namespaces import Selection
+from towpath.config.sections import Capture, Log, Run
 from towpath.cutover.reverse_pipeline import (
     checked_reverse_file,
     renamed_patterns,
@@ -41,26 +40,26 @@ NAMES = [f"{database}.{name}" for database, name in product(("a", "b", "towpath"
     ],
 )
 def test_the_way_back_takes_in_exactly_what_is_written(include, exclude, renames):
-    there, to = Selection(include, exclude), Renames(renames)
+    there, to = Selection(include, exclude), renames
     back, fro = reverse_selection(there, to)
     taken = [name for name in NAMES if there.matches(name) and not name.startswith("towpath.")]
-    moved = {to.destination(name) for name in taken if to.destination(name) != name}
-    written = {to.destination(name): name for name in sorted(taken, key=lambda name: to.destination(name) != name)}
-    assert {name: fro.destination(name) for name in NAMES if back.matches(name)} == written
+    moved = {to[name] for name in taken if to.get(name, name) != name}
+    written = {to.get(name, name): name for name in sorted(taken, key=lambda name: to.get(name, name) != name)}
+    assert {name: fro.get(name, name) for name in NAMES if back.matches(name)} == written
     assert moved <= written.keys()
 
 
 def test_what_cannot_be_said_by_patterns_is_refused():
     with pytest.raises(Refused, match=r"a\.x cannot .*: it is written to b\.x, which a pattern of .* exclude matches"):
-        reverse_selection(Selection(("*.*",), ("b.*",)), Renames({"a.x": "b.x"}))
+        reverse_selection(Selection(("*.*",), ("b.*",)), {"a.x": "b.x"})
     with pytest.raises(Refused, match=r"a\.x and a\.y are both written to b\.x"):
-        reverse_selection(Selection(("a.*",)), Renames({"a.x": "b.x", "a.y": "b.x"}))
+        reverse_selection(Selection(("a.*",)), {"a.x": "b.x", "a.y": "b.x"})
     with pytest.raises(Refused, match=r"a\.x cannot be replicated back"):
-        reverse_selection(Selection(("a.*",)), Renames({"a.x": "towpath.x"}))
+        reverse_selection(Selection(("a.*",)), {"a.x": "towpath.x"})
 
 
 def test_whole_documents_keep_their_collections():
-    there, to = Selection(("a.*",)), Renames({"a.x": "b.x", "a.y": "b.y"})
+    there, to = Selection(("a.*",)), {"a.x": "b.x", "a.y": "b.y"}
     assert renamed_patterns(("a.x", "a.z*"), there, to) == ("a.z*", "b.x")
     assert renamed_patterns(("a.*",), there, to) == ("a.*", "b.x", "b.y")
     assert renamed_patterns((), there, to) == ()
@@ -78,17 +77,18 @@ def file(tmp_path):
 
 
 def reversed_by_hand(pipeline, **changed):
-    """What reading the file of the way back has to give, but for collections."""
-    return replace(
-        pipeline,
+    """What the file of the reverse pipeline has to say."""
+    collections = {"exclude": (*pipeline.collections.exclude, "towpath.*")}
+    return pipeline.changed(
         name=f"{pipeline.name}-back",
-        source_uri=pipeline.destination_uri,
-        destination_uri=pipeline.source_uri,
-        exclude=(*pipeline.exclude, "towpath.*"),
-        copy=Copy("none", 4, "primary", 0, 0),
-        secrets=pipeline.secrets.with_name(f"{pipeline.name}-back.properties"),
-        compaction=None,
-        run=RunOptions(compact=False, verify=pipeline.run.verify, repair=pipeline.run.repair),
+        source=pipeline.destination,
+        destination=pipeline.source,
+        collections=collections | changed.pop("collections", {}),
+        capture=Capture().changed(
+            copy_method="none", splice_cache=pipeline.capture.splice_cache, **changed.pop("capture", {})
+        ),
+        log=Log().changed(retention=pipeline.log.retention),
+        run=Run(verify=pipeline.run.verify, repair=pipeline.run.repair),
         **changed,
     )
 
@@ -126,11 +126,10 @@ def test_a_file_that_says_everything(file):
     path = file(MINIMAL.replace("[kafka]", "[kafka]\npartitions = 7\nreplication_factor = 3") + MORE)
     expected = reversed_by_hand(
         read(path),
-        include=("shop.*", 'archive.or, d"ers'),
-        renames=Renames({'archive.or, d"ers': "shop.orders"}),
-        whole_documents=("shop.größe*", 'archive.or, d"ers'),
+        collections={"include": ("shop.*", 'archive.or, d"ers'), "rename": {'archive.or, d"ers': "shop.orders"}},
+        capture={"whole_documents": ("shop.größe*", 'archive.or, d"ers')},
     )
-    assert read(write_reverse_file(path)) == replace(expected, exclude=("shop.orders", "towpath.*"))
+    assert read(write_reverse_file(path)) == expected.changed(collections={"exclude": ("shop.orders", "towpath.*")})
 
 
 def test_addresses_by_file_and_by_environment_and_logins_stay_valid(file, tmp_path, monkeypatch):
@@ -149,7 +148,7 @@ def test_addresses_by_file_and_by_environment_and_logins_stay_valid(file, tmp_pa
     assert "secret\n" not in found and "u:p" not in found and "v:q" not in found
     back = read(write_reverse_file(path))
     assert back == reversed_by_hand(read(path))
-    assert back.secrets == tmp_path / "secrets" / "shop-back.properties"
+    assert back.secrets_file == tmp_path / "secrets" / "shop-back.properties"
 
 
 def test_the_file_is_for_its_owner_and_is_not_written_over(file):

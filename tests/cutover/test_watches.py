@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +41,10 @@ def test_indexes_that_change_after_they_were_read_are_read_again(
     server: tuple[str, Client], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uri, client = server
-    shop = replace(
-        pipeline_of(tmp_path), source_uri=uri, destination_uri=uri + "&appname=destination", include=("shop.*",)
+    shop = pipeline_of(tmp_path).changed(
+        source={"uri": uri},
+        destination={"uri": uri + "&appname=destination"},
+        collections={"include": ("shop.*",)},
     )
     client.drop_database("shop")
     for name in ("quiet", "grows", "shrinks", "again", "moves"):
@@ -80,7 +81,7 @@ def test_where_changes_cannot_be_watched_all_indexes_are_read(monkeypatch: pytes
         raise OperationFailure("not authorized", 13)
 
     monkeypatch.setattr(watches, "watch_indexes", refuse)
-    monkeypatch.setattr(watches, "now", lambda client: Timestamp(9, 1))
+    monkeypatch.setattr(watches, "cluster_time", lambda client: Timestamp(9, 1))
     client: Any = None
     indexes = watches._SideIndexes(client, Timestamp(1, 1))
     with indexes.watch:

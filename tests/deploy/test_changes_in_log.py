@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,9 +12,10 @@ import pytest
 
 from tests.checks.test_check_judgements import PIPELINE
 from tests.support.lives import Lives, mark
-from towpath.cli.init import write_pipeline_file
+from towpath.clients.mongo.client import ClusterTime
+from towpath.config.draft import write_pipeline_file
 from towpath.config.loading import read
-from towpath.config.pipeline import ClusterTime, Ddl
+from towpath.config.sections import Ddl
 from towpath.cutover.reverse_pipeline import reverse_file_text
 from towpath.deploy.configs import definitions
 from towpath.deploy.schema.changes import Progress, SchemaChanges, Shown, chosen
@@ -26,7 +26,7 @@ from towpath.log.source_offsets import source_state
 from towpath.log.unprotected import Part
 from towpath.store.schema_changes import SchemaChange
 
-LOGGED = replace(PIPELINE, mode="exactly-once", ddl=Ddl("hold"))
+LOGGED = PIPELINE.changed(mode="exactly-once", ddl=Ddl())
 KEY = bson.encode({"ddl": "1700000000:1/1/shop.a"})
 UUID = "f81d4fae-7dec-11d0-a765-00a0c91e6bf6"
 
@@ -58,9 +58,9 @@ def test_the_servers_temporary_collections_are_no_part_of_a_pipeline_with_ddl(na
 
 
 def test_a_pipeline_without_ddl_has_the_configuration_that_it_had() -> None:
-    before = definitions(replace(LOGGED, ddl=None))
+    before = definitions(LOGGED.changed(ddl={"apply": False}))
     assert not any("ddl" in key for config in before.values() for key in config)
-    of_both = definitions(replace(LOGGED, whole_documents=("shop.whole",)))
+    of_both = definitions(LOGGED.changed(capture={"whole_documents": ("shop.whole",)}))
     assert {name: config.get("towpath.ddl") for name, config in of_both.items()} == {
         "move-source": "true",
         "move-source-whole": "true",
@@ -73,18 +73,18 @@ def test_a_pipeline_without_ddl_has_the_configuration_that_it_had() -> None:
 @pytest.mark.parametrize(
     ("section", "ddl"),
     [
-        ("", None),
-        ("[ddl]", Ddl("hold")),
-        ("[ddl]\napply = false", None),
-        ('[ddl]\ndrop = "apply"', Ddl("apply")),
+        ("", Ddl(apply=False)),
+        ("[ddl]", Ddl()),
+        ("[ddl]\napply = false", Ddl(apply=False)),
+        ('[ddl]\ndrop = "apply"', Ddl(drop="apply")),
     ],
 )
-def test_the_section_of_the_file(tmp_path: Any, section: str, ddl: Ddl | None) -> None:
+def test_the_section_of_the_file(tmp_path: Any, section: str, ddl: Ddl) -> None:
     file = tmp_path / "p.toml"
     write_pipeline_file(file, include=("shop.*",))
     file.write_text(f"{file.read_text()}\n{section}\n")
     assert read(file).ddl == ddl
-    assert ("[ddl]\n" in reverse_file_text(file).replace(" ", "")) is (ddl is not None)
+    assert ("[ddl]\n" in reverse_file_text(file).replace(" ", "")) is ddl.apply
 
 
 def test_plain_mode_has_no_schema_changes_in_its_log(tmp_path: Any) -> None:
@@ -95,7 +95,7 @@ def test_plain_mode_has_no_schema_changes_in_its_log(tmp_path: Any) -> None:
     with pytest.raises(BadPipelineFile, match="only MongoSink"):
         read(file)
     file.write_text(f"{text}\n[ddl]\napply = false\n")
-    assert read(file).ddl is None
+    assert not read(file).ddl.apply
 
 
 def value(kind: str, **more: Any) -> bytes:

@@ -62,7 +62,7 @@ def test_what_an_interrupted_deployment_has_created_is_the_pipeline_s(pipeline: 
     pipeline.source("docs").insert_one({"_id": 1})
     for deploys_again in (False, True):
         with opened(pipeline.write()) as session:
-            changes = Deployment(Inventory(session.pipeline, session.connect, session.topics)).plan()
+            changes = Deployment(Inventory(session)).plan()
             last = next(n for n, change in enumerate(changes) if pipeline.topic("docs") in change.description)
             for change in changes[: last + 1]:
                 change.apply()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +11,7 @@ from pymongo import MongoClient
 
 from tests.checks.test_check_judgements import PIPELINE
 from tests.support import mongod
-from towpath.clients.mongo.client import regex_refusal
+from towpath.clients.mongo.replica_set import regex_refusal
 from towpath.config.finding import Finding
 from towpath.config.namespaces import Selection
 from towpath.deploy.preconditions import filterable
@@ -30,7 +29,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
 
 
 def found(selection: Selection, ask: Any) -> list[Finding]:
-    pipeline = replace(PIPELINE, include=selection.include, exclude=selection.exclude)
+    pipeline = PIPELINE.changed(collections={"include": selection.include, "exclude": selection.exclude})
     inventory: Any = SimpleNamespace(pipeline=pipeline, source=SimpleNamespace(ask=ask))
     return list(filterable(inventory))
 

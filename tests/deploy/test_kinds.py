@@ -6,25 +6,25 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tests.deploy.test_changes_in_log import LOGGED
+from tests.support.sessions import session_of
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.topics import Topics
-from towpath.clients.mongo.client import Collection
-from towpath.config.pipeline import Copy
+from towpath.clients.mongo.replica_set import Collection
 from towpath.deploy import preconditions
 from towpath.deploy.configs import definitions
 from towpath.deploy.inventory import Inventory
 from towpath.errors import ConnectUnreachable
 
-PIPELINE = replace(LOGGED, copy=Copy("towpath", 4, "primary", 0, 0))
+PIPELINE = LOGGED.changed(capture={"copy_method": "towpath"})
 CAPPED = Collection("shop.capped", "collection", {"capped": True, "size": 4096}, "1")
 COLLATED = Collection("shop.collated", "collection", {"collation": {"locale": "en", "strength": 2}}, "2")
 SERIES = Collection("shop.series", "timeseries", {}, "3")
-BEFORE, WITH_DDL = definitions(replace(PIPELINE, ddl=None)), definitions(PIPELINE)
+BEFORE, WITH_DDL = definitions(PIPELINE.changed(ddl={"apply": False})), definitions(PIPELINE)
 
 
 def levels(source: Collection, deployed: Mapping[str, dict[str, str]], *, unreachable: bool = False) -> list[str]:
     with Connect("http://127.0.0.1:1") as connect, Topics("127.0.0.1:1") as topics:
-        inventory = Inventory(PIPELINE, connect, topics)
+        inventory = Inventory(session_of(PIPELINE, connect, topics))
         inventory.__dict__.update(collections=(source,), deployed=deployed)
         if unreachable:
             inventory.unreachable = {"connect": ConnectUnreachable("no answer")}

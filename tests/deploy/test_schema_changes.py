@@ -21,7 +21,7 @@ from pymongo import MongoClient
 
 from tests.conftest import MakePipeline
 from tests.deploy.schema_writer import SchemaWriter
-from tests.support import cleaner, definitions, log, mongod, oracle, progress, raw, rest, schema, workers
+from tests.support import cleaner, control, definitions, log, mongod, oracle, progress, raw, rest, schema, workers
 from tests.support.awaited import until
 from tests.support.cleaner import Disk
 from tests.support.compactor import Service
@@ -30,7 +30,7 @@ from tests.support.mongod import MongodSizes
 from tests.support.pipeline import TOWPATH, Pipeline, Settings, towpath
 from tests.support.started import started
 from towpath import stack as embedded
-from towpath.clients.mongo.client import connected
+from towpath.clients.mongo.client import Cluster
 from towpath.config.loading import read
 from towpath.session import opened
 from towpath.store.schema_changes import latest
@@ -116,7 +116,7 @@ def test_every_schema_change_is_made_in_its_place_while_documents_change(
         pipeline.wait()  # rows of the copy may be later than the schema changes behind them
         with writer.beside() as written:
             writer.write(BULKS // 2)
-            embedded.restart(stack.directory, workers.FIRST)
+            control.restart(stack.directory, workers.FIRST)
             writer.write(BULKS // 2)
             while left := writer.never():
                 writer.change()
@@ -459,7 +459,7 @@ def test_a_description_that_was_refused_is_shown_and_others_are_not(make_pipelin
         change = {"ddl": "create", "ns": f"{pipeline.name}.a", "snapshot": is_snapshot}
         mark = {"pipeline": pipeline.name, "id": str(number)}
         stored.insert_one({"_id": mark, "t": "1:1", "change": change, "state": state, "ended": number})
-    with connected(config.destination_uri, "destination") as client:
+    with Cluster(config.destination_uri, "destination").connected() as client:
         assert [change.id for change in latest(client, config, 5)] == ["2", "1"]
 
 

@@ -12,12 +12,12 @@ import pytest
 from bson import ObjectId
 
 from tests.deploy.test_changes_in_log import LOGGED
+from tests.support.sessions import session_of
 from towpath.cli import control
 from towpath.clients.kafka.topics import Topic
-from towpath.clients.mongo.client import ReplicaSet
+from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.config.finding import require
-from towpath.config.namespaces import Renames, meet
-from towpath.config.pipeline import Pipeline
+from towpath.config.namespaces import meet
 from towpath.deploy import own_topics, target
 from towpath.deploy.configs import definitions
 from towpath.deploy.own_topics import OwnTopics
@@ -28,12 +28,12 @@ from towpath.store import writers
 from towpath.store.writers import Registration
 
 SOURCE, DESTINATION, OTHER = (ReplicaSet(name, (f"{name}:1", f"{name}:2"), ObjectId()) for name in "abc")
-PIPELINE = replace(LOGGED, include=("shop.*",), renames=Renames({"shop.old": "shop.new"}))
+PIPELINE = LOGGED.changed(collections={"include": ("shop.*",), "rename": {"shop.old": "shop.new"}})
 OWN = Registration.of(PIPELINE, "k1", SOURCE)
 
 
 def registration(name: str, *include: str, kafka: str = "k2", exclude: tuple[str, ...] = ()) -> Registration:
-    theirs: Pipeline = replace(PIPELINE, name=name, include=include, exclude=exclude, renames=Renames({}))
+    theirs = PIPELINE.changed(name=name, collections={"include": include, "exclude": exclude, "rename": {}})
     return Registration.of(theirs, kafka, OTHER)
 
 
@@ -180,19 +180,10 @@ def owned(
             raise error
         return {"move": replace(OWN, topics=frozenset(registered), creating=frozenset(creating))}
 
-    monkeypatch.setattr(own_topics, "connected", lambda *_, **__: _Nothing())
     monkeypatch.setattr(own_topics.writers, "read_all", read_all)
     topics: Any = SimpleNamespace(all=lambda: IDS, ids=lambda names: {name: IDS[name] for name in names})
     connect: Any = SimpleNamespace(topics=lambda name: list(written) if name == "move-source" else [])
-    return own_topics.own_topics(PIPELINE, connect, topics)
-
-
-class _Nothing:
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *_: object) -> None:
-        pass
+    return own_topics.own_topics(session_of(PIPELINE, connect, topics))
 
 
 def test_topics_with_a_name_of_the_pipeline_that_it_did_not_make_are_not_its_own(
@@ -226,7 +217,7 @@ def test_an_id_that_kafka_does_not_tell_is_an_error(monkeypatch: pytest.MonkeyPa
     ],
 )
 def test_an_empty_topic_of_someone_else_shows_no_mode(foreign: tuple[str, ...], end: int, words: str | None) -> None:
-    pipeline = replace(PIPELINE, mode="exactly-once")
+    pipeline = PIPELINE.changed(mode="exactly-once")
     inventory: Any = SimpleNamespace(
         pipeline=pipeline,
         deployed=dict.fromkeys(definitions(pipeline)),

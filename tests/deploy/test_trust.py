@@ -20,7 +20,7 @@ import pytest
 from confluent_kafka import Producer
 from pymongo.database import Database
 
-from tests.support import oracle
+from tests.support import control, oracle
 from tests.support.awaited import until
 from tests.support.certificates import Authority
 from tests.support.pipeline import towpath
@@ -28,10 +28,10 @@ from tests.support.secured import NAME, Secured, running, worker_by_certificate,
 from towpath import stack as embedded
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka import hanging_transactions
-from towpath.clients.kafka.client import of
+from towpath.clients.kafka.client import for_librdkafka
 from towpath.clients.kafka.topics import Topics
-from towpath.clients.mongo.client import connected
-from towpath.config.pipeline import ConnectLogin
+from towpath.clients.mongo.client import Cluster
+from towpath.config.logins import ConnectLogin, kafka_login
 from towpath.errors import TopicError, TowpathError
 
 pytestmark = pytest.mark.servers
@@ -179,9 +179,9 @@ def _a_whole_life(secured: Secured, said: Lines, reports: Path) -> list[str]:
     said.towpath("restart", file)
     said.towpath("wait", file)
 
-    embedded.kill(secured.stack.directory, "destination-0")
+    control.kill(secured.stack.directory, "destination-0")
     said.towpath("verify", file, "--processes", "1", "--lost-for", "1", expect=2)
-    embedded.start(secured.stack.directory, "destination-0")
+    secured.start_again("destination-0")
     said.towpath("replay", file, "--rebuild", "--yes")
     same(secured, DOCUMENTS + 1)
 
@@ -249,10 +249,10 @@ def _everything_of(secured: Secured) -> list[str]:
 
 def test_the_documented_rights_are_enough_to_end_a_transaction(secured: Secured) -> None:
     """One that is under way, which `find` leaves alone; what was decided is read once its producer has aborted it."""
-    topics = Topics(secured.stack.sasl_bootstrap, of(secured.kafka_by_password(), Path("/")))
+    topics = Topics(secured.sasl_bootstrap, kafka_login(secured.kafka_by_password(), Path("/")))
     place, task = (f"{NAME}.ends", 0), f"towpath-stack-{NAME}-source-9"
     topics.create(place[0], 1, -1, {})
-    settings = topics.client.for_librdkafka() | {"bootstrap.servers": topics.bootstrap, "transactional.id": task}
+    settings = for_librdkafka(topics.login) | {"bootstrap.servers": topics.bootstrap, "transactional.id": task}
     producer = Producer(settings)
     producer.init_transactions(30)
     producer.begin_transaction()
@@ -311,12 +311,12 @@ def listening(context: ssl.SSLContext | None) -> Iterator[str]:
 
 
 def mongo(uri: str, side: str = "source") -> None:
-    with connected(f"{uri}&serverSelectionTimeoutMS=300", side) as client:
+    with closing(Cluster(f"{uri}&serverSelectionTimeoutMS=300", side)) as it, it.connected() as client:
         client.admin.command("connectionStatus")
 
 
 def kafka(settings: dict[str, str], bootstrap: str) -> None:
-    Topics(bootstrap, of(settings, Path("/"))).brokers()
+    Topics(bootstrap, kafka_login(settings, Path("/"))).brokers()
 
 
 def connect(doors: Doors, url: str = "", **other: str) -> None:
@@ -387,13 +387,11 @@ WRONG: dict[str, tuple[Callable[[Doors], None], str]] = {
         "cannot use the PEM files .*password of an encrypted key",
     ),
     "kafka: another CA": (
-        lambda d: kafka(d.secured.kafka_by_password(ca=d.other.file), d.secured.stack.sasl_bootstrap),
+        lambda d: kafka(d.secured.kafka_by_password(ca=d.other.file), d.secured.sasl_bootstrap),
         "does not come from the CA in .*ssl.truststore.location",
     ),
     "kafka: another name": (
-        lambda d: kafka(
-            d.secured.kafka_by_password(), d.secured.stack.sasl_bootstrap.replace("127.0.0.1", "localhost")
-        ),
+        lambda d: kafka(d.secured.kafka_by_password(), d.secured.sasl_bootstrap.replace("127.0.0.1", "localhost")),
         "not for the name localhost",
     ),
     "kafka: expired": (
@@ -401,7 +399,7 @@ WRONG: dict[str, tuple[Callable[[Doors], None], str]] = {
         "certificate of 127.0.0.1 has expired",
     ),
     "kafka: no TLS": (
-        lambda d: kafka({"security.protocol": "PLAINTEXT"}, d.secured.stack.sasl_bootstrap),
+        lambda d: kafka({"security.protocol": "PLAINTEXT"}, d.secured.sasl_bootstrap),
         "the server speaks TLS, and the client was not to; switch it on: security.protocol=",
     ),
     "kafka: TLS to a server without": (
@@ -409,7 +407,7 @@ WRONG: dict[str, tuple[Callable[[Doors], None], str]] = {
         "does not speak TLS at this port",
     ),
     "kafka: another password": (
-        lambda d: kafka(d.secured.kafka_by_password("wrong"), d.secured.stack.sasl_bootstrap),
+        lambda d: kafka(d.secured.kafka_by_password("wrong"), d.secured.sasl_bootstrap),
         "the brokers refuse the user or the password",
     ),
     "kafka: no certificate": (

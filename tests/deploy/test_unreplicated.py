@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import platformdirs
 import pytest
 
+from towpath.clients.mongo.client import ClusterTime
 from towpath.config.events import as_line
 from towpath.config.namespaces import Selection
-from towpath.config.pipeline import ClusterTime
 from towpath.deploy.schema import unreplicated
 from towpath.deploy.schema.unreplicated import Sides, compare
 from towpath.errors import TowpathError
@@ -19,7 +19,7 @@ from towpath_verifier import Pair
 from towpath_verifier.metadata import MetadataDifference
 from towpath_verifier.repair_commands import Command
 
-PIPELINE = SimpleNamespace(name="shop", selection=Selection(("shop.*",)), ddl=None)
+PIPELINE = SimpleNamespace(name="shop", selection=Selection(("shop.*",)), ddl=SimpleNamespace(apply=False))
 FILE = Path("my shop.toml")
 TIME = ClusterTime(1_700_000_000, 3)
 EVENTS = [

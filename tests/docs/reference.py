@@ -21,10 +21,10 @@ from pydantic_core import PydanticUndefined
 
 from tests.servers.pairs import PAIRS
 from towpath.cli import towpath
-from towpath.cli.init import write_pipeline_file
 from towpath.clients.mongo.versions import SERIES
-from towpath.config import schema
-from towpath.config.schema import PipelineFile
+from towpath.config import pipeline, sections
+from towpath.config.draft import write_pipeline_file
+from towpath.config.pipeline import Pipeline
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "reference"
@@ -69,19 +69,19 @@ def _option(option: click.Option, context: click.Context) -> str:
 
 def keys() -> str:
     """Every key of the pipeline file, section by section."""
-    sections = {name: model for name, model in map(_section, PipelineFile.model_fields) if model}
-    top = [name for name in PipelineFile.model_fields if name not in sections]
-    parts = ["## At the top", _table(PipelineFile, top)]
+    sections = {name: model for name, model in map(_section, Pipeline.model_fields) if model}
+    top = [name for name in Pipeline.model_fields if name not in sections]
+    parts = ["## At the top", _table(Pipeline, top)]
     for name, model in sections.items():
         twice = name == "source" and sections.get("destination") is model
         if name != "destination":
             parts += ["## `[source]` and `[destination]`" if twice else f"## `[{name}]`"]
-            parts += [_table(model, list(model.model_fields))]
+            parts += [_table(model, [name for name, field in model.model_fields.items() if not field.exclude])]
     return "\n\n".join(parts) + "\n"
 
 
 def _section(name: str) -> tuple[str, type[BaseModel] | None]:
-    kinds = [PipelineFile.model_fields[name].annotation, *get_args(PipelineFile.model_fields[name].annotation)]
+    kinds = [Pipeline.model_fields[name].annotation, *get_args(Pipeline.model_fields[name].annotation)]
     return name, next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
 
 
@@ -89,7 +89,7 @@ def _table(model: type[BaseModel], names: list[str]) -> str:
     words = _docstrings(model)
     rows = ["| key | default | meaning |", "|---|---|---|"]
     for name in names:
-        assert name in words, f"{model.__name__}.{name} has no description below it in towpath/config/schema.py"
+        assert name in words, f"{model.__name__}.{name} has no description below it in towpath/config/sections.py"
         field = model.model_fields[name]
         rows.append(f"| `{field.alias or name}` | {_default(field.get_default())} | {_cell(words[name])} |")
     return "\n".join(rows)
@@ -99,7 +99,8 @@ def _docstrings(model: type[BaseModel]) -> dict[str, str]:
     """Key → the text below it in the schema."""
     (body,) = [
         node.body
-        for node in ast.parse(inspect.getsource(schema)).body
+        for module in (pipeline, sections)
+        for node in ast.parse(inspect.getsource(module)).body
         if isinstance(node, ast.ClassDef) and node.name == model.__name__
     ]
     return {
@@ -115,7 +116,8 @@ def _default(value: Any) -> str:
         return "required"
     if value is None or value in ({}, ""):
         return ""
-    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+    shown = list(value) if isinstance(value, tuple) else value
+    return f"`{str(shown).lower() if isinstance(shown, bool) else shown}`"
 
 
 def template() -> str:

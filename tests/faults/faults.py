@@ -19,7 +19,7 @@ from pymongo.errors import AutoReconnect
 from tests.faults.shapes import ShapeName
 from tests.faults.site import Site
 from tests.support.awaited import until
-from towpath.stack.options import DESTINATION, SOURCE
+from towpath.stack.record import DESTINATION, SOURCE
 
 Broken = AbstractContextManager[Callable[[], None]]
 """Gives what waits, with the fault there, for what it was to bring about."""

@@ -25,7 +25,7 @@ from tests.support.pipeline import Pipeline, Settings
 from tests.support.workload import Workload
 from tests.support.workload.versions import VERSION
 from tests.support.writer import Writer
-from towpath.stack.options import DESTINATION, SOURCE
+from towpath.stack.record import DESTINATION, SOURCE
 
 COLLECTIONS = ("one", "two")
 LARGE = "large"

@@ -18,13 +18,13 @@ from pymongo import MongoClient
 from pymongo.errors import PyMongoError
 
 from tests.faults.shapes import Shape
-from tests.support import raw, rest
+from tests.support import control, raw, rest
 from tests.support.awaited import until
 from tests.support.clock import Clock
 from tests.support.pipeline import Addresses, Pipeline, Settings
 from tests.support.proxy import HOST, Proxy
 from towpath import stack as embedded
-from towpath.stack.options import DESTINATION, SOURCE
+from towpath.stack.record import DESTINATION, SOURCE
 
 #: What an election waits for a silent primary, and how often members look for each other, in ms.
 ELECTION_MS, HEARTBEAT_MS = 3000, 500
@@ -143,10 +143,10 @@ class Site:
         pipeline.remove()
 
     def kill(self, name: str, number: signal.Signals = signal.SIGKILL) -> None:
-        embedded.kill(self.directory, name, number)
+        control.kill(self.directory, name, number)
 
     def start(self, name: str) -> None:
-        embedded.start(self.directory, name)
+        control.start(self.directory, name)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import pytest
 from pymongo import MongoClient
 
 from tests.faults.command import Command
-from tests.support import oracle, raw
+from tests.support import control, oracle, raw
 from tests.support.awaited import until
 from tests.support.disk import Disk, small_disk
 from tests.support.mongod import MongodSizes
@@ -105,7 +105,7 @@ def test_a_broker_without_room_loses_nothing_once_it_has_room_and_is_started_of_
         done = changes.done
         changes.wait_for(done + 50)
         site.broker.empty()
-        embedded.start(site.stack.directory, BROKER)
+        control.start(site.stack.directory, BROKER)
         until("running pipeline", lambda: is_running(pipeline), 240, 2)
         done = changes.done
         changes.wait_for(done + 50)

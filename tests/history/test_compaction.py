@@ -19,7 +19,7 @@ from pymongo import UpdateOne
 
 from tests.bench import load
 from tests.conftest import MakePipeline
-from tests.support import bsonbytes, cleaner, log, mongod, oracle, raw
+from tests.support import bsonbytes, cleaner, control, log, mongod, oracle, raw
 from tests.support.awaited import until
 from tests.support.cleaner import Disk
 from tests.support.compactor import Service
@@ -191,11 +191,11 @@ def test_two_instances_share_and_one_goes_on_when_the_other_kafka_and_connect_ar
         assert one.total("asked") + other.total("asked") == 400
         one.process.kill()
         for name in ("connect-0", "kafka"):
-            embedded.kill(stack.directory, name)
+            control.kill(stack.directory, name)
         documents.update_many({}, {"$inc": {"n": 1}})
         before = other.total("arrived")
         for name in ("kafka", "connect-0"):
-            embedded.start(stack.directory, name)
+            control.start(stack.directory, name)
         until("all documents once more", lambda: other.total("arrived") >= before + 400, 120)
         assert shares()[1] == 4
         pipeline.wait()
@@ -205,7 +205,9 @@ def test_two_instances_share_and_one_goes_on_when_the_other_kafka_and_connect_ar
 def broken(pipeline: Pipeline) -> set[bytes]:
     """Keys of which the log has an update and no document, by the check that a replay begins with."""
     read = pipeline_file.read(pipeline.file)
-    return {one.key for one in integrity.check(read, Topics(read.bootstrap), None, None, lambda done, of: None).broken}
+    return {
+        one.key for one in integrity.check(read, Topics(read.kafka.bootstrap), None, None, lambda done, of: None).broken
+    }
 
 
 def break_the_rule(pipeline: Pipeline, ids: list[int], other: int) -> set[bytes]:

@@ -11,21 +11,22 @@ import bson
 import pytest
 
 from tests.checks.test_check_judgements import PIPELINE, told
+from tests.support.sessions import session_of
 from towpath.checks import log
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.topics import Place, Topic, Topics
-from towpath.config.pipeline import Compaction, Pipeline
-from towpath.config.topic_settings import change_settings, plain_settings, request_settings
+from towpath.config.pipeline import Pipeline
+from towpath.config.sections import Log
 from towpath.deploy.configs import definitions
 from towpath.history.compaction import preconditions, service
 from towpath.history.compaction.preconditions import Inventory, interval
+from towpath.log.topic_settings import change_settings, plain_settings, request_settings
 from towpath.log.unprotected import Figures, First, Part, figures, is_update
 from towpath.run.status.status import TopicLog, unprotected
-from towpath.session import Session
 
 HOUR = 3_600_000
-COMPACTION = Compaction(24 * HOUR, 7 * 24 * HOUR)
-COMPACTED = replace(PIPELINE, compaction=COMPACTION)
+COMPACTION = Log(compact=True)
+COMPACTED = PIPELINE.changed(log=COMPACTION)
 A, B, C = (bson.encode({"_id": name}) for name in "abc")
 DOCUMENT, UPDATE = bson.encode({"_id": 1, "v": 1}), bson.encode({"$set": {"v": 2}})
 
@@ -72,7 +73,7 @@ def test_figures_come_back_as_they_were_and_nobody_elses_are_taken_for_them() ->
 
 
 def test_a_quiet_partition_is_asked_for_a_record_once_and_again_when_deletes_may_go() -> None:
-    lag, long = COMPACTION.lag_ms, COMPACTION.delete_retention_ms
+    lag, long = COMPACTION.compaction_lag, COMPACTION.delete_retention
     found = part((A, DOCUMENT))
     assert not service.is_due(found, COMPACTION, lag)
     assert service.is_due(found, COMPACTION, lag + 1)
@@ -90,10 +91,10 @@ def test_change_topics_are_compacted_and_the_others_never() -> None:
     found = change_settings(COMPACTED)
     assert (found["cleanup.policy"], found["min.compaction.lag.ms"]) == ("compact", str(24 * HOUR))
     assert int(found["max.compaction.lag.ms"]) == 2 * int(found["segment.ms"]) == 48 * HOUR
-    assert change_settings(replace(COMPACTED, retention_ms=HOUR))["cleanup.policy"] == "compact,delete"
+    assert change_settings(COMPACTED.changed(log={"retention": HOUR}))["cleanup.policy"] == "compact,delete"
     assert plain_settings(COMPACTED) == request_settings(PIPELINE) == change_settings(PIPELINE)
     assert request_settings(COMPACTED) == plain_settings(COMPACTED) | {"retention.ms": str(7 * 24 * HOUR)}
-    assert request_settings(replace(COMPACTED, retention_ms=HOUR))["retention.ms"] == str(HOUR)
+    assert request_settings(COMPACTED.changed(log={"retention": HOUR}))["retention.ms"] == str(HOUR)
     assert "min.compaction.lag.ms" not in change_settings(PIPELINE)
     source = definitions(COMPACTED)["move-source"]
     assert {key: source[f"topic.creation.default.{key}"] for key in found} == found
@@ -101,13 +102,13 @@ def test_change_topics_are_compacted_and_the_others_never() -> None:
 
 def test_a_short_lag_has_a_short_interval() -> None:
     assert interval(COMPACTION) == HOUR
-    assert interval(Compaction(60_000, 0)) == 15_000
+    assert interval(Log(compaction_lag="60s")) == 15_000
 
 
 def violations(pipeline: Pipeline, every_ms: int | None = None) -> list[str]:
     """What the preconditions find in the file."""
     with Connect("http://127.0.0.1:1") as connect, Topics("127.0.0.1:1") as topics:
-        inventory = Inventory(Session(pipeline, connect, topics, Path("x.toml")), every_ms)
+        inventory = Inventory(session_of(pipeline, connect, topics), every_ms)
         rules = preconditions.supported, preconditions.compacted, preconditions.often_enough
         return [finding.finding + finding.advice for rule in rules for finding in rule(inventory)]
 
@@ -115,11 +116,11 @@ def violations(pipeline: Pipeline, every_ms: int | None = None) -> list[str]:
 def test_what_cannot_be_compacted_is_refused() -> None:
     (reason,) = violations(COMPACTED)  # of mode plain, with Debezium's copy
     assert "does not support re-reads" in reason
-    once = replace(PIPELINE, mode="exactly-once")
+    once = PIPELINE.changed(mode="exactly-once")
     (reason,) = violations(once)
     assert "compact = true" in reason
-    assert violations(replace(once, compaction=COMPACTION), 12 * HOUR) == []
-    (reason,) = violations(replace(once, compaction=COMPACTION), 12 * HOUR + 1)
+    assert violations(once.changed(log=COMPACTION), 12 * HOUR) == []
+    (reason,) = violations(once.changed(log=COMPACTION), 12 * HOUR + 1)
     assert "more than half" in reason
 
 
@@ -145,7 +146,7 @@ def test_settings_that_can_lose_what_a_rebuild_needs(
 
 def test_a_file_that_gives_the_service_no_time_is_a_trap() -> None:
     assert told(log.plan(COMPACTED)) == []
-    short = replace(COMPACTED, compaction=Compaction(60_000, 60_000), retention_ms=60_000)
+    short = COMPACTED.changed(log={"compaction_lag": 60_000, "delete_retention": 60_000, "retention": 60_000})
     assert [level for level, _ in told(log.plan(short))] == ["warning", "warning"]
 
 
@@ -154,7 +155,7 @@ def test_status_warns_from_half_of_the_lag_on() -> None:
         one = TopicLog("shop.a", "move.shop.a", 10, None, 0, True, dirty, oldest, told, behind)
         return [*unprotected(COMPACTION, (one,))]
 
-    half = COMPACTION.lag_ms / 2000
+    half = COMPACTION.compaction_lag / 2000
     assert topic(3, half - 1, half - 1, 9) == []
     assert topic(0, None, half * 9, 0) == []  # there is nothing that it was not told of
     assert "is it running?" in topic(0, None, half + 1, 9)[0]
@@ -163,7 +164,7 @@ def test_status_warns_from_half_of_the_lag_on() -> None:
 
 
 NOW_MS = 1_000 * HOUR
-HALF = COMPACTION.lag_ms // 2
+HALF = COMPACTION.compaction_lag // 2
 PROTECTED = Figures(NOW_MS, 0, None, NOW_MS, False)
 
 

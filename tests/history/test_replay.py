@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient
 from pymongo import MongoClient
 
 from tests.conftest import MakePipeline
-from tests.support import bsonbytes, mongod, oracle, raw, rest, workers
+from tests.support import bsonbytes, control, mongod, oracle, raw, rest, workers
 from tests.support.awaited import until
 from tests.support.damage import damage, document
 from tests.support.mongod import MongodSizes, Servers
@@ -203,7 +203,7 @@ def test_a_replay_goes_on_after_the_command_is_interrupted_and_the_worker_killed
     command = [TOWPATH, "replay", pipeline.file, "--destination", third.uri, "--name", "far"]
     with started(command, stderr=subprocess.PIPE, text=True) as running:
         until("documents at the new destination", lambda: there.estimated_document_count() > 0)
-        embedded.kill(stack.directory, workers.FIRST, signal.SIGKILL)
+        control.kill(stack.directory, workers.FIRST, signal.SIGKILL)
         half = there.estimated_document_count()
         running.send_signal(signal.SIGINT)
         said = running.communicate(timeout=60)[1]
@@ -211,7 +211,7 @@ def test_a_replay_goes_on_after_the_command_is_interrupted_and_the_worker_killed
     assert "goes on in Kafka Connect" in said
     assert "--replay far" in said
     assert 0 < half < count, f"killed too late: {half} documents were there"
-    embedded.start(stack.directory, workers.FIRST)
+    control.start(stack.directory, workers.FIRST)
     assert "started with no options" in third.refused(pipeline, "--name", "far", "--follow")
     assert "--name far" in third.refused(pipeline, "--name", "other")
     assert third.replay(pipeline, "--name", "far")["whole"]

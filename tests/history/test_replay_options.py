@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from towpath.cli.init import write_pipeline_file
 from towpath.cli.replay import DestinationOptions, destination, point_in_time
 from towpath.clients.kafka.topics import Topic
-from towpath.clients.mongo.client import ReplicaSet
+from towpath.clients.mongo.client import ClusterTime
+from towpath.clients.mongo.replica_set import ReplicaSet
+from towpath.config.draft import write_pipeline_file
 from towpath.config.finding import Precondition, require
 from towpath.config.loading import read
-from towpath.config.pipeline import ClusterTime
 from towpath.deploy.other_pipelines import is_written
 from towpath.errors import Refused, TowpathError
 from towpath.history.replay import preconditions
@@ -92,6 +92,14 @@ def test_a_replay_makes_no_schema_changes_behind_its_ends_unless_it_follows(tmp_
     assert "towpath.ddl.ends" not in definition(following)
 
 
+@pytest.mark.parametrize(("forced", "copy"), [(True, "none"), (False, None)])
+def test_a_replay_that_is_forced_expects_updates_without_their_document(tmp_path, forced, copy):
+    pipeline = read(write_pipeline_file(tmp_path / "shop.toml", include=["shop.*"]))
+    plan = Plan(only=(), until=None, follow=True, forced=forced, began=1.5, letters=0, log={})
+    replayed = definition(Replay(pipeline, "other", ReplicaSet("rs", ("c:1",)), "mongodb://c:1/", plan))
+    assert replayed.get("towpath.copy") == copy
+
+
 TOPICS = ("shop.shop.orders", "shop.shop.parcels", "shop.requests", "x.shop.a")
 
 
@@ -134,7 +142,7 @@ def test_both_names_of_a_rename_are_rebuilt_together(tmp_path):
 def test_a_log_without_a_copy_is_replayed_by_force_only(tmp_path):
     pipeline = read(write_pipeline_file(tmp_path / "shop.toml", include=["shop.*"]))
     with opened(tmp_path / "shop.toml") as session:
-        session = replace(session, pipeline=replace(pipeline, copy=replace(pipeline.copy, method="none")))
+        session = replace(session, pipeline=pipeline.changed(capture={"copy_method": "none"}))
         for force in (False, True):
             inventory = Inventory(session, RebuildOptions((), force, 1))
             assert len(list(preconditions.copied(inventory))) == (not force)

@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 
 from tests.verify.test_repair_targets import FILE
+from towpath.clients.mongo.client import ClusterTime
 from towpath.config import loading as pipeline_file
-from towpath.config.pipeline import ClusterTime
 from towpath.history.replay.preconditions import CaptureState, ReplayInventory, point_in_time
 
 WHOLE = FILE + '[capture]\nwhole_documents = ["shop.dotted"]\n'

@@ -11,6 +11,7 @@ import pytest
 from bson.timestamp import Timestamp
 
 from tests.checks.test_check_judgements import PIPELINE
+from tests.support.sessions import session_of
 from towpath.clients.kafka.topics import Place
 from towpath.errors import NotYet, TowpathError
 from towpath.log import barrier, bounds
@@ -46,8 +47,7 @@ class Log:
         yield lambda: {PLACE: self.done}
 
     def passing(self) -> barrier.Passing:
-        session: Any = SimpleNamespace(pipeline=PIPELINE, connect=NONE, topics=NONE, say=print)
-        return barrier.Passing(session, lambda: {PLACE: self.done})
+        return barrier.Passing(session_of(PIPELINE, say=print), lambda: {PLACE: self.done})
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Log:
 
 
 def apply(log: Log) -> None:
-    barrier._wait_applied(PIPELINE, NONE, ONCE, {PLACE: (0, 20)})
+    barrier._wait_applied(session_of(PIPELINE), ONCE, {PLACE: (0, 20)})
 
 
 def applied_late(log: Log) -> Any:
@@ -83,7 +83,7 @@ def test_records_that_are_lost_are_not_taken_for_applied_ones(
         log.done, log.records = 19, 1
     waiting = applied_late(log) if lost == "meanwhile" else ONCE
     with pytest.raises(TowpathError, match="TWP-LOG-GAP"):
-        barrier._wait_applied(PIPELINE, NONE, waiting, {PLACE: (0, 20)})
+        barrier._wait_applied(session_of(PIPELINE), waiting, {PLACE: (0, 20)})
     assert list(readings) == []
 
 

@@ -16,8 +16,8 @@ from tests.support.pipeline import Pipeline
 from towpath.clients.kafka.topics import Topics
 from towpath.config import loading as pipeline_file
 from towpath.config.pipeline import Pipeline as Spec
-from towpath.config.topic_settings import TOPIC_SETTINGS
 from towpath.log.changed_keys import ids
+from towpath.log.topic_settings import TOPIC_SETTINGS
 
 pytestmark = pytest.mark.servers
 
@@ -33,12 +33,12 @@ class Log:
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.spec: Spec = pipeline_file.read(pipeline.write())
-        self.topics = Topics(self.spec.bootstrap)
+        self.topics = Topics(self.spec.kafka.bootstrap)
         self.names = [pipeline.topic(name) for name in ("one", "two")]
         for name in self.names:
             self.topics.create(name, PARTITIONS, 1, TOPIC_SETTINGS)
         self._producer = Producer(
-            {"bootstrap.servers": self.spec.bootstrap, "transactional.id": pipeline.name, "linger.ms": 1}
+            {"bootstrap.servers": self.spec.kafka.bootstrap, "transactional.id": pipeline.name, "linger.ms": 1}
         )
         self._producer.init_transactions()
 
@@ -58,7 +58,7 @@ class Log:
 
     def times(self) -> list[tuple[int, int]]:
         """Of every record its time at the broker and its document, the newest last."""
-        found = [one for name in self.names for one in log.records(self.spec.bootstrap, name)]
+        found = [one for name in self.names for one in log.records(self.spec.kafka.bootstrap, name)]
         return sorted((one.time_ms, bson.decode(one.key or b"")["_id"]) for one in found)
 
     def newest(self, *, last: int | None = None, since: timedelta | None = None) -> list[int]:

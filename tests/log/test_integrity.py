@@ -17,12 +17,12 @@ from confluent_kafka.admin import AdminClient
 from tests.support import awaited, log
 from tests.support.pipeline import Pipeline
 from towpath.clients.kafka.topics import Topic, Topics
+from towpath.clients.mongo.client import ClusterTime
 from towpath.config import loading as pipeline_file
-from towpath.config.pipeline import ClusterTime
 from towpath.config.pipeline import Pipeline as Spec
-from towpath.config.topic_settings import TOPIC_SETTINGS
 from towpath.log import integrity
 from towpath.log.integrity import BrokenKey, LogCheck, check
+from towpath.log.topic_settings import TOPIC_SETTINGS
 
 pytestmark = pytest.mark.servers
 
@@ -53,12 +53,12 @@ class Log:
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.spec: Spec = pipeline_file.read(pipeline.write())
-        self.topics = Topics(self.spec.bootstrap)
+        self.topics = Topics(self.spec.kafka.bootstrap)
         self.pipeline = pipeline
         self.said: list[tuple[int, int]] = []
         self._ends: dict[tuple[str, int], int] = {}
         self._producer = Producer(
-            {"bootstrap.servers": self.spec.bootstrap, "transactional.id": pipeline.name, "linger.ms": 1}
+            {"bootstrap.servers": self.spec.kafka.bootstrap, "transactional.id": pipeline.name, "linger.ms": 1}
         )
         self._producer.init_transactions()
 
@@ -86,7 +86,7 @@ class Log:
 
     def cut(self, topic: str, offset: int) -> None:
         """Have the broker delete what is before an offset, as retention does."""
-        admin = AdminClient({"bootstrap.servers": self.spec.bootstrap})
+        admin = AdminClient({"bootstrap.servers": self.spec.kafka.bootstrap})
         for future in admin.delete_records([TopicPartition(topic, 0, offset)]).values():
             future.result(10)
 
@@ -129,7 +129,7 @@ def test_a_log_without_its_beginning_tells_which_documents_cannot_be_rebuilt(mad
     [headless] = found.headless
     assert (headless.namespace, headless.topic) == (made.pipeline.namespace("one"), one)
     assert (headless.partition, headless.first_offset) == (0, 4)
-    assert headless.first_time_ms == log.records(made.spec.bootstrap, one)[0].time_ms
+    assert headless.first_time_ms == log.records(made.spec.kafka.bootstrap, one)[0].time_ms
     assert found.broken == (made.broken("one", 1, 4),)
     assert (found.records, found.earliest) == (8, ClusterTime(107, 1))
     assert not found.is_whole

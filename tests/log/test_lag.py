@@ -18,16 +18,15 @@ from confluent_kafka import Consumer, Message
 from tests.support.awaited import until
 from tests.support.pipeline import Addresses, Pipeline
 from tests.support.servers import replica_set
-from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka import consume
 from towpath.clients.kafka.client import LARGEST_RECORD
 from towpath.clients.kafka.topics import Topics
 from towpath.clients.mongo import client as clusters
-from towpath.clients.mongo.client import briefly
-from towpath.config.loading import read
+from towpath.clients.mongo.client import Cluster
 from towpath.errors import MongoUnreachable
 from towpath.log import lag
 from towpath.run.status.gather import read_status
+from towpath.session import opened
 
 pytestmark = pytest.mark.servers
 
@@ -138,16 +137,16 @@ def test_the_lag_is_told_by_the_sources_clock(pipeline: Pipeline, monkeypatch: p
     pipeline.source("docs").insert_one({"_id": 0})
     pipeline.deploy()
     pipeline.wait()
-    opened, topics = read(pipeline.file), Topics(pipeline.addresses.bootstrap)
-    with Connect(pipeline.addresses.connect) as connect:
-        connect.pause(opened.sink_connector)
-        until("paused sink", lambda: connect.status(opened.sink_connector).state == "PAUSED")
+    with opened(pipeline.file) as it:
+        connect, name = it.connect, it.pipeline.sink_connector
+        connect.pause(name)
+        until("paused sink", lambda: connect.status(name).state == "PAUSED")
         pipeline.source("docs").insert_one({"_id": 1})
-        until("lag", lambda: read_status(opened, connect, topics).lag_records == 1)
+        until("lag", lambda: read_status(it).lag_records == 1)
         began, right = time.monotonic(), time.time
         monkeypatch.setattr(time, "time", lambda: right() + off)
-        first = read_status(opened, connect, topics).apply_seconds
-        later = until("lag that grows", lambda: _above(read_status(opened, connect, topics).apply_seconds, first))
+        first = read_status(it).apply_seconds
+        later = until("lag that grows", lambda: _above(read_status(it).apply_seconds, first))
     assert first is not None
     assert 0 <= first < later < 600 + time.monotonic() - began
 
@@ -169,7 +168,7 @@ def test_a_server_that_sleeps_is_not_waited_for_without_end(tmp_path: Path, monk
     monkeypatch.setattr(clusters, "ANSWER_S", 1.0)
     with replica_set(tmp_path) as address:
         uri = f"mongodb://{address}/?directConnection=true"
-        with pytest.raises(MongoUnreachable, match=address), briefly(uri, "source") as client:
+        with pytest.raises(MongoUnreachable, match=address), Cluster(uri, "source").briefly() as client:
             pid = client.admin.command("serverStatus")["pid"]
             os.kill(pid, signal.SIGSTOP)
             until("every thread of it asleep", lambda: {state(thread) for thread in threads(pid)} == {"T"})

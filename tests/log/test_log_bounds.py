@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 from confluent_kafka import Uuid
 
 from tests.checks.test_check_judgements import PIPELINE
+from tests.support.sessions import session_of
 from towpath.clients.kafka.topics import topic_id
 from towpath.errors import Refused
 from towpath.log import bounds
@@ -130,7 +130,7 @@ def test_a_break_counts_when_a_second_reading_finds_it_at_the_same_position(
     readings = iter([(GAP,), second])
     monkeypatch.setattr(bounds, "suspected", lambda *args: next(readings))
     monkeypatch.setattr(bounds, "_RECHECK", 0)
-    assert bounds.confirmed(PIPELINE, NONE) == found
+    assert bounds.confirmed(session_of(PIPELINE)) == found
 
 
 @pytest.mark.parametrize("mode", ["exactly-once", "plain"])
@@ -142,13 +142,12 @@ def test_a_gap_is_accepted_while_the_sink_stands_and_after_a_new_history_began(
     readings = iter([(GAP,), (moved,), (moved,)])
     monkeypatch.setattr(bounds, "_RECHECK", 0)
     monkeypatch.setattr(bounds, "suspected", lambda *args: next(readings))
-    monkeypatch.setattr(bounds, "connected", lambda *args: nullcontext(NONE))
     monkeypatch.setattr(bounds, "stop_sink", lambda *args: done.append("stopped"))
     monkeypatch.setattr(bounds.verdict, "begin_history", lambda *args: done.append(args[2]))
     monkeypatch.setattr(bounds, "note_breaks", lambda client, pipeline, codes, at: done.append(codes))
     monkeypatch.setattr(bounds, "skip_to", lambda client, pipeline, offsets, at: done.append(offsets))
     monkeypatch.setattr(bounds, "move_offsets", lambda connect, name, offsets: done.append(offsets))
-    assert bounds.accept(replace(PIPELINE, mode=mode), NONE, NONE) == (moved,)
+    assert bounds.accept(session_of(PIPELINE.changed(mode=mode))) == (moved,)
     positions: list[Any] = [{PLACE: 9}] if mode == "plain" else [{}, {PLACE: 9}]
     assert done == ["stopped", "a gap in the log was accepted", *positions]
     assert list(readings) == [], "read twice once the positions no longer move"
@@ -158,10 +157,10 @@ def test_a_break_that_is_gone_once_the_sink_stands_is_not_accepted(monkeypatch: 
     readings = iter([(GAP,), ()])
     monkeypatch.setattr(bounds, "suspected", lambda *args: next(readings))
     monkeypatch.setattr(bounds, "stop_sink", lambda *args: None)
-    assert bounds.accept(PIPELINE, NONE, NONE) == ()
+    assert bounds.accept(session_of(PIPELINE)) == ()
 
 
 def test_nothing_is_stopped_and_no_history_begins_where_there_is_no_break(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "suspected", lambda *args: ())
     with pytest.raises(Refused, match="nothing to accept"):
-        bounds.accept(PIPELINE, NONE, NONE)
+        bounds.accept(session_of(PIPELINE))

@@ -6,9 +6,10 @@ import bson
 import pytest
 
 from towpath.clients.connect.rest import Connector, Task
-from towpath.config.pipeline import ClusterTime, SourcePosition, resume_token_time, source_position
+from towpath.clients.mongo.client import ClusterTime
 from towpath.errors import TowpathError
 from towpath.log.lag import gaps
+from towpath.log.source_offsets import SourcePosition, resume_token_time, source_position
 
 
 def token(text):

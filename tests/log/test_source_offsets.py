@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from towpath.config.pipeline import ClusterTime
+from towpath.clients.mongo.client import ClusterTime
 from towpath.errors import TowpathError
 from towpath.history.resnapshot import Captured, Inventory
 from towpath.log.barrier import uncaptured

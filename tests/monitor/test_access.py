@@ -35,11 +35,11 @@ from tests.monitor.test_clients import WHOLE, connect
 from tests.support import api
 from tests.support.awaited import promised, until
 from tests.support.pipeline import TOWPATH
-from tests.support.served import HOOKS
-from towpath.cli.init import write_pipeline_file
+from tests.support.served import HOOKS, listen_at
 from towpath.cli.monitor import _ADDRESS, chosen
+from towpath.config.draft import write_pipeline_file
 from towpath.config.loading import read
-from towpath.config.pipeline import Listening
+from towpath.config.sections import Run
 from towpath.errors import TowpathError
 from towpath.monitor import server
 from towpath.monitor.access import access_of
@@ -77,7 +77,7 @@ def pipeline_file(folder: Path) -> Path:
 
 
 @contextmanager
-def serving(tmp_path: Path, listening: Listening, verify: ssl.SSLContext | bool = True) -> Iterator[httpx.Client]:
+def serving(tmp_path: Path, listening: Run, verify: ssl.SSLContext | bool = True) -> Iterator[httpx.Client]:
     """A client of a server that shows a pipeline `shop`, of which nothing is known."""
     access, dashboard = access_of(listening), Dashboard()
     with opened(pipeline_file(tmp_path)) as session:
@@ -91,26 +91,26 @@ def serving(tmp_path: Path, listening: Listening, verify: ssl.SSLContext | bool 
 
 @pytest.fixture
 def open_client(tmp_path: Path) -> Iterator[httpx.Client]:
-    with serving(tmp_path, Listening("127.0.0.1:0")) as client:
+    with serving(tmp_path, listen_at("127.0.0.1:0")) as client:
         yield client
 
 
 @pytest.fixture
 def client(tmp_path: Path, token_file: Path) -> Iterator[httpx.Client]:
     """Of a server at the loopback, with a token for commands."""
-    with serving(tmp_path, Listening("127.0.0.1:0", token_file)) as client:
+    with serving(tmp_path, listen_at("127.0.0.1:0", token_file=token_file)) as client:
         yield client
 
 
 @pytest.fixture
 def guarded(tmp_path: Path, token_file: Path) -> Iterator[httpx.Client]:
     """Of a server at all addresses, which only shows something to who has the token."""
-    with serving(tmp_path, Listening("0.0.0.0:0", token_file)) as client:
+    with serving(tmp_path, listen_at("0.0.0.0:0", token_file=token_file)) as client:
         yield client
 
 
 def test_the_description_names_each_address_and_command_of_the_api(tmp_path: Path) -> None:
-    dashboard, listening = Dashboard(), Listening("127.0.0.1:0")
+    dashboard, listening = Dashboard(), listen_at("127.0.0.1:0")
     app = server._Server(dashboard, access_of(listening), Settings(listening, 60), Commands(dashboard)).app()
     pages = re.compile("/(|login|logout|updates|static|pipelines/.*|api/v1/openapi.json)")
     routes: Any = {route.path: route for route in app.routes if not pages.fullmatch(route.path)}
@@ -122,7 +122,7 @@ def test_the_description_names_each_address_and_command_of_the_api(tmp_path: Pat
 
 
 def test_a_pipeline_is_ready_that_runs_and_does_not_lag_and_was_polled_lately(tmp_path: Path) -> None:
-    dashboard, listening = Dashboard(), Listening("127.0.0.1:0")
+    dashboard, listening = Dashboard(), listen_at("127.0.0.1:0")
     shown = server._Server(dashboard, access_of(listening), Settings(listening, 60), Commands(dashboard))
     with opened(pipeline_file(tmp_path)) as session:
         nothing = reports.unknown(session)
@@ -152,47 +152,47 @@ def test_at_the_loopback_everyone_reads_and_no_one_commands(open_client: httpx.C
 def test_it_listens_where_the_file_says_and_options_come_first(tmp_path: Path, token_file: Path) -> None:
     file = pipeline_file(tmp_path)
     none = dict.fromkeys(("listen", "token_file", "certificate", "key"), None) | {"read_only": False, "hosts": ()}
-    assert chosen(read(file).run.listening, none) is None
+    assert chosen(read(file).run, none) is None
     listen = f'listen = "127.0.0.1:1"\ntoken_file = "{token_file}"\nhosts = ["a"]'
     file.write_text(file.read_text().replace("[run]", f"[run]\n{listen}"))
-    configured = read(file).run.listening
-    assert chosen(configured, none) == configured == Listening("127.0.0.1:1", token_file, hosts=("a",))
+    configured = read(file).run
+    assert chosen(configured, none) == configured == listen_at("127.0.0.1:1", token_file=token_file, hosts=("a",))
     given = none | {"listen": "127.0.0.1:2", "hosts": ("b",)}
-    assert chosen(configured, given) == Listening("127.0.0.1:2", token_file, hosts=("b", "a"))
-    assert access_of(Listening(_ADDRESS)).open, "what `towpath monitor` has without --listen is the loopback"
+    assert chosen(configured, given) == listen_at("127.0.0.1:2", token_file=token_file, hosts=("b", "a"))
+    assert access_of(listen_at(_ADDRESS)).open, "what `towpath monitor` has without --listen is the loopback"
 
 
 def test_other_addresses_need_a_decision(token_file: Path) -> None:
     with pytest.raises(TowpathError, match="others can reach it; give --token-file FILE, or --read-only"):
-        access_of(Listening("0.0.0.0:0"))
-    assert access_of(Listening("[::1]:0")).open
-    assert access_of(Listening("0.0.0.0:0", read_only=True)).open
-    assert not access_of(Listening("0.0.0.0:0", read_only=True, token_file=token_file)).actions
-    assert not access_of(Listening("0.0.0.0:0", token_file)).open
+        access_of(listen_at("0.0.0.0:0"))
+    assert access_of(listen_at("[::1]:0")).open
+    assert access_of(listen_at("0.0.0.0:0", read_only=True)).open
+    assert not access_of(listen_at("0.0.0.0:0", read_only=True, token_file=token_file)).actions
+    assert not access_of(listen_at("0.0.0.0:0", token_file=token_file)).open
 
 
 def test_a_token_that_others_can_read_or_guess_is_refused(token_file: Path) -> None:
     token_file.chmod(0o644)
     with pytest.raises(TowpathError, match="can be read by others"):
-        access_of(Listening("127.0.0.1:0", token_file))
+        access_of(listen_at("127.0.0.1:0", token_file=token_file))
     token_file.chmod(0o600)
     token_file.write_text("short", encoding="utf-8")
     with pytest.raises(TowpathError, match="at least 16 ASCII characters"):
-        access_of(Listening("127.0.0.1:0", token_file))
+        access_of(listen_at("127.0.0.1:0", token_file=token_file))
 
 
 def test_what_cannot_be_used_is_named(tmp_path: Path, token_file: Path) -> None:
     missing = tmp_path / "missing"
     for listening, words in (
-        (Listening("9300"), "'9300' is not an address; write host:port"),
-        (Listening("http://127.0.0.1:9300"), "'http://127.0.0.1:9300' is not an address; write host:port"),
-        (Listening("127.0.0.1:99999"), "is not an address; write host:port"),
-        (Listening("127.0.0.1:0", hosts=("*.example",)), "'*.example' is not the name of a host; give each name"),
-        (Listening("127.0.0.1:0", missing), "missing: cannot read the token: No such file or directory"),
-        (Listening("127.0.0.1:0", key=token_file), "a key without a certificate; give --certificate FILE, too"),
-        (Listening("127.0.0.1:0", certificate=missing), "missing: cannot use the certificate: No such file or dir"),
-        (Listening("127.0.0.1:0", certificate=token_file), "cannot use the certificate: no PEM files of a chain"),
-        (Listening("nowhere.invalid:0", read_only=True), "cannot listen at nowhere.invalid:0: "),
+        (listen_at("9300"), "'9300' is not an address; write host:port"),
+        (listen_at("http://127.0.0.1:9300"), "'http://127.0.0.1:9300' is not an address; write host:port"),
+        (listen_at("127.0.0.1:99999"), "is not an address; write host:port"),
+        (listen_at("127.0.0.1:0", hosts=("*.example",)), "'*.example' is not the name of a host; give each name"),
+        (listen_at("127.0.0.1:0", token_file=missing), "missing: cannot read the token: No such file or directory"),
+        (listen_at("127.0.0.1:0", key=token_file), "a key without a certificate; give --certificate FILE, too"),
+        (listen_at("127.0.0.1:0", certificate=missing), "missing: cannot use the certificate: No such file or dir"),
+        (listen_at("127.0.0.1:0", certificate=token_file), "cannot use the certificate: no PEM files of a chain"),
+        (listen_at("nowhere.invalid:0", read_only=True), "cannot listen at nowhere.invalid:0: "),
     ):
         with pytest.raises(TowpathError, match=re.escape(words)), serving(tmp_path, listening):
             pass
@@ -232,7 +232,7 @@ def test_cookies_of_other_servers_of_the_host_do_no_harm(guarded: httpx.Client, 
     for other in ('state={"open": true, "at": [1]}', "a b=c", "[x]=y", "towpath=1", "plain", "=", 'open="'):
         for cookies in (f"{other}; {own}", f"{own}; {other}"):
             assert guarded.get("/api/v1/pipelines", headers={"Cookie": cookies}).status_code == 200, cookies
-    names = {access_of(Listening(f"127.0.0.1:{port}", token_file)).cookie for port in (9300, 9301)}
+    names = {access_of(listen_at(f"127.0.0.1:{port}", token_file=token_file)).cookie for port in (9300, 9301)}
     assert len(names) == 2
 
 
@@ -252,7 +252,7 @@ def test_own_names_and_addresses_are_served(client: httpx.Client, host: str) -> 
 
 
 def test_a_further_name_is_served_that_was_given(tmp_path: Path) -> None:
-    with serving(tmp_path, Listening("127.0.0.1:0", hosts=("Towpath.Example",))) as client:
+    with serving(tmp_path, listen_at("127.0.0.1:0", hosts=("Towpath.Example",))) as client:
         assert client.get("/healthz", headers={"Host": "towpath.example:80"}).status_code == 200
 
 
@@ -276,7 +276,7 @@ def test_commands_need_the_token_and_pages_of_other_sites_cannot_send_them(clien
 def test_a_browser_signs_in_through_a_proxy_that_speaks_tls(tmp_path: Path, token_file: Path) -> None:
     name = "towpath.example"
     sent = {"Host": name, "Origin": f"https://{name}", "Sec-Fetch-Site": "same-origin"}
-    with serving(tmp_path, Listening("127.0.0.1:0", token_file, hosts=(name,))) as client:
+    with serving(tmp_path, listen_at("127.0.0.1:0", token_file=token_file, hosts=(name,))) as client:
         signed_in = client.post("/login", data={"token": TOKEN}, headers=sent)
         assert (signed_in.status_code, "Secure" in signed_in.headers["set-cookie"]) == (303, True)
         cookie = {"Cookie": signed_in.headers["set-cookie"].partition(";")[0]}
@@ -338,7 +338,7 @@ def tls_files(folder: Path, authority: trustme.CA) -> tuple[Path, Path]:
 
 def test_a_key_that_others_can_read_or_with_a_passphrase_is_refused(tmp_path: Path) -> None:
     certificate, key = tls_files(tmp_path, trustme.CA())
-    listening = Listening("127.0.0.1:0", certificate=certificate, key=key)
+    listening = listen_at("127.0.0.1:0", certificate=certificate, key=key)
     key.chmod(0o604)
     with pytest.raises(TowpathError, match="can be read by everybody"), serving(tmp_path, listening):
         pass
@@ -358,7 +358,9 @@ def test_it_speaks_tls(tmp_path: Path, token_file: Path) -> None:
     certificate, key = tls_files(tmp_path, authority)
     context = ssl.create_default_context()
     authority.configure_trust(context)
-    with serving(tmp_path, Listening("127.0.0.1:0", token_file, certificate=certificate, key=key), context) as client:
+    with serving(
+        tmp_path, listen_at("127.0.0.1:0", token_file=token_file, certificate=certificate, key=key), context
+    ) as client:
         assert client.get("/healthz").status_code == 200
         assert client.post("/login", content=b"x" * 1_000_000).status_code == 413
         in_the_clear = {"Origin": str(client.base_url).rstrip("/").replace("https", "http")}
@@ -368,7 +370,7 @@ def test_it_speaks_tls(tmp_path: Path, token_file: Path) -> None:
 
 def test_an_address_that_is_taken_is_named(tmp_path: Path, open_client: httpx.Client) -> None:
     port = urlsplit(str(open_client.base_url)).port
-    with pytest.raises(TowpathError, match="cannot listen at"), serving(tmp_path, Listening(f"127.0.0.1:{port}")):
+    with pytest.raises(TowpathError, match="cannot listen at"), serving(tmp_path, listen_at(f"127.0.0.1:{port}")):
         pass
 
 
@@ -381,7 +383,7 @@ def test_options_that_listen_for_nothing_are_a_mistake(tmp_path: Path, token_fil
 
 
 def test_the_server_ends_with_its_threads(tmp_path: Path) -> None:
-    with serving(tmp_path, Listening("127.0.0.1:0")) as client, client.stream("GET", "/api/v1/events") as stream:
+    with serving(tmp_path, listen_at("127.0.0.1:0")) as client, client.stream("GET", "/api/v1/events") as stream:
         assert next(stream.iter_lines())
         assert "server" in {thread.name for thread in threading.enumerate()}
     assert "server" not in {thread.name for thread in threading.enumerate()}
@@ -403,7 +405,7 @@ def test_too_many_that_follow_at_once_are_refused(open_client: httpx.Client) -> 
 
 def test_too_many_connections_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "MOST_CONNECTIONS", 20)
-    with serving(tmp_path, Listening("127.0.0.1:0")) as client, ExitStack() as stack:
+    with serving(tmp_path, listen_at("127.0.0.1:0")) as client, ExitStack() as stack:
         silent = [stack.enter_context(connect(str(client.base_url), "", "")) for _ in range(20)]
         until("refusal", lambda: client.get("/healthz").status_code == 503)
         for connection in silent:
@@ -415,7 +417,7 @@ def test_who_reads_nothing_is_dropped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(server, "_UNREAD_SECONDS", 1)
-    with serving(tmp_path, Listening("127.0.0.1:0")) as client, ExitStack() as stack:
+    with serving(tmp_path, listen_at("127.0.0.1:0")) as client, ExitStack() as stack:
         url = str(client.base_url)
         unread = stack.enter_context(connect(url, "/static/uPlot.min.js", WHOLE * 50, receive=2304))
         listening = urlsplit(url).port
@@ -439,7 +441,7 @@ def test_a_slow_client_loses_updates_and_others_get_all(tmp_path: Path) -> None:
     dashboard, polls, path = Dashboard(), range(300), "/updates?pipeline=shop"
     with opened(pipeline_file(tmp_path)) as session:
         report = add(dashboard, session, lambda: None).last
-        listening = Listening("127.0.0.1:0")
+        listening = listen_at("127.0.0.1:0")
         with (
             served(dashboard, access_of(listening), Settings(listening, 60)) as url,
             connect(url, path, receive=2304) as slow,
@@ -468,7 +470,7 @@ def test_polls_and_clients_leave_nothing_behind(tmp_path: Path) -> None:
     dashboard = Dashboard()
     with opened(pipeline_file(tmp_path)) as session:
         report = add(dashboard, session, lambda: None).last
-        listening = Listening("127.0.0.1:0")
+        listening = listen_at("127.0.0.1:0")
         with served(dashboard, access_of(listening), Settings(listening, 60)) as url, following(url, "/updates", 20):
 
             def poll(times: int) -> int:

@@ -23,6 +23,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from tests.conftest import MakePipeline
+from tests.support import control
 from tests.support.awaited import promised, until
 from tests.support.pipeline import Pipeline, Settings, towpath
 from tests.support.served import TOKEN, Served, served
@@ -194,7 +195,7 @@ def sign_in(page: Page, run: Served, pipeline: Pipeline) -> None:
 
 
 def status(session: Session) -> Status:
-    return read_status(session.pipeline, session.connect, session.topics)
+    return read_status(session)
 
 
 def a_copy(page: Page, session: Session) -> None:
@@ -231,11 +232,11 @@ def a_stream(page: Page, pipeline: Pipeline) -> None:
 
 
 def a_worker_that_dies(page: Page, stack: embedded.Stack) -> None:
-    embedded.kill(stack.directory, "connect-0")
+    control.kill(stack.directory, "connect-0")
     page.shows("head", "unknown")
     page.shows("events", "retrying until it answers")
     page.screenshots("no-worker")
-    embedded.start(stack.directory, "connect-0")
+    control.start(stack.directory, "connect-0")
     page.shows("head", "running", 60)
 
 

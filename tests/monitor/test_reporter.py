@@ -17,11 +17,10 @@ from tests.monitor.test_access import BEARER, PASSWORD, TOKEN, pipeline_file
 from tests.run.test_screens import status
 from tests.support import api, schema
 from tests.support.awaited import until
-from tests.support.served import HOOKS
+from tests.support.served import HOOKS, listen_at
 from towpath.checks.log import Oplog
 from towpath.clients.connect.rest import Connector, Task
 from towpath.config.events import Note
-from towpath.config.pipeline import Listening
 from towpath.errors import MongoUnreachable, TopicError
 from towpath.monitor import reporter as module
 from towpath.monitor.access import access_of
@@ -141,7 +140,7 @@ def test_no_answer_holds_a_secret(tmp_path: Path, report: Callable[..., Any]) ->
     token = tmp_path / "token"
     token.write_text(TOKEN)
     token.chmod(0o600)
-    dashboard, listening = Dashboard(), Listening("127.0.0.1:0", token)
+    dashboard, listening = Dashboard(), listen_at("127.0.0.1:0", token_file=token)
     paths = ["/pipelines/shop", "/api/v1/pipelines", "/metrics", "/login", "/api/v1/pipelines/nothing"]
     paths += ["/api/v1/pipelines/shop", "/api/v1/pipelines/shop/history"]
     with (

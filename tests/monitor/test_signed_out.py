@@ -10,8 +10,7 @@ from selenium.webdriver.common.keys import Keys
 from tests.monitor.test_access import pipeline_file
 from tests.monitor.test_page import browser, needs_browser
 from tests.support.awaited import until
-from tests.support.served import TOKEN
-from towpath.config.pipeline import Listening
+from tests.support.served import TOKEN, listen_at
 from towpath.monitor.access import access_of
 from towpath.monitor.dashboard import Dashboard
 from towpath.monitor.server import Settings, served
@@ -24,7 +23,7 @@ def test_a_page_follows_again_and_who_was_signed_out_is_asked_for_the_token(tmp_
     token = tmp_path / "token"
     token.write_text(TOKEN)
     token.chmod(0o600)
-    dashboard, listening = Dashboard(), Listening("0.0.0.0:0", token)
+    dashboard, listening = Dashboard(), listen_at("0.0.0.0:0", token_file=token)
     access = access_of(listening)
     with opened(pipeline_file(tmp_path)) as session:
         add(dashboard, session, lambda: None)

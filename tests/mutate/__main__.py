@@ -23,13 +23,14 @@ from towpath.stack import tools
 _ROOT = Path(__file__).parents[2]
 _COPY = _ROOT / "target" / "mutate"
 _REPORT = _ROOT / "transforms" / "target" / "pit-reports" / "mutations.xml"
+_VERIFIER = "verifier/towpath_verifier/"
 _PITEST = "org.pitest:pitest-maven:mutationCoverage"
 #: Part → what mutmut, or PIT, changes for it.
 PYTHON = {
     "cutover": "towpath.cutover.*",
     "barrier": "towpath.barrier.*",
     "log": "towpath.log.*",
-    "verifier": "verifier.*",
+    "verifier": "towpath_verifier.*",
 }
 JAVA = {name: f"io.towpath.{name}.*" for name in ("record", "fold", "source.progress", "source.reread", "sink")}
 #: mutmut's exit codes of a mutant (`mutmut.stats`); those that are not here count as noticed, such as a time-out.
@@ -77,8 +78,10 @@ def _python(part: str, seconds: float) -> Score:
     )  # fmt: skip
     for name in filter(None, os.fsdecode(listed.stdout).split("\0")):
         if (_ROOT / name).is_file():
-            (_COPY / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(_ROOT / name, _COPY / name)
+            # mutmut takes a module's name from its path
+            copied = _COPY / (name.removeprefix("verifier/") if name.startswith(_VERIFIER) else name)
+            copied.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(_ROOT / name, copied)
     command = [_mutmut(), "run", "--max-children", str(os.cpu_count() or 1), PYTHON[part]]
     ended = _run(command, _COPY, _COPY / "mutmut.log", seconds)
     codes = dict(_codes(PYTHON[part].removesuffix("*")))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from towpath.stack.prometheus import ALERTS
+from towpath.stack.plan import ALERTS
 
 TEXT = ALERTS.read_text()
 NAMES = re.findall(r"- alert: (\w+)", TEXT)

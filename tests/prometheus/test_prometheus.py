@@ -21,7 +21,7 @@ from tests.conftest import MakePipeline
 from tests.prometheus import dashboard, rules
 from tests.prometheus.test_prometheus_files import documented
 from tests.run.test_run import REFUSING, Running, running
-from tests.support import api, rest
+from tests.support import api, control, rest
 from tests.support.awaited import patient, until
 from tests.support.compactor import Service
 from tests.support.pipeline import TOWPATH, Pipeline, Settings, towpath
@@ -29,8 +29,8 @@ from tests.support.servers import free_port
 from tests.support.started import started
 from towpath import stack as embedded
 from towpath.clients.connect.rest import Connect
-from towpath.stack import parts, prometheus
-from towpath.stack.state import HOST
+from towpath.stack import parts, plan
+from towpath.stack.processes import HOST
 
 pytestmark = [
     pytest.mark.servers,
@@ -129,11 +129,11 @@ def monitor(stack: embedded.Stack, folder: Path, listen: int) -> Iterator[Monito
     for name in ports:
         show_metrics(stack, name, ports[name])
     jobs = {"connect": {"connect-0": ports["connect-0"]}, "kafka": {"kafka": ports["kafka"]}}
-    prometheus.write_configuration(file, jobs, rules.quick(folder / "alerts.yaml", LIMITS), "2s")
+    plan.write_prometheus(file, jobs, rules.quick(folder / "alerts.yaml", LIMITS), "2s")
     log = folder / "prometheus.log"
     with (
         log.open("w") as out,
-        started(prometheus.command(file, folder / "prometheus", port), stdout=out, stderr=subprocess.STDOUT),
+        started(plan.prometheus_command(file, folder / "prometheus", port), stdout=out, stderr=subprocess.STDOUT),
     ):
         url = f"http://127.0.0.1:{port}"
         until("Prometheus", lambda: answers(f"{url}/-/ready"), 20)
@@ -164,7 +164,7 @@ def without(pipeline: Pipeline, address: str, name: str) -> Path:
 def show_metrics(stack: embedded.Stack, name: str, port: int) -> None:
     """Load the agent into a JVM that runs: the stack that tests share starts without, and so sooner."""
     pid = embedded.status(stack.directory).processes[name].pid
-    options = f"{HOST}:{port}:{prometheus.WORKER_RULES}"
+    options = f"{HOST}:{port}:{plan.WORKER_RULES}"
     command = ["jcmd", str(pid), "JVMTI.agent_load", str(parts.parts(print).agent), options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert "return code: 0" in done.stdout, done.stdout + done.stderr
@@ -254,9 +254,9 @@ def resize_oplog(pipeline: Pipeline, megabytes: float) -> None:
 
 
 def lose_connect(stack: embedded.Stack, look: Monitor) -> None:
-    embedded.kill(stack.directory, "connect-0")
+    control.kill(stack.directory, "connect-0")
     until("both alerts", lambda: look.firing() >= {DOWN, UNKNOWN}, 30, 0.3)
-    embedded.start(stack.directory, "connect-0")
+    control.start(stack.directory, "connect-0")
     show_metrics(stack, "connect-0", look.worker)
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.prometheus import dashboard, rules
-from towpath.stack.prometheus import ALERTS, MONITORING, WORKER_RULES
+from towpath.stack.parts import MONITORING
+from towpath.stack.plan import ALERTS, WORKER_RULES
 from towpath.store import positions
 
 ROOT = Path(__file__).parents[2]
@@ -43,11 +44,11 @@ def promtool(*words: str | Path, folder: Path = MONITORING) -> str:
     return done.stdout
 
 
-def test_the_board_is_that_of_its_table() -> None:
+def test_the_dashboard_is_that_of_its_table() -> None:
     assert dashboard.FILE.read_text() == dashboard.text(), "run scripts/dashboard"
 
 
-def test_the_board_has_a_row_for_each_question_and_no_panel_twice() -> None:
+def test_the_dashboard_has_a_row_for_each_question_and_no_panel_twice() -> None:
     panels = json.loads(dashboard.FILE.read_text())["panels"]
     assert [panel["title"][-1] for panel in panels if panel["type"] == "row"] == ["?"] * 5
     places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels]

@@ -153,10 +153,17 @@ def test_a_release_is_whole_and_its_sboms_name_what_is_in_it() -> None:
     subprocess.run([ROOT / "scripts" / "release"], check=True)
     dist = ROOT / "dist"
     subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=dist, check=True)
-    ends = ("*.whl", "towpath-mongodb-*.zip", "towpath-kafka-*.zip", "*-constraints.txt")
-    (wheel,), (archive,), (kafka,), (constraints,) = (dist.glob(end) for end in ends)
+    ends = (
+        "towpath-*.whl",
+        "towpath_verifier-*.whl",
+        "towpath-mongodb-*.zip",
+        "towpath-kafka-*.zip",
+        "*-constraints.txt",
+    )
+    (wheel,), (verifier,), (archive,), (kafka,), (constraints,) = (dist.glob(end) for end in ends)
     assert kafka.with_suffix(".cdx.json").exists()
-    assert (dist / f"{wheel.name.removesuffix('-py3-none-any.whl')}.tar.gz").exists()
+    for one in (wheel, verifier):
+        assert (dist / f"{one.name.removesuffix('-py3-none-any.whl')}.tar.gz").exists()
     pinned = constraints.read_text().splitlines()
     assert {"click", "pymongo", "dnspython"} <= {line.partition("==")[0] for line in pinned}
     python = json.loads((dist / f"{constraints.name.removesuffix('-constraints.txt')}.cdx.json").read_text())

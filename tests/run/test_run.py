@@ -108,6 +108,29 @@ def test_dead_letters_of_a_silent_broker_hold_nothing_up(pipeline: Pipeline, mon
     assert [(one.at, one.value) for one in heard] == [(0, b"of somebody else")]
 
 
+def test_documents_that_someone_removed_are_dead_letters_until_run_rereads_them(
+    pipeline: Pipeline, tmp_path: Path
+) -> None:
+    pipeline.source("a").insert_many([{"_id": n} for n in range(20)])
+    pipeline.deploy()
+    pipeline.wait()
+    pipeline.destination("a").delete_many({"_id": {"$in": [3, 7]}})
+    for value in range(3):
+        pipeline.source("a").update_many({}, {"$set": {"x": value}})
+    pipeline.wait()
+    found = pipeline.status()
+    assert (found["state"], found["dead_letters"]) == ("running", 2)
+    (cause,) = found["dead_letter_causes"]
+    assert cause["reason"].startswith("TWP-DOCUMENT-GONE: an update was not applied"), cause
+    with running(pipeline, tmp_path, "run") as run:
+        run.await_word("TWP-DOCUMENT-GONE")
+        until("all documents", lambda: pipeline.destination("a").count_documents({"x": 2}) == 20)
+    pipeline.source("a").update_many({}, {"$set": {"x": 3}})
+    pipeline.wait()
+    pipeline.assert_same("a", at_least=20)
+    assert pipeline.status()["dead_letters"] == 2
+
+
 def refuse_and_accept(pipeline: Pipeline, run: Running) -> None:
     """The destination refuses two documents, then so many that the sink stops, and takes all of them again."""
     run.await_word("comparing documents that change")

@@ -24,7 +24,9 @@ def test_pids_ports_and_logs_are_never_cut(capsys):
     log = Path("/a/long/folder") / ("x" * 120) / "kafka.log"
     process = Process("kafka", "kafka", ("java",), 31826, log, 1234567, 1.0)
     place = "mongodb://127.0.0.1:1/?replicaSet=source"
-    _show(embedded.Stack(Path("/a"), place, place, "127.0.0.1:2", ("http://127.0.0.1:3",), {"kafka": process}))
+    options = embedded.StackOptions(Path("/a"))
+    urls = ("http://127.0.0.1:3",)
+    _show(embedded.Stack(options, {}, {"kafka": process}, place, place, "127.0.0.1:2", urls))
     line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("kafka"))
     assert line.split()[:3] == ["kafka", "1234567", "31826"]
     assert str(log) in line

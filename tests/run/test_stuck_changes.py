@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,10 @@ from tests.checks.test_check_judgements import PIPELINE
 from tests.deploy.test_changes_in_log import LOGGED, change
 from tests.run.test_screens import status
 from tests.run.test_supervising import FILE
+from tests.support.sessions import FakeCluster, session_of
 from towpath.cli.status import exit_status
 from towpath.config.events import Ddl, TimedEvent
+from towpath.config.pipeline import Pipeline
 from towpath.cutover import gate
 from towpath.deploy.schema.changes import SchemaChanges, Shown
 from towpath.errors import MongoUnreachable, TowpathError
@@ -90,7 +91,7 @@ def test_a_change_is_settled_once_it_is_made_or_skipped(run: Run) -> None:
 def test_the_state_is_unknown_while_the_destination_does_not_answer() -> None:
     assert exit_status(LOGGED, None) == 2
     assert exit_status(LOGGED, status(changes=None)) == 2
-    assert exit_status(replace(LOGGED, ddl=None), status(changes=None)) == 0, "as before there was [ddl]"
+    assert exit_status(LOGGED.changed(ddl={"apply": False}), status(changes=None)) == 0, "as before there was [ddl]"
     assert exit_status(LOGGED, status(changes=changes())) == 1
     assert exit_status(LOGGED, status(changes=SchemaChanges())) == 0
 
@@ -100,16 +101,14 @@ class NoTopics:
         return lambda *_, **__: {}
 
 
-def test_what_is_not_read_is_not_taken_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(*_: Any) -> Any:
-        raise MongoUnreachable("the destination does not answer")
+def test_what_is_not_read_is_not_taken_for_nothing() -> None:
+    away = FakeCluster(error=MongoUnreachable("the destination does not answer"))
 
-    monkeypatch.setattr(gather, "briefly", fails)
-    topics: Any = NoTopics()
-    connect: Any = None
-    assert gather._Gathering(LOGGED, connect, topics).changes is None
-    plain = replace(PIPELINE, mode="plain")
-    assert gather._Gathering(plain, connect, topics).changes == SchemaChanges()
+    def changes_of(pipeline: Pipeline) -> SchemaChanges | None:
+        return gather._Gathering(session_of(pipeline, topics=NoTopics(), destination=away)).changes
+
+    assert changes_of(LOGGED) is None
+    assert changes_of(PIPELINE.changed(mode="plain")) == SchemaChanges()
 
 
 def test_the_page_keeps_what_was_known_while_the_destination_does_not_answer(

@@ -144,8 +144,8 @@ def keeps(tmp_path):
         file = tmp_path / "shop.toml"
         file.write_text(FILE + extra)
         file.chmod(0o600)
-        found = read(file).run
-        return found.compact, found.verify, found.repair
+        found = read(file)
+        return found.runs_compact, found.run.verify, found.run.repair
 
     return read_from
 

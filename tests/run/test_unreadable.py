@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.run.test_screens import reported, shown, status
-from towpath.config.pipeline import ClusterTime
+from towpath.clients.mongo.client import ClusterTime
 from towpath.errors import TopicError
 from towpath.log import dead_letters
 from towpath.monitor.metrics import ROWS

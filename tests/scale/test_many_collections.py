@@ -8,7 +8,6 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,12 +17,12 @@ import pytest
 from pymongo.errors import OperationFailure
 
 from tests.checks.test_check_judgements import PIPELINE
+from tests.support.sessions import session_of
 from towpath.clients.kafka.topics import Place, Topic, Topics
 from towpath.config import namespaces
 from towpath.config.events import Difference
 from towpath.config.namespaces import Selection, bad_names, unmatched
-from towpath.config.pipeline import Compaction, Pipeline
-from towpath.config.topic_settings import change_settings
+from towpath.config.pipeline import Pipeline
 from towpath.cutover import pause
 from towpath.cutover.pause import DocumentsDiffer
 from towpath.deploy.deployment import Deployment
@@ -31,16 +30,17 @@ from towpath.deploy.schema import plan
 from towpath.deploy.schema.apply import Step
 from towpath.log import integrity
 from towpath.log.lag import change_topics
+from towpath.log.topic_settings import change_settings
 from towpath.run.restarts import HangingTransactions
 from towpath.run.status.gather import read_log
-from towpath.session import Session, unsaid
 from towpath.verify import follow_state, follower, verdict_file
-from towpath_verifier import Missing, Pair, Verdict, descriptions
+from towpath_verifier import Difference as DocumentDifference
+from towpath_verifier import Pair, Verdict, descriptions
 from towpath_verifier.descriptions import concurrently
 from towpath_verifier.metadata import MetadataDifference
 from towpath_verifier.repair_commands import Command
 
-HOURLY = Compaction(3_600_000, 3_600_000)
+HOURLY = {"compact": True, "compaction_lag": 3_600_000, "delete_retention": 3_600_000}
 NAMES = [f"shop.orders_{number}" for number in range(2_000)]
 
 
@@ -50,7 +50,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def listing(count: int) -> Pipeline:
-    return replace(PIPELINE, name="shop", include=tuple(NAMES[:count]), exclude=())
+    return PIPELINE.changed(name="shop", collections={"include": tuple(NAMES[:count])})
 
 
 def counted(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> Counter[str]:
@@ -82,7 +82,7 @@ def test_a_thousand_listed_names_are_made_a_pattern_once(monkeypatch: pytest.Mon
     [("shop.*",), ("*.*",), ("shop.orders", "crm.*"), ("shop.orders", "shop.tmp_1", "admin.x"), ("crm.a.b", "*.x")],
 )
 def test_the_topics_of_a_pipeline_are_those_that_its_sink_reads(include: tuple[str, ...], lasting: bool) -> None:
-    pipeline = replace(PIPELINE, name="shop", include=include, exclude=("shop.tmp_*",))
+    pipeline = PIPELINE.changed(name="shop", collections={"include": include, "exclude": ("shop.tmp_*",)})
     selection = Selection(include, ("shop.tmp_*",), lasting=lasting)
     object.__setattr__(pipeline, "selection", selection)
     rest = (
@@ -151,9 +151,9 @@ def test_a_plan_searches_no_list_for_what_stays(monkeypatch: pytest.MonkeyPatch)
     found = differing(500)
     schemas = SimpleNamespace(differences=lambda form: found, source={})
     monkeypatch.setattr(plan, "pairs", lambda *about, **options: [])
-    monkeypatch.setattr(plan.Schemas, "read", lambda *about: schemas)
+    monkeypatch.setattr(plan, "schemas", lambda *about: schemas)
     compared = counted(monkeypatch, MetadataDifference, "__eq__")
-    made = plan.plan(PIPELINE)
+    made = plan.plan(session_of(PIPELINE))
     assert [difference.name for difference in made.different] == ["b_1"] * 500
     assert len(made.steps) == 500
     assert compared["__eq__"] == 0
@@ -190,7 +190,7 @@ class Brokers:
 
 def test_a_deployment_asks_for_the_settings_of_all_topics_at_once() -> None:
     topics = {f"shop.{name}": Topic(f"shop.{name}", 1) for name in NAMES}
-    compacted = replace(listing(0), include=("shop.*",), compaction=HOURLY)
+    compacted = listing(0).changed(collections={"include": ("shop.*",)}, log=HOURLY)
     brokers = Brokers({"cleanup.policy": "delete"}, filled="shop.shop.orders_7")
     inventory = SimpleNamespace(
         pipeline=compacted, connect=None, topics=brokers, existing=topics, namespaces=NAMES, log=tuple(topics.values())
@@ -206,7 +206,7 @@ def test_a_deployment_asks_for_the_settings_of_all_topics_at_once() -> None:
 
 
 def test_a_check_of_the_log_asks_once_for_all_topics() -> None:
-    pipeline = replace(listing(0), compaction=HOURLY)
+    pipeline = listing(0).changed(log=HOURLY)
     brokers = Brokers(change_settings(pipeline))
     ends = {(f"shop.{name}", partition): (0, 5) for name in NAMES for partition in (1, 0)}
     scans = integrity._scans(cast(Topics, brokers), ends)
@@ -226,11 +226,11 @@ def test_the_report_of_the_log_goes_through_all_partitions_once() -> None:
             Ends.walks += 1
             return super().__iter__()
 
-    pipeline = replace(listing(0), compaction=None)
+    pipeline = listing(0)
     ends = Ends({(f"shop.{name}", partition): (partition, 5) for name in NAMES for partition in (0, 1)})
     brokers = Brokers(change_settings(pipeline))
-    captured_by_debezium = replace(pipeline, copy=replace(pipeline.copy, method="none"))
-    session = Session(captured_by_debezium, cast(Any, None), cast(Any, brokers), Path("x"))
+    captured_by_debezium = pipeline.changed(capture={"copy_method": "none"})
+    session = session_of(captured_by_debezium, topics=brokers)
     found = read_log(session, ends)
     assert [(log.topic, log.offsets, log.begins) for log in found.topics] == [
         (topic, 9, 1) for topic in sorted({topic for topic, _ in dict(ends)})
@@ -341,7 +341,7 @@ def test_hanging_transactions_are_looked_for_in_all_topics_once_a_minute() -> No
             asked.append(None if names is None else sorted(names))
             return {}
 
-    it = HangingTransactions(Session(listing(2), cast(Any, None), cast(Any, Kafka()), Path("x")))
+    it = HangingTransactions(session_of(listing(2), topics=Kafka()))
     for now in range(0, 121, 5):
         assert [*it.turn(float(now))] == []
     own = ["shop.requests", "shop.shop.orders_1"]
@@ -366,13 +366,13 @@ def test_differences_of_a_pause_go_to_the_file_as_they_are_found(monkeypatch: py
                 document = Document(bson.encode({"_id": number}))
                 document.held = Held()  # type: ignore[attr-defined]
                 alive.add(document.held)  # type: ignore[attr-defined]
-                yield Missing("shop.a", bson.encode({"_id": number}), document)
+                yield DocumentDifference("shop.a", bson.encode({"_id": number}), document, None)
                 del document
                 most = max(most, len(alive))
 
     monkeypatch.setattr(pause, "current_fields", lambda session: {"id": "x", "origin": None})
     monkeypatch.setattr(Verdict, "differences", property(lambda self: 500))
-    session = Session(listing(1), cast(Any, None), cast(Any, None), Path("shop.toml"), unsaid)
+    session = session_of(listing(1))
     with pytest.raises(DocumentsDiffer, match=r"^500 documents differ, such as shop\.a .*; run towpath repair"):
         pause._compare(session, cast(Any, Verification()), "the newest records")
     assert most <= 3

@@ -20,7 +20,7 @@ from pymongo import MongoClient
 
 from tests.capture.test_oversized import CHANGE_ALL, long_named
 from tests.servers.pairs import PAIRS, Pair
-from tests.support import log, mongod, mongods, oracle
+from tests.support import control, log, mongod, mongods, oracle
 from tests.support.acknowledged import AcknowledgedWriter
 from tests.support.awaited import until
 from tests.support.clock import Clock
@@ -88,7 +88,7 @@ def compared(pipeline: Pipeline) -> None:
 
 
 def kill_the_worker(pipeline: Pipeline) -> None:
-    embedded.restart(pipeline.addresses.secrets.parent, "connect-0", signal.SIGKILL)
+    control.restart(pipeline.addresses.secrets.parent, "connect-0", signal.SIGKILL)
 
 
 def findings(pipeline: Pipeline, expect: int) -> list[dict[str, str]]:

@@ -21,7 +21,7 @@ import pytest
 from bson import Int64
 
 from tests.conftest import MakePipeline
-from tests.support import log, workers
+from tests.support import control, log, workers
 from tests.support.awaited import until
 from tests.support.batches import BATCHES
 from tests.support.order import Order
@@ -98,7 +98,7 @@ def test_both_sides_are_equal_after_the_worker_was_killed(
                 reach(pipeline, state)
                 read_again(pipeline, *COLLECTIONS)
                 writer.wait_for(writer.applied + moment.randrange(100))
-                embedded.restart(stack.directory, workers.FIRST, signal.SIGKILL)
+                control.restart(stack.directory, workers.FIRST, signal.SIGKILL)
             pipeline.deploy()  # with batches that catch up quickly
             reach(pipeline, "stream")
             await_applied(pipeline, more=200)
@@ -118,9 +118,9 @@ def test_a_copy_that_was_killed_half_way_goes_on_and_reads_the_rest_only(
     documents.insert_many({"_id": makes[n % len(makes)](n), "n": n, "text": "x" * 900} for n in range(count))
     pipeline.deploy()
     until("half of the copy", lambda: copied(pipeline) > 0.45 * count, every=0.02)
-    embedded.kill(stack.directory, workers.FIRST)
+    control.kill(stack.directory, workers.FIRST)
     before = read_from_source(pipeline)
-    embedded.start(stack.directory, workers.FIRST)
+    control.start(stack.directory, workers.FIRST)
     pipeline.wait()
     assert read_from_source(pipeline) - before < 0.6 * count
     pipeline.assert_same("docs", at_least=count)
@@ -147,7 +147,7 @@ def test_a_copy_onto_documents_that_were_there_survives_a_killed_worker(
     for part in (0.2, 0.6):
         until("part of the copy", lambda part=part: total(pipeline) > part * count, every=0.02)
         change(100)
-        embedded.restart(stack.directory, workers.FIRST, signal.SIGKILL)
+        control.restart(stack.directory, workers.FIRST, signal.SIGKILL)
         change(100)
     pipeline.wait()
     pipeline.assert_same("docs", at_least=count)
@@ -204,7 +204,7 @@ def test_a_rolling_restart_to_another_version_of_the_jar_loses_and_repeats_nothi
             await_applied(pipeline, more=200)
             for name in (second, workers.FIRST):
                 with workers.plugin_path(stack.directory, name, newer):
-                    embedded.restart(stack.directory, name)
+                    control.restart(stack.directory, name)
                 await_applied(pipeline, more=200)
         pipeline.wait()
     assert [workers.version(url) for url in urls] == [wanted, wanted]
@@ -321,3 +321,13 @@ def test_a_namespace_added_to_a_running_pipeline_is_copied_in_order_with_its_cha
         pipeline.wait()
     pipeline.assert_same(*COLLECTIONS, at_least=900)
     assert events.seen(at_least=1300)
+    assert pipeline.status()["dead_letters"] == 0, "an update before its row is none"
+    found = log.records(pipeline.addresses.bootstrap, pipeline.topic("two"))
+    last_row = max(time_of(record) for record in found if record.contract["op"] == b"r")
+    marked = [time_of(record) for record in found if record.row_follows]
+    print(f"{len(marked)} updates were marked")
+    assert all(time <= last_row for time in marked)
+
+
+def time_of(record: log.Logged) -> tuple[int, ...]:
+    return tuple(int(part) for part in record.contract["t"].split(b":"))

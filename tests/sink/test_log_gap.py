@@ -20,8 +20,8 @@ from tests.support.awaited import until
 from tests.support.pipeline import TOWPATH, Pipeline, Settings, towpath
 from towpath.clients.connect.failures import code_of
 from towpath.clients.connect.rest import Connect
-from towpath.config.topic_settings import change_settings
 from towpath.log.lag import pipeline_ends
+from towpath.log.topic_settings import change_settings
 from towpath.run.restarts import lasting
 from towpath.session import opened
 

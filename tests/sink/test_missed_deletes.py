@@ -11,7 +11,7 @@ from tests.conftest import MakePipeline
 from tests.support import awaited, log
 from tests.support.pipeline import Pipeline, Settings, towpath
 from towpath.clients.connect.rest import Connect
-from towpath.config.pipeline import ClusterTime, cluster_time
+from towpath.clients.mongo.client import ClusterTime, cluster_time
 from towpath.log.source_offsets import read_state
 
 pytestmark = pytest.mark.servers

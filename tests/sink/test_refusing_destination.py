@@ -22,7 +22,7 @@ from pymongo import MongoClient
 from pymongo.errors import PyMongoError
 
 from tests.conftest import MakePipeline
-from tests.support import mongod, raw, rest
+from tests.support import control, mongod, raw, rest
 from tests.support.awaited import until
 from tests.support.disk import Disk, small_disk
 from tests.support.pipeline import Pipeline, Settings, towpath
@@ -174,7 +174,7 @@ def the_disk_is_full(pipeline: Pipeline, changes: Ticker, disk: Disk) -> None:
     changes.wait_for(done + 50)
     disk.empty()
     with suppress(embedded.StackError):  # where only writes were refused it runs still
-        embedded.start(disk.place, NODE)
+        control.start(disk.place, NODE)
     until("destination with room", lambda: answers(pipeline), 60)
     documents.update_many({}, {"$unset": {"large": ""}})
     same(pipeline)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.conftest import MakePipeline
-from tests.support import log
+from tests.support import control, log
 from tests.support.pipeline import Settings
 from tests.support.workload import Workload
 from tests.support.writer import Writer
@@ -30,11 +30,11 @@ def test_content_is_equal_in_plain_mode_after_a_worker_was_killed_while_streamin
     sink = log.Progress(pipeline.addresses.bootstrap, pipeline.sink_group)
     with Writer(changes, per_second=100) as writer:
         sink.wait_for(more=500)
-        embedded.kill(stack.directory, WORKER)
+        control.kill(stack.directory, WORKER)
         try:
             writer.wait_for(writer.applied + 500)
         finally:
-            embedded.start(stack.directory, WORKER)
+            control.start(stack.directory, WORKER)
         sink.wait_for(more=500)
     pipeline.wait()
     print(changes.statistics)

@@ -22,7 +22,7 @@ from pymongo.client_session import ClientSession
 
 from tests.conftest import MakePipeline
 from tests.splices.edits import CAP, DOTTED, ROWS, Edits, dotted, row
-from tests.support import log, raw, workers
+from tests.support import control, log, raw, workers
 from tests.support.awaited import until
 from tests.support.batches import BATCHES, await_backlog, sink_paused
 from tests.support.pipeline import TOWPATH, Pipeline, Settings, towpath
@@ -106,7 +106,7 @@ def test_fifty_thousand_edits_of_arrays_leave_both_sides_identical(
         write(pipeline, edits, share)
         until("edits applied with these bounds", lambda before=before: total(pipeline) > before)  # type: ignore[misc]
         if killed:
-            embedded.restart(stack.directory, killed, number)
+            control.restart(stack.directory, killed, number)
         write(pipeline, edits, share)
     pipeline.wait()
     pipeline.assert_same("docs", at_least=DOCUMENTS)

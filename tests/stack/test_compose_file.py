@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from towpath.cli.init import COMPOSE as COMPOSE_PLACES
+from towpath.config.draft import COMPOSE as COMPOSE_PLACES
 from towpath.stack.plan import broker_properties, worker_properties
 from towpath.stack.tools import version
 
@@ -158,6 +158,6 @@ def test_the_broker_has_the_settings_of_the_embedded_one() -> None:
 
 
 def test_the_worker_has_the_settings_of_the_embedded_ones() -> None:
-    wanted = worker_properties(Path("/stack"), "127.0.0.1:9092", 8083, Path("/plugins"))
+    wanted = worker_properties(Path("/stack/secrets"), "127.0.0.1:9092", 8083, Path("/plugins"))
     assert wanted.keys() == worker_settings().keys()
     assert without(worker_settings(), WORKER_PLACES) == without(wanted, WORKER_PLACES)

@@ -20,14 +20,14 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pymongo import MongoClient, WriteConcern
 from pymongo.errors import OperationFailure
 
-from tests.support import mongod, rest, schema
+from tests.support import control, mongod, rest, schema
 from tests.support.awaited import until
 from tests.support.mongod import Root
 from tests.support.started import started
 from tests.support.workers import add_worker, plugin_path
 from towpath import stack as embedded
-from towpath.stack import parts, plan, state
-from towpath.stack.state import free_ports
+from towpath.stack import parts, record
+from towpath.stack.processes import free_ports
 from towpath.stack.tools import version
 
 pytestmark = pytest.mark.servers
@@ -83,20 +83,6 @@ def test_every_service_does_its_work(running: embedded.Stack) -> None:
     }
 
 
-def test_broker_and_worker_start_from_their_archives(running: embedded.Stack) -> None:
-    for name in ("kafka", "connect-0"):
-        files = {Path(it.path) for it in psutil.Process(running.processes[name].pid).memory_maps()}
-        assert any(file.parent.parent == parts.cache_directory() / "archives" for file in files), name
-
-
-def test_a_jvm_that_cannot_use_its_archive_starts_without(tmp_path: Path) -> None:
-    plan.archive(tmp_path, plan.BROKER).write_bytes(bytes(1 << 20))
-    found = dataclasses.replace(parts.parts(_quiet), archives=tmp_path)
-    command = plan.java_command(found, 256, plan.BROKER, "--version")
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode, version("kafka.version") in done.stdout) == (0, True), done.stdout + done.stderr
-
-
 def test_kafka_takes_a_record_of_the_largest_document(running: embedded.Stack) -> None:
     admin = AdminClient({"bootstrap.servers": running.bootstrap})
     admin.create_topics([NewTopic("large", 1, 1)])["large"].result(30)
@@ -131,7 +117,7 @@ def test_up_with_other_options_is_refused_with_words(running: embedded.Stack) ->
 def test_a_killed_process_shows_in_status_and_up_brings_back_only_that_one(running: embedded.Stack) -> None:
     with MongoClient[dict[str, object]](running.source) as client:
         client.kept.things.insert_one({"_id": 1})
-    embedded.kill(running.directory, "source-0")
+    control.kill(running.directory, "source-0")
     done = _towpath("status", "--dir", running.directory, "--json")
     schema.refuse(("stack", "--json"), done.stdout.splitlines()[-1])
     told = json.loads(done.stdout.splitlines()[-1])["processes"]
@@ -148,29 +134,29 @@ def test_a_killed_process_shows_in_status_and_up_brings_back_only_that_one(runni
 
 
 def test_a_stopped_process_lives_and_goes_on(running: embedded.Stack) -> None:
-    embedded.kill(running.directory, "destination-0", signal.SIGSTOP)
+    control.kill(running.directory, "destination-0", signal.SIGSTOP)
     assert embedded.status(running.directory).running
-    embedded.kill(running.directory, "destination-0", signal.SIGCONT)
+    control.kill(running.directory, "destination-0", signal.SIGCONT)
     with MongoClient[dict[str, object]](running.destination) as client:
         assert client.admin.command("ping")["ok"] == 1
 
 
 def test_a_process_is_started_again_on_its_port_and_a_running_one_is_not(running: embedded.Stack) -> None:
     before = running.processes["destination-0"]
-    after = embedded.restart(running.directory, "destination-0")
+    after = control.restart(running.directory, "destination-0")
     assert (after.port, after.command, after.pid != before.pid) == (before.port, before.command, True)
     with pytest.raises(embedded.StackError, match="cannot start destination-0: it runs already"):
-        embedded.start(running.directory, "destination-0")
+        control.start(running.directory, "destination-0")
 
 
 def test_a_process_that_dies_while_it_starts_is_told_with_its_last_lines(running: embedded.Stack) -> None:
-    embedded.kill(running.directory, "source-0")
+    control.kill(running.directory, "source-0")
     metadata = running.directory / "data" / "source-0" / "storage.bson"
     kept = metadata.read_bytes()
     metadata.write_bytes(b"no such thing")
     try:
         with pytest.raises(
-            embedded.ProcessDied, match=r"source-0 \(pid \d+\) ended; the last lines of its log(.|\n)*\n  \{"
+            embedded.StackError, match=r"source-0 \(pid \d+\) ended; the last lines of its log(.|\n)*\n  \{"
         ):
             embedded.up(embedded.StackOptions(running.directory))
     finally:
@@ -186,21 +172,6 @@ def test_a_fixed_port_in_use_is_told_with_its_holder_and_nothing_is_started(tmp_
     assert done.returncode == 2
     assert f"kafka needs port {base + 2} of 127.0.0.1, which is in use by pid {os.getpid()}" in done.stderr
     assert _towpath("status", "--dir", tmp_path / "other").returncode == 2
-
-
-def test_a_mongod_that_does_not_run_is_fetched_again(
-    directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = parts.mongod(_quiet).parent
-    monkeypatch.setenv("TOWPATH_CACHE", str(tmp_path))
-    damaged = parts.cache_directory() / "mongod" / whole.name
-    shutil.copytree(whole, damaged)
-    with (damaged / "mongod").open("r+b") as program:
-        program.write(bytes(4096))  # as long as before, but no program
-    said: list[str] = []
-    parts.mongod(said.append)
-    assert "does not run: again fetching mongod" in said[-1]
-    assert (damaged / "mongod").stat().st_size == (whole / "mongod").stat().st_size
 
 
 def test_servers_with_users_let_nobody_else_in(tmp_path: Path) -> None:
@@ -242,9 +213,8 @@ def test_an_up_that_was_ended_in_the_middle_leaves_nothing_that_down_does_not_fi
 
 def test_down_stops_every_process_even_one_whose_pid_was_never_written_down(running: embedded.Stack) -> None:
     place = running.directory
-    known = state.read(place)
-    lost = dataclasses.replace(known.process("kafka"), pid=None, created=None)
-    state.write(place, known.with_process(lost))
+    known = record.read(place)
+    record.write(known.with_process(dataclasses.replace(known.processes["kafka"], pid=None, created=None)))
 
     done = _towpath("down", "--dir", place)
 
@@ -292,8 +262,8 @@ def test_a_killed_worker_comes_back_with_exported_plugins_and_another_can_join_i
     monitoring = {file.name for file in (tmp_path / "towpath" / "monitoring").iterdir()}
     assert monitoring >= {"jmx_prometheus_javaagent.jar", "workers.yaml", "alerts.yaml", "dashboard.json"}
     with plugin_path(directory, "connect-0", tmp_path):
-        embedded.kill(directory, "connect-0")
-        embedded.start(directory, "connect-0")
+        control.kill(directory, "connect-0")
+        control.start(directory, "connect-0")
         plugins = rest.get(f"{embedded.status(directory).connect}/connector-plugins", timeout=30).json()
         assert "io.towpath.source.MongoSource" in {it["class"] for it in plugins}
     url = add_worker(directory).connect_urls[1]

@@ -12,10 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from towpath.errors import StackError
 from towpath.stack import parts
-from towpath.stack.errors import PartUnavailable
-from towpath.stack.options import StackOptions
-from towpath.stack.state import State
 from towpath.stack.tools import version
 
 KAFKA = f"kafka_2.13-{version('kafka.version')}.jar"
@@ -44,21 +42,14 @@ def test_kafka_is_found_in_the_folder_or_in_the_one_that_the_archive_contains(tm
 @pytest.mark.parametrize("missing", JARS)
 def test_kafka_that_lacks_a_jar_is_refused(tmp_path: Path, missing: str) -> None:
     _unpacked(tmp_path, [name for name in JARS if name != missing])
-    with pytest.raises(PartUnavailable, match=f"missing or damaged: {Path(missing).stem.rpartition('-')[0]}"):
+    with pytest.raises(StackError, match=f"missing or damaged: {Path(missing).stem.rpartition('-')[0]}"):
         parts._unpacked_kafka(tmp_path)
 
 
 def test_kafka_of_another_version_is_refused(tmp_path: Path) -> None:
     (_unpacked(tmp_path) / "libs" / KAFKA).rename(tmp_path / "libs" / "kafka_2.13-4.2.0.jar")
-    with pytest.raises(
-        PartUnavailable, match=rf"missing or damaged: {KAFKA}; unpack towpath-kafka-{installed('towpath')}"
-    ):
+    with pytest.raises(StackError, match=rf"missing or damaged: {KAFKA}; unpack towpath-kafka-{installed('towpath')}"):
         parts._unpacked_kafka(tmp_path)
-
-
-def test_a_stack_keeps_its_folders(tmp_path: Path) -> None:
-    options = StackOptions(tmp_path, plugins=tmp_path / "plugins", kafka=tmp_path / "kafka")
-    assert StackOptions.of(tmp_path, State({"options": options.written()}, {})) == options
 
 
 @pytest.mark.parametrize(

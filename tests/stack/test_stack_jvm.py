@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
-import pytest
-
-from towpath.stack import archives, plan
+from towpath.stack import plan
 from towpath.stack.parts import Parts
 
 
@@ -17,7 +14,7 @@ def test_properties_are_written_as_java_reads_them(tmp_path: Path) -> None:
 
 
 def test_a_worker_reads_secrets_of_its_stack_only_and_listens_on_this_machine_only(tmp_path: Path) -> None:
-    values = plan.worker_properties(tmp_path, "127.0.0.1:1", 2, tmp_path / "plugins")
+    values = plan.worker_properties(tmp_path / "secrets", "127.0.0.1:1", 2, tmp_path / "plugins")
     assert values["config.providers.file.param.allowed.paths"] == str(tmp_path / "secrets")
     assert values["listeners"] == "http://127.0.0.1:2"
     topics = {values[f"{kind}.storage.topic"] for kind in ("config", "offset", "status")}
@@ -42,18 +39,3 @@ def test_new_objects_have_half_of_a_workers_heap(tmp_path: Path) -> None:
     parts = Parts(*(tmp_path / name for name in ("mongod", "java", "libs", "plugins", "agent.jar")))
     assert "-Xmn512m" in plan.java_command(parts, 1024, plan.WORKER)
     assert not [word for word in plan.java_command(parts, 1024, plan.BROKER) if word.startswith("-Xmn")]
-
-
-def test_a_java_that_leaves_no_archives_starts_without_and_is_not_asked_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TOWPATH_CACHE", str(tmp_path / "cache"))
-    said: list[str] = []
-    java = tmp_path / "java"
-    java.write_text("#!/bin/sh\nexit 1\n")
-    java.chmod(0o755)
-    found = Parts(tmp_path / "mongod", java, *(tmp_path / name for name in ("libs", "plugins", "agent.jar")))
-    for _ in range(2):
-        found = archives.with_archives(dataclasses.replace(found, archives=None), said.append)
-    assert len(said) == 1
-    assert not [word for word in plan.java_command(found, 256, plan.BROKER) if "Archive" in word]

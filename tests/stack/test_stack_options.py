@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from towpath.stack import StackError, StackOptions, plan
-from towpath.stack.options import bootstrap
+from towpath.stack import Stack, StackError, StackOptions, plan
 
 
 def test_one_broker_is_called_and_set_up_as_ever(tmp_path: Path) -> None:
@@ -24,7 +23,7 @@ def test_three_brokers_elect_the_controller_and_copy_every_topic(tmp_path: Path)
     assert options.brokers == ["kafka", "kafka-1", "kafka-2"]
     ports = {name: 20_000 + place for place, name in enumerate(options.port_names)}
     assert len(set(ports)) == 9
-    assert bootstrap(options, ports) == ",".join(f"127.0.0.1:{ports[name]}" for name in options.brokers)
+    assert Stack.of(options, ports, {}).bootstrap == ",".join(f"127.0.0.1:{ports[name]}" for name in options.brokers)
     values = plan.broker_properties(tmp_path, 1, [11, 12, 13], node=2)
     assert (values["node.id"], values["controller.quorum.voters"]) == (
         "2",

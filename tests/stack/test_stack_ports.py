@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from towpath.stack import state
-from towpath.stack.errors import PortInUse, StackError
+from towpath.errors import StackError
+from towpath.stack import processes
 
 
 @pytest.fixture
@@ -20,44 +20,45 @@ def taken() -> Iterator[int]:
 
 
 def test_free_ports_differ_and_can_be_listened_on() -> None:
-    found = state.free_ports(20)
+    found = processes.free_ports(20)
     assert len(set(found)) == 20
     for port in found:
         socket.create_server(("127.0.0.1", port)).close()
 
 
 def test_free_ports_leave_out_the_ones_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second = state.free_ports(2)
+    first, second = processes.free_ports(2)
     with socket.create_server(("127.0.0.1", first)):
-        monkeypatch.setattr(state, "_RANGE", range(first, first + 1))
+        monkeypatch.setattr(processes, "_RANGE", range(first, first + 1))
         with pytest.raises(StackError, match="no 1 free ports"):
-            state.free_ports(1)
-    monkeypatch.setattr(state, "_RANGE", range(second, second + 1))
-    assert state.free_ports(1) == [second]
+            processes.free_ports(1)
+    monkeypatch.setattr(processes, "_RANGE", range(second, second + 1))
+    assert processes.free_ports(1) == [second]
 
 
 def test_a_base_counts_up_in_the_order_of_the_names() -> None:
-    assert state.choose_ports(["b", "a", "c"], 27017) == {"b": 27017, "a": 27018, "c": 27019}
+    assert processes.ports_for(["b", "a", "c"], 27017, {}) == {"b": 27017, "a": 27018, "c": 27019}
 
 
 def test_known_ports_are_kept_when_more_are_needed() -> None:
-    assert state.complete_ports({"a": 5000}, ["a"], None) == {"a": 5000}
-    assert state.complete_ports({"a": 27017, "b": 27018}, ["a", "b", "c"], 27017)["c"] == 27019
-    assert state.complete_ports({"a": 5000}, ["a", "b"], None)["a"] == 5000
-    assert state.complete_ports({"a": 5000}, ["a", "b"], None)["b"] in state._RANGE
+    assert processes.ports_for(["a"], None, {"a": 5000}) == {"a": 5000}
+    assert processes.ports_for(["a", "b", "c"], 27017, {"a": 27017, "b": 27018})["c"] == 27019
+    chosen = processes.ports_for(["a", "b"], None, {"a": 5000})
+    assert chosen["a"] == 5000
+    assert chosen["b"] in processes._RANGE
 
 
 @pytest.mark.parametrize("base", [80, 65535])
 def test_a_base_that_leaves_no_room_is_refused(base: int) -> None:
     with pytest.raises(StackError, match=f"2 ports from {base} on"):
-        state.choose_ports(["a", "b"], base)
+        processes.ports_for(["a", "b"], base, {})
 
 
 def test_a_port_in_use_is_told_with_what_needs_it_and_who_holds_it(taken: int) -> None:
-    with pytest.raises(PortInUse, match=rf"kafka needs port {taken} of 127\.0\.0\.1, .* by pid {os.getpid()} \("):
-        state.require_free_ports({"source-0": state.free_ports(1)[0], "kafka": taken})
+    with pytest.raises(StackError, match=rf"kafka needs port {taken} of 127\.0\.0\.1, .* by pid {os.getpid()} \("):
+        processes.require_free_ports({"source-0": processes.free_ports(1)[0], "kafka": taken})
 
 
-def test_accepts_tells_whether_somebody_listens(taken: int) -> None:
-    assert state.accepts(taken)
-    assert not state.accepts(state.free_ports(1)[0])
+def test_accepts_tells_whether_a_process_listens(taken: int) -> None:
+    assert processes.accepts(taken)
+    assert not processes.accepts(processes.free_ports(1)[0])

@@ -81,7 +81,7 @@ def subject(pem: Path) -> str:
 
 
 def secure(folder: Path, known: Secrets) -> Authority:
-    """Fill a folder as `towpath.stack.security` says."""
+    """Fill a folder as `tests.support.secured_stack` says."""
     authority = Authority(folder)
     authority.stores(authority.issue("server.pem", _HOST, name="server"), known.store)
     authority.issue("stack.pem", name="stack")

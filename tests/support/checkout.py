@@ -34,7 +34,8 @@ class Checkout:
         return self._run(f"towpath {' '.join(map(str, words))}", command, expect)
 
     def _run(self, words: str, command: Sequence[str | Path], expect: int = 0) -> str:
-        own = os.environ | {"PYTHONPATH": str(self.folder), "XDG_STATE_HOME": str(self.state)}
+        packages = os.pathsep.join(map(str, (self.folder, self.folder / "verifier")))
+        own = os.environ | {"PYTHONPATH": packages, "XDG_STATE_HOME": str(self.state)}
         done = subprocess.run(
             command, cwd=self.folder, env=own, capture_output=True, text=True, timeout=300, check=False
         )

@@ -5,8 +5,8 @@ Only functions of Towpath that ask a server are replaced: the steps, their order
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,9 +14,11 @@ from typing import Any, cast
 
 import pytest
 
+from tests.support.sessions import FakeCluster, session_of
+from towpath.clients.mongo.client import ClusterTime
 from towpath.config import loading
 from towpath.config.events import TimedEvent
-from towpath.config.pipeline import ClusterTime, Pipeline
+from towpath.config.pipeline import Pipeline
 from towpath.cutover import fail_back, reverse_pipeline, sides, steps, undo, writes
 from towpath.cutover.command import Command
 from towpath.cutover.events import Reporter
@@ -93,7 +95,8 @@ class World:
             stop=self.does(f"stop {name}", lambda _: self.state.sinks.update({name: "STOPPED"})),
             resume=self.does(f"resume {name}", lambda _: self.state.sinks.update({name: "RUNNING"})),
         )
-        return Session(pipeline, cast(Any, connect), cast(Any, None), file, self.say)
+        clusters = FakeCluster(source, side=source), FakeCluster(other, side=other)
+        return session_of(pipeline, connect, file=file, say=self.say, source=clusters[0], destination=clusters[1])
 
     def does(self, name: str, effect: Callable[..., Any]) -> Callable[..., Any]:
         def do(*arguments: Any, **named: Any) -> Any:
@@ -170,11 +173,6 @@ class _LateWrites:
         self.catch_up = catch_up
 
 
-@contextmanager
-def _connected(uri: str, side: str, **_: Any) -> Iterator[str]:
-    yield side
-
-
 def world(folder: Path, patch: pytest.MonkeyPatch) -> World:
     """Replace what asks a server."""
     it = World(folder)
@@ -185,16 +183,16 @@ def world(folder: Path, patch: pytest.MonkeyPatch) -> World:
             if hasattr(module, name):
                 patch.setattr(module, name, value)
 
-    def finished(pipeline: Pipeline, *_: Any) -> int:
-        state.relaxed.discard("destination" if pipeline.name == "shop" else "source")
+    def finished(session: Session, *_: Any) -> int:
+        state.relaxed.discard("destination" if session.pipeline.name == "shop" else "source")
         return 1
 
-    def relaxed(pipeline: Pipeline, *_: Any) -> int:
-        state.relaxed.add("destination" if pipeline.name == "shop" else "source")
+    def relaxed(session: Session, *_: Any) -> int:
+        state.relaxed.add("destination" if session.pipeline.name == "shop" else "source")
         return 1
 
-    def removed(pipeline: Pipeline, *_: Any, **__: Any) -> None:
-        assert pipeline.name == "shop-back"
+    def removed(session: Session, *_: Any, **__: Any) -> None:
+        assert session.pipeline.name == "shop-back"
         state.sinks.pop("shop-back", None)
         state.captures_back = False
 
@@ -207,11 +205,10 @@ def world(folder: Path, patch: pytest.MonkeyPatch) -> World:
 
     for name in ("insert", "replace_own", "take", "delete_own"):
         patch.setattr(sides.cutovers, name, getattr(it, name))
-    everywhere("connected", _connected)
-    everywhere("kept_indexes", lambda pipeline: nullcontext(it.does("read indexes", nothing)()))
+    everywhere("kept_indexes", lambda session: nullcontext(it.does("read indexes", nothing)()))
     everywhere("operation_time", it.does("time", lambda _: ClusterTime(1, 1)))
-    everywhere("writes_through", lambda uri, side: True)
-    everywhere("allow", it.does("allow", lambda uri, side: state.blocked.discard(side)))
+    everywhere("writes_through", lambda cluster: True)
+    everywhere("allow", it.does("allow", lambda cluster: state.blocked.discard(cluster.side)))
     patch.setattr(writes.write_block, "block", it.does("block", lambda side, **_: state.blocked.add(side)))
     for name in ("IncrementalVerification", "EchoVerification"):
         everywhere(name, lambda *_: _Verification(it.does("verify", nothing)))

@@ -15,7 +15,7 @@ import pytest
 from pymongo import MongoClient
 
 from tests.faults.site import Site
-from tests.support import rest
+from tests.support import control, rest
 from tests.support.awaited import until
 from tests.support.pipeline import TOWPATH
 from towpath import stack as embedded
@@ -54,7 +54,7 @@ class Before:
         """Remove the connectors that are left in a stack that is still up."""
         for place in self.stacks:
             # a secured one has the users and the pipeline of one file, whose tests share them
-            if running(place) and not (stack := embedded.status(place)).sasl_bootstrap:
+            if running(place) and not is_secured(stack := embedded.status(place)):
                 url = stack.connect
                 until("worker without connectors", lambda url=url: _without_connectors(url), 120, 0.2)
 
@@ -84,28 +84,33 @@ def mend(directory: Path, names: Collection[str]) -> None:
         processes.send(process, signal.SIGCONT)
     for name in sorted(set(names) - running(directory)):
         print(f"started again: {name}")
-        embedded.start(directory, name, await_ready=False)
-    options = embedded.options_of(directory)
-    assert options is not None
+        control.start(directory, name, await_ready=False)
+    if is_secured(embedded.status(directory)):
+        return
     for name in names:
         process = embedded.status(directory).processes[name]
         try:
-            ready.wait({name: ready.check_for(process, options.secured)}, [process], _PATIENCE_S, lambda words: None)
+            ready.wait({name: ready.check_for(process)}, [process], _PATIENCE_S, lambda words: None)
         except embedded.StackError as error:
             print(f"killed and started again: {error}")
-            embedded.restart(directory, name, signal.SIGKILL)
+            control.restart(directory, name, signal.SIGKILL)
+
+
+def is_secured(stack: embedded.Stack) -> bool:
+    """Whether its services require a certificate or a password, as those of `tests.support.secured_stack`."""
+    return stack.connect.startswith("https:")
 
 
 def _unblock(stack: embedded.Stack) -> None:
     """Both sides take writes, whatever a cutover was in the middle of; those of a secured stack are not cut over."""
-    for uri in () if stack.sasl_bootstrap else (stack.source, stack.destination):
+    for uri in () if is_secured(stack) else (stack.source, stack.destination):
         with MongoClient[dict[str, Any]](uri) as client:
             client.admin.command({"setUserWriteBlockMode": 1, "global": False})
 
 
 def _end_transactions(stack: embedded.Stack) -> None:
     """End transactions whose end a killed broker has lost (KAFKA-20734): no source connector starts with one."""
-    if stack.sasl_bootstrap:
+    if is_secured(stack):
         return
     connectors = rest.get(f"{stack.connect}/connectors", timeout=90).raise_for_status().json()
     with Topics(stack.bootstrap) as topics:

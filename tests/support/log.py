@@ -37,7 +37,11 @@ class Logged:
     @property
     def contract(self) -> dict[str, bytes]:
         """The parts of the header `v`: version, operation, cluster time, wall clock."""
-        return dict(zip(("v", "op", "t", "at"), self.headers["v"].split(b" "), strict=True))
+        return dict(zip(("v", "op", "t", "at"), self.headers["v"].split(b" ")[:4], strict=True))
+
+    @property
+    def row_follows(self) -> bool:
+        return self.headers["v"].split(b" ")[4:] == [b"row-follows"]
 
 
 def records(bootstrap: str, topic: str) -> list[Logged]:

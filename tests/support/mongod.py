@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from towpath.stack import parts, processes, ready, state
-from towpath.stack.mongod import command, replica_set_check
-from towpath.stack.processes import Process
-from towpath.stack.state import HOST
+from towpath.stack import Stack, StackOptions, parts, processes, ready, record
+from towpath.stack.plan import mongod_command
+from towpath.stack.processes import HOST, Process, free_ports
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +63,8 @@ def start_replica_set(
 
     `options` are added to each node's command line. `program`: a mongod of another version than the stack's.
     """
-    ports, names = state.free_ports(nodes), [f"{name}-{n}" for n in range(nodes)]
-    check = replica_set_check(name, ports)
+    ports, names = free_ports(nodes), [f"{name}-{n}" for n in range(nodes)]
+    check = ready.replica_set_check(name, ports)
     words = ("--replSet", name, "--oplogSize", str(sizes.oplog_mb), *options)
     return _start(program or parts.mongod(progress), directory, names, ports, name, check, root, sizes, words, progress)
 
@@ -78,7 +77,7 @@ def start_standalone(
     progress: Callable[[str], None] = lambda words: None,
 ) -> Servers:
     """Start a standalone mongod in a folder, on a free port, and return it once it accepts writes."""
-    ports = state.free_ports(1)
+    ports = free_ports(1)
     program, names = parts.mongod(progress), ["mongod"]
     return _start(program, directory, names, ports, None, lambda: ready.mongod(ports[0]), root, sizes, (), progress)
 
@@ -96,26 +95,27 @@ def _start(
     progress: Callable[[str], None],
 ) -> Servers:
     place = directory.resolve()
-    state.prepare(place, "logs", *(f"data/{name}" for name in names))
+    record.prepare(place, "logs", *(f"data/{name}" for name in names))
     if root:
         options = (*options, *(("--keyFile", str(_key_file(place))) if replica_set else ("--auth",)))
     planned = {
         name: Process(
             name,
             "mongod",
-            (*command(program, place / "data" / name, port, sizes.cache_gb), *options),
+            (*mongod_command(program, place / "data" / name, port, sizes.cache_gb), *options),
             port,
             place / "logs" / f"{name}.log",
         )
         for name, port in zip(names, ports, strict=True)
     }
-    settings = {"uri": _uri(ports, replica_set)}
-    state.write(place, state.State(settings, planned))
+    stack = Stack(StackOptions(place), {}, planned, _uri(ports, replica_set))
+    record.write(stack)
     started: dict[str, Process] = {}
     try:
         for process in planned.values():
             started[process.name] = processes.spawn(process)
-            state.write(place, state.State(settings, {**planned, **started}))
+            stack = stack.with_process(started[process.name])
+            record.write(stack)
         ready.wait({", ".join(names): check}, started.values(), 60, progress)
         if root:
             _create(root, ports)

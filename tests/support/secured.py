@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,10 +23,10 @@ from confluent_kafka.admin import (
 )
 from pymongo import MongoClient
 
-from tests.support import raw
+from tests.support import control, raw, secured_stack
 from tests.support.certificates import Authority, Secrets, secure, subject, user
+from tests.support.secured_stack import Security
 from towpath import stack as embedded
-from towpath.stack.security import Security
 
 _PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "roles.md").read_text()
 #: The pipeline of the page's commands.
@@ -82,10 +83,16 @@ class Secured:
 
     folder: Path
     stack: embedded.Stack
+    sasl_bootstrap: str
+    """Where Kafka accepts passwords; at the stack's `bootstrap` it accepts certificates."""
     authority: Authority
     known: Secrets
     source: raw.Client
     destination: raw.Client
+
+    def start_again(self, process: str) -> None:
+        """Start a mongod or the worker, which does not run, and wait until it answers."""
+        secured_stack.start_again(self.stack.directory, Security(self.authority.folder), process)
 
     @property
     def source_uri(self) -> str:
@@ -167,7 +174,7 @@ def write(secured: Secured, *, by: str, source: str | None = None, ddl: bool = F
         "destination": {"uri_file": "destination.uri"},
         "collections": {"include": ["shop.*"]},
         "kafka": {
-            "bootstrap": secured.stack.sasl_bootstrap if by == "password" else secured.stack.bootstrap,
+            "bootstrap": secured.sasl_bootstrap if by == "password" else secured.stack.bootstrap,
             "client": "client.properties",
         },
         "connect": {
@@ -201,7 +208,8 @@ def worker_by_certificate(secured: Secured) -> None:
         }
     )
     file.write_text("\n".join([*lines, own]))
-    embedded.restart(secured.stack.directory, "connect-0")
+    control.kill(secured.stack.directory, "connect-0", signal.SIGTERM)
+    secured.start_again("connect-0")
 
 
 @contextmanager
@@ -214,8 +222,8 @@ def running(folder: Path, say: Any) -> Iterator[Secured]:
     authority.issue("rest.pem", name="rest")
     place = folder / "stack"
     try:
-        stack = embedded.up(embedded.StackOptions(directory=place, security=certificates), say)
-        with of(folder, stack, authority, known) as secured:
+        stack, by_password = secured_stack.start(place, Security(certificates), say)
+        with of(folder, stack, by_password, authority, known) as secured:
             _make_users(secured)
             yield secured
     finally:
@@ -223,14 +231,16 @@ def running(folder: Path, say: Any) -> Iterator[Secured]:
 
 
 @contextmanager
-def of(folder: Path, stack: embedded.Stack, authority: Authority, known: Secrets) -> Iterator[Secured]:
+def of(
+    folder: Path, stack: embedded.Stack, by_password: str, authority: Authority, known: Secrets
+) -> Iterator[Secured]:
     own = Security(authority.folder)
     login = {"username": "root", "password": known.root, **own.for_pymongo()}
     with (
         MongoClient[dict[str, Any]](stack.source, **login) as source,
         MongoClient[dict[str, Any]](stack.destination, **login) as destination,
     ):
-        yield Secured(folder, stack, authority, known, source, destination)
+        yield Secured(folder, stack, by_password, authority, known, source, destination)
 
 
 def _make_users(secured: Secured) -> None:

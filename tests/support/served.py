@@ -15,6 +15,7 @@ import httpx
 from tests.support import api
 from tests.support.awaited import until
 from tests.support.pipeline import TOWPATH
+from towpath.config.sections import Run
 
 TOKEN = "0123456789abcdef-token"
 HOOKS: Mapping[str, list[Callable[..., Any]]] = {"response": [api.refuse_answer]}
@@ -59,3 +60,8 @@ def _url(process: subprocess.Popen[bytes], errors: Path) -> str | None:
     assert process.poll() is None, errors.read_text(encoding="utf-8")
     found = re.search(r"serving (http\S+)", errors.read_text(encoding="utf-8"))
     return found[1] if found else None
+
+
+def listen_at(address: str, **options: Any) -> Run:
+    """`[run]` with an address and other options, which are not validated."""
+    return Run().changed(listen=address, **options)

@@ -37,8 +37,8 @@ def test_that_fails_after_it_has_broken_all(pipeline, stack):
     follower = subprocess.Popen([TOWPATH, "verify", pipeline.file, "--follow"])
     Path(os.environ["PIDS"]).write_text(str(follower.pid))
     pipeline.source_client.admin.command({"setUserWriteBlockMode": 1, "global": True})
-    embedded.kill(stack.directory, "destination-0", signal.SIGSTOP)
-    embedded.kill(stack.directory, "connect-0")
+    control.kill(stack.directory, "destination-0", signal.SIGSTOP)
+    control.kill(stack.directory, "connect-0")
     pipeline.file.unlink()  # so that its fixture leaves the connectors
     raise AssertionError("on purpose")
 
@@ -51,7 +51,7 @@ def test_that_needs_all(pipeline, stack):
     pipeline.assert_same("docs", at_least=1)
 
 def test_that_leaves_the_worker_dead(stack):
-    embedded.kill(stack.directory, "connect-0")
+    control.kill(stack.directory, "connect-0")
 
 def test_that_finds_it_alive(pipeline):
     assert not pipeline.has_left_something()

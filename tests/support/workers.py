@@ -13,11 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.support import raw, rest
+from tests.support import control, raw, rest
 from tests.support.awaited import until
 from towpath import stack as embedded
-from towpath.stack import StackOptions, parts, plan, processes, ready, state
-from towpath.stack.archives import with_archives
+from towpath.stack import parts
 
 FIRST = "connect-0"
 #: The class by whose version a worker's jar is told.
@@ -34,29 +33,14 @@ def one_more(directory: Path) -> Iterator[str]:
         yield name
     finally:
         if embedded.status(directory).processes[name].running:
-            embedded.kill(directory, name, signal.SIGTERM)
+            control.kill(directory, name, signal.SIGTERM)
 
 
 def add_worker(directory: Path) -> embedded.Stack:
     """Start one more Connect worker of the same group; it is part of the stack from then on."""
-    place = directory.resolve()
-    with state.held(place, print):
-        known = state.read(place)
-        before = StackOptions.of(place, known)
-        options = dataclasses.replace(before, connect_workers=before.connect_workers + 1)
-        name, found = options.workers[-1], with_archives(parts.parts(print, before.kafka, before.plugins), print)
-        ports = state.complete_ports(known.settings["ports"], options.port_names, options.port_base)
-        state.require_free_ports({name: ports[name]})
-        plan.write_worker_file(name, options, ports, found)
-        process = plan.worker(name, options, ports, found)
-        settings = {**known.settings, "options": options.written(), "ports": ports}
-        known = state.State(settings, {**known.processes, name: process})
-        state.write(place, known)
-        process = processes.spawn(process)
-        known = known.with_process(process)
-        state.write(place, known)
-    ready.wait({name: ready.check_for(process, options.secured)}, [process], 120, print)
-    return embedded.Stack.of(place, known)
+    options = embedded.options_of(directory)
+    assert options is not None
+    return embedded.up(dataclasses.replace(options, connect_workers=options.connect_workers + 1), print)
 
 
 def tasks(connect: str, connector: str, port: int) -> list[int]:

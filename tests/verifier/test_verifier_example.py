@@ -1,4 +1,4 @@
-"""The examples of docs/verifier.md, run as they stand there: they print what the page shows."""
+"""The example of docs/verifier.md, run as it is there: it prints what the page shows."""
 
 from __future__ import annotations
 
@@ -23,12 +23,7 @@ PAGE = (ROOT / "docs" / "verifier.md").read_text()
 #: Name of a script → its text, and what the page shows that it prints.
 SCRIPTS = {name: text for text, name in re.findall(r'^```python\n("""(\w+\.py) .*?)^```', PAGE, re.M | re.S)}
 OUTPUTS = dict(re.findall(r"^```console\n\$ python (\w+\.py) [^\n]*\n(.*?)^```", PAGE, re.M | re.S))
-SAME = {
-    "compare_one.py": "100 documents compared: same\n",
-    "compare_many.py": (
-        "shop.orders: 100 documents, 0 differences, same\nshop.customers: 50 documents, 0 differences, same\n"
-    ),
-}
+SAME = "shop.orders: 100 documents, 0 differences, same\nshop.customers: 50 documents, 0 differences, same\n"
 SIZES = MongodSizes(0.25, 256)
 Client = MongoClient[dict[str, Any]]
 
@@ -77,42 +72,35 @@ def sides(both: Sides) -> Sides:
     return both
 
 
-def run(script: str, folder: Path, *uris: str) -> subprocess.CompletedProcess[str]:
-    file = folder / script
-    file.write_text(SCRIPTS[script])
+def run(folder: Path, *uris: str) -> subprocess.CompletedProcess[str]:
+    file = folder / "compare.py"
+    file.write_text(SCRIPTS["compare.py"])
     return subprocess.run([sys.executable, str(file), *uris], capture_output=True, text=True, timeout=120)
 
 
-def settled(script: str, output: str) -> list[str]:
-    """What was printed; the differences of a `Verification`, each with its paths, in an order that does not vary."""
-    if script == "compare_one.py":
-        return output.splitlines()
+def in_order(output: str) -> list[str]:
+    """What was printed, with the differences and their paths in an order that does not vary."""
     *differences, orders, customers = re.split(r"\n(?! )", output.removesuffix("\n"))
     return [*sorted(differences), orders, customers]
 
 
-def test_the_page_shows_two_examples_and_what_each_prints() -> None:
-    assert set(SCRIPTS) == set(OUTPUTS) == set(SAME)
-
-
-@pytest.mark.parametrize("script", list(SAME))
-def test_an_example_prints_what_the_page_shows(sides: Sides, tmp_path: Path, script: str) -> None:
+def test_the_example_prints_what_the_page_shows(sides: Sides, tmp_path: Path) -> None:
+    assert set(SCRIPTS) == set(OUTPUTS) == {"compare.py"}
     sides.damage()
-    done = run(script, tmp_path, *sides.uris)
-    assert (settled(script, done.stdout), done.stderr) == (settled(script, OUTPUTS[script]), "")
+    done = run(tmp_path, *sides.uris)
+    assert (in_order(done.stdout), done.stderr) == (in_order(OUTPUTS["compare.py"]), "")
     assert done.returncode == 1
 
 
-@pytest.mark.parametrize("script", list(SAME))
-def test_an_example_says_that_equal_sides_are_the_same(sides: Sides, tmp_path: Path, script: str) -> None:
-    done = run(script, tmp_path, *sides.uris)
-    assert (done.stdout, done.stderr, done.returncode) == (SAME[script], "", 0)
+def test_the_example_says_that_equal_sides_are_the_same(sides: Sides, tmp_path: Path) -> None:
+    done = run(tmp_path, *sides.uris)
+    assert (done.stdout, done.stderr, done.returncode) == (SAME, "", 0)
 
 
-def test_the_verification_of_an_example_has_no_verdict_on_a_view(sides: Sides, tmp_path: Path) -> None:
+def test_the_example_has_no_verdict_on_a_view(sides: Sides, tmp_path: Path) -> None:
     sides.destination.archive.drop_collection("customers")
     sides.destination.archive.create_collection("customers", viewOn="other", pipeline=[])
-    done = run("compare_many.py", tmp_path, *sides.uris)
+    done = run(tmp_path, *sides.uris)
     assert "shop.customers: 0 documents, 0 differences, no verdict" in done.stdout
     assert "archive.customers at the destination is a view" in done.stderr
     assert done.returncode == 2

@@ -1,20 +1,19 @@
-"""What an interrupted run leaves, and the pauses between looks."""
+"""What an interrupted run leaves, and the ranges of a plan."""
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 
 import pytest
 
 from tests.support import bsonbytes as b
-from towpath_verifier import Pair, Recheck, VerifierError
-from towpath_verifier.journal import FinishedRange, Journal
-from towpath_verifier.ranges import Bounds, Size, batch_size, between
-from towpath_verifier.workers import Range
+from towpath_verifier import Journal, Pair, VerifierError
+from towpath_verifier.plan import batch_size
+from towpath_verifier.progress import Compared, Range
+from towpath_verifier.reads import Bounds, Size
 
 ID = b.document(("_id", b.Value(b.Type.STRING, b"\x02\0\0\0\xff\0")))
-RANGES = [Range(n, Pair("a.b", "c.d"), one, 7, ordered=n == 0) for n, one in enumerate(between([ID]))]
+RANGES = [Range(n, Pair("a.b", "c.d"), one, 7, ordered=n == 0) for n, one in enumerate(Bounds().split([ID]))]
 
 
 def test_a_journal_gives_back_the_plan_and_what_was_done_though_its_last_line_is_torn(tmp_path: Path) -> None:
@@ -23,8 +22,8 @@ def test_a_journal_gives_back_the_plan_and_what_was_done_though_its_last_line_is
     assert journal.about() is None
     journal.begin({"way": 1}, 5.5, RANGES)
     assert journal.about() == {"way": 1}
-    done = FinishedRange(0, 10, 200, 400, (ID,))
-    journal.add(done)
+    done = Compared(10, 200, 400, [ID])
+    journal.add(0, done)
     with journal.path.open("a") as file:
         file.write('{"range": 1, "cou')
     assert journal.read({"way": 1}) == (5.5, RANGES, {0: done})
@@ -36,9 +35,9 @@ def test_a_journal_gives_back_the_plan_and_what_was_done_though_its_last_line_is
 
 
 def test_ranges_leave_nothing_between_them_and_nothing_beyond() -> None:
-    assert between([]) == [Bounds()]
-    assert between([b"1", b"2"]) == [Bounds(None, b"1"), Bounds(b"1", b"2"), Bounds(b"2", None)]
-    assert between([b"5"], Bounds(b"4", b"6")) == [Bounds(b"4", b"5"), Bounds(b"5", b"6")]
+    assert Bounds().split([]) == [Bounds()]
+    assert Bounds().split([b"1", b"2"]) == [Bounds(None, b"1"), Bounds(b"1", b"2"), Bounds(b"2", None)]
+    assert Bounds(b"4", b"6").split([b"5"]) == [Bounds(b"4", b"5"), Bounds(b"5", b"6")]
 
 
 @pytest.mark.parametrize(
@@ -51,18 +50,3 @@ def test_ranges_leave_nothing_between_them_and_nothing_beyond() -> None:
 )
 def test_a_batch_weighs_a_few_megabytes(sizes: tuple[Size, ...], wanted: int) -> None:
     assert batch_size(*sizes) == wanted
-
-
-def test_pauses_grow_up_to_the_last_and_leave_a_part_to_chance() -> None:
-    recheck = Recheck(first=1, factor=2, jitter=0, tries=4)
-    assert [recheck.pause(tried, random.Random(1)) for tried in range(6)] == [1, 2, 4, 8, 8, 8]
-    lively = Recheck(first=1, factor=1, jitter=0.5)
-    pauses = {lively.pause(0, random.Random(seed)) for seed in range(50)}
-    assert len(pauses) == 50
-    assert all(0.5 <= pause <= 1.5 for pause in pauses)
-
-
-@pytest.mark.parametrize("wrong", [{"first": -1}, {"factor": 0.5}, {"jitter": 1}, {"tries": 0}, {"patience": -1}])
-def test_pauses_that_cannot_be_are_refused(wrong: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="is not valid"):
-        Recheck(**wrong)  # type: ignore[arg-type]

@@ -7,9 +7,8 @@ import pytest
 
 from tests.support import bsonbytes as b
 from tests.support.corpus import DOCUMENTS, IDENTITIES, RAW_DOCUMENTS
-from towpath_verifier import raw
+from towpath_verifier import id_key, raw
 from towpath_verifier.differences import differing, in_one_order, same_but_for_order
-from towpath_verifier.raw import id_key
 
 #: Ascending, as MongoDB's documentation of the comparison order has it; those of one line are equal to it.
 ASCENDING = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from tests.support import bsonbytes as b
 from tests.support import corpus
 from tests.support.bsonbytes import Value
 from towpath.config import loading as pipeline_file
-from towpath.config.namespaces import Renames
 from towpath.config.pipeline import Pipeline
 from towpath.errors import TowpathError
 from towpath.verify.targets import of_file, source_name, unreadable
@@ -69,7 +67,7 @@ def test_a_line_that_is_no_id_is_named(pipeline: Pipeline, line: str, tmp_path: 
 
 
 def test_a_renamed_namespace_goes_by_either_name(pipeline: Pipeline) -> None:
-    renamed = replace(pipeline, renames=Renames({"shop.a": "shop.b", "shop.b": "shop.c"}))
+    renamed = pipeline.changed(collections={"rename": {"shop.a": "shop.b", "shop.b": "shop.c"}})
     names = {"shop.a": "shop.a", "shop.b": "shop.b", "shop.c": "shop.b", "shop.d": "shop.d"}
     assert {name: source_name(renamed, name) for name in names} == names
 

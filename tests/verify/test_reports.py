@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
@@ -21,8 +20,7 @@ from towpath.config.pipeline import Pipeline
 from towpath.config.text import utc
 from towpath.errors import TowpathError
 from towpath.verify.verdict_file import Example, VerificationResult
-from towpath_verifier import Tally, Verdict
-from towpath_verifier.differences import Pair
+from towpath_verifier import Pair, Tally, Verdict
 
 HOSTILE = "<script>alert('x')</script>"
 
@@ -41,7 +39,7 @@ def verdict_page(place: Path, pipeline: Pipeline) -> str:
 
 
 def test_a_verdict_shows_each_namespace_and_the_differences(tmp_path: Path) -> None:
-    page = verdict_page(tmp_path / "verdict.html", replace(PIPELINE, source_uri="mongodb://u:secret@a/"))
+    page = verdict_page(tmp_path / "verdict.html", PIPELINE.changed(source={"uri": "mongodb://u:secret@a/"}))
     assert "<title>move: not the same</title>" in page
     assert "shop.orders → archive.orders" in page
     assert re.findall(r'title="(\d+) (\w+)"', page) == [("5", "same"), ("1", "missing"), ("2", "different")]
@@ -55,7 +53,7 @@ def test_a_report_has_the_style_of_the_page_in_itself(tmp_path: Path) -> None:
 
 
 def test_a_report_escapes_values_and_holds_no_password(tmp_path: Path) -> None:
-    page = verdict_page(tmp_path / "verdict.html", replace(PIPELINE, source_uri="mongodb://u:secret@a/"))
+    page = verdict_page(tmp_path / "verdict.html", PIPELINE.changed(source={"uri": "mongodb://u:secret@a/"}))
     assert HOSTILE not in page
     assert page.count("&lt;script&gt;") == 2
     assert "secret" not in page

@@ -1,9 +1,9 @@
-"""With both clusters open at once, a failure is told of the side that it came from."""
+"""The error of a call names the side and the address of its cluster."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from pymongo import InsertOne, MongoClient
 from pymongo.errors import AutoReconnect
 
 from tests.support import servers
-from towpath.clients.mongo.client import connected
+from towpath.clients.mongo.client import Cluster
 from towpath.errors import MongoError, MongoUnreachable
 
 pytestmark = pytest.mark.servers
@@ -49,35 +49,33 @@ def well(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield f"mongodb://{address}"
 
 
-def failure(uris: dict[str, str], unwell: str, call: Callable[[Client], object], kind: type[MongoError]) -> str:
+def failure(uri: str, side: str, call: Callable[[Client], object], kind: type[MongoError]) -> str:
     with (
+        closing(Cluster(uri, side)) as cluster,
         pytest.raises(MongoError) as raised,
-        connected(uris["source"], "source", timeout=0.1) as source,
-        connected(uris["destination"], "destination", timeout=0.1) as destination,
+        cluster.connected(timeout=0.1) as client,
     ):
-        call({"source": source, "destination": destination}[unwell])
+        call(client)
     assert type(raised.value) is kind
     return str(raised.value)
 
 
 @pytest.mark.parametrize("unwell", ["source", "destination"])
 @pytest.mark.parametrize("name", CALLS)
-def test_a_server_that_is_gone_is_the_one_that_is_named(well: str, name: str, unwell: str) -> None:
+def test_a_server_that_is_gone_is_the_one_that_is_named(name: str, unwell: str) -> None:
     gone = f"mongodb://127.0.0.1:{servers.free_port()}"
-    words = failure({"source": well, "destination": well} | {unwell: gone}, unwell, CALLS[name], MongoUnreachable)
+    words = failure(gone, unwell, CALLS[name], MongoUnreachable)
     assert words.startswith(f"cannot reach the {unwell} at {gone}") and words.endswith(f"([{unwell}] uri)")
 
 
 @pytest.mark.parametrize("unwell", ["source", "destination"])
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_server_that_refuses_is_the_one_that_is_named(well: str, name: str, unwell: str) -> None:
-    words = failure({"source": well, "destination": well}, unwell, REFUSED[name], MongoError)
+    words = failure(well, unwell, REFUSED[name], MongoError)
     assert words.startswith(f"the {unwell} at {well} refused: ")
 
 
-def test_a_server_that_goes_while_it_is_read_is_the_one_that_is_named(
-    well: str, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_a_server_that_goes_while_it_is_read_is_the_one_that_is_named(tmp_path_factory: pytest.TempPathFactory) -> None:
     with servers.mongod(tmp_path_factory.mktemp("goes")) as address:
         uri = f"mongodb://{address}"
 
@@ -89,5 +87,5 @@ def test_a_server_that_goes_while_it_is_read_is_the_one_that_is_named(
                 client.admin.command("shutdown", force=True)
             list(cursor)
 
-        words = failure({"source": uri, "destination": well}, "source", read, MongoUnreachable)
+        words = failure(uri, "source", read, MongoUnreachable)
     assert words.startswith(f"cannot reach the source at {uri}")

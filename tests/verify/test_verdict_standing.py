@@ -18,20 +18,18 @@ import bson
 import pytest
 
 from towpath.config.events import Difference, as_line
-from towpath.config.pipeline import Compaction
+from towpath.config.sections import Log
 from towpath.cutover import gate
 from towpath.errors import Refused, TowpathError
+from towpath.files import publish, replacing
 from towpath.store import state_files
-from towpath.store.atomic_file import publish, replacing
 from towpath.verify import follow_state, full_verdict, verdict_file
 from towpath.verify.follow_state import FollowState
 from towpath.verify.full_verdict import VerdictContext
 from towpath.verify.run import resumed
 from towpath.verify.scope import Origin
 from towpath.verify.verdict_file import VerificationResult
-from towpath_verifier import Options, Pair, Tally, Verdict
-from towpath_verifier.journal import Journal
-from towpath_verifier.raw import id_key
+from towpath_verifier import Journal, Options, Pair, Tally, Verdict, id_key
 
 NOW = Origin(
     {"source": "a/h1:1,h2:1", "destination": "b/h3:1"},
@@ -195,7 +193,7 @@ def gate_of(verified: full_verdict.Verified) -> gate.Result:
     return gate.verified(readiness)
 
 
-PIPELINE: Any = SimpleNamespace(name="shop", compaction=None)
+PIPELINE: Any = SimpleNamespace(name="shop", log=Log())
 LEFT = FollowState(
     "one", "everything", False, True, NOW.as_json(), 1_000.0, {("shop.shop.a", 0): 50}, [("shop.a", b"x")]
 )
@@ -220,7 +218,7 @@ def test_one_that_follows_goes_on_only_where_nothing_is_missed(left: FollowState
 
 
 def test_deletes_may_be_gone_from_a_compacted_log() -> None:
-    compacted: Any = SimpleNamespace(name="shop", compaction=Compaction(1, 1_000_000))
+    compacted: Any = SimpleNamespace(name="shop", log=Log(compact=True).changed(delete_retention=1_000_000))
     assert LEFT.reason_to_restart(replace(LEFT, at=2_000.0), compacted, {}) == ""
     assert "longer ago" in LEFT.reason_to_restart(replace(LEFT, at=2_000.1), compacted, {})
 

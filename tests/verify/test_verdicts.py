@@ -15,9 +15,9 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from tests.conftest import MakePipeline
+from tests.support import control
 from tests.support.awaited import until
 from tests.support.pipeline import TOWPATH, Pipeline, Settings, towpath
-from towpath import stack as embedded
 from towpath.cutover import gate as rules
 from towpath.cutover.gate import Readiness
 from towpath.cutover.steps import CutoverOptions
@@ -127,7 +127,7 @@ def test_two_verifications_at_once_both_end_with_their_verdicts(
 ) -> None:
     filled(pipeline)
     pipeline.destination("orders").insert_one({"_id": -1})
-    slow = ("--alone", "--first", "4", "--factor", "1", "--tries", "3", "--json")
+    slow = ("--alone", "--tries", "5", "--json")  # 15 s
     journal = state / pipeline.name / "verify.journal"
     with verify(pipeline, tmp_path, *slow) as first:
         until("journal of the first", journal.exists, RUN_S)
@@ -148,7 +148,7 @@ def test_what_was_compared_before_another_history_began_does_not_count(
     filled(pipeline)
     towpath("verify", pipeline.file)
     pipeline.destination("orders").insert_one({"_id": -1})
-    slow, journal = ("--first", "4", "--factor", "1", "--tries", "3"), state / pipeline.name / "verify.journal"
+    slow, journal = ("--tries", "5"), state / pipeline.name / "verify.journal"
     words = "the destination has another history since 2"
     with opened(pipeline.file) as session:
         with verify(pipeline, tmp_path, *slow) as killed:
@@ -288,11 +288,11 @@ def test_one_that_follows_outlives_kafka_that_is_away(pipeline: Pipeline, stack:
     filled(pipeline)
     with verify(pipeline, tmp_path, "--follow") as following:
         following.await_word("comparing documents that change")
-        embedded.kill(stack.directory, "kafka", signal.SIGTERM)
+        control.kill(stack.directory, "kafka", signal.SIGTERM)
         try:
             following.await_word("cannot reach Kafka")
         finally:
-            embedded.start(stack.directory, "kafka")
+            control.start(stack.directory, "kafka")
         following.await_word("Kafka answers again")
         pipeline.source("orders").insert_one({"_id": 1000})
         pipeline.wait()

@@ -15,17 +15,16 @@ import psutil
 import pytest
 from pymongo import MongoClient
 
-from tests.support import raw
+from tests.support import control, raw
 from tests.support.corpus import large
 from tests.support.mongod import MongodSizes, start_replica_set
 from towpath import stack
-from towpath_verifier import Options, Pair, Progress, Recheck, ServerLost, Verification, WorkerDied
-from towpath_verifier.workers import started_ahead
+from towpath_verifier import Options, Pair, Progress, Recheck, ServerLost, Verification, WorkerDied, started_ahead
 
 pytestmark = pytest.mark.servers
 
 PAIR = Pair("v.c", "v.c")
-RECHECK = Recheck(first=0.1, factor=1, tries=2)
+RECHECK = Recheck(first=0.1, tries=2)
 DOCUMENTS, RANGES = 20_000, 20
 _MANY = 400  # ranges: of more than 64, whose messages nobody takes, workers wait with the next
 
@@ -39,10 +38,10 @@ class Sets:
     directory: Path
 
     def kill(self) -> None:
-        stack.kill(self.directory, "rs0-0")
+        control.kill(self.directory, "rs0-0")
 
     def start(self) -> None:
-        stack.start(self.directory, "rs0-0")
+        control.start(self.directory, "rs0-0")
 
 
 @pytest.fixture(scope="module")

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from towpath.clients.mongo.client import Client, ReplicaSet
+from towpath.clients.mongo.client import Client
 from towpath.clients.mongo.privileges import if_allowed
-from towpath.clients.mongo.uri import without_credentials
+from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.clients.mongo.versions import NEWEST, OLDEST, Version, series, short
 from towpath.config.finding import Finding, error, ok, warning
 from towpath.config.text import counted
-from towpath.deploy.inventory import Cluster
+from towpath.deploy.inventory import Side
 
 
-def servers(cluster: Cluster) -> Iterator[Finding]:
+def servers(cluster: Side) -> Iterator[Finding]:
     """The servers are supported, and their upgrades are finished."""
-    yield from topology(cluster.replica_set, cluster.version, cluster.side, cluster.uri)
+    yield from topology(cluster.replica_set, cluster.version, cluster.side, cluster.cluster.address)
     if cluster.ask(_is_shard):
         yield error(
             cluster.side,
@@ -44,16 +44,16 @@ def _compatibility(client: Client) -> str | None:
     return None if answer is None else str(answer["featureCompatibilityVersion"]["version"])
 
 
-def topology(replica_set: ReplicaSet, version: Version, side: str, uri: str) -> Iterator[Finding]:
+def topology(replica_set: ReplicaSet, version: Version, side: str, address: str) -> Iterator[Finding]:
     members = counted(len(replica_set.hosts), "member")
     number = ".".join(map(str, version))
     kind = f"replica set {replica_set.name}, {members}" if replica_set.name else "a standalone mongod"
-    yield ok(side, f"{without_credentials(uri)}: {kind}, MongoDB {number}")
+    yield ok(side, f"{address}: {kind}, MongoDB {number}")
     yield from untested(version, side)
 
 
 def untested(version: Version, side: str) -> Iterator[Finding]:
-    """A version that is not tested. `Cluster.replica_set` raises `Refused` for one that is not supported."""
+    """A version that is not tested. `Side.replica_set` raises `Refused` for one that is not supported."""
     number = ".".join(map(str, version))
     if version[:2] > NEWEST:
         yield warning(

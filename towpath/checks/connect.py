@@ -87,7 +87,7 @@ def foreign_connectors(inventory: Inventory) -> Iterator[Finding]:
 
 def exposed(pipeline: Pipeline) -> Iterator[Finding]:
     """Warn about a REST API that other machines can reach without authentication or encryption."""
-    url, login = urlsplit(pipeline.connect_url), pipeline.connect_login
+    url, login = urlsplit(pipeline.connect.url), pipeline.connect.login
     host = url.hostname or ""
     with suppress(ValueError):
         if host == "localhost" or ip_address(host).is_loopback:
@@ -141,7 +141,7 @@ def _validated(inventory: Inventory) -> Iterator[Finding]:
     if _outdated(inventory):
         yield warning(
             SUBJECT,
-            f"{pipeline.secrets} and the pipeline file hold different URIs, so the connectors were not validated",
+            f"{pipeline.secrets_file} and the pipeline file hold different URIs, so the connectors were not validated",
             "run `towpath manifests PIPELINE --credentials FILE`, write its output into the Secret of the workers, and"
             " restart the connectors"
             if pipeline.has_operator
@@ -162,10 +162,13 @@ def _validated(inventory: Inventory) -> Iterator[Finding]:
 def _outdated(inventory: Inventory) -> bool:
     """Whether the secrets file exists on this machine, and `deploy` would write another content."""
     clusters = (inventory.source, inventory.destination)
-    if any(cluster.side in inventory.unreachable for cluster in clusters) or not inventory.pipeline.secrets.exists():
+    if (
+        any(cluster.side in inventory.unreachable for cluster in clusters)
+        or not inventory.pipeline.secrets_file.exists()
+    ):
         return False
     sets = (cluster.replica_set.name for cluster in clusters)
-    return credentials.differs(inventory.pipeline.secrets, credentials.properties(inventory.pipeline, *sets))
+    return credentials.differs(inventory.pipeline.secrets_file, credentials.properties(inventory.pipeline, *sets))
 
 
 def validated(name: str, errors: Mapping[str, list[str]], pipeline: Pipeline) -> Iterator[Finding]:
@@ -204,8 +207,8 @@ def _fault(subject: str, key: str, message: str, pipeline: Pipeline) -> Finding:
     if credentials.is_unresolved(key, message):
         return error(
             subject,
-            f"the worker finds no URI through ${{file:{pipeline.secrets}:…}}: {message}",
-            credentials.advice(pipeline.secrets),
+            f"the worker finds no URI through ${{file:{pipeline.secrets_file}:…}}: {message}",
+            credentials.advice(pipeline.secrets_file),
         )
     advice = f"correct {key}; deploy would stop with the same message"
     return error(subject, f"{key}: {message}", advice, where=key, code=code_of(message))
@@ -216,15 +219,17 @@ def _unread(name: str, pipeline: Pipeline) -> Finding:
     if pipeline.has_operator:
         return error(
             subject,
-            f"the worker cannot read {pipeline.secrets}",
-            f"the Secret {pipeline.name}-workers has to have {pipeline.secrets.name}, and to be mounted at"
-            f" {pipeline.secrets.parent} in the workers (docs/how-to/kubernetes.md)",
+            f"the worker cannot read {pipeline.secrets_file}",
+            f"the Secret {pipeline.name}-workers has to have {pipeline.secrets_file.name}, and to be mounted at"
+            f" {pipeline.secrets_file.parent} in the workers (docs/how-to/kubernetes.md)",
         )
-    if not pipeline.secrets.exists():
-        return ok(subject, f"the worker resolves ${{file:…}}; {pipeline.secrets} does not exist yet, deploy writes it")
+    if not pipeline.secrets_file.exists():
+        return ok(
+            subject, f"the worker resolves ${{file:…}}; {pipeline.secrets_file} does not exist yet, deploy writes it"
+        )
     return error(
         subject,
-        f"the worker cannot read {pipeline.secrets}, which exists on this machine",
+        f"the worker cannot read {pipeline.secrets_file}, which exists on this machine",
         "make it readable for the user that runs the worker; if workers run on other machines, copy it to each, or set"
         " [connect] secrets to a folder that they share",
     )
@@ -266,7 +271,7 @@ def _sink(name: str, config: Mapping[str, str], pipeline: Pipeline) -> Iterator[
             "let it read other topics, or remove it",
         )
     shared = _hosts(config.get("connection.uri", "") or config.get("mongodb.connection.string", ""))
-    if shared & _hosts(pipeline.destination_uri):
+    if shared & _hosts(pipeline.destination.uri):
         yield warning(
             subject,
             "a sink that is not Towpath's writes to the destination: in a namespace that both write, the two overwrite"
@@ -300,7 +305,9 @@ def _reads(config: Mapping[str, str], pipeline: Pipeline) -> bool:
         expression = re.compile(config.get("topics.regex", "(?!)"))
     except re.error:
         return False  # a Java expression that Python does not know
-    return any(expression.fullmatch(f"{pipeline.name}.{name}".replace("*", "x")) for name in pipeline.include)
+    return any(
+        expression.fullmatch(f"{pipeline.name}.{name}".replace("*", "x")) for name in pipeline.collections.include
+    )
 
 
 def _hosts(uri: str) -> set[str]:

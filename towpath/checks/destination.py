@@ -9,7 +9,7 @@ from typing import Any
 from pymongo.uri_parser import parse_uri
 
 from towpath.checks import cluster, connect, source
-from towpath.clients.mongo.client import Client, Collection
+from towpath.clients.mongo.client import Client
 from towpath.clients.mongo.privileges import (
     DDL_DESTINATION_ACTIONS,
     DESTINATION_ACTIONS,
@@ -17,6 +17,7 @@ from towpath.clients.mongo.privileges import (
     POSITION_ACTIONS,
     Privileges,
 )
+from towpath.clients.mongo.replica_set import Collection
 from towpath.config.finding import Finding, Precondition, error, ok, warning
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted, first_few
@@ -61,7 +62,7 @@ def privileged(inventory: Inventory) -> Iterator[Finding]:
         yield ok(SIDE, "no user is authenticated, so the server must be without access control")
         return
     yield from _writes(granted, _targets(inventory))
-    if inventory.pipeline.ddl:
+    if inventory.pipeline.ddl.apply:
         yield from schema_changes(granted, _targets(inventory))
     yield from _positions(granted, inventory.pipeline)
     yield from _validation(granted, inventory.pipeline)
@@ -162,7 +163,7 @@ def schema_changes(granted: Privileges, targets: Sequence[str]) -> Iterator[Find
 
 def _positions(granted: Privileges, pipeline: Pipeline) -> Iterator[Finding]:
     """`deploy` may register the pipeline, and the exactly-once sink write its positions."""
-    of_schema = (SCHEMA_CHANGES,) if pipeline.ddl else ()
+    of_schema = (SCHEMA_CHANGES,) if pipeline.ddl.apply else ()
     of_sink = (OFFSETS, TASKS, *of_schema) if pipeline.exactly_once else ()
     places = [f"{DATABASE}.{name}" for name in (WRITERS, *of_sink)]
     missing = dict.fromkeys(action for place in places for action in granted.missing(POSITION_ACTIONS, place))
@@ -183,7 +184,7 @@ def _blind(granted: Privileges, targets: Sequence[str]) -> dict[str, list[str]]:
 
 def _validation(granted: Privileges, pipeline: Pipeline) -> Iterator[Finding]:
     """mongo-kafka's own validation of the privileges, which ignores the namespaces, succeeds."""
-    source = parse_uri(pipeline.destination_uri)["options"].get("authsource") or granted.user.partition("@")[2]
+    source = parse_uri(pipeline.destination.uri)["options"].get("authsource") or granted.user.partition("@")[2]
     missing = granted.missing_for_mongo_kafka(pipeline.database, str(source))
     if missing:
         yield error(
@@ -203,7 +204,7 @@ def kind(collection: Collection, pipeline: Pipeline) -> Iterator[Finding]:
             f"is a {collection.kind}, which cannot hold the replicated documents",
             "drop it, or choose another namespace with [collections.rename]",
         )
-    elif "collation" in collection.options and pipeline.partitions > 1:
+    elif "collation" in collection.options and pipeline.kafka.partitions > 1:
         yield error(
             subject,
             "has a default collation, which can treat two _ids with different bytes as equal: one document would"

@@ -35,7 +35,7 @@ def everything(session: Session, path: Path, create_stopped: Collection[str] = (
 
 def inventory(session: Session, create_stopped: Collection[str] = ()) -> Inventory:
     """The inventory of a pipeline, which knows the servers that cannot be read."""
-    found = Inventory(session.pipeline, session.connect, session.topics, create_stopped=create_stopped)
+    found = Inventory(session, create_stopped=create_stopped)
     found.unreachable = _unreachable(found)
     return found
 

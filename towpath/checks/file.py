@@ -17,7 +17,7 @@ _SHORT_RETENTION_MS = 3 * 24 * 3600 * 1000
 
 
 def check(pipeline: Pipeline, path: Path) -> Iterator[Finding]:
-    size = f"{counted(pipeline.partitions, 'partition')}, {counted(pipeline.tasks, 'task')}"
+    size = f"{counted(pipeline.kafka.partitions, 'partition')}, {counted(pipeline.write.tasks, 'task')}"
     yield ok(_SUBJECT, f"{path}: pipeline {pipeline.name}, {size}")
     yield from _collections(pipeline)
     yield from _copy(pipeline)
@@ -28,7 +28,7 @@ def check(pipeline: Pipeline, path: Path) -> Iterator[Finding]:
 
 
 def _collections(pipeline: Pipeline) -> Iterator[Finding]:
-    for namespace in pipeline.renames.by_source:
+    for namespace in pipeline.collections.rename:
         if not pipeline.selection.matches(namespace):
             yield warning(
                 _SUBJECT,
@@ -38,35 +38,35 @@ def _collections(pipeline: Pipeline) -> Iterator[Finding]:
 
 
 def _copy(pipeline: Pipeline) -> Iterator[Finding]:
-    if pipeline.copy.tasks > 1 and pipeline.copy.method != "towpath":
+    if pipeline.capture.copy_tasks > 1 and pipeline.copy_method != "towpath":
         yield warning(
             _SUBJECT,
-            f'[capture] copy_tasks = {pipeline.copy.tasks} has no effect: copy = "{pipeline.copy.method}", and only'
-            ' copy = "towpath" is shared by tasks',
+            f'[capture] copy_tasks = {pipeline.capture.copy_tasks} has no effect: copy = "{pipeline.copy_method}", and'
+            ' only copy = "towpath" is shared by tasks',
             "remove copy_tasks",
         )
 
 
 def _writes(pipeline: Pipeline) -> Iterator[Finding]:
-    if pipeline.write_concern.partition("+")[0] == "1":
+    if pipeline.write.concern.partition("+")[0] == "1":
         yield warning(
             _SUBJECT,
-            f'[write] concern = "{pipeline.write_concern}": when the destination\'s primary fails, writes that no other'
+            f'[write] concern = "{pipeline.write.concern}": when the destination\'s primary fails, writes that no other'
             " member has are rolled back, and the pipeline does not write them again",
             'use "majority"',
         )
-    if pipeline.tasks > pipeline.partitions:
+    if pipeline.write.tasks > pipeline.kafka.partitions:
         yield warning(
             _SUBJECT,
-            f"[write] tasks = {pipeline.tasks}, but a topic has only {pipeline.partitions} partitions: at most"
-            f" {pipeline.partitions} tasks can write one collection",
-            f"set tasks = {pipeline.partitions}, unless many collections are busy at the same time",
+            f"[write] tasks = {pipeline.write.tasks}, but a topic has only {pipeline.kafka.partitions} partitions: at"
+            f" most {pipeline.kafka.partitions} tasks can write one collection",
+            f"set tasks = {pipeline.kafka.partitions}, unless many collections are busy at the same time",
         )
 
 
 def _retention(pipeline: Pipeline) -> Iterator[Finding]:
-    if 0 <= pipeline.retention_ms < _SHORT_RETENTION_MS:
-        hours = pipeline.retention_ms / 3_600_000
+    if 0 <= pipeline.log.retention < _SHORT_RETENTION_MS:
+        hours = pipeline.log.retention / 3_600_000
         yield warning(
             _SUBJECT,
             f"[log] retention is {hours:,.1f} hours: records that are not applied by then are deleted and lost, for"
@@ -77,7 +77,7 @@ def _retention(pipeline: Pipeline) -> Iterator[Finding]:
 
 def _secrets(pipeline: Pipeline) -> Iterator[Finding]:
     """Other users cannot read the secrets file, if it is on this machine."""
-    file = pipeline.secrets
+    file = pipeline.secrets_file
     origin = f"the Secret {pipeline.name}-workers has it" if pipeline.has_operator else "deploy writes it"
     try:
         mode = file.stat().st_mode

@@ -11,10 +11,10 @@ from towpath.config.finding import Finding, Precondition, error, ok, warning
 from towpath.config.namespaces import topic_of
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted, first_few
-from towpath.config.topic_settings import change_settings
 from towpath.deploy import preconditions
 from towpath.deploy.inventory import Inventory
 from towpath.errors import TopicError
+from towpath.log.topic_settings import change_settings
 
 SUBJECT = "kafka"
 _SHOWN = 3
@@ -24,7 +24,7 @@ Settings = Mapping[str, str]
 
 def brokers(inventory: Inventory) -> Iterator[Finding]:
     count = counted(len(inventory.brokers), "broker")
-    yield ok(SUBJECT, f"{inventory.pipeline.bootstrap}: {count}, cluster {inventory.kafka_cluster}")
+    yield ok(SUBJECT, f"{inventory.pipeline.kafka.bootstrap}: {count}, cluster {inventory.kafka_cluster}")
     for number in inventory.brokers:
         try:
             settings = inventory.broker_settings(number)
@@ -57,7 +57,9 @@ def creatable(inventory: Inventory) -> Iterator[Finding]:
     missing = [name for name in source.namespaces(inventory) if topic_of(pipeline.name, name) not in inventory.existing]
     try:
         probe = f"{pipeline.name}.check"  # has the prefix, for which ACLs exist, and belongs to no namespace
-        inventory.topics.create(probe, pipeline.partitions, pipeline.replication_factor, settings, validate_only=True)
+        inventory.topics.create(
+            probe, pipeline.kafka.partitions, pipeline.kafka.replication_factor, settings, validate_only=True
+        )
     except TopicError as refused:
         yield (error if missing or not inventory.log else warning)(
             SUBJECT,
@@ -68,7 +70,7 @@ def creatable(inventory: Inventory) -> Iterator[Finding]:
     else:
         yield ok(
             SUBJECT,
-            f"the brokers would create topics of {counted(pipeline.partitions, 'partition')} for records of"
+            f"the brokers would create topics of {counted(pipeline.kafka.partitions, 'partition')} for records of"
             f" {LARGEST_RECORD} bytes",
         )
 
@@ -100,13 +102,13 @@ def broker(number: int, settings: Settings, brokers: int, pipeline: Pipeline) ->
             " with the broker's partition count and settings",
             "set auto.create.topics.enable=false; Towpath and Connect create their topics themselves",
         )
-    if pipeline.compaction and settings.get("log.cleaner.enable") == "false":
+    if pipeline.log.compact and settings.get("log.cleaner.enable") == "false":
         yield error(
             subject,
             "log.cleaner.enable=false: the broker compacts nothing, but the file sets [log] compact = true",
             "set log.cleaner.enable=true on every broker",
         )
-    yield from _replication(subject, settings, brokers, pipeline.replication_factor)
+    yield from _replication(subject, settings, brokers, pipeline.kafka.replication_factor)
     yield ok(
         subject,
         f"message.max.bytes={settings.get('message.max.bytes')} (the pipeline's topics have their own:"

@@ -8,14 +8,14 @@ from typing import TypeVar
 
 from pymongo.errors import OperationFailure
 
-from towpath.clients.mongo.client import Client, briefly
+from towpath.clients.mongo.client import Client
 from towpath.clients.mongo.privileges import if_allowed
 from towpath.config.finding import Finding, error, ok, warning
-from towpath.config.pipeline import Compaction, Copy, Pipeline
-from towpath.config.topic_settings import MARK, is_compacted
+from towpath.config.pipeline import Pipeline
 from towpath.errors import ConnectUnreachable, MongoUnreachable, TowpathError
 from towpath.history import resnapshot
 from towpath.history.resnapshot import Captured
+from towpath.log.topic_settings import MARK, is_compacted
 from towpath.session import Session
 
 _SHORT_MS = 600_000  # a shorter lag leaves little time during an outage of a broker or Connect
@@ -31,14 +31,14 @@ Answer = TypeVar("Answer")
 def guard(subject: str, settings: Settings, begins: int, pipeline: Pipeline) -> Iterator[Finding]:
     """The topic keeps the records that a rebuild needs. `begins`: its first offset."""
     yield from _retention(subject, settings, begins, pipeline)
-    if pipeline.compaction is None:
+    if not pipeline.log.compact:
         yield from _no_compaction(subject, settings)
     else:
-        yield from _compaction(subject, settings, pipeline.compaction)
+        yield from _compaction(subject, settings, pipeline.log.compaction_lag)
 
 
 def _retention(subject: str, settings: Settings, begins: int, pipeline: Pipeline) -> Iterator[Finding]:
-    desired, actual = pipeline.retention_ms, int(settings.get("retention.ms", _FOREVER))
+    desired, actual = pipeline.log.retention, int(settings.get("retention.ms", _FOREVER))
     if actual != _FOREVER and (desired == _FOREVER or actual < desired):
         period = "forever" if desired == _FOREVER else f"for {desired} ms"
         yield warning(
@@ -78,7 +78,7 @@ def _no_compaction(subject: str, settings: Settings) -> Iterator[Finding]:
         )
 
 
-def _compaction(subject: str, settings: Settings, compaction: Compaction) -> Iterator[Finding]:
+def _compaction(subject: str, settings: Settings, lag_ms: int) -> Iterator[Finding]:
     if not is_compacted(settings):
         yield warning(
             subject,
@@ -87,10 +87,10 @@ def _compaction(subject: str, settings: Settings, compaction: Compaction) -> Ite
             "leave `towpath compact` running: it enables compaction once all updates are protected",
             where="cleanup.policy",
         )
-    elif int(settings.get(MARK, 0)) < compaction.lag_ms:
+    elif int(settings.get(MARK, 0)) < lag_ms:
         yield error(
             subject,
-            f"{MARK}={settings.get(MARK)}, less than [log] compaction_lag ({compaction.lag_ms}): the log cleaner may"
+            f"{MARK}={settings.get(MARK)}, less than [log] compaction_lag ({lag_ms}): the log cleaner may"
             " drop a whole document of which then only an update is left",
             "run `towpath deploy`, which applies the file's settings, then `towpath compact --once --from-beginning`",
             where=MARK,
@@ -99,21 +99,21 @@ def _compaction(subject: str, settings: Settings, compaction: Compaction) -> Ite
 
 def plan(pipeline: Pipeline) -> Iterator[Finding]:
     """The settings of the log in the pipeline file go together."""
-    compaction = pipeline.compaction
-    if compaction is None:
+    lag_ms = pipeline.log.compaction_lag
+    if not pipeline.log.compact:
         return
-    if compaction.lag_ms < _SHORT_MS:
+    if lag_ms < _SHORT_MS:
         yield warning(
             "file",
-            f"[log] compaction_lag is {compaction.lag_ms // 1000} s: when Connect, a broker or `towpath compact` is"
+            f"[log] compaction_lag is {lag_ms // 1000} s: when Connect, a broker or `towpath compact` is"
             " down for longer, the log cleaner drops documents that a rebuild needs",
             "set hours, not minutes; the default is 24h",
         )
-    if pipeline.retention_ms != _FOREVER and pipeline.retention_ms <= compaction.lag_ms:
+    if pipeline.log.retention != _FOREVER and pipeline.log.retention <= lag_ms:
         yield warning(
             "file",
-            f"[log] retention ({pipeline.retention_ms // 1000} s) is not longer than compaction_lag"
-            f" ({compaction.lag_ms // 1000} s): records are deleted before the log cleaner may compact them",
+            f"[log] retention ({pipeline.log.retention // 1000} s) is not longer than compaction_lag"
+            f" ({lag_ms // 1000} s): records are deleted before the log cleaner may compact them",
             "compaction has no effect here: set a longer retention, or compact = false",
         )
 
@@ -126,8 +126,8 @@ def check(session: Session) -> Iterator[Finding]:
     try:
         if not session.pipeline.has_own_source:
             return
-        captures = resnapshot.read_captured(session.pipeline, session.connect)
-        with briefly(session.pipeline.source_uri, "source") as client:
+        captures = resnapshot.read_captured(session)
+        with session.source.briefly() as client:
             oplog = read(client)
     except (MongoUnreachable, ConnectUnreachable):
         return
@@ -282,11 +282,11 @@ def _duration(seconds: float) -> str:
     return f"{max(seconds, 0):.0f} s"
 
 
-def check_copy(oplog: Oplog | None, documents: int, size: int, copy: Copy) -> Iterator[Finding]:
+def check_copy(oplog: Oplog | None, documents: int, size: int, pipeline: Pipeline) -> Iterator[Finding]:
     """The oplog window is longer than a copy of so many documents and bytes takes."""
-    if oplog is None or oplog.young or copy.method == "none" or not size:
+    if oplog is None or oplog.young or pipeline.copy_method == "none" or not size:
         return
-    limits = ((documents, copy.documents_per_second), (size, copy.bytes_per_second))
+    limits = ((documents, pipeline.capture.documents_per_second), (size, pipeline.capture.bytes_per_second))
     limited = max((amount / rate / 3600 for amount, rate in limits if rate), default=0.0)
     extent = f"{size / 2**30:,.1f} GiB"
     enlarge = "enlarge the oplog (replSetResizeOplog with minRetentionHours)"

@@ -33,8 +33,8 @@ def servers(inventory: Inventory) -> Iterator[Finding]:
 def _actions(inventory: Inventory) -> tuple[str, ...]:
     """The actions that capture needs."""
     pipeline = inventory.pipeline
-    of_copy = COPY_ACTIONS if pipeline.copy.method == "towpath" else ()
-    return SOURCE_ACTIONS + of_copy + (DDL_SOURCE_ACTIONS if pipeline.ddl else ())
+    of_copy = COPY_ACTIONS if pipeline.copy_method == "towpath" else ()
+    return SOURCE_ACTIONS + of_copy + (DDL_SOURCE_ACTIONS if pipeline.ddl.apply else ())
 
 
 def _missing(inventory: Inventory) -> list[str]:
@@ -72,7 +72,7 @@ def copy_time(inventory: Inventory) -> Iterator[Finding]:
     """The oplog window is longer than the initial copy takes."""
     if not _missing(inventory) and (connect.SUBJECT in inventory.unreachable or not inventory.is_deployed):
         documents, size = _total(inventory)
-        yield from log.check_copy(inventory.source.ask(log.read), documents, size, inventory.pipeline.copy)
+        yield from log.check_copy(inventory.source.ask(log.read), documents, size, inventory.pipeline)
 
 
 def _total(inventory: Inventory) -> tuple[int, int]:
@@ -114,7 +114,7 @@ def schema_changes(inventory: Inventory) -> Iterator[Finding]:
         return
     found = f"MongoDB {short(level)} does not report schema changes"
     upgrade = f"upgrade the source to MongoDB {short(EXPANDED_EVENTS)} (and its featureCompatibilityVersion)"
-    if inventory.pipeline.ddl:
+    if inventory.pipeline.ddl.apply:
         yield error(SIDE, f"{found}, which [ddl] needs", f"{upgrade}, or remove [ddl]")
     else:
         yield warning(

@@ -91,7 +91,7 @@ def towpath() -> None:
 def _expected() -> tuple[type[Exception], ...]:
     """The errors whose messages say what to do. Imported only after an error, since the import is slow."""
     from towpath.errors import TowpathError
-    from towpath_verifier.errors import VerifierError
+    from towpath_verifier import VerifierError
 
     return TowpathError, VerifierError
 

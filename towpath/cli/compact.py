@@ -50,18 +50,17 @@ def compact(
     with opened(file) as session:
         every_ms = None if every is None else every // timedelta(milliseconds=1)
         require(PRECONDITIONS, Inventory(session, every_ms))
-        compaction = session.pipeline.compaction
-        assert compaction is not None
+        log = session.pipeline.log
         report = print_json if as_json else _print_round
         with closing(Reader(session.pipeline, session.topics, from_beginning=from_beginning)) as reader:
             compactor = Compactor(session, reader, unreadable, timeout if once else None)
             if once:
                 _run_once(compactor, timeout, report)
                 return
-            seconds = (every_ms or interval(compaction)) / 1000
+            seconds = (every_ms or interval(log)) / 1000
             say(
                 f"{session.pipeline.name}: a round every {seconds:,.0f} s; compaction_lag is"
-                f" {compaction.lag_ms / 1000:,.0f} s"
+                f" {log.compaction_lag / 1000:,.0f} s"
             )
             with suppress(KeyboardInterrupt):
                 _run_service(compactor, seconds, report)

@@ -8,7 +8,6 @@ import click
 
 from towpath.cli.options import flag, opened, pipeline_argument, say
 from towpath.clients.connect.control import statuses, wait_running
-from towpath.clients.mongo.client import connected
 from towpath.deploy import operator, target
 from towpath.deploy.other_pipelines import refuse_loop_on_resuming
 from towpath.errors import Refused, TopicError
@@ -49,8 +48,8 @@ def resume(file: Path, timeout: float) -> None:
     with opened(file) as session:
         operator.refuse_state(session.pipeline, "running")
         session.require_deployed()
-        cutover.refuse(session.pipeline)
-        refuse_loop_on_resuming(session.pipeline, session.connect, session.topics)
+        cutover.refuse(session)
+        refuse_loop_on_resuming(session)
         for name in session.pipeline.connectors:
             session.connect.resume(name)
         wait_running(session.connect, session.pipeline, timeout)
@@ -95,14 +94,14 @@ def restart(file: Path, everything: bool, accept_deletes: bool, accept_gap: bool
             session.connect.restart(name, only_failed=not everything)
         wait_running(session.connect, session.pipeline, timeout)
         if any(cause.code in bounds.CODES for cause in sink.causes):
-            bounds.refuse(session.pipeline, session.topics)  # the sink reports RUNNING until it has checked its log
+            bounds.refuse(session)  # the sink reports RUNNING until it has checked its log
         click.echo(f"{session.pipeline.name}: running")
         if accept_gap:
             say(
                 f"changes are missing at the destination: run `towpath verify {file}`, which finds the documents that"
                 f" differ, and then `towpath repair {file}`, which re-reads them at the source"
             )
-            if session.pipeline.ddl:
+            if session.pipeline.ddl.apply:
                 say(
                     f"a schema change may wait for partitions that have gone past it: `towpath ddl {file}` shows that,"
                     " and with --skip it goes on without the change"
@@ -124,9 +123,9 @@ def _end_transactions(session: Session) -> None:
 
 
 def _accept_log_gap(session: Session) -> None:
-    cutover.refuse(session.pipeline)
-    refuse_loop_on_resuming(session.pipeline, session.connect, session.topics)
-    gaps = bounds.accept(session.pipeline, session.topics, session.connect)
+    cutover.refuse(session)
+    refuse_loop_on_resuming(session)
+    gaps = bounds.accept(session)
     for gap in gaps:
         say(f"{gap.description}; the sink continues at offset {gap.resume_at:,}")
     session.connect.resume(session.pipeline.sink_connector)
@@ -141,7 +140,7 @@ def _accept_missed_deletes(session: Session) -> None:
             f"{name} did not stop because of missed deletes, so there is nothing to accept; run `towpath restart`"
             " without this option to restart what has failed"
         )
-    with connected(session.pipeline.destination_uri, "destination") as client:
+    with session.destination.connected() as client:
         verdict.begin_history(client, session.pipeline, "missed deletes were accepted")
         count = positions.accept_missed_deletes(client, session.pipeline)
     say(f"{session.pipeline.name}: continues at {count} positions; deletes that were missed there stay missed")

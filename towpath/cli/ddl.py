@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json, say
-from towpath.clients.mongo.client import REPLAY_SIDE, Client, connected
+from towpath.clients.mongo.client import Client
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted
 from towpath.deploy import target
@@ -100,11 +100,11 @@ def _destination(session: Session, label: str | None) -> Iterator[tuple[Client, 
     """The destination of the pipeline, or of its replay, and the pipeline under whose name its sink writes."""
     pipeline = session.pipeline
     if label is None:
-        with connected(pipeline.destination_uri, "destination") as client:
+        with session.destination.connected() as client:
             yield client, pipeline
         return
     replay = find(session.connect, pipeline, label)
     if replay is None or replay.uri is None:
         raise TowpathError(f"{pipeline.name} has no replay {label} whose destination can be read from here")
-    with connected(replay.uri, REPLAY_SIDE) as client:
+    with session.replay_destination(replay.uri).connected() as client:
         yield client, replay.sink

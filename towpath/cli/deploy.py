@@ -10,7 +10,6 @@ from towpath.checks.everything import require_ready
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json, say
 from towpath.cli.prepare import report_rest
 from towpath.clients.connect.control import wait_running
-from towpath.config.pipeline import Pipeline
 from towpath.deploy import deployment, operator, target
 from towpath.deploy.deployment import Deployment
 from towpath.deploy.inventory import Inventory
@@ -49,17 +48,17 @@ def deploy(file: Path, dry_run: bool, allow_missing: bool, prepares: bool, timeo
     an operator; 2 it cannot be done.
     """
     with opened(file) as session:
-        inventory = Inventory(session.pipeline, session.connect, session.topics, allow_missing=allow_missing)
+        inventory = Inventory(session, allow_missing=allow_missing)
         deployment_plan = Deployment(inventory)
         changes, differences = deployment_plan.plan(), deployment_plan.differences()
         require_ready(inventory)
-        in_log = session.pipeline.ddl is not None  # the sink creates collections, with the options of their time
-        schema = _schema_plan(session.pipeline) if prepares and not in_log else EMPTY
+        in_log = session.pipeline.ddl.apply  # the sink creates collections, with the options of their time
+        schema = _schema_plan(session) if prepares and not in_log else EMPTY
         if dry_run:
             for step in schema.collections:
                 say(f"would {step.description}")
         else:
-            apply.run(session.pipeline, schema.collections, lambda step: say(step.description))
+            apply.run(session.destination, schema.collections, lambda step: say(step.description))
         report_rest(schema)
         for change in changes:
             say(f"{'would ' if dry_run else ''}{change.description}")
@@ -83,10 +82,10 @@ def deploy(file: Path, dry_run: bool, allow_missing: bool, prepares: bool, timeo
             raise click.exceptions.Exit(1)
 
 
-def _schema_plan(pipeline: Pipeline) -> Plan:
+def _schema_plan(session: Session) -> Plan:
     """The collections and views to create at the destination. Raises `MongoError` if either cluster cannot be read."""
     try:
-        return plan.plan(pipeline)
+        return plan.plan(session)
     except MongoError as error:
         raise TowpathError(
             f"nothing was deployed, because the collections to create at the destination are not known: {error}",
@@ -120,7 +119,7 @@ def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -
         operator.refuse_removal(session.pipeline, session.connect, log=log)
         _refuse_other_target(session, log=log)
         replays = find_all(session.connect, session.pipeline) if log else ()
-        topics = own_topics(session.pipeline, session.connect, session.topics) if log else NO_TOPICS
+        topics = own_topics(session) if log else NO_TOPICS
         if dry_run:
             for name in (*(replay.name for replay in replays), *session.pipeline.connectors, *topics.names):
                 say(f"would remove {name}")
@@ -134,7 +133,7 @@ def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -
             click.confirm(question, abort=True)
         for replay in replays:
             steps.remove(replay, session, keep_letters=False)
-        deployment.remove(session.pipeline, session.connect, session.topics, log=log, say=say)
+        deployment.remove(session, log=log, say=say)
         _report_others(topics)
         if session.pipeline.has_operator:
             say(f"next: {operator.removal(session.pipeline)}")

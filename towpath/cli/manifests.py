@@ -11,9 +11,8 @@ from towpath.cli.options import FOLDER, opened, pipeline_argument, say
 from towpath.config import loading
 from towpath.deploy import credentials
 from towpath.deploy.inventory import Inventory
-from towpath.deploy.manifests import connect, monitoring, run
-from towpath.deploy.manifests.options import Options, Plan, PluginArchive
-from towpath.deploy.manifests.text import as_yaml
+from towpath.deploy.manifests.plan import PIPELINES, Options, Plan
+from towpath.deploy.manifests.resources import as_yaml, resources
 from towpath.errors import ConnectUnreachable, TowpathError
 from towpath.session import Session
 
@@ -65,43 +64,37 @@ def manifests(
     """
     if bool(plugin) != bool(plugin_sha512) or (push_secret and not plugin):
         raise click.UsageError("--plugin and --plugin-sha512 go together, and --push-secret goes with them")
-    archive = PluginArchive(plugin, plugin_sha512, push_secret) if plugin and plugin_sha512 else None
     with opened(file) as session:
-        inventory = Inventory(session.pipeline, session.connect, session.topics)
+        inventory = Inventory(session)
         if credentials_file is not None:
             _write_credentials(inventory, credentials_file)
             return
         text = file.read_text(encoding="utf-8")
-        options = Options(namespace, image, connect_image, archive, connect_name)
-        plan = Plan(session.pipeline, loading.as_written(text, file), text, options)
+        options = Options(namespace, image, connect_image, plugin, plugin_sha512, push_secret, connect_name)
+        plan = Plan(session.pipeline, loading.as_written(text, Path(PIPELINES, file.name)), text, options)
         plan.refuse()
-        _look_at_connect(session, inventory)
-        parts = {
-            "connect": list(connect.cluster(plan)),
-            "connectors": list(connect.connectors(plan, inventory.desired)),
-            "run": list(run.resources(plan)),
-            "monitoring": list(monitoring.resources(plan)),
-        }
+        _read_connect(session, inventory)
+        parts = resources(plan, inventory.desired)
     if output is None:
         click.echo(as_yaml(resource for part in parts.values() for resource in part), nl=False)
         return
     try:
         output.mkdir(parents=True, exist_ok=True)
-        for name, resources in parts.items():
-            (output / f"{name}.yaml").write_text(as_yaml(resources), encoding="utf-8")
+        for name, part in parts.items():
+            (output / f"{name}.yaml").write_text(as_yaml(part), encoding="utf-8")
     except OSError as error:
         raise TowpathError(f"cannot write to {output}: {error.strerror}") from error
     say(f"wrote {', '.join(f'{name}.yaml' for name in parts)} to {output}")
 
 
-def _look_at_connect(session: Session, inventory: Inventory) -> None:
+def _read_connect(session: Session, inventory: Inventory) -> None:
     """If nothing answers for Connect, the connectors are those of a first deployment: none is in a resnapshot."""
     try:
         _ = inventory.deployed
     except ConnectUnreachable as error:
         if error.status is not None:  # something else answers at the URL
             raise
-        say(f"nobody answers at {session.connect.url} yet: these are the connectors of a first deployment")
+        say(f"no worker answers at {session.connect.url} yet: these are the connectors of a first deployment")
         names = (*session.pipeline.connectors, session.pipeline.whole_source_connector)
         inventory.deployed = dict.fromkeys(names)
 

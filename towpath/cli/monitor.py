@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from towpath.cli.options import FILE, flag, say
-from towpath.config.pipeline import Listening
+from towpath.config.sections import Run
 from towpath.signals import handle
 
 if TYPE_CHECKING:
@@ -44,28 +44,21 @@ def listen_options(command: _Command) -> _Command:
     return command
 
 
-def chosen(configured: Listening | None, options: Mapping[str, Any]) -> Listening | None:
+def chosen(configured: Run, options: Mapping[str, Any]) -> Run | None:
     """What the options say, and else the pipeline file; None where neither says to listen. Raises `UsageError`."""
-    address = options["listen"] or (configured and configured.address)
+    address = options["listen"] or configured.listen
     names = ("token-file", "read-only", "certificate", "key", "host")
     given = [name for name in names if options["hosts" if name == "host" else name.replace("-", "_")]]
     if not address:
         if given:
             raise click.UsageError(f"--{given[0]} belongs to --listen ADDRESS")
         return None
-    before = configured or Listening(address)
-    return Listening(
-        address,
-        options["token_file"] or before.token_file,
-        options["read_only"] or before.read_only,
-        options["certificate"] or before.certificate,
-        options["key"] or before.key,
-        (*options["hosts"], *before.hosts),
-    )
+    said = {key: options[key] for key in ("token_file", "read_only", "certificate", "key") if options[key]}
+    return configured.changed(listen=address, hosts=(*options["hosts"], *configured.hosts), **said)
 
 
 @contextmanager
-def served(dashboard: Dashboard, listening: Listening, ready_lag: float) -> Iterator[None]:
+def served(dashboard: Dashboard, listening: Run, ready_lag: float) -> Iterator[None]:
     """Serve a dashboard, and say where."""
     from towpath.monitor import access, server  # these imports take 0.3 s
 
@@ -89,7 +82,7 @@ def monitor(files: tuple[Path, ...], **listen: Any) -> None:
     from towpath.monitor.dashboard import Dashboard
     from towpath.monitor.watch import watched
 
-    listening = chosen(None, {**listen, "listen": listen["listen"] or _ADDRESS})
+    listening = chosen(Run(), {**listen, "listen": listen["listen"] or _ADDRESS})
     assert listening is not None
     stop = threading.Event()
     handle(lambda *_: stop.set())

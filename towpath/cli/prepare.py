@@ -58,12 +58,9 @@ def prepare(
             "--in-place does not go with --final or --overwrite, which change what --in-place leaves as it is; give one"
         )
     with opened(file) as session:
-        if in_place:
-            schema = plan.plan_in_place(session.pipeline)
-        else:
-            schema = plan.plan(session.pipeline, overwrite=overwrite, final=final)
+        schema = plan.plan_in_place(session) if in_place else plan.plan(session, overwrite=overwrite, final=final)
         print_undo(schema)
-        if session.pipeline.ddl and schema.steps and not (final or in_place):
+        if session.pipeline.ddl.apply and schema.steps and not (final or in_place):
             say("[ddl]: the log makes what the source has; what is made ahead of it can be in the way of older changes")
         if not dry_run:
             target.require_own(session)
@@ -74,7 +71,7 @@ def prepare(
 
 
 def _apply(session: Session, schema: Plan, indexes: str, timeout: float) -> None:
-    apply.run(session.pipeline, schema.collections, lambda step: say(step.description))
+    apply.run(session.destination, schema.collections, lambda step: say(step.description))
     if not schema.indexes or indexes == "none":
         return
     if indexes == "copied":
@@ -84,9 +81,9 @@ def _apply(session: Session, schema: Plan, indexes: str, timeout: float) -> None
                 " initial copy, or now with --indexes now"
             )
             return
-        barrier.wait(session.pipeline, session.connect, session.topics, timeout, say)
+        barrier.wait(session, timeout, say)
     with bar() as update:
-        apply.run(session.pipeline, schema.indexes, lambda step: say(step.description), update)
+        apply.run(session.destination, schema.indexes, lambda step: say(step.description), update)
 
 
 def _is_deployed(session: Session) -> bool:

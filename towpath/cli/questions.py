@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -15,7 +16,8 @@ from pymongo.errors import PyMongoError
 from towpath.cli.options import say
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.topics import Topics
-from towpath.clients.mongo.client import Client, connected, replica_set
+from towpath.clients.mongo.client import Client, Cluster
+from towpath.clients.mongo.replica_set import replica_set
 from towpath.config.loading import holds_secret
 from towpath.config.namespaces import RESERVED, is_pattern
 from towpath.config.text import counted, first_few
@@ -103,7 +105,7 @@ def _cluster(side: str, example: str, *, tests: bool) -> tuple[str, list[str]]:
     databases: list[str] = []
 
     def test(uri: str) -> str:
-        with connected(uri, side, timeout=5) as client:
+        with closing(Cluster(uri, side)) as cluster, cluster.connected(timeout=5) as client:
             databases[:] = _databases(client)
             members = replica_set(client, side)
             version = client.server_info()["version"]
@@ -145,7 +147,7 @@ def _with_uri(answers: Answers, side: str, uri: str, file: Path) -> Answers:
     files = answers.uri_files
     if holds_secret(uri):
         own = Path(f"{file.stem}-{side}.uri")
-        say("  It holds a password. In a file of its own that only you can read, it stays out of the pipeline file.")
+        say("  It holds a password. In a separate file that only you can read, it stays out of the pipeline file.")
         target = file.with_name(own.name)
         there = ", and overwrite what it holds" if target.exists() else ""
         if click.confirm(f"Write the URI to {target}{there}?", default=not there, err=True):

@@ -13,9 +13,9 @@ from typing import TextIO
 import click
 
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json, say
-from towpath.clients.mongo.uri import without_credentials
 from towpath.config import events
 from towpath.config.events import Reread
+from towpath.config.mongo_uri import without_credentials
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted
 from towpath.deploy import target
@@ -29,8 +29,7 @@ from towpath.verify import follow_state, targets, verdict_file
 from towpath.verify.rereads import NotRepaired, Outcome, Repaired
 from towpath.verify.rereads import repair as reread
 from towpath.verify.targets import DocumentRef
-from towpath_verifier.raw import Key, id_key
-from towpath_verifier.values import extended_json
+from towpath_verifier import Key, extended_json, id_key
 
 _MAX_LINES = 50  # documents with a line of their own
 
@@ -89,7 +88,7 @@ def repair(
 def _confirm(pipeline: Pipeline) -> None:
     """Ask before documents are deleted."""
     if extras := targets.extras(_verdict_files(pipeline)):
-        where = without_credentials(pipeline.destination_uri)
+        where = without_credentials(pipeline.destination.uri)
         question = f"Delete {counted(extras, 'document')} that the last verdict found only at the destination {where}?"
         click.confirm(question, abort=True, err=True)
 
@@ -166,7 +165,7 @@ def _reread_event(document: DocumentRef) -> Reread:
 
 
 def _outcome_event(pipeline: Pipeline, outcome: Outcome) -> Reread:
-    destination = pipeline.renames.destination(outcome.document.namespace)
+    destination = pipeline.renamed(outcome.document.namespace)
     event = replace(_reread_event(outcome.document), destination_namespace=destination)
     if isinstance(outcome, Repaired):
         return replace(event, result="mended")

@@ -12,10 +12,10 @@ import click
 
 from towpath.cli.options import json_option, opened, pipeline_argument, print_json
 from towpath.cli.progress import replay_bars
-from towpath.clients.mongo import uri as mongo_uri
-from towpath.config.credential_files import refuse_files, refuse_open
+from towpath.clients.mongo.client import ClusterTime
+from towpath.config import mongo_uri
 from towpath.config.loading import holds_secret
-from towpath.config.pipeline import ClusterTime
+from towpath.config.logins import refuse_files, refuse_open
 from towpath.deploy import operator
 from towpath.errors import TowpathError
 from towpath.history.replay import rebuild as rebuilding

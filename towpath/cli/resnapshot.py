@@ -10,7 +10,6 @@ import click
 
 from towpath.cli import verify
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, say
-from towpath.clients.mongo.client import connected
 from towpath.config.events import as_line
 from towpath.config.finding import require
 from towpath.deploy import operator, target
@@ -52,7 +51,7 @@ def resnapshot(file: Path, only: tuple[str, ...], yes: bool, dry_run: bool, time
         reread_requests.refuse_unable(session.pipeline)
         session.require_deployed()
         target.require_own(session)
-        connectors = resnapshots.read_captured(session.pipeline, session.connect)
+        connectors = resnapshots.read_captured(session)
         inventory = resnapshots.Inventory(session.pipeline, connectors, only)
         require(resnapshots.PRECONDITIONS, inventory)
         name = inventory.interrupted
@@ -63,11 +62,11 @@ def resnapshot(file: Path, only: tuple[str, ...], yes: bool, dry_run: bool, time
         if name is None and not yes:
             click.confirm("Re-read these documents?", abort=True)
         if any(connector.lost or connector.reselects for connector in connectors):
-            with connected(session.pipeline.destination_uri, "destination") as client:
+            with session.destination.connected() as client:
                 verdict.begin_history(client, session.pipeline, "a resnapshot began, because changes were lost")
         name = resnapshots.start(session, name, only)
         _complete(session, name, only, timeout)
-        compared, request = pairs(session.pipeline, only), VerifyRequest(False, only=only)
+        compared, request = pairs(session, only), VerifyRequest(False, only=only)
         result = verify.run(session, compared, Options(), request, as_json=as_json)
     verify.end(result.verdict, result.differences)
 
@@ -76,7 +75,7 @@ def _plan(session: Session, connectors: Sequence[Captured], name: str | None, on
     if name is not None:
         yield f"continuing the resnapshot {name}"
         return
-    chosen = ", ".join(only) or ", ".join(session.pipeline.include)
+    chosen = ", ".join(only) or ", ".join(session.pipeline.collections.include)
     for connector in connectors:
         time = datetime.fromtimestamp(connector.since.seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
         since = f"the changes since {connector.since} ({time} UTC)"
@@ -108,9 +107,8 @@ def _plan(session: Session, connectors: Sequence[Captured], name: str | None, on
 
 def _complete(session: Session, name: str, only: tuple[str, ...], timeout: float) -> None:
     """Wait for the re-reads, remove documents that were deleted meanwhile, and mark the log as whole again."""
-    pipeline = session.pipeline
     resnapshots.wait_copied(session, name)
-    barrier.wait(pipeline, session.connect, session.topics, timeout, say)
+    barrier.wait(session, timeout, say)
     say("comparing both sides, to find documents that were deleted meanwhile")
     _compare(session, only)
     with passing(session) as passed:
@@ -125,8 +123,8 @@ def _compare(session: Session, only: tuple[str, ...]) -> None:
     """Compare both sides, and write the differences in the form of a verdict, which names the documents to re-read."""
     pipeline = session.pipeline
     with asking(session) as passed, state_files.writing(_differences_file(session)) as file:
-        uris = pipeline.source_uri, pipeline.destination_uri
-        verification = Verification(*uris, pairs(pipeline, only), passed=passed, say=say)
+        uris = pipeline.source.uri, pipeline.destination.uri
+        verification = Verification(*uris, pairs(session, only), passed=passed, say=say)
         for difference in differences(session, verification, [], resumable=False):
             file.write(difference.line)
         file.write(as_line(figures(VerificationResult(verification.verdict))))
@@ -142,7 +140,7 @@ def _to_reread(session: Session, only: tuple[str, ...]) -> Iterator[DocumentRef]
     yield from targets.of_verdicts([_differences_file(session)])
     if not session.pipeline.exactly_once:
         return
-    names = {pair.source for pair in pairs(session.pipeline, only)}
+    names = {pair.source for pair in pairs(session, only)}
     for document in targets.of_dead_letters(session.pipeline, session.topics):
         if document.namespace in names:
             yield document

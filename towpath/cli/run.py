@@ -19,17 +19,16 @@ from rich.text import Text
 from towpath.cli.monitor import chosen, listen_options, served
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json
 from towpath.config.events import Note, TimedEvent
-from towpath.config.pipeline import Listening
+from towpath.config.sections import Run
 from towpath.errors import NoSuchConnector, TowpathError
 from towpath.run.children import Child, Events, Row, end
 from towpath.run.dead_letters import DeadLetterRetries
 from towpath.run.restarts import HangingTransactions
 from towpath.run.services import Services
 from towpath.run.supervisor import Supervisor
-from towpath.session import Session
+from towpath.session import ERRORS, Session
 from towpath.signals import Interrupts, handle
 from towpath.store.state_files import alone
-from towpath.trouble import TROUBLE
 
 _TICK = 0.25  # seconds
 _GRACE = 20.0  # seconds in which its children may end
@@ -53,7 +52,7 @@ def run(file: Path, deploys: bool, as_json: bool, **listen: Any) -> None:
     state is unknown.
     """
     with opened(file) as session, ExitStack() as stack:
-        listening = chosen(session.pipeline.run.listening, listen)
+        listening = chosen(session.pipeline.run, listen)
         stack.enter_context(alone(session.pipeline.name, "run"))
         handle(stop := Interrupts(once=True))
         signal.signal(signal.SIGINT, stop)  # also where a script has started it with `&`
@@ -83,7 +82,7 @@ def run(file: Path, deploys: bool, as_json: bool, **listen: Any) -> None:
 
 
 @contextmanager
-def _serving(supervisor: Supervisor, listening: Listening, ready_lag: float) -> Iterator[None]:
+def _serving(supervisor: Supervisor, listening: Run, ready_lag: float) -> Iterator[None]:
     """Serve what the supervisor reads and reports."""
     from towpath.monitor.dashboard import Dashboard  # these imports take 0.3 s
     from towpath.monitor.watch import supervised
@@ -125,7 +124,7 @@ def _await_deployed(session: Session, events: Events, draw: Callable[[], None], 
                     f"{error} run: towpath deploy {session.file}; or deploy and supervise: towpath run {session.file}"
                     " --deploy"
                 ) from error
-        except TROUBLE as error:
+        except ERRORS as error:
             events.report_state(Note(event="away", about="first", words=f"{error}; retrying until it answers"))
             time.sleep(2)
             continue

@@ -28,9 +28,8 @@ from towpath.run.status import report
 from towpath.run.status.gather import read_log, read_replays, read_status
 from towpath.run.status.report import Problem, Replays, ReplayState, Report
 from towpath.run.status.status import RATE_WINDOW, Copied, LogReport, Status, TopicLog
-from towpath.session import Session
+from towpath.session import ERRORS, Session
 from towpath.store.positions import Counts
-from towpath.trouble import TROUBLE
 from towpath.verify.full_verdict import Verified
 
 _INTERVAL = 1.0  # seconds between two reads of --watch
@@ -53,7 +52,7 @@ def status(file: Path, watch: bool, as_json: bool) -> None:
         if watch:
             current = _watch_json(session) if as_json else _watch_screen(session)
         else:
-            current = read_status(session.pipeline, session.connect, session.topics)
+            current = read_status(session)
             if as_json:
                 print_json(report.as_json(_report(session, current)))
             else:
@@ -62,7 +61,7 @@ def status(file: Path, watch: bool, as_json: bool) -> None:
 
 
 def exit_status(pipeline: Pipeline, status: Status | None) -> int:
-    if status is None or (status.changes is None and pipeline.ddl):
+    if status is None or (status.changes is None and pipeline.ddl.apply):
         return 2
     stuck = status.changes.stuck if status.changes else ()
     return 1 if status.state != "running" or status.breaks or stuck else 0
@@ -80,9 +79,9 @@ def _watch(session: Session, show: Callable[[Status], None], failed: Callable[[E
     with suppress(KeyboardInterrupt, SystemError):  # Kafka's client may turn the one into the other
         while True:
             try:
-                status = read_status(session.pipeline, session.connect, session.topics)
+                status = read_status(session)
                 show(status)
-            except TROUBLE as error:
+            except ERRORS as error:
                 status = None
                 failed(error)
             time.sleep(_INTERVAL)
@@ -122,13 +121,13 @@ def _screen(session: Session, status: Status) -> RenderableType:
         read_replays(session),
         read_log(session, status.ends),
         [*_changes(session, status), *unreplicated.lines(session, status.ddl)],
-        compacts=session.pipeline.compaction is not None,
+        compacts=session.pipeline.log.compact,
     )
 
 
 def _changes(session: Session, status: Status) -> list[str]:
     if status.changes is None:
-        return [UNREAD] if session.pipeline.ddl else []
+        return [UNREAD] if session.pipeline.ddl.apply else []
     return [shown.line(session.file) for shown in status.changes.open]
 
 

@@ -108,7 +108,9 @@ def _records(session: Session, namespace: str, *, from_beginning: bool, follow: 
     topic = topics.get(name)
     if topic is None:
         namespaces = [n.removeprefix(f"{pipeline.name}.") for n in sorted(topics) if pipeline.is_change_topic(n)]
-        raise TopicError(f"no topic {name} at {pipeline.bootstrap}; existing ones: {', '.join(namespaces) or 'none'}")
+        raise TopicError(
+            f"no topic {name} at {pipeline.kafka.bootstrap}; existing ones: {', '.join(namespaces) or 'none'}"
+        )
     ends = session.topics.ends([topic])
     with closing(session.topics.consumer()) as consumer:
         starts = {place: first if from_beginning else end for place, (first, end) in ends.items()}

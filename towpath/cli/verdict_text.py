@@ -12,8 +12,7 @@ from towpath.cli.options import print_tables
 from towpath.config.text import counted
 from towpath.verify.scope import Metadata
 from towpath.verify.verdict_file import KINDS, VerificationResult
-from towpath_verifier import Tally, Verdict
-from towpath_verifier.tally import SCREENED
+from towpath_verifier import SCREENED, Tally, Verdict
 
 _MAX_VALUE = 100  # characters of a value on a line
 

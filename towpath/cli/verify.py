@@ -29,8 +29,7 @@ from towpath.verify.follower import follow
 from towpath.verify.run import FollowStart, Newest, VerifyRequest
 from towpath.verify.scope import metadata, pairs
 from towpath.verify.verdict_file import VerificationResult
-from towpath_verifier import Options, Pair, Recheck, Verdict
-from towpath_verifier.workers import started_ahead
+from towpath_verifier import Options, Pair, Recheck, Verdict, started_ahead
 
 _EXAMPLES = 10  # differences that are shown in full
 
@@ -54,10 +53,9 @@ _EXAMPLES = 10  # differences that are shown in full
 @flag("--ignore-field-order", help="Accept documents that differ only in the order of their fields.")
 @flag("--quiet", help="Compare by dbHash while nobody writes. Stops without a verdict when it sees a write.")
 @flag("--screen", help="Compare by digests, for a slow network. Digests cover only the integer part of numbers.")
-@click.option("--first", default=Recheck().first, help="Seconds until a difference is re-read.")
-@click.option("--factor", default=Recheck().factor, help="Factor by which each pause is longer than the last.")
-@click.option("--jitter", default=Recheck().jitter, help="Random share of each pause.")
-@click.option("--tries", default=Recheck().tries, help="How often a difference is re-read.")
+@click.option(
+    "--tries", default=Recheck().tries, help="How often a difference is re-read; each pause is twice the one before."
+)
 @click.option("--patience", default=Recheck().patience, help="Seconds that a difference may wait for the pipeline.")
 @click.option(
     "--lost-for",
@@ -86,9 +84,6 @@ def verify(
     ignore_field_order: bool,
     quiet: bool,
     screen: bool,
-    first: float,
-    factor: float,
-    jitter: float,
     tries: int,
     patience: float,
     lost_for: float,
@@ -117,10 +112,10 @@ def verify(
         raise click.UsageError("--last, --since and --follow do not go with --quiet, --screen and --resume")
     refuse_bad_patterns(only)
     try:
-        recheck = Recheck(first, factor, jitter, tries, patience)
+        recheck = Recheck(tries=tries, patience=patience)
+        options = Options(processes, recheck, ignore_field_order, screen, quiet, lost_for, resume=resume)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    options = Options(processes, recheck, ignore_field_order, screen, quiet, lost_for, resume=resume)
     recent = Newest(last, since) if last or since else None
     with (
         opened(file) as session,
@@ -130,7 +125,7 @@ def verify(
         ddl = () if recent or resume or alone else unreplicated.passed_marks(session)  # before namespaces are listed
         if with_metadata is None:
             with_metadata = recent is None
-        definitions = metadata(session.pipeline, only) if with_metadata else None
+        definitions = metadata(session, only) if with_metadata else None
         request = VerifyRequest(alone or quiet, recent, definitions, only, ddl)
         start = FollowStart.find(session, request, options) if follows else None
         if start and start.continues:  # only options, views and indexes are compared again
@@ -138,7 +133,7 @@ def verify(
                 print_json(definition) if as_json else _print(definition)
             result = VerificationResult(Verdict([]), (), definitions)
         else:
-            compared = [] if recent else pairs(session.pipeline, only)
+            compared = [] if recent else pairs(session, only)
             with (
                 nullcontext(options)
                 if recent or quiet
@@ -215,7 +210,7 @@ def run(
         write_report(report, session.pipeline, result)
         say(f"wrote the report to {report}")
     if not request.alone:
-        for line in (*changes.lines(session.pipeline, session.file), *unreplicated.lines(session)):
+        for line in (*changes.lines(session), *unreplicated.lines(session)):
             say(line)  # the comparison may have settled some
     return result
 

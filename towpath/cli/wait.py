@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from pathlib import Path
 
 import click
 
 from towpath.cli.options import pipeline_argument, say
-from towpath.clients.mongo.client import kept_open, passed_time
+from towpath.clients.mongo.client import Cluster
+from towpath.clients.mongo.replica_set import passed_time
 from towpath.config import loading as pipeline_file
 
 
@@ -27,12 +29,12 @@ def wait(file: Path, timeout: float) -> None:
     """
     start = time.monotonic()
     pipeline = pipeline_file.read(file)
-    with kept_open():
-        target = passed_time(pipeline.source_uri)  # first: capture passes it during the imports below
+    with closing(Cluster(pipeline.source.uri, "source")) as source:
+        target = passed_time(source)  # first: capture passes it during the imports below
         from towpath import session
         from towpath.log import barrier
 
-        with session.of(pipeline, file, say) as opened:
+        with session.of(pipeline, file, say, (source,)) as opened:
             opened.require_deployed()
-            barrier.wait(pipeline, opened.connect, opened.topics, timeout, say, target)
+            barrier.wait(opened, timeout, say, target)
     click.echo(f"{pipeline.name}: caught up after {time.monotonic() - start:.1f} s")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 from towpath.errors import Refused
@@ -117,16 +117,6 @@ class Selection:
         if namespace in self._listed:
             return self._limited.match(namespace) is not None
         return bool(namespace) and self._unlisted.fullmatch(namespace) is not None
-
-
-@dataclass(frozen=True, slots=True)
-class Renames:
-    """The namespaces that have another name at the destination."""
-
-    by_source: Mapping[str, str] = field(default_factory=dict)
-
-    def destination(self, namespace: str) -> str:
-        return self.by_source.get(namespace, namespace)
 
 
 def topic_of(prefix: str, namespace: str) -> str:

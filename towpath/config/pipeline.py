@@ -1,206 +1,154 @@
-"""The values of a pipeline: the checked content of its file, and the cluster times of its positions."""
+"""A pipeline: all of its file, and what follows from that."""
 
 from __future__ import annotations
 
-import base64
-import ssl
-import struct
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+import re
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
-from urllib.parse import urlsplit
+from typing import Annotated, Self
 
-import bson
+import platformdirs
+from pydantic import Field, model_validator
 
-from towpath.clients.kafka.client import ANYBODY, KafkaClient
-from towpath.config.namespaces import Renames, Selection, namespace_of
-from towpath.config.tls import Trouble, Trust, trouble
-from towpath.errors import TowpathError
+from towpath.config.namespaces import Selection, namespace_of
+from towpath.config.sections import (
+    KUBERNETES_NAME,
+    Capture,
+    Cluster,
+    Collections,
+    Connect,
+    CopyMethod,
+    Ddl,
+    Kafka,
+    Log,
+    Mode,
+    Run,
+    Section,
+    Write,
+)
 
-#: How records are applied: exactly once, in transactions (MongoSink), or at least once (mongo-kafka's sink).
-Mode = Literal["exactly-once", "plain"]
-#: What makes the initial copy: MongoSource in ranges of `_id`, Debezium, or nothing.
-CopyMethod = Literal["towpath", "debezium", "none"]
-#: The order in which MongoSource reads a collection: `auto` chooses between the others for each collection.
-CopyOrder = Literal["auto", "id", "natural"]
-ReadPreference = Literal["primary", "primaryPreferred", "secondary", "secondaryPreferred", "nearest"]
-#: What happens when the source drops a collection: it waits for a decision, or is done at once.
-DropPolicy = Literal["hold", "apply"]
-#: Who creates and changes the connectors: `towpath deploy`, or Strimzi's operator, which reverts what others change.
-Owner = Literal["towpath", "strimzi"]
-
-
-@dataclass(frozen=True, slots=True)
-class Copy:
-    """The initial copy of each collection. A rate of 0 means no limit."""
-
-    method: CopyMethod
-    threads: int
-    read_preference: ReadPreference
-    documents_per_second: int
-    bytes_per_second: int
-    order: CopyOrder = "auto"
-    tasks: int = 1
-    """How many tasks of the connector share it."""
+_SPLICE_CACHE = 64 << 20  # bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Compaction:
-    """How Kafka's log cleaner compacts the log. It never drops records that are younger than the lag."""
+class Pipeline(Section):
+    """A whole pipeline file. URIs may hold passwords: print `mongo_uri.without_credentials` of them."""
 
-    lag_ms: int
-    """`min.compaction.lag.ms`: within it, every update must be followed by the whole document of its key."""
-    delete_retention_ms: int
-    """`delete.retention.ms`: how long a delete stays, at least, after the cleaner's first pass over it."""
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9-]{0,63}$")]
+    """Prefix of topics and connectors; letters, digits and `-`. Never changes."""
+    mode: Mode = "exactly-once"
+    """`exactly-once`: each change once, in transactions at the destination. `plain`: stock connectors, at least once.
+    Never changes."""
+    source: Cluster
+    destination: Cluster
+    collections: Collections
+    kafka: Kafka
+    connect: Connect
+    capture: Capture = Capture()
+    write: Write = Write()
+    log: Log = Log()
+    run: Run = Run()
+    ddl: Ddl = Ddl(apply=False)
 
+    @model_validator(mode="after")
+    def _name_for_kubernetes(self) -> Self:
+        if self.connect.owner == "strimzi" and not re.fullmatch(KUBERNETES_NAME, self.name):
+            raise ValueError(
+                f'[connect] owner = "strimzi" needs a name for resources of Kubernetes, which {self.name!r} is not: at'
+                " most 50 lower-case letters, digits and -, a letter first, no - at the end"
+            )
+        return self
 
-@dataclass(frozen=True, slots=True)
-class Listening:
-    """Where the page, the API and the metrics are served, and to whom."""
-
-    address: str
-    """host:port"""
-    token_file: Path | None = None
-    """Holds the token that actions need, and at an address other than the loopback also every reader."""
-    read_only: bool = False
-    """No actions; everybody may read."""
-    certificate: Path | None = None
-    """PEM file; without one, HTTP without TLS."""
-    key: Path | None = None
-    """None: it is in the file of the certificate."""
-    hosts: tuple[str, ...] = ()
-    """Further names under which requests may address it."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """What `towpath run` does besides supervising the connectors."""
-
-    compact: bool
-    verify: bool
-    repair: bool
-    """Whether dead letters are re-read once the destination accepts them."""
-    listening: Listening | None = None
-    """None: nothing is served."""
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class ConnectLogin:
-    """Credentials for Connect's REST API: user and password, and PEM files for TLS; empty where not needed."""
-
-    user: str = ""
-    password: str = ""
-    ca: str = ""
-    certificate: str = ""
-
-    @property
-    def basic(self) -> tuple[str, str] | None:
-        return (self.user, self.password) if self.user else None
-
-    def context(self) -> ssl.SSLContext | bool:
-        """The TLS context that verifies the worker's certificate. Raises `OSError` for files that cannot be used."""
-        return self._trust(tls=True).context() if self.ca or self.certificate else True
-
-    def trouble(self, url: str) -> Trouble | None:
-        """What is wrong with TLS at this URL."""
-        parts = urlsplit(url)
-        tls = parts.scheme == "https"
-        return trouble([(parts.hostname or "", parts.port or (443 if tls else 80))], self._trust(tls=tls))
-
-    def _trust(self, *, tls: bool) -> Trust:
-        names = "[connect] ca", "[connect] certificate"
-        return Trust(tls, self.ca, self.certificate, "", "https:// in [connect] url", *names)
-
-
-NO_LOGIN = ConnectLogin()
-
-
-@dataclass(frozen=True, slots=True)
-class Ddl:
-    """Schema changes at the source go through the log, and are made at the destination."""
-
-    drop: DropPolicy
-
-
-@dataclass(frozen=True, repr=False)
-class Pipeline:
-    """One pipeline. URIs may hold passwords: print `source_address` and `destination_address` instead."""
-
-    name: str
-    mode: Mode
-    source_uri: str
-    destination_uri: str
-    include: tuple[str, ...]
-    exclude: tuple[str, ...]
-    renames: Renames
-    whole_documents: tuple[str, ...]
-    copy: Copy
-    splice_cache: int
-    """The most bytes of what MongoSource remembers of arrays, to send their changes as splices; 0: no splices."""
-    bootstrap: str
-    partitions: int
-    replication_factor: int
-    """-1 leaves it to the broker."""
-    connect_url: str
-    worker_bootstrap: str
-    """Kafka's address as the Connect workers see it."""
-    secrets: Path
-    """The properties file, on the machines of the Connect workers, that holds both URIs."""
-    write_concern: str
-    """`1`, `majority`, `majority+journal`, …"""
-    wtimeout_ms: int
-    """How long a transaction waits for its write concern, in exactly-once mode."""
-    tasks: int
-    fold: bool
-    """Whether the changes of one document in a batch become one write, in exactly-once mode."""
-    batch_records: int
-    """The most records in one transaction."""
-    batch_bytes: int
-    """The most bytes of records in one transaction."""
-    retention_ms: int
-    """-1 keeps the log forever."""
-    compaction: Compaction | None
-    """None for a log that keeps every record."""
-    kafka_client: KafkaClient = ANYBODY
-    """The login of all Kafka clients, including those that Connect creates for the connectors."""
-    connect_login: ConnectLogin = NO_LOGIN
-    """The login for Connect's REST API."""
-    run: RunOptions = RunOptions(compact=False, verify=False, repair=True)
-    ddl: Ddl | None = None
-    """None: schema changes are reported and not replicated."""
-    owner: Owner = "towpath"
-    """Of the connectors."""
+    @model_validator(mode="after")
+    def _copy_and_mode(self) -> Self:
+        if self.mode == "exactly-once" and self.capture.copy_method == "debezium":
+            raise ValueError(
+                '[capture] copy = "debezium" does not go with mode = "exactly-once": Debezium\'s own copy overlaps the'
+                " stream, so changes would be applied to documents that already have them; leave copy out (Towpath"
+                ' copies each document at a known time), or set mode = "plain"'
+            )
+        if self.mode == "plain" and self.capture.splice_cache:
+            raise ValueError(
+                '[capture] splice_cache does not go with mode = "plain", which applies changes at least once: a splice'
+                " that is applied twice damages the array; leave it out"
+            )
+        if self.mode == "plain" and self.ddl.apply:
+            raise ValueError(
+                '[ddl] does not go with mode = "plain": only MongoSink makes schema changes in order with documents;'
+                ' leave it out, or set mode = "exactly-once"'
+            )
+        if self.run.compact and not self.log.compact:
+            raise ValueError(
+                "[run] compact = true needs a compacted log, and [log] compact is false; set that to true, or leave"
+                " this out: the default is the value of [log] compact"
+            )
+        if self.log.compact and self.mode == "plain" and self.capture.copy_method != "towpath":
+            raise ValueError(
+                "[log] compact = true needs re-read documents, which Debezium's own connector does not support;"
+                ' set mode = "exactly-once", or [capture] copy = "towpath"'
+            )
+        return self
 
     @property
     def exactly_once(self) -> bool:
         return self.mode == "exactly-once"
 
     @property
+    def copy_method(self) -> CopyMethod:
+        """What makes the initial copy."""
+        return self.capture.copy_method or ("towpath" if self.exactly_once else "debezium")
+
+    @property
+    def splice_cache(self) -> int:
+        """The most bytes of what MongoSource remembers of arrays, to send their changes as splices; 0: no splices."""
+        default = _SPLICE_CACHE if self.exactly_once else 0
+        return default if self.capture.splice_cache is None else int(self.capture.splice_cache)
+
+    @property
+    def worker_bootstrap(self) -> str:
+        """Kafka's address as the Connect workers see it."""
+        return self.connect.bootstrap or self.kafka.bootstrap
+
+    @property
+    def secrets_file(self) -> Path:
+        """The properties file, on the machines of the Connect workers, that holds both URIs."""
+        folder = self.connect.secrets or platformdirs.user_state_path("towpath") / "secrets"
+        return folder / f"{self.name}.properties"
+
+    @property
+    def runs_compact(self) -> bool:
+        """Whether `run` does what `compact` does."""
+        return self.log.compact if self.run.compact is None else self.run.compact
+
+    @property
     def has_operator(self) -> bool:
         """Whether an operator owns the connectors: what Towpath changes in them does not last."""
-        return self.owner == "strimzi"
+        return self.connect.owner == "strimzi"
 
     @property
     def has_own_source(self) -> bool:
         """Whether MongoSource captures, which copies in ranges and re-reads on request; else stock Debezium does."""
-        return self.exactly_once or self.copy.method == "towpath"
+        return self.exactly_once or self.copy_method == "towpath"
+
+    def renamed(self, namespace: str) -> str:
+        """The namespace at the destination."""
+        return self.collections.rename.get(namespace, namespace)
 
     @cached_property
     def selection(self) -> Selection:
         """Every namespace of the pipeline."""
-        return Selection(self.include, self.exclude, lasting=self.ddl is not None)
+        return Selection(self.collections.include, self.collections.exclude, lasting=self.ddl.apply)
 
     @cached_property
     def captured_by_update(self) -> Selection:
         """The namespaces whose updates travel as updates."""
-        return replace(self.selection, exclude=self.exclude + self.whole_documents)
+        return replace(self.selection, exclude=self.collections.exclude + self.capture.whole_documents)
 
     @cached_property
     def captured_whole(self) -> Selection | None:
         """The namespaces whose updates travel as whole documents, looked up at the source; None if there are none."""
-        return replace(self.selection, only=self.whole_documents) if self.whole_documents else None
+        whole = self.capture.whole_documents
+        return replace(self.selection, only=whole) if whole else None
 
     @property
     def source_connector(self) -> str:
@@ -212,7 +160,7 @@ class Pipeline:
 
     @property
     def source_connectors(self) -> tuple[str, ...]:
-        return (self.source_connector, *((self.whole_source_connector,) if self.whole_documents else ()))
+        return (self.source_connector, *((self.whole_source_connector,) if self.capture.whole_documents else ()))
 
     def source_connector_of(self, namespace: str) -> str:
         """The source connector that captures a namespace of the pipeline."""
@@ -234,7 +182,7 @@ class Pipeline:
         It has no effect on what is written, but mongo-kafka checks the user's privileges there, not on the namespaces
         that are written.
         """
-        database, _, _ = self.renames.destination(self.include[0]).partition(".")
+        database, _, _ = self.renamed(self.collections.include[0]).partition(".")
         return self.name if "*" in database else database
 
     @property
@@ -268,66 +216,4 @@ class Pipeline:
     @property
     def capture_prefixes(self) -> tuple[str, ...]:
         """Debezium's `topic.prefix` of each source connector; its offsets are kept under it."""
-        return (self.name, *((f"{self.name}-whole",) if self.whole_documents else ()))
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class ClusterTime:
-    """A MongoDB timestamp: seconds since the epoch, and an ordinal within that second."""
-
-    seconds: int
-    ordinal: int
-
-    def __str__(self) -> str:
-        return f"{self.seconds}:{self.ordinal}"
-
-
-def cluster_time(text: str) -> ClusterTime:
-    """Parse `seconds:ordinal`. Raises ValueError for anything else."""
-    seconds, _, ordinal = text.partition(":")
-    return ClusterTime(int(seconds), int(ordinal))
-
-
-@dataclass(frozen=True, slots=True)
-class SourcePosition:
-    """What a source connector has committed. All events *before* `time` are in the log; some at `time` may not be."""
-
-    time: ClusterTime
-    snapshot_running: bool
-
-    def has_passed(self, time: ClusterTime) -> bool:
-        """Whether every change up to and including `time` is in the log.
-
-        The events of one transaction share their cluster time, so only a later one proves that all are in the log.
-        """
-        return not self.snapshot_running and self.time > time
-
-
-def resume_token_time(token: str) -> ClusterTime:
-    """The cluster time in a resume token as Debezium stores it: base64 of the BSON `{_data: <hex>}`.
-
-    The key string in `_data` begins with the type byte 0x82 and an eight-byte timestamp (MongoDB, key_string.h).
-    """
-    try:
-        text = bson.decode(base64.b64decode(token))["_data"]
-        kind, seconds, ordinal = struct.unpack(">BII", bytes.fromhex(text[:18]))
-    except (ValueError, KeyError, TypeError, struct.error, bson.errors.BSONError) as error:
-        raise TowpathError(f"the source connector committed a resume token that cannot be read: {token!r}") from error
-    if kind != 0x82:
-        raise TowpathError(f"the source connector committed a resume token without a cluster time: {token!r}")
-    return ClusterTime(seconds, ordinal)
-
-
-def source_position(offset: Mapping[str, Any]) -> SourcePosition:
-    """The position in one offset of Debezium's MongoDB connector (`sec`, `ord`, `resume_token`, `initsync`)."""
-    token = offset.get("resume_token")
-    time = resume_token_time(token) if token else ClusterTime(int(offset["sec"]), int(offset["ord"]))
-    return SourcePosition(time, snapshot_running=bool(offset.get("initsync")))
-
-
-def debezium_position(offsets: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> SourcePosition | None:
-    """The stream's position among a source connector's (partition, offset): the one whose partition has a `server_id`.
-
-    None before anything was captured, and during the initial copy in ranges.
-    """
-    return next((source_position(offset) for partition, offset in offsets if "server_id" in partition), None)
+        return (self.name, *((f"{self.name}-whole",) if self.capture.whole_documents else ()))

@@ -19,9 +19,9 @@ from towpath.cutover.undo import NotUndone, attempt, undo
 from towpath.cutover.writes import hook
 from towpath.deploy import target
 from towpath.errors import Overtaken, Refused, TowpathError, fields
+from towpath.session import ERRORS
 from towpath.signals import Interrupts
 from towpath.store.cutover import Cutover, State
-from towpath.trouble import ERRORS
 
 V = TypeVar("V")
 

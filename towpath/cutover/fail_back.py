@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from towpath.clients.connect import control
-from towpath.clients.mongo.client import connected
 from towpath.cutover import reverse_pipeline
 from towpath.cutover.events import Reporter
 from towpath.cutover.pause import EchoVerification, IncrementalVerification, Pause
@@ -35,20 +34,20 @@ from towpath.store.cutover import Cutover
 
 def open_source(sides: Sides, options: CutoverOptions, reporter: Reporter) -> None:
     """Unblock a source that blocks even Towpath's writes, and apply what waits in the log of the reverse pipeline."""
-    reverse, uri = sides.reverse, sides.forward.pipeline.source_uri
+    reverse, source = sides.reverse, sides.forward.source
     assert reverse is not None and sides.marker is not None
-    if not sides.marker.blocked or writes_through(uri, "source"):
+    if not sides.marker.blocked or writes_through(source):
         return
     sides.confirm()
-    allow(uri, "source")
+    allow(source)
     sides.mark(replace(sides.marker, blocked=False))
     sides.forward.say(
         "writes to the source are allowed again, so that the reverse pipeline can write there: make sure that nobody"
         " else does"
     )
     with reporter.step("applying what waited") as figures:
-        figures["commands"] = relax_existing_schema(reverse.pipeline)
-        barrier.wait(reverse.pipeline, reverse.connect, reverse.topics, options.timeout, sides.forward.say)
+        figures["commands"] = relax_existing_schema(reverse)
+        barrier.wait(reverse, options.timeout, sides.forward.say)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,7 @@ def before(sides: Sides, options: CutoverOptions, reporter: Reporter) -> Verific
     with reporter.step("verifying what was changed since the cutover") as figures:
         figures["documents"] = verification.verify_new()
     catch_up(sides.reverse, verification, options, reporter)
-    barrier.wait_captured(sides.forward.pipeline, sides.forward.connect, options.timeout, sides.forward.say)
+    barrier.wait_captured(sides.forward, options.timeout, sides.forward.say)
     with reporter.step("verifying what the source has captured") as figures:
         figures["documents"] = echoes.verify_new()
     return Verifications(verification, echoes)
@@ -83,11 +82,8 @@ def go_back(
     reverse, pause = sides.reverse, Pause(options.max_pause, reporter)
     assert reverse is not None and sides.marker is not None
     with indexes_read(reverse, reporter) as kept, pause.enforced():
-        pause.end_writes(sides, options.write_stop(reverse.pipeline.source_uri, "destination"))
-        with (
-            connected(reverse.pipeline.source_uri, "destination") as destination,
-            LateWrites(destination, reverse.pipeline, "destination", pause.end) as late_writes,
-        ):
+        pause.end_writes(sides, options.write_stop(reverse.source, "destination"))
+        with LateWrites(reverse.source, reverse.pipeline, "destination", pause.end) as late_writes:
             settle(sides, reverse, options, verifications.changes, pause)
             _turn_round(sides, options, verifications.echoes, pause, kept)
             late_writes.catch_up()
@@ -99,7 +95,7 @@ def open_primary(sides: Sides) -> None:
     assert sides.marker is not None
     if sides.marker.blocked:
         sides.confirm()
-        allow(sides.forward.pipeline.source_uri, "source")
+        allow(sides.forward.source)
 
 
 def _turn_round(
@@ -110,13 +106,13 @@ def _turn_round(
     with reporter.step("stopping the way back's sink"):
         control.wait_stopped(reverse.connect, reverse.pipeline.sink_connector)
     with reporter.step("moving the sink to the end of the log") as figures:
-        barrier.wait_captured(session.pipeline, session.connect, pause.remaining(options.timeout), unsaid)
+        barrier.wait_captured(session, pause.remaining(options.timeout), unsaid)
         ends = reverse_pipeline.written_ends(session, pause.remaining(options.timeout))
         figures["documents"] = echoes.verify_new()
         reverse_pipeline.skip_to_end(session, ends)
     with reporter.step("putting the source right") as figures:
         sides.begin("form")
-        figures["commands"] = restore_schema(reverse.pipeline, kept)
+        figures["commands"] = restore_schema(reverse, kept)
 
 
 def finish(sides: Sides, options: CutoverOptions, reporter: Reporter) -> None:
@@ -126,11 +122,11 @@ def finish(sides: Sides, options: CutoverOptions, reporter: Reporter) -> None:
     open_primary(sides)
     sides.confirm()
     if "block" in sides.marker.steps:
-        allow(session.pipeline.destination_uri, "destination")
+        allow(session.destination)
     with reporter.step("making the destination one again") as figures:
-        figures["commands"] = relax_schema(session.pipeline)
+        figures["commands"] = relax_schema(session)
     with reporter.step("removing the way back"):
-        deployment.remove(reverse.pipeline, reverse.connect, reverse.topics, log=True, say=session.say)
+        deployment.remove(reverse, log=True, say=session.say)
     with reporter.step("resuming the pipeline"):
         session.connect.resume(session.pipeline.sink_connector)
         control.wait_running(session.connect, session.pipeline, options.timeout)

@@ -19,8 +19,9 @@ from pymongo.errors import PyMongoError
 from towpath.checks.everything import everything
 from towpath.clients.connect.control import statuses
 from towpath.clients.mongo import write_block
-from towpath.clients.mongo.client import connected, destination_set, source_set
+from towpath.clients.mongo.client import Cluster
 from towpath.clients.mongo.privileges import privileges
+from towpath.clients.mongo.replica_set import destination_set, source_set
 from towpath.config.events import Check
 from towpath.config.text import counted, duration
 from towpath.cutover import reverse_pipeline
@@ -38,8 +39,7 @@ from towpath.run.status.status import Status
 from towpath.session import Session
 from towpath.verify.full_verdict import Verified, age, summary
 from towpath.verify.scope import metadata
-from towpath_verifier import VerifierError
-from towpath_verifier.reads import now
+from towpath_verifier import VerifierError, cluster_time
 
 #: The lines that look at nothing but the status and the verdict.
 _KNOWN = ("operator", "connectors", "copy", "lag", "reading again", "verified")
@@ -69,7 +69,7 @@ class Readiness:
     def status(self) -> Status | str:
         """The status of that pipeline, or why it cannot be read."""
         try:
-            return read_status(self.session.pipeline, self.session.connect, self.session.topics)
+            return read_status(self.session)
         except (TowpathError, PyMongoError) as error:
             return str(error)
 
@@ -190,7 +190,7 @@ def verified(readiness: Readiness) -> Result:
 
 
 def _metadata(readiness: Readiness) -> Result:
-    both = metadata(readiness.session.pipeline, ())
+    both = metadata(readiness.session, ())
     words = "; ".join(f"{difference.pair.source}: {difference.what}" for difference in both.differences[:_SHOWN])
     more = len(both.differences) - _SHOWN
     words += f"; and {more} more" if more > 0 else ""
@@ -199,7 +199,7 @@ def _metadata(readiness: Readiness) -> Result:
 
 
 def _write_block(readiness: Readiness) -> Result:
-    with connected(readiness.session.pipeline.source_uri, "source") as client:
+    with readiness.session.source.connected() as client:
         trouble = write_block.trouble(client)
     return not trouble, trouble or "the user may block writes", "or leave --block-writes out"
 
@@ -232,16 +232,16 @@ def _commands(readiness: Readiness) -> Result:
 
 def own_writes(readiness: Readiness) -> Result:
     """Towpath can write in the pause, to a cluster that blocks writes by then."""
-    pipeline, blocked = readiness.forward.pipeline, list[str]()
-    with (
-        connected(pipeline.source_uri, "source") as source,
-        connected(pipeline.destination_uri, "destination") as destination,
+    session, blocked = readiness.forward, list[str]()
+    with session.source.connected() as client:
+        source = source_set(client)
+    with session.destination.connected() as client:
+        same = source.is_same(destination_set(client, transactions=True))
+    for side, cluster, needs in (
+        ("source", session.source, readiness.returns and same),
+        ("destination", session.destination, readiness.returns or same),
     ):
-        same = source_set(source).is_same(destination_set(destination, transactions=True))
-        for side, client, needs in (
-            ("source", source, readiness.returns and same),
-            ("destination", destination, readiness.returns or same),
-        ):
+        with cluster.connected() as client:
             if needs and not write_block.writes_through(client):
                 granted = privileges(client)
                 why = "nobody may without access control"
@@ -255,31 +255,29 @@ def own_writes(readiness: Readiness) -> Result:
 
 def late_writes(readiness: Readiness) -> Result:
     """Late writes would be seen."""
-    pipeline, side = readiness.session.pipeline, "destination" if readiness.returns else "source"
+    session = readiness.session
     with (
-        connected(pipeline.source_uri, side) as client,
-        watch(client, pipeline, start_at_operation_time=now(client) or Timestamp(1, 1)),
+        session.source.connected() as client,
+        watch(client, session.pipeline, start_at_operation_time=cluster_time(client) or Timestamp(1, 1)),
     ):
         return True, "are seen, also in new collections", ""
 
 
 def schemas(readiness: Readiness) -> Result:
     """The users may change the schemas of both sides, as far as the changes are known by now."""
-    pipeline, reverse, missing = readiness.forward.pipeline, readiness.reverse, list[str]()
+    session, reverse, missing = readiness.forward, readiness.reverse, list[str]()
     if not readiness.returns:
-        missing += _missing("destination", pipeline.destination_uri, plan.plan(pipeline, final=True).steps)
+        missing += _missing("destination", session.destination, plan.plan(session, final=True).steps)
     if reverse is not None:
-        of_source = (
-            plan.plan(reverse.pipeline, final=True) if readiness.returns else plan.plan_in_place(reverse.pipeline)
-        )
-        missing += _missing("source", pipeline.source_uri, of_source.steps)
+        of_source = plan.plan(reverse, final=True) if readiness.returns else plan.plan_in_place(reverse)
+        missing += _missing("source", session.source, of_source.steps)
     words = "; ".join(missing[:_SHOWN]) or "the users may change the schemas"
     return not missing, words, "grant the role dbAdmin on the databases, or the actions named (docs/how-to/secure.md)"
 
 
-def _missing(side: str, uri: str, steps: Iterable[Step]) -> Iterable[str]:
+def _missing(side: str, cluster: Cluster, steps: Iterable[Step]) -> Iterable[str]:
     """The privilege actions that the user of this side misses for these steps, each once."""
-    with connected(uri, side) as client:
+    with cluster.connected() as client:
         granted = privileges(client)
     if granted is None:
         return ()

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from types import FrameType
 
 from towpath.clients.kafka.topics import Place
-from towpath.clients.mongo.client import connected
 from towpath.config.events import as_line
 from towpath.cutover.events import Reporter
 from towpath.cutover.sides import Sides
@@ -24,10 +23,9 @@ from towpath.errors import Overtaken, TowpathError
 from towpath.log import changed_keys
 from towpath.log.barrier import asking
 from towpath.log.lag import pipeline_ends
-from towpath.session import Session
+from towpath.session import ERRORS, Session
 from towpath.store import state_files
 from towpath.store.positions import positions
-from towpath.trouble import ERRORS
 from towpath.verify import verdict_file
 from towpath.verify.run import RecentVerification
 from towpath.verify.scope import current_fields, pairs
@@ -169,9 +167,9 @@ class EchoVerification:
         """Compare the documents of the records since the last comparison began; at first from the sink's positions."""
         forward, ends = self.forward, _ends(self.forward)
         start = self._start if self._start is not None else self._applied()
-        new, renamed = changed_keys.ids_after(forward.pipeline, forward.topics, start), forward.pipeline.renames
+        new = changed_keys.ids_after(forward.pipeline, forward.topics, start)
         try:
-            compared = _compare_changed(self.reverse, ((renamed.destination(name), key) for name, key in new))
+            compared = _compare_changed(self.reverse, ((forward.pipeline.renamed(name), key) for name, key in new))
         except DocumentsDiffer as error:
             raise DocumentsDiffer(
                 f"the source has changes that did not come from the reverse pipeline, and would be lost: {error.what}",
@@ -182,7 +180,7 @@ class EchoVerification:
 
     def _applied(self) -> dict[Place, int]:
         pipeline = self.forward.pipeline
-        with connected(pipeline.destination_uri, "destination") as client:
+        with self.forward.destination.connected() as client:
             return {place: position.offset for place, position in positions(client, pipeline).items()}
 
 
@@ -198,8 +196,8 @@ def _compare_changed(session: Session, changed: Iterable[tuple[Namespace, bytes]
 
 def compare_quiet(session: Session) -> int:
     """Compare everything by dbHash, while nobody writes; return the number of documents. Raises `CheckFailed`."""
-    source, destination = session.pipeline.source_uri, session.pipeline.destination_uri
-    everything = pairs(session.pipeline, ())
+    source, destination = session.pipeline.source.uri, session.pipeline.destination.uri
+    everything = pairs(session, ())
     return _compare(session, Verification(source, destination, everything, Options(quiet=True)), "everything")
 
 
@@ -210,7 +208,7 @@ def _compare(session: Session, verification: RecentVerification | Verification, 
     """
     differences, verdict = iter(verification), verification.verdict
     if first := next(differences, None):
-        destination = session.pipeline.renames.destination
+        destination = session.pipeline.renamed
         place = verdict_file.path(session.pipeline.name)
         example = f"{first.namespace} {verdict_file.shown_id(first.id)}"
         with state_files.writing(place, verdict_file.locked(place)) as file:

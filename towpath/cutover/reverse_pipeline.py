@@ -23,7 +23,6 @@ is derived from the pipeline's file: sides swapped, renames inverted.
 
 from __future__ import annotations
 
-import json
 import time
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -31,26 +30,29 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import tomli_w
+
 from towpath.clients.connect.control import Wait, forget_offsets, statuses, wait_running, wait_stopped
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.topics import Place
-from towpath.clients.mongo.client import connected, operation_time
+from towpath.clients.mongo.client import ClusterTime
+from towpath.clients.mongo.replica_set import operation_time
 from towpath.config import loading as pipeline_file
-from towpath.config.namespaces import Renames, Selection
-from towpath.config.pipeline import ClusterTime, Pipeline
+from towpath.config.namespaces import Selection
+from towpath.config.pipeline import Pipeline
 from towpath.config.text import first_few
-from towpath.config.topic_settings import pipeline_topics
 from towpath.deploy.deployment import Change, Deployment
 from towpath.deploy.inventory import Inventory
 from towpath.deploy.own_topics import own_topics
 from towpath.deploy.preconditions import left_by_removal
 from towpath.errors import NotYet, Refused, TowpathError
+from towpath.files import replacing
 from towpath.history.replay import rebuild
 from towpath.log.lag import pipeline_ends
 from towpath.log.source_offsets import read_state
+from towpath.log.topic_settings import pipeline_topics
 from towpath.session import Session
 from towpath.store import positions
-from towpath.store.atomic_file import replacing
 
 _POLL_S = 0.05
 _REMOVE = "`towpath remove --topics` with the file of the reverse pipeline removes that; then begin again"
@@ -61,9 +63,7 @@ def plan(reverse: Session) -> list[Change]:
     pipeline = reverse.pipeline
     refuse_existing(reverse)
     stopped = pipeline.source_connectors
-    return Deployment(
-        Inventory(pipeline, reverse.connect, reverse.topics, allow_missing=True, create_stopped=stopped)
-    ).plan()
+    return Deployment(Inventory(reverse, allow_missing=True, create_stopped=stopped)).plan()
 
 
 def refuse_existing(reverse: Session) -> None:
@@ -102,7 +102,7 @@ def begin(reverse: Session, forward: Pipeline) -> ClusterTime:
     names = reverse.pipeline.source_connectors
     refuse_unstopped(reverse.connect, [forward.sink_connector, *names])
     _refuse_used(reverse)
-    with connected(reverse.pipeline.source_uri, "source") as client:
+    with reverse.source.connected() as client:
         before = operation_time(client)
     for name in names:
         reverse.connect.resume(name)
@@ -161,7 +161,7 @@ def skip_to_end(session: Session, ends: Mapping[Place, int]) -> int:
     is applied. Raises `Refused`.
     """
     refuse_unmovable(session)
-    with connected(session.pipeline.destination_uri, "destination") as client:
+    with session.destination.connected() as client:
         positions.skip_to(client, session.pipeline, ends, datetime.now(UTC))
     return len(ends)
 
@@ -169,7 +169,7 @@ def skip_to_end(session: Session, ends: Mapping[Place, int]) -> int:
 def refuse_unmovable(session: Session) -> None:
     """Raise `Refused` unless the sink can skip what is in the log."""
     refuse_unstopped(session.connect, [session.pipeline.sink_connector])
-    with connected(session.pipeline.destination_uri, "destination") as client:
+    with session.destination.connected() as client:
         if rebuild.marker(client, session.pipeline) is not None:
             raise Refused(
                 f"{session.pipeline.name} is being rebuilt, and its sink has to apply the log from its beginning;"
@@ -190,7 +190,7 @@ def _refuse_used(reverse: Session) -> None:
     own = [existing[name] for name in pipeline_topics(pipeline, existing) if name not in pipeline.heartbeat_topics]
     used = sorted({topic for (topic, _), (_, end) in reverse.topics.ends(own, stable=False).items() if end > 0})
     if used:
-        others = own_topics(pipeline, reverse.connect, reverse.topics).others
+        others = own_topics(reverse).others
         if foreign := [topic for topic in used if topic in others]:
             raise Refused(
                 f"{first_few(foreign, 3)} hold records, and have names of the log of {pipeline.name}, whose"
@@ -198,7 +198,7 @@ def _refuse_used(reverse: Session) -> None:
                 left_by_removal(foreign),
             )
         raise Refused(f"{', '.join(used[:3])} hold records of an earlier reverse pipeline; {_REMOVE}")
-    with connected(pipeline.destination_uri, "destination") as client:
+    with reverse.destination.connected() as client:
         if any(position.offset > 0 for position in positions.positions(client, pipeline).values()):
             raise Refused(f"the sink {pipeline.sink_connector} has positions of an earlier reverse pipeline; {_REMOVE}")
 
@@ -220,15 +220,14 @@ def reverse_file_text(path: Path) -> str:
             f'{pipeline.name} has mode = "plain", whose sink applies changes at least once, so that no point in time'
             ' separates its writes from those of others; a reverse pipeline needs mode = "exactly-once"'
         )
-    selection, renames = reverse_selection(pipeline.selection, pipeline.renames)
-    whole = renamed_patterns(pipeline.whole_documents, pipeline.selection, pipeline.renames)
+    selection, renames = reverse_selection(pipeline.selection, pipeline.collections.rename)
+    whole = renamed_patterns(pipeline.capture.whole_documents, pipeline.selection, pipeline.collections.rename)
     sections_of_file = tomllib.loads(path.read_text(encoding="utf-8"))
     capture = sections_of_file.get("capture", {})
-    sections: dict[str, Mapping[str, Any]] = {
+    sections: dict[str, dict[str, Any]] = {
         "source": sections_of_file["destination"],
         "destination": sections_of_file["source"],
-        "collections": {"include": selection.include, "exclude": selection.exclude},
-        "collections.rename": renames.by_source,
+        "collections": {"include": selection.include, "exclude": selection.exclude, "rename": renames},
         "capture": {"copy": "none", "whole_documents": whole, **_pick(capture, "splice_cache")},
         **{name: sections_of_file[name] for name in _COPIED_SECTIONS if name in sections_of_file},
         "log": _pick(sections_of_file.get("log", {}), "retention"),
@@ -242,7 +241,7 @@ def reverse_file_text(path: Path) -> str:
             f" characters: a pipeline with a reverse pipeline needs a name of at most {_MAX_NAME - len('-back')}"
         )
     head = f"# The way back of the pipeline {pipeline.name}, from {path.name}.\n"  # as in existing files
-    return head + f"name = {_value(name)}\n" + "".join(map(_section, sections, sections.values()))
+    return head + tomli_w.dumps({"name": name} | {name: values for name, values in sections.items() if values})
 
 
 def reverse_file_path(path: Path) -> Path:
@@ -278,28 +277,18 @@ def checked_reverse_file(path: Path) -> str:
 
 def _ddl(pipeline: Pipeline) -> dict[str, str]:
     """Schema changes after the switch go back in the same way."""
-    return {"drop": pipeline.ddl.drop} if pipeline.ddl else {}
+    return {"drop": pipeline.ddl.drop} if pipeline.ddl.apply else {}
 
 
 def _pick(section: Mapping[str, Any], *keys: str) -> dict[str, Any]:
     return {key: section[key] for key in keys if key in section}
 
 
-def _section(name: str, values: Mapping[str, Any]) -> str:
-    lines = [f"{_value(key) if '.' in key else key} = {_value(value)}\n" for key, value in values.items()]
-    return f"\n[{name}]\n" + "".join(lines) if lines else ""
-
-
-def _value(value: Any) -> str:
-    """A TOML value. JSON is valid TOML for printable strings, integers, booleans and lists of those."""
-    return json.dumps(value, ensure_ascii=False)
-
-
 #: Where sinks store their positions, at the side that they write to. A pattern of the user may match it.
 _BOOKKEEPING = "towpath.*"
 
 
-def reverse_selection(selection: Selection, renames: Renames) -> tuple[Selection, Renames]:
+def reverse_selection(selection: Selection, renames: Mapping[str, str]) -> tuple[Selection, dict[str, str]]:
     """The selection at the destination, which matches exactly what the pipeline writes there, and the inverse renames.
 
     A pattern without renamed collections stays as it is and matches later collections as well. Raises `Refused` where
@@ -325,10 +314,10 @@ def reverse_selection(selection: Selection, renames: Renames) -> tuple[Selection
                 f"{old} cannot be replicated back: it is written to {new}, which a pattern of [collections] exclude"
                 " matches; list the excluded collections by name, without a *"
             )
-    return reversed_selection, Renames(inverse)
+    return reversed_selection, inverse
 
 
-def renamed_patterns(patterns: Iterable[str], selection: Selection, renames: Renames) -> tuple[str, ...]:
+def renamed_patterns(patterns: Iterable[str], selection: Selection, renames: Mapping[str, str]) -> tuple[str, ...]:
     """Patterns of source namespaces, as patterns at the destination that match the same collections."""
     source_patterns, moved = tuple(patterns), _moved(selection, renames)
     is_named = Selection(source_patterns).matches
@@ -336,6 +325,6 @@ def renamed_patterns(patterns: Iterable[str], selection: Selection, renames: Ren
     return tuple(dict.fromkeys((*(pattern for pattern in source_patterns if pattern not in moved), *names)))
 
 
-def _moved(selection: Selection, renames: Renames) -> dict[str, str]:
+def _moved(selection: Selection, renames: Mapping[str, str]) -> dict[str, str]:
     """The renames with an effect: of selected namespaces, to another name."""
-    return {old: new for old, new in renames.by_source.items() if old != new and selection.matches(old)}
+    return {old: new for old, new in renames.items() if old != new and selection.matches(old)}

@@ -11,14 +11,13 @@ from uuid import uuid4
 import pymongo
 
 from towpath.clients.mongo import write_block
-from towpath.clients.mongo.client import ReplicaSet, connected, source_set
+from towpath.clients.mongo.replica_set import ReplicaSet, source_set
 from towpath.cutover.reverse_pipeline import checked_reverse_file, reverse_file_path
 from towpath.errors import MongoError, Overtaken, Refused, TowpathError
-from towpath.session import Session, opened
+from towpath.session import ERRORS, Session, opened
 from towpath.store import cutover as cutovers
 from towpath.store import writers
 from towpath.store.cutover import Cutover, State
-from towpath.trouble import ERRORS
 
 SWITCH_S = 10.0  # seconds for the write that switches, and again to find out whether it was done
 _TAKE_S = 2.0  # short: writes wait meanwhile, and the destination may be what does not answer
@@ -55,7 +54,7 @@ class Sides:
         own = self._tokens or [self.marker.token]
         token = uuid4().hex
         self._tokens = [*own, token]
-        with pymongo.timeout(within), connected(self.forward.pipeline.destination_uri, "destination") as client:
+        with pymongo.timeout(within), self.forward.destination.connected() as client:
             self.marker = cutovers.take(client, self.forward.pipeline, own, token)
         return self.marker
 
@@ -75,7 +74,7 @@ class Sides:
             return
         marker = Cutover(state, (), time.time(), has_back=self.reverse is not None)
         self._tokens = [marker.token]
-        with connected(self.forward.pipeline.destination_uri, "destination") as client:
+        with self.forward.destination.connected() as client:
             cutovers.insert(client, self.forward.pipeline, marker)
         self.marker = marker
 
@@ -129,7 +128,7 @@ class Sides:
         self.mark(self.marker)
 
     def mark(self, marker: Cutover | None) -> None:
-        with connected(self.forward.pipeline.destination_uri, "destination") as client:
+        with self.forward.destination.connected() as client:
             if marker is None:
                 cutovers.delete_own(client, self.forward.pipeline, self._tokens)
             else:
@@ -144,7 +143,7 @@ def read_sides(session: Session, stack: ExitStack, *, goes_forward: bool, undoes
     Raises `MongoError`: nothing can be undone without the marker.
     """
     try:
-        with connected(session.pipeline.destination_uri, "destination") as client:
+        with session.destination.connected() as client:
             marker = cutovers.read(client, session.pipeline)
             registered = writers.read_all(client).get(session.pipeline.name) if marker else None
     except MongoError as error:
@@ -162,13 +161,13 @@ def read_sides(session: Session, stack: ExitStack, *, goes_forward: bool, undoes
         path = reverse_file_path(session.file)
         is_deployed = path.exists() and not (goes_forward and marker is None)
         text = None if is_deployed else checked_reverse_file(session.file)  # None: as the file is
-        reverse = stack.enter_context(opened(path, text, session.say))
+        reverse = stack.enter_context(opened(path, text, session.say, (session.source, session.destination)))
     return Sides(session, reverse, marker)
 
 
 def _refuse_other_source(session: Session, mark: str) -> None:
     """Raise `Refused` when the marker is of another pipeline of this name. A source that is away cannot be asked."""
-    with suppress(MongoError), connected(session.pipeline.source_uri, "source") as client:
+    with suppress(MongoError), session.source.connected() as client:
         source = source_set(client)
         if not ReplicaSet.parse(mark).is_same(source):
             raise Refused(

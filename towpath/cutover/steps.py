@@ -22,8 +22,8 @@ from dataclasses import dataclass, replace
 import pymongo
 
 from towpath.clients.connect.control import wait_stopped
-from towpath.clients.mongo.client import connected, operation_time
-from towpath.config.pipeline import Pipeline
+from towpath.clients.mongo.client import Cluster
+from towpath.clients.mongo.replica_set import operation_time
 from towpath.cutover import reverse_pipeline
 from towpath.cutover.events import Reporter
 from towpath.cutover.pause import IncrementalVerification, Pause, compare_quiet
@@ -60,8 +60,8 @@ class CutoverOptions:
     max_pause: float
     """Longest pause in the writes, in seconds."""
 
-    def write_stop(self, uri: str, side: str) -> WriteStop:
-        return WriteStop(uri, side, self.stop_with, self.blocks)
+    def write_stop(self, cluster: Cluster, side: str) -> WriteStop:
+        return WriteStop(cluster, side, self.stop_with, self.blocks)
 
 
 def before(sides: Sides, options: CutoverOptions, reporter: Reporter) -> IncrementalVerification:
@@ -87,7 +87,7 @@ def catch_up(
             figures["documents"] = verification.verify_new()
         if verification.duration_s < SHORT_S:
             break
-    barrier.wait(session.pipeline, session.connect, session.topics, options.timeout, session.say)
+    barrier.wait(session, options.timeout, session.say)
 
 
 def cut_over(
@@ -99,12 +99,10 @@ def cut_over(
     """
     session, pause = sides.forward, Pause(options.max_pause, reporter)
     with indexes_read(session, reporter) as kept, pause.enforced():
-        pause.end_writes(sides, options.write_stop(session.pipeline.source_uri, "source"))
-        with (
-            connected(session.pipeline.source_uri, "source") as source,
-            LateWrites(source, session.pipeline, "source", pause.end) as late_writes,
-        ):
-            last_write = operation_time(source)
+        pause.end_writes(sides, options.write_stop(session.source, "source"))
+        with LateWrites(session.source, session.pipeline, "source", pause.end) as late_writes:
+            with session.source.connected() as client:
+                last_write = operation_time(client)
             settle(sides, session, options, verification, pause)
             _turn_round(sides, options, pause, kept)
             late_writes.catch_up()
@@ -118,7 +116,7 @@ def indexes_read(session: Session, reporter: Reporter) -> Iterator[KeptIndexes]:
     """The indexes of both sides, and every connection that the pause needs: see `kept_indexes`."""
     with ExitStack() as stack:
         with reporter.step("reading the indexes of both sides"):
-            kept = stack.enter_context(kept_indexes(session.pipeline))
+            kept = stack.enter_context(kept_indexes(session))
         yield kept
 
 
@@ -133,11 +131,11 @@ def _turn_round(sides: Sides, options: CutoverOptions, pause: Pause, kept: KeptI
             reverse_pipeline.wait_begun(reverse, before, pause.remaining(options.timeout))
     with reporter.step("putting the destination right") as figures:
         sides.begin("form")
-        figures["commands"] = restore_schema(session.pipeline, kept)
-    if reverse is not None and (not options.blocks or writes_through(session.pipeline.source_uri, "source")):
+        figures["commands"] = restore_schema(session, kept)
+    if reverse is not None and (not options.blocks or writes_through(session.source)):
         with reporter.step("making the source a destination") as figures:
             sides.begin("gentle")
-            figures["commands"] = relax_existing_schema(reverse.pipeline, kept)
+            figures["commands"] = relax_existing_schema(reverse, kept)
 
 
 def settle(
@@ -149,7 +147,7 @@ def settle(
     """
     reporter = pause.reporter
     with reporter.step("applying what is left"):
-        barrier.wait(session.pipeline, session.connect, session.topics, pause.remaining(options.timeout), unsaid)
+        barrier.wait(session, pause.remaining(options.timeout), unsaid)
     sides.begin("sink")
     session.connect.stop(session.pipeline.sink_connector)
     with reporter.step("verifying what came since") as figures:
@@ -159,21 +157,21 @@ def settle(
             figures["documents"] = compare_quiet(session)
 
 
-def restore_schema(pipeline: Pipeline, kept: KeptIndexes = nothing_kept) -> int:
+def restore_schema(session: Session, kept: KeptIndexes = nothing_kept) -> int:
     """Restore the source's schema at the destination; return the number of commands."""
-    return _apply(pipeline, schema_plan.plan(pipeline, final=True, kept=kept))
+    return _apply(session, schema_plan.plan(session, final=True, kept=kept))
 
 
-def relax_existing_schema(pipeline: Pipeline, kept: KeptIndexes = nothing_kept) -> int:
+def relax_existing_schema(session: Session, kept: KeptIndexes = nothing_kept) -> int:
     """Relax what would delete or reject documents at a destination with a schema of its own; the number of commands."""
-    return _apply(pipeline, schema_plan.plan_in_place(pipeline, kept))
+    return _apply(session, schema_plan.plan_in_place(session, kept))
 
 
-def relax_schema(pipeline: Pipeline) -> int:
+def relax_schema(session: Session) -> int:
     """Give the destination a relaxed schema, which accepts all replicated changes; return the number of commands."""
-    return _apply(pipeline, schema_plan.plan(pipeline, overwrite=True))
+    return _apply(session, schema_plan.plan(session, overwrite=True))
 
 
-def _apply(pipeline: Pipeline, plan: schema_plan.Plan) -> int:
-    apply.run(pipeline, plan.steps)
+def _apply(session: Session, plan: schema_plan.Plan) -> int:
+    apply.run(session.destination, plan.steps)
     return len(plan.steps)

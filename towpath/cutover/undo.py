@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from towpath.clients.mongo import write_block
+from towpath.clients.mongo.client import Cluster
 from towpath.config.events import CutoverNote
-from towpath.config.pipeline import Pipeline
 from towpath.cutover.events import Reporter
 from towpath.cutover.sides import Sides, SwitchUnknown
 from towpath.cutover.steps import relax_existing_schema, relax_schema, restore_schema
@@ -127,15 +127,15 @@ def _announce(say: Say, *messages: str) -> None:
 def _cutover_undos(sides: Sides) -> Iterator[_Undo]:
     """The reverse pipeline must be gone before the sink resumes, or changes would travel in a circle."""
     session, reverse = sides.forward, sides.reverse
-    yield _allow(session.pipeline, "source")
+    yield _allow(session.source, "source")
     if reverse is not None:
-        yield _Undo("gentle", "the schema change of the source", lambda: restore_schema(reverse.pipeline))
-    yield _Undo("form", "the schema change of the destination", lambda: relax_schema(session.pipeline))
+        yield _Undo("gentle", "the schema change of the source", lambda: restore_schema(reverse))
+    yield _Undo("form", "the schema change of the destination", lambda: relax_schema(session))
     if reverse is not None:
         yield _Undo(
             "ready",
             "the reverse pipeline",
-            lambda: deployment.remove(reverse.pipeline, reverse.connect, reverse.topics, log=True, say=unsaid),
+            lambda: deployment.remove(reverse, log=True, say=unsaid),
         )
     yield _Undo("sink", "the stop of the sink", lambda: session.connect.resume(session.pipeline.sink_connector))
 
@@ -143,8 +143,8 @@ def _cutover_undos(sides: Sides) -> Iterator[_Undo]:
 def _fail_back_undos(sides: Sides) -> Iterator[_Undo]:
     reverse = sides.reverse
     assert reverse is not None
-    yield _allow(reverse.pipeline, "destination")
-    yield _Undo("form", "the schema change of the source", lambda: relax_existing_schema(reverse.pipeline))
+    yield _allow(reverse.source, "destination")
+    yield _Undo("form", "the schema change of the source", lambda: relax_existing_schema(reverse))
     yield _Undo(
         "sink",
         "the stop of the reverse pipeline's sink",
@@ -152,6 +152,6 @@ def _fail_back_undos(sides: Sides) -> Iterator[_Undo]:
     )
 
 
-def _allow(pipeline: Pipeline, side: str) -> _Undo:
+def _allow(cluster: Cluster, side: str) -> _Undo:
     by_hand = f"; if the {side} still blocks writes, unblock it by hand: {write_block.MONGOSH_UNDO}"
-    return _Undo("block", f"the write block of the {side}", lambda: allow(pipeline.source_uri, side), by_hand, False)
+    return _Undo("block", f"the write block of the {side}", lambda: allow(cluster), by_hand, False)

@@ -14,15 +14,14 @@ from bson.timestamp import Timestamp
 from pymongo.change_stream import ChangeStream
 from pymongo.errors import ConnectionFailure, PyMongoError
 
-from towpath.clients.mongo.client import connected, open_connections
+from towpath.clients.mongo.client import Cluster
+from towpath.clients.mongo.replica_set import open_connections
 from towpath.clients.mongo.versions import EXPANDED_EVENTS
 from towpath.config.pipeline import Pipeline
 from towpath.deploy.schema.plan import KeptIndexes, plan
+from towpath.session import Session
 from towpath.store.positions import DATABASE
-from towpath_verifier.descriptions import Kept, version
-from towpath_verifier.errors import Unsuitable
-from towpath_verifier.proof import token_time
-from towpath_verifier.reads import Client, brief, now
+from towpath_verifier import Client, IndexCache, Unsuitable, brief, cluster_time, feature_version, token_time
 
 _AWAIT_MS = 50
 _RETRY_S, _POLL_S, _JOIN_S = 0.2, 0.02, 1.0
@@ -58,7 +57,7 @@ class _Watch:
 
     def catch_up(self, is_over: Callable[[], bool] = lambda: False) -> None:
         """Return once everything before this call was seen, or once `is_over`; never, if the watch has ended."""
-        until = now(self._client) or self._since
+        until = cluster_time(self._client) or self._since
         while self._seen < until and not is_over():
             time.sleep(_POLL_S)
 
@@ -95,8 +94,9 @@ class LateWrites:
     standalone, which has no change streams.
     """
 
-    def __init__(self, client: Client, pipeline: Pipeline, side: str, end: Callable[[str], None]) -> None:
-        since = now(client)
+    def __init__(self, cluster: Cluster, pipeline: Pipeline, side: str, end: Callable[[str], None]) -> None:
+        with cluster.connected() as client:
+            since = cluster_time(client)
         if since is None:
             raise Unsuitable(f"the {side} is a standalone mongod, which has no change stream to watch for writes")
         self._side, self._end = side, end
@@ -160,13 +160,13 @@ class _SideIndexes:
     """The indexes of a cluster, of which those that change are forgotten."""
 
     def __init__(self, client: Client, since: Timestamp) -> None:
-        self._kept: Kept = {}
+        self._kept: IndexCache = {}
         self._lock = Lock()
         self._changed = set[str]()
         self._failed = False
         self.watch = _Watch(client, since, lambda **start: watch_indexes(client, **start), self._see, self._fail)
 
-    def now(self) -> Kept | None:
+    def now(self) -> IndexCache | None:
         """Those that have not changed by the time of this call; None where that cannot be known."""
         self.watch.catch_up(lambda: self._failed)
         with self._lock:
@@ -186,26 +186,26 @@ class _SideIndexes:
 
 
 @contextmanager
-def kept_indexes(pipeline: Pipeline) -> Iterator[KeptIndexes]:
+def kept_indexes(session: Session) -> Iterator[KeptIndexes]:
     """The indexes of both sides, read now, so that a pause need not; what changes from now on is read again.
 
     Afterwards every connection that a pause needs is open. Both sides are watched before they are read. Nothing is
     kept of a server that does not report changes of indexes: before MongoDB 6.0.
     """
-    sides = dict[str, _SideIndexes]()
+    sides = dict[Cluster, _SideIndexes]()
     with ExitStack() as stack:
-        for side, uri in (("source", pipeline.source_uri), ("destination", pipeline.destination_uri)):
-            client = stack.enter_context(connected(uri, side))
-            open_connections(client, _CONNECTIONS)
-            since = now(client)
-            if since is not None and version(client) >= EXPANDED_EVENTS:
-                sides[uri] = _SideIndexes(client, since)
-                stack.enter_context(sides[uri].watch)
+        for cluster in (session.source, session.destination):
+            with cluster.connected() as client:
+                open_connections(client, _CONNECTIONS)
+                since = cluster_time(client)
+                if since is not None and feature_version(client) >= EXPANDED_EVENTS:
+                    sides[cluster] = _SideIndexes(client, since)
+                    stack.enter_context(sides[cluster].watch)
 
-        def kept(uri: str) -> Kept | None:
-            return sides[uri].now() if uri in sides else None
+        def kept(cluster: Cluster) -> IndexCache | None:
+            return sides[cluster].now() if cluster in sides else None
 
-        plan(pipeline, final=True, kept=kept)
+        plan(session, final=True, kept=kept)
         yield kept
 
 

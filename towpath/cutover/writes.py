@@ -17,8 +17,7 @@ from pathlib import Path
 import psutil
 
 from towpath.clients.mongo import write_block
-from towpath.clients.mongo.client import connected
-from towpath.clients.mongo.uri import without_credentials
+from towpath.clients.mongo.client import Cluster
 from towpath.config.events import CutoverNote
 from towpath.cutover.events import Reporter
 from towpath.errors import TowpathError
@@ -33,10 +32,11 @@ _BLOCK_S, _REPORT_S = 33.0, 3.0  # seconds for open transactions to end, and of 
 
 @dataclass(frozen=True, slots=True)
 class WriteStop:
-    """How to stop the writes to the cluster `side` at `uri`: by the user's `command`, by a write block, or by hand."""
+    """How to stop the writes to a cluster: by the user's `command`, by a write block, or by hand."""
 
-    uri: str
+    cluster: Cluster
     side: str
+    """source or destination of the pipeline that is cut over."""
     command: str | None
     blocks: bool
 
@@ -61,7 +61,7 @@ class WriteStop:
             with reporter.step("stopping the writers"):
                 hook(self.command)
         if self.blocks:
-            with reporter.step(f"blocking writes to {self._where}"), connected(self.uri, self.side) as client:
+            with reporter.step(f"blocking writes to {self._where}"), self.cluster.connected() as client:
                 write_block.block(client, patience=remaining(_BLOCK_S) - _REPORT_S)
             if self.command is None:
                 words = f"writes to {self._where} are blocked from now on"
@@ -69,7 +69,7 @@ class WriteStop:
 
     @property
     def _where(self) -> str:
-        return f"the {self.side} ({without_credentials(self.uri)})"
+        return f"the {self.side} ({self.cluster.address})"
 
 
 def hook(command: str) -> None:
@@ -133,13 +133,13 @@ def stdin_problem() -> str:
     return "standard input has ended" if ended else ""
 
 
-def allow(uri: str, side: str) -> None:
+def allow(cluster: Cluster) -> None:
     """Unblock writes. Raises `TowpathError` with how to do so by hand."""
-    with connected(uri, side) as client:
+    with cluster.connected() as client:
         write_block.unblock(client)
 
 
-def writes_through(uri: str, side: str) -> bool:
+def writes_through(cluster: Cluster) -> bool:
     """Whether this user can write while the cluster blocks the writes of applications."""
-    with connected(uri, side) as client:
+    with cluster.connected() as client:
         return write_block.writes_through(client)

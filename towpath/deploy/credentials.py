@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping
 from pathlib import Path
 
-from towpath.clients.mongo import uri as mongo_uri
-from towpath.clients.mongo.uri import with_option
+import javaproperties
+
+from towpath.config import mongo_uri
+from towpath.config.mongo_uri import with_option
 from towpath.config.pipeline import Pipeline
 from towpath.errors import TowpathError
-from towpath.store.atomic_file import replacing
+from towpath.files import replacing
 
 _DESTINATION = "destination"
 _URIS = ("mongodb.connection.string", "connection.uri")
 #: The messages of Debezium and mongo-kafka for text that is not a URI, such as an unresolved `${file:…}`. Connect's
 #: validation has no codes.
 _NO_URI = ("Invalid connection string", "must start with")
-_ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
-_UNESCAPED = {escaped[1]: plain for plain, escaped in _ESCAPES.items()}
 
 
 def is_unresolved(setting: str, message: str) -> bool:
@@ -42,9 +42,9 @@ def destination_uri(pipeline: Pipeline) -> str:
     In exactly-once mode the write concern is a setting of the sink, for its transactions.
     """
     if pipeline.exactly_once:
-        return pipeline.destination_uri
-    concern, _, journal = pipeline.write_concern.partition("+")
-    uri = with_option(pipeline.destination_uri, "w", concern)
+        return pipeline.destination.uri
+    concern, _, journal = pipeline.write.concern.partition("+")
+    uri = with_option(pipeline.destination.uri, "w", concern)
     return with_option(uri, "journal", "true") if journal else uri
 
 
@@ -53,44 +53,40 @@ def properties(pipeline: Pipeline, source_set: str, destination_set: str) -> str
 
     Debezium needs the name of the replica set in the URI, so it is added if it is missing; a standalone has none.
     """
-    source = _lines("source", with_option(pipeline.source_uri, "replicaSet", source_set))
-    return source + _sink_lines(pipeline, destination_uri(pipeline), destination_set)
+    source = _of_uri("source", with_option(pipeline.source.uri, "replicaSet", source_set))
+    return _text(source | _of_sink(pipeline, destination_uri(pipeline), destination_set))
 
 
 def replay_properties(pipeline: Pipeline, destination_set: str) -> str:
     """The text of the properties file of a replay, which has a sink only."""
-    return _sink_lines(pipeline, pipeline.destination_uri, destination_set)
+    return _text(_of_sink(pipeline, pipeline.destination.uri, destination_set))
 
 
-def _sink_lines(pipeline: Pipeline, uri: str, replica_set: str) -> str:
-    destination = _lines(_DESTINATION, with_option(uri, "replicaSet", replica_set) if replica_set else uri)
-    kafka = (_line(f"kafka.{key}", value) for key, value in pipeline.kafka_client.settings.items())
-    return destination + "".join(kafka)
+def _of_sink(pipeline: Pipeline, uri: str, replica_set: str) -> dict[str, str]:
+    destination = _of_uri(_DESTINATION, with_option(uri, "replicaSet", replica_set) if replica_set else uri)
+    return destination | {f"kafka.{key}": value for key, value in pipeline.kafka.login.settings.items()}
 
 
-def _lines(side: str, uri: str) -> str:
+def _of_uri(side: str, uri: str) -> dict[str, str]:
     """The URI as the Java driver takes it, and its options for PEM files, which that driver does not know."""
     parts = mongo_uri.split(uri)
-    return _line(f"{side}.uri", parts.uri) + "".join(_line(f"{side}.{key}", text) for key, text in parts.pem.items())
+    return {f"{side}.uri": parts.uri} | {f"{side}.{key}": text for key, text in parts.pem.items()}
+
+
+def _text(values: Mapping[str, str]) -> str:
+    return javaproperties.dumps(values, timestamp=None)
 
 
 def read_destination(file: Path) -> str | None:
     """The destination's URI in a properties file of Towpath; None if it is not readable on this machine."""
     try:
-        lines = file.read_text(encoding="utf-8").split("\n")
-    except OSError:
+        found = javaproperties.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
         return None
-    values = {
-        key.removeprefix(f"{_DESTINATION}."): re.sub(r"\\(.)", lambda escape: _UNESCAPED[escape[1]], text)
-        for key, _, text in (line.partition("=") for line in lines)
-        if key.startswith(f"{_DESTINATION}.")
-    }
+    prefix = f"{_DESTINATION}."
+    values = {key.removeprefix(prefix): text for key, text in found.items() if key.startswith(prefix)}
     uri = values.pop("uri", None)
     return None if uri is None else mongo_uri.joined(uri, values)
-
-
-def _line(key: str, text: str) -> str:
-    return f"{key}={''.join(_ESCAPES.get(c, c) for c in text)}\n"
 
 
 def differs(file: Path, text: str) -> bool:

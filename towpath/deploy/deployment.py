@@ -14,13 +14,16 @@ from pathlib import Path
 from towpath.clients.connect.control import forget_offsets, wait_stopped
 from towpath.clients.connect.failures import code_of
 from towpath.clients.connect.rest import Connect
-from towpath.clients.kafka.topics import Topic, Topics
-from towpath.clients.mongo.client import ReplicaSet, connected
+from towpath.clients.kafka.topics import Topic
+from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.config.finding import require
 from towpath.config.namespaces import topic_of
-from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted
-from towpath.config.topic_settings import (
+from towpath.deploy import credentials, preconditions, target
+from towpath.deploy.inventory import DESTINATION_SET, SOURCE_SET, Configurations, Inventory
+from towpath.deploy.own_topics import created_ids, own_topics
+from towpath.errors import ConnectError, MongoUnreachable, Refused, Unresolved
+from towpath.log.topic_settings import (
     HEARTBEAT_SETTINGS,
     POLICY,
     change_settings,
@@ -28,10 +31,7 @@ from towpath.config.topic_settings import (
     plain_settings,
     request_settings,
 )
-from towpath.deploy import credentials, preconditions, target
-from towpath.deploy.inventory import DESTINATION_SET, SOURCE_SET, Configurations, Inventory
-from towpath.deploy.own_topics import created_ids, own_topics
-from towpath.errors import ConnectError, MongoUnreachable, Refused, Unresolved
+from towpath.session import Say, Session
 from towpath.store import positions, verdict, writers
 from towpath.store.positions import WRITERS
 from towpath.store.writers import Registration
@@ -94,8 +94,8 @@ class Deployment:
         if not self.pipeline.has_operator:
             return []
         differences = []
-        if self.pipeline.secrets.exists() and credentials.differs(self.pipeline.secrets, self._secrets):
-            differences.append(Difference(f"{self.pipeline.secrets} does not hold what the workers need", _SECRET))
+        if self.pipeline.secrets_file.exists() and credentials.differs(self.pipeline.secrets_file, self._secrets):
+            differences.append(Difference(f"{self.pipeline.secrets_file} does not hold what the workers need", _SECRET))
         for name, config in self.inventory.desired.items():
             before = self.inventory.deployed[name]
             if before is None:
@@ -111,7 +111,7 @@ class Deployment:
         unsafe = self._unsafe(existing[name] for name, of in judged.items() if _begins_compaction(current[name], of))
         for name, partitions, settings in desired:
             if name not in existing:
-                create = partial(self.topics.create, name, partitions, self.pipeline.replication_factor, settings)
+                create = partial(self.topics.create, name, partitions, self.pipeline.kafka.replication_factor, settings)
                 yield Change(f"create topic {name}", create)
             elif name in judged:
                 safe = {key: text for key, text in settings.items() if key != POLICY or name not in unsafe}
@@ -140,12 +140,12 @@ class Deployment:
 
     def _store_ids(self, created: Sequence[str]) -> None:
         ids = created_ids(self.topics, created)
-        with connected(self.pipeline.destination_uri, "destination") as client:
+        with self.inventory.session.destination.connected() as client:
             writers.note(client, self.pipeline.name, ids)
 
     def _register(self, ours: Registration, creating: Sequence[str], *, is_new: bool) -> None:
         """Raises `Refused` when another pipeline has registered for the same namespaces in the meantime."""
-        with connected(self.pipeline.destination_uri, "destination") as client:
+        with self.inventory.session.destination.connected() as client:
             writers.register(client, ours, creating)
             for finding in target.others(ours, writers.read_all(client), self.inventory.targets):
                 if is_new:
@@ -160,7 +160,10 @@ class Deployment:
         return [
             *([(pipeline.request_topic, 1, request_settings(pipeline))] if pipeline.has_own_source else []),
             *([(pipeline.dead_letter_topic, 1, plain_settings(pipeline))] if pipeline.exactly_once else []),
-            *((name, pipeline.partitions, settings) for name in sorted(names | {t.name for t in self.inventory.log})),
+            *(
+                (name, pipeline.kafka.partitions, settings)
+                for name in sorted(names | {t.name for t in self.inventory.log})
+            ),
             *((name, 1, HEARTBEAT_SETTINGS) for name in pipeline.heartbeat_topics),
         ]
 
@@ -185,8 +188,10 @@ class Deployment:
         old configuration, and could fail.
         """
         text = self._secrets
-        if credentials.differs(self.pipeline.secrets, text):
-            yield Change(f"write {self.pipeline.secrets}", partial(credentials.write, self.pipeline.secrets, text))
+        if credentials.differs(self.pipeline.secrets_file, text):
+            yield Change(
+                f"write {self.pipeline.secrets_file}", partial(credentials.write, self.pipeline.secrets_file, text)
+            )
             for name, before in deployed.items():
                 if before is None or _differing(before, desired.get(name) or before):
                     continue
@@ -204,11 +209,11 @@ class Deployment:
             before, after = deployed[name], config or {}
             if before is None:
                 stopped = name in self.inventory.create_stopped
-                create = partial(put, self.connect, name, after, self.pipeline.secrets, stopped=stopped)
+                create = partial(put, self.connect, name, after, self.pipeline.secrets_file, stopped=stopped)
                 yield Change(f"create connector {name}{', stopped' if stopped else ''}", create)
                 continue
             if keys := _differing(before, after):
-                update = partial(put, self.connect, name, after, self.pipeline.secrets)
+                update = partial(put, self.connect, name, after, self.pipeline.secrets_file)
                 yield Change(f"update connector {name} ({', '.join(keys)})", update)
 
 
@@ -255,14 +260,15 @@ def put(
         ) from error
 
 
-def remove(pipeline: Pipeline, connect: Connect, topics: Topics, *, log: bool, say: Callable[[str], None]) -> None:
+def remove(session: Session, *, log: bool, say: Say) -> None:
     """Remove the connectors; with `log` also their positions, the topics made for them, and the secrets file.
 
     Without `log` the positions stay, so that a later deployment of the same file continues there. The sink is removed
     first: nothing may write its positions after they are removed. Connectors of an operator stay, stopped.
     """
-    own = own_topics(pipeline, connect, topics)  # first: only an existing connector knows which topics it has written
-    _note(pipeline, own.ids, say)
+    pipeline, connect = session.pipeline, session.connect
+    own = own_topics(session)  # first: only an existing connector knows which topics it has written
+    _note(session, own.ids, say)
     names = dict.fromkeys((pipeline.sink_connector, *pipeline.source_connectors, pipeline.whole_source_connector))
     existing = [name for name in names if connect.config(name) is not None]
     for name in existing if log else ():
@@ -277,41 +283,41 @@ def remove(pipeline: Pipeline, connect: Connect, topics: Topics, *, log: bool, s
         connect.delete(name)
         say(f"removed connector {name}" + (" and its position" if log else ""))
     if not log:
-        _note(pipeline, own.ids, say, removed=True)
+        _note(session, own.ids, say, removed=True)
     else:
-        topics.delete(own.names)
+        session.topics.delete(own.names)
         for name in own.names:
             say(f"deleted topic {name}")
         if pipeline.exactly_once or pipeline.dead_letter_topic in own.names:  # the mode in the file may have changed
-            _forget_at_destination(pipeline, say)
+            _forget_at_destination(session, say)
         else:
-            _forget_verdict(pipeline, say)
+            _forget_verdict(session, say)
         if not pipeline.has_operator:  # else it is in a Secret
-            pipeline.secrets.unlink(missing_ok=True)
+            pipeline.secrets_file.unlink(missing_ok=True)
 
 
-def _forget_at_destination(pipeline: Pipeline, say: Callable[[str], None]) -> None:
-    with connected(pipeline.destination_uri, "destination") as client:
-        count = positions.forget(client, pipeline)
+def _forget_at_destination(session: Session, say: Say) -> None:
+    with session.destination.connected() as client:
+        count = positions.forget(client, session.pipeline)
     if count:
         say(f"removed the sink's positions at the destination ({count} documents in the database towpath)")
 
 
-def _forget_verdict(pipeline: Pipeline, say: Callable[[str], None]) -> None:
+def _forget_verdict(session: Session, say: Say) -> None:
     """Remove the last verdict and the registration, all that plain mode stores at the destination, if it answers."""
     try:
-        with connected(pipeline.destination_uri, "destination", timeout=5) as client:
-            verdict.forget(client, pipeline)
-            writers.forget(client, pipeline.name)
+        with session.destination.briefly() as client:
+            verdict.forget(client, session.pipeline)
+            writers.forget(client, session.pipeline.name)
     except MongoUnreachable as error:
         say(f"the last verdict and the registration in towpath.{WRITERS} stay at the destination: {error}")
 
 
-def _note(pipeline: Pipeline, ids: Mapping[str, str], say: Callable[[str], None], *, removed: bool = False) -> None:
+def _note(session: Session, ids: Mapping[str, str], say: Say, *, removed: bool = False) -> None:
     """Store what is known of topics (name → id) for a later removal of the log; with `removed`, no sink is left."""
     try:
-        with connected(pipeline.destination_uri, "destination", timeout=5) as client:
-            writers.note(client, pipeline.name, ids, removed=removed)
+        with session.destination.briefly() as client:
+            writers.note(client, session.pipeline.name, ids, removed=removed)
     except MongoUnreachable as error:
         if removed:
-            say(f"the destination still has {pipeline.name} registered in towpath.{WRITERS}: {error}")
+            say(f"the destination still has {session.pipeline.name} registered in towpath.{WRITERS}: {error}")

@@ -8,19 +8,19 @@ from functools import cached_property, partial
 from typing import Any, TypeVar
 
 from towpath.clients.connect.control import statuses
-from towpath.clients.connect.rest import Connect
-from towpath.clients.kafka.topics import Topic, Topics
-from towpath.clients.mongo.client import Client, ReplicaSet, collections, connected, destination_set, source_set
-from towpath.clients.mongo.client import Collection as CollectionInfo
+from towpath.clients.kafka.topics import Topic
+from towpath.clients.mongo.client import Client, Cluster
 from towpath.clients.mongo.privileges import Privileges, if_allowed, privileges
-from towpath.config.pipeline import Pipeline
+from towpath.clients.mongo.replica_set import Collection as CollectionInfo
+from towpath.clients.mongo.replica_set import ReplicaSet, collections, destination_set, source_set
 from towpath.deploy.configs import DDL_REPLAY, definitions
 from towpath.deploy.own_topics import known_topics
 from towpath.errors import NoSuchConnector, TowpathError
 from towpath.history.resnapshot import KEYS
+from towpath.session import Session
 from towpath.store import writers
 from towpath.store.writers import Registration
-from towpath_verifier.descriptions import version as level
+from towpath_verifier import feature_version
 
 #: Keys in the configuration of a source and of a sink connector that name its replica set.
 SOURCE_SET, DESTINATION_SET = "towpath.source", "towpath.destination"
@@ -29,18 +29,18 @@ Configurations = Mapping[str, dict[str, str] | None]
 Answer = TypeVar("Answer")
 
 
-class Cluster:
-    """One cluster of a pipeline. Every query raises `MongoError` when the cluster does not answer, or refuses."""
+class Side:
+    """What is asked of one cluster. Every query raises `MongoError` when the cluster does not answer, or refuses."""
 
-    def __init__(self, uri: str, side: str, replica_set: Callable[[Client], ReplicaSet]) -> None:
+    def __init__(self, side: str, cluster: Cluster, replica_set: Callable[[Client], ReplicaSet]) -> None:
         """`replica_set` reads the replica set, and raises `Refused` for a cluster that this side does not support."""
-        self.uri, self.side, self._replica_set = uri, side, replica_set
+        self.side, self.cluster, self._replica_set = side, cluster, replica_set
         self._answers: dict[Callable[[Client], Any], Any] = {}
 
     def ask(self, query: Callable[[Client], Answer]) -> Answer:
         """The answer to a query, which is sent once and then cached."""
         if query not in self._answers:
-            with connected(self.uri, self.side) as client:
+            with self.cluster.connected() as client:
                 self._answers[query] = query(client)
         answer: Answer = self._answers[query]
         return answer
@@ -57,7 +57,7 @@ class Cluster:
     @property
     def level(self) -> tuple[int, ...]:
         """What decides what the servers can do: see `towpath.mongo.versions`."""
-        return self.ask(level)
+        return self.ask(feature_version)
 
     @property
     def privileges(self) -> Privileges | None:
@@ -95,9 +95,7 @@ class Inventory:
 
     def __init__(
         self,
-        pipeline: Pipeline,
-        connect: Connect,
-        topics: Topics,
+        session: Session,
         *,
         allow_missing: bool = False,
         create_stopped: Collection[str] = (),
@@ -106,15 +104,15 @@ class Inventory:
 
         `create_stopped`: names of the connectors that are created but not started.
         """
-        self.pipeline, self.connect, self.topics = pipeline, connect, topics
+        self.session = session
+        self.pipeline, self.connect, self.topics = session.pipeline, session.connect, session.topics
         self.allow_missing, self.create_stopped = allow_missing, create_stopped
         self.unreachable: Mapping[str, TowpathError] = {}
         """Servers that do not answer, or refuse, by the subject of their findings; they get no more requests."""
         self._broker_settings: dict[int, Mapping[str, str]] = {}
-        self.source = Cluster(pipeline.source_uri, "source", source_set)
-        self.destination = Cluster(
-            pipeline.destination_uri, "destination", partial(destination_set, transactions=pipeline.exactly_once)
-        )
+        self.source = Side("source", session.source, source_set)
+        destination = partial(destination_set, transactions=self.pipeline.exactly_once)
+        self.destination = Side("destination", session.destination, destination)
 
     @cached_property
     def collections(self) -> tuple[CollectionInfo, ...]:
@@ -137,13 +135,13 @@ class Inventory:
     def extents(self) -> Mapping[str, Extent]:
         """The `collections` that are neither views nor time series, by name."""
         names = [collection.namespace for collection in self.collections if collection.kind == "collection"]
-        rename = self.pipeline.renames.destination
+        rename = self.pipeline.renamed
         return {name: self.source.ask(partial(_extent, name, rename(name))) for name in names}
 
     @cached_property
     def targets(self) -> tuple[str, ...]:
         """The destination's names of `namespaces`."""
-        return tuple(sorted({self.pipeline.renames.destination(name) for name in self.namespaces}))
+        return tuple(sorted({self.pipeline.renamed(name) for name in self.namespaces}))
 
     @cached_property
     def target_collections(self) -> tuple[CollectionInfo, ...]:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from towpath.clients.connect.control import statuses
 from towpath.clients.connect.rest import Connect
-from towpath.clients.kafka.topics import Topics
-from towpath.clients.mongo.client import ReplicaSet
+from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.config.finding import Finding, error
 from towpath.config.namespaces import namespace_of, renames_of, topic_of
 from towpath.config.pipeline import Pipeline
@@ -17,6 +16,7 @@ from towpath.config.text import first_few
 from towpath.deploy.inventory import DESTINATION_SET, SOURCE_SET, Inventory
 from towpath.errors import Refused
 from towpath.log.source_offsets import SELECTION
+from towpath.session import Session
 
 #: The key in the configuration of a replay's sink that names the pipeline whose log it reads.
 REPLAY_OF = "towpath.replay.of"
@@ -81,7 +81,7 @@ def loops(
 
     `namespaces`: what this pipeline captures, by the source's names. A pipeline whose sink is STOPPED does not count.
     """
-    written = {pipeline.renames.destination(name): name for name in namespaces}
+    written = {pipeline.renamed(name): name for name in namespaces}
     for sink, config in configurations.items():
         mark = config.get(DESTINATION_SET)
         if sink == pipeline.sink_connector or mark is None or REPLAY_OF in config:
@@ -114,9 +114,9 @@ def _captured(configurations: Configurations, other: str, source: ReplicaSet, na
     return [name for name in namespaces if any(re.fullmatch(pattern, name) for pattern in patterns)]
 
 
-def refuse_loop_on_resuming(pipeline: Pipeline, connect: Connect, topics: Topics) -> None:
+def refuse_loop_on_resuming(session: Session) -> None:
     """Raise `Refused` for a loop, judging by the deployed connectors and the log, without the MongoDB clusters."""
-    inventory = Inventory(pipeline, connect, topics)
+    pipeline, inventory = session.pipeline, Inventory(session)
     source, sink = (
         inventory.configurations.get(name, {}) for name in (pipeline.source_connector, pipeline.sink_connector)
     )
@@ -124,5 +124,5 @@ def refuse_loop_on_resuming(pipeline: Pipeline, connect: Connect, topics: Topics
         return
     names = [namespace_of(pipeline.name, topic.name) for topic in inventory.log]
     sets = ReplicaSet.parse(source[SOURCE_SET]), ReplicaSet.parse(sink[DESTINATION_SET])
-    for loop in loops(pipeline, connect, inventory.configurations, *sets, names):
+    for loop in loops(pipeline, session.connect, inventory.configurations, *sets, names):
         raise Refused(loop.finding, loop.advice)

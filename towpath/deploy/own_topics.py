@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.topics import Topics
-from towpath.clients.mongo.client import connected
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import first_few
-from towpath.config.topic_settings import pipeline_topics
 from towpath.errors import MongoUnreachable, TowpathError
+from towpath.log.topic_settings import pipeline_topics
+from towpath.session import Session
 from towpath.store import writers
 from towpath.store.writers import Registration
 
@@ -34,15 +34,15 @@ class OwnTopics:
 NO_TOPICS = OwnTopics()
 
 
-def own_topics(pipeline: Pipeline, connect: Connect, topics: Topics) -> OwnTopics:
+def own_topics(session: Session) -> OwnTopics:
     """As `known_topics`, asked of the servers. The destination may be lost."""
-    registration = None
+    pipeline, registration = session.pipeline, None
     try:
-        with connected(pipeline.destination_uri, "destination", timeout=5) as client:
+        with session.destination.briefly() as client:
             registration = writers.read_all(client).get(pipeline.name)
     except MongoUnreachable:
         pass
-    return known_topics(pipeline, connect, topics, registration)
+    return known_topics(pipeline, session.connect, session.topics, registration)
 
 
 def known_topics(pipeline: Pipeline, connect: Connect, topics: Topics, registration: Registration | None) -> OwnTopics:

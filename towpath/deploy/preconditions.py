@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 
 from towpath.clients.kafka.topics import Topic
-from towpath.clients.mongo.client import Collection, ReplicaSet, regex_refusal
+from towpath.clients.mongo.replica_set import Collection, ReplicaSet, regex_refusal
 from towpath.config.finding import Finding, error, refusal, required
 from towpath.config.namespaces import bad_names, topic_of, unmatched
 from towpath.config.pipeline import Pipeline
@@ -40,7 +40,9 @@ def replica_sets(inventory: Inventory) -> Iterator[Finding]:
 
 def included(inventory: Inventory) -> Iterator[Finding]:
     """Each pattern of [collections] include matches a collection."""
-    for pattern in () if inventory.allow_missing else unmatched(inventory.pipeline.include, inventory.namespaces):
+    for pattern in (
+        () if inventory.allow_missing else unmatched(inventory.pipeline.collections.include, inventory.namespaces)
+    ):
         yield error(
             _SOURCE,
             f"[collections] include {pattern!r} matches no collection that the user in [source] uri can see, after"
@@ -90,7 +92,7 @@ def is_replicated(inventory: Inventory, collection: Collection) -> bool:
 
 def kind(collection: Collection, pipeline: Pipeline) -> Iterator[Finding]:
     """The collection is of a supported kind."""
-    subject, ranges = f"{_SOURCE} {collection.namespace}", pipeline.copy.method == "towpath"
+    subject, ranges = f"{_SOURCE} {collection.namespace}", pipeline.copy_method == "towpath"
     if collection.kind == "timeseries":
         yield error(
             subject,
@@ -113,7 +115,7 @@ def kind(collection: Collection, pipeline: Pipeline) -> Iterator[Finding]:
             "leave it out with [collections] exclude and give it a pipeline of its own with"
             ' mode = "plain" and [kafka] partitions = 1',
         )
-    elif "collation" in collection.options and pipeline.partitions > 1:
+    elif "collation" in collection.options and pipeline.kafka.partitions > 1:
         yield error(
             subject,
             f"{collection.namespace} has a default collation, by which two _ids that differ in bytes can be equal:"
@@ -127,7 +129,7 @@ def targets(inventory: Inventory) -> Iterator[Finding]:
     same_set = inventory.source.replica_set.is_same(inventory.destination.replica_set)
     sources: dict[str, str] = {}
     for name in inventory.namespaces:
-        target = inventory.pipeline.renames.destination(name)
+        target = inventory.pipeline.renamed(name)
         if target in sources:
             collision = f"{sources[target]} and {name} would both be written to {target}"
             yield error(_DESTINATION, collision, "see [collections.rename]")
@@ -155,7 +157,7 @@ def no_cutover(inventory: Inventory) -> Iterator[Finding]:
     """No cutover is under way or over when a new sink is created."""
     if inventory.pipeline.exactly_once and not inventory.is_deployed:
         try:
-            cutover.refuse(inventory.pipeline)
+            cutover.refuse(inventory.session)
         except Refused as refused:
             yield refusal(_DEPLOY, refused)
 
@@ -248,7 +250,7 @@ def unchanged_mode(
     if same is False:
         yield error(
             _DEPLOY,
-            f'{pipeline.name} was deployed with another [capture] copy, and the file now says "{pipeline.copy.method}":'
+            f'{pipeline.name} was deployed with another [capture] copy, and the file now says "{pipeline.copy_method}":'
             " the stored progress of one method cannot be used by another",
             f"set it back, or empty the destination's namespaces and {_REMOVE}",
         )
@@ -301,7 +303,7 @@ def _newly_captured(inventory: Inventory, namespace: str) -> str | None:
 
 def copied(inventory: Inventory) -> Iterator[Finding]:
     """Debezium copies only at its first start, so no collection with documents is included later."""
-    for namespace in sorted(inventory.filled) if inventory.pipeline.copy.method == "debezium" else ():
+    for namespace in sorted(inventory.filled) if inventory.pipeline.copy_method == "debezium" else ():
         after = _newly_captured(inventory, namespace)
         if after is not None and inventory.has_position(after):
             yield error(
@@ -338,11 +340,11 @@ def partitions(inventory: Inventory) -> Iterator[Finding]:
 
 
 def partition_count(topic: Topic, pipeline: Pipeline) -> Iterator[Finding]:
-    if topic.partitions != pipeline.partitions:
+    if topic.partitions != pipeline.kafka.partitions:
         yield error(
             f"kafka {topic.name}",
-            f"the topic {topic.name} has {topic.partitions} partitions and the file says {pipeline.partitions}: with"
-            " another count a document's changes would be on two partitions, out of order",
+            f"the topic {topic.name} has {topic.partitions} partitions and the file says {pipeline.kafka.partitions}:"
+            " with another count a document's changes would be on two partitions, out of order",
             f"set [kafka] partitions = {topic.partitions}",
         )
 

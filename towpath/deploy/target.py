@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from towpath.clients.mongo.client import ReplicaSet
+from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.config.finding import Finding, Preconditions, error, require, required
 from towpath.config.namespaces import namespace_of, renames_of
 from towpath.config.pipeline import Pipeline
@@ -84,7 +84,7 @@ def same_namespaces(target: Target) -> Iterator[Finding]:
     """
     pipeline = target.pipeline
     differing = []
-    if target.sink and renames_of(target.sink) != dict(pipeline.renames.by_source):
+    if target.sink and renames_of(target.sink) != dict(pipeline.collections.rename):
         differing.append("[collections.rename]")
     if target.sink and target.sink.get("topics.regex") != pipeline.selection.topic_regex(pipeline.name):
         differing.append("include or exclude in [collections]")
@@ -164,12 +164,12 @@ OF_WRITING: Preconditions[Target] = required(
 
 def require_own(session: Session) -> None:
     """Raise `Refused` unless the destination is the one that the pipeline writes, and no other pipeline does."""
-    require(OF_WRITING, gather(Inventory(session.pipeline, session.connect, session.topics)))
+    require(OF_WRITING, gather(Inventory(session)))
 
 
 def require_removable(session: Session) -> None:
     """Raise `Refused` unless what the destination stores for the pipeline is of this pipeline."""
-    require(OF_REMOVAL, gather(Inventory(session.pipeline, session.connect, session.topics), with_source=False))
+    require(OF_REMOVAL, gather(Inventory(session), with_source=False))
 
 
 def gather(inventory: Inventory, *, with_source: bool = True) -> Target:
@@ -177,7 +177,7 @@ def gather(inventory: Inventory, *, with_source: bool = True) -> Target:
     kafka, configs, log = _deployed(inventory)
     marks = [(key, config[key]) for config in configs for key in (SOURCE_SET, DESTINATION_SET) if key in config]
     sources = [ReplicaSet.parse(mark) for key, mark in marks if key == SOURCE_SET]
-    names = tuple(map(inventory.pipeline.renames.destination, log))
+    names = tuple(map(inventory.pipeline.renamed, log))
     try:
         if with_source:
             sources.append(inventory.source.replica_set)

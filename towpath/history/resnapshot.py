@@ -20,10 +20,9 @@ from bson.timestamp import Timestamp
 from pymongo.errors import OperationFailure
 
 from towpath.clients.connect.control import Wait
-from towpath.clients.connect.rest import Connect
-from towpath.clients.mongo.client import Client, connected
+from towpath.clients.mongo.client import Client, ClusterTime
 from towpath.config.finding import Finding, Preconditions, error, required
-from towpath.config.pipeline import ClusterTime, Pipeline
+from towpath.config.pipeline import Pipeline
 from towpath.errors import NotYet, TopicError
 from towpath.log.source_offsets import SELECTION, SourceState, read_state
 from towpath.session import Session, unsaid
@@ -58,10 +57,10 @@ class Captured:
         return bool(self.resnapshot) and self.state.closed != self.resnapshot
 
 
-def read_captured(pipeline: Pipeline, connect: Connect) -> list[Captured]:
+def read_captured(session: Session) -> list[Captured]:
     """Every source connector that has a position. Raises `MongoError` when the source does not answer, or refuses."""
-    captured = []
-    with connected(pipeline.source_uri, "source") as client:
+    pipeline, connect, captured = session.pipeline, session.connect, []
+    with session.source.connected() as client:
         for name in pipeline.source_connectors:
             state, config = read_state(connect, name), connect.config(name) or {}
             since = state.position.time if state.position else state.start

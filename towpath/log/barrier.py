@@ -18,35 +18,30 @@ from pymongo.errors import PyMongoError
 from towpath.clients.connect.control import Wait
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.topics import Place, Topics
-from towpath.clients.mongo.client import ANSWER_S, connected, passed_time
-from towpath.config.pipeline import ClusterTime, Pipeline
+from towpath.clients.mongo.client import ANSWER_S, Cluster, ClusterTime
+from towpath.clients.mongo.replica_set import passed_time
+from towpath.config.pipeline import Pipeline
 from towpath.errors import NoSuchConnector, NotYet, TowpathError
 from towpath.log import bounds, reread_requests
 from towpath.log.lag import applied, gaps, peek, pipeline_ends
 from towpath.log.source_offsets import SELECTION, CollectionCopy, SourceState, read_state
-from towpath.session import Session
+from towpath.session import Say, Session
 from towpath.store import schema_changes
 from towpath.store.schema_changes import OPEN, STUCK, State
 
 _PAUSE_S = 0.1
 
 
-def wait(
-    pipeline: Pipeline,
-    connect: Connect,
-    topics: Topics,
-    timeout: float,
-    say: Callable[[str], None],
-    target: ClusterTime | None = None,
-) -> None:
+def wait(session: Session, timeout: float, say: Say, target: ClusterTime | None = None) -> None:
     """Return once all that the source acknowledged before the call is at the destination.
 
     `timeout` is in seconds. With a `target`, which `passed_time` returned, it waits for what was acknowledged before
     that call instead. Raises `NotYet` with the last state when the time is over, and `TowpathError` with the reason as
     soon as a connector has failed. `say` receives a message at the start of each step.
     """
-    waiting = _waiting(pipeline, connect, timeout, say)
-    target = target or passed_time(pipeline.source_uri)
+    pipeline, topics = session.pipeline, session.topics
+    waiting = _waiting(session, timeout, say)
+    target = target or passed_time(session.source)
     requests_end = reread_requests.end(pipeline, topics, topics.all()) if pipeline.has_own_source else 0
     _wait_captured(pipeline, waiting, target, say)
     if requests_end:
@@ -54,23 +49,23 @@ def wait(
         _wait_answered(pipeline, topics, waiting, requests_end)
     ends = _committed_ends(pipeline, topics, waiting)
     say(f"waiting until the sink has applied {len(ends)} partitions up to their present ends")
-    _wait_applied(pipeline, topics, waiting, ends)
+    _wait_applied(session, waiting, ends)
 
 
-def wait_captured(pipeline: Pipeline, connect: Connect, timeout: float, say: Callable[[str], None]) -> None:
+def wait_captured(session: Session, timeout: float, say: Say) -> None:
     """Return once all that the source acknowledged before the call is in the log, whatever the sink does.
 
     `timeout` and errors as for `wait`.
     """
-    _wait_captured(pipeline, _waiting(pipeline, connect, timeout, say), passed_time(pipeline.source_uri), say)
+    _wait_captured(session.pipeline, _waiting(session, timeout, say), passed_time(session.source), say)
 
 
-def _waiting(pipeline: Pipeline, connect: Connect, timeout: float, say: Callable[[str], None]) -> Wait:
+def _waiting(session: Session, timeout: float, say: Say) -> Wait:
     late = "not caught up in time"
-    return Wait(connect, pipeline.connectors, timeout, late, pause=_PAUSE_S, failed_for=0, say=say)
+    return Wait(session.connect, session.pipeline.connectors, timeout, late, pause=_PAUSE_S, failed_for=0, say=say)
 
 
-def _wait_captured(pipeline: Pipeline, waiting: Wait, target: ClusterTime, say: Callable[[str], None]) -> None:
+def _wait_captured(pipeline: Pipeline, waiting: Wait, target: ClusterTime, say: Say) -> None:
     say(f"waiting until capture has passed {target}, the source's time now")
 
     def captured() -> None:
@@ -155,10 +150,11 @@ def unread(written: Mapping[Place, tuple[int, int]], ends: Mapping[Place, tuple[
     return [place for place, (_, end) in written.items() if place in ends and ends[place][1] < end]
 
 
-def _wait_applied(pipeline: Pipeline, topics: Topics, waiting: Wait, ends: dict[Place, tuple[int, int]]) -> None:
+def _wait_applied(session: Session, waiting: Wait, ends: dict[Place, tuple[int, int]]) -> None:
+    pipeline, topics = session.pipeline, session.topics
     peeked_at: dict[Place, int] = {}
     is_checked = False
-    with applied(pipeline, topics) as done:
+    with applied(session) as done:
 
         def all_applied() -> None:
             nonlocal is_checked
@@ -169,27 +165,31 @@ def _wait_applied(pipeline: Pipeline, topics: Topics, waiting: Wait, ends: dict[
                 if not contents.records:  # control records only
                     del ends[place], unapplied[place]
             if unapplied and not is_checked:
-                bounds.refuse(pipeline, topics)  # what the log has lost never comes
+                bounds.refuse(session)  # what the log has lost never comes
                 is_checked = True
             for (topic, partition), (start, end) in unapplied.items():
                 first = f"{pipeline.sink_connector} has applied {topic}, partition {partition}, up to {start} of {end}"
-                held_up = holdup(pipeline, {topic for topic, _ in unapplied})
+                held_up = holdup(session.destination, pipeline, {topic for topic, _ in unapplied})
                 raise NotYet(f"{first} ({len(unapplied)} partitions are behind){held_up and f'; {held_up}'}")
 
         waiting.until(all_applied)
-    bounds.refuse(pipeline, topics)  # lost records look like applied ones
+    bounds.refuse(session)  # lost records look like applied ones
 
 
 def holdup(
-    pipeline: Pipeline, topics: Collection[str], states: Sequence[State] = OPEN, command: str = "towpath ddl"
+    destination: Cluster,
+    pipeline: Pipeline,
+    topics: Collection[str],
+    states: Sequence[State] = OPEN,
+    command: str = "towpath ddl",
 ) -> str:
     """Which schema change, in one of these states, the records of one of these topics wait for; empty if none.
 
-    `command` shows it.
+    `destination` is that of the pipeline, or of a replay of it; `command` shows the schema change.
     """
     if not pipeline.exactly_once:
         return ""
-    with connected(pipeline.destination_uri, "destination", answer=ANSWER_S) as client:
+    with destination.connected(answer=ANSWER_S) as client:
         for change in schema_changes.open_changes(client, pipeline):
             if change.state in states and not change.topics.keys().isdisjoint(topics):
                 why = f" ({change.reason})" if change.reason else ""
@@ -241,10 +241,13 @@ class Passing:
         unapplied = gaps(ends, self.done())
         contents = peek(self.session.topics, unapplied, limit=0)
         behind = {topic for (topic, _), gap in contents.items() if gap.records}  # else control records only
-        if behind and not self._reported and (reason := holdup(self.session.pipeline, behind, STUCK)):
+        if behind and not self._reported and (reason := self._holdup(behind)):
             self.session.say(f"differences wait for the pipeline: {reason}")
             self._reported = True
         return not behind
+
+    def _holdup(self, topics: Collection[str]) -> str:
+        return holdup(self.session.destination, self.session.pipeline, topics, STUCK)
 
     def _captured(self, target: ClusterTime) -> bool:
         """Whether capture has passed `target`. Reports once when it has lagged for `_LATE` seconds."""
@@ -259,7 +262,7 @@ class Passing:
 @contextlib.contextmanager
 def passing(session: Session, *, silent: bool = False) -> Iterator[Passing]:
     """The barrier of a deployed pipeline. Raises `TowpathError` when the sink's position cannot be read."""
-    with applied(session.pipeline, session.topics) as done:
+    with applied(session) as done:
         yield Passing(session, done, _reported=silent)
 
 

@@ -13,13 +13,12 @@ from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 
 from towpath.clients.connect.control import move_offsets, stop_sink
-from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.consume import Window, messages
 from towpath.clients.kafka.topics import Place, Topics
-from towpath.clients.mongo.client import briefly, connected
 from towpath.config.pipeline import Pipeline
 from towpath.errors import Refused, TowpathError
 from towpath.log.lag import pipeline_ends
+from towpath.session import Session
 from towpath.store import verdict
 from towpath.store.positions import LOG_GAP, Applied, note_breaks, noted_breaks, positions, skip_to
 
@@ -145,7 +144,7 @@ def _overgrown(pipeline: Pipeline, topics: Topics, done: Mapping[Place, Applied]
     with topics.reader() as consumer:
         found = {place: message.timestamp()[1] for place, message in messages(consumer, window)}
     for place in sorted(window):
-        if is_overgrown(done[place], found.get(place), may_be_cleaned=pipeline.compaction is not None):
+        if is_overgrown(done[place], found.get(place), may_be_cleaned=pipeline.log.compact):
             yield Break("TWP-LOG-END", *place, done[place].offset, *ends[place], done[place].last_at)
 
 
@@ -158,15 +157,16 @@ class LogState:
     ids: Mapping[str, str]
 
 
-def suspected(pipeline: Pipeline, topics: Topics, state: LogState | None = None) -> tuple[Break, ...]:
+def suspected(session: Session, state: LogState | None = None) -> tuple[Break, ...]:
     """The breaks in one reading; some may be transient, when the sink is about to commit records that the log has lost.
 
     In plain mode, positions are the offsets that the sink's consumers have committed; partitions without one are not
     judged. `state` avoids reading it again. Raises `MongoUnreachable` when the destination, which stores the positions,
     is unreachable.
     """
+    pipeline, topics = session.pipeline, session.topics
     if state is None:
-        done, ends = _done(pipeline, topics), pipeline_ends(pipeline, topics, stable=False)
+        done, ends = _done(session), pipeline_ends(pipeline, topics, stable=False)
         state = LogState(done, ends, topics.ids(topic for topic, _ in ends))
     # without a position a sink begins at offset 0
     done = dict.fromkeys(state.ends, Applied(0, 0)) | dict(state.done) if pipeline.exactly_once else state.done
@@ -198,28 +198,30 @@ def _ends(log: Window, topics: Topics) -> dict[Place, tuple[int, int]]:
     return topics.ends((topic for name, topic in existing.items() if name in names), stable=False)
 
 
-def _done(pipeline: Pipeline, topics: Topics) -> Mapping[Place, Applied]:
+def _done(session: Session) -> Mapping[Place, Applied]:
+    pipeline = session.pipeline
     if not pipeline.exactly_once:
-        return {place: Applied(offset, 0) for place, offset in topics.committed(pipeline.sink_group).items()}
-    with briefly(pipeline.destination_uri, "destination") as client:
+        return {place: Applied(offset, 0) for place, offset in session.topics.committed(pipeline.sink_group).items()}
+    with session.destination.briefly() as client:
         return positions(client, pipeline)
 
 
-def confirmed(pipeline: Pipeline, topics: Topics, state: LogState | None = None) -> tuple[Break, ...]:
+def confirmed(session: Session, state: LogState | None = None) -> tuple[Break, ...]:
     """The breaks that a second reading finds unchanged; otherwise as `suspected`."""
-    before = {(gap.place, gap.code, gap.position) for gap in suspected(pipeline, topics, state)}
+    before = {(gap.place, gap.code, gap.position) for gap in suspected(session, state)}
     if not before:
         return ()
     time.sleep(_RECHECK)
-    return tuple(gap for gap in suspected(pipeline, topics) if (gap.place, gap.code, gap.position) in before)
+    return tuple(gap for gap in suspected(session) if (gap.place, gap.code, gap.position) in before)
 
 
-def cut_short(pipeline: Pipeline, topics: Topics, log: Window) -> dict[Place, str]:
+def cut_short(session: Session, log: Window) -> dict[Place, str]:
     """Why each partition that was cut short or recreated is incomplete, which its offsets do not show.
 
     Raises `MongoUnreachable` when the destination, which stores the noted breaks, is unreachable.
     """
-    with briefly(pipeline.destination_uri, "destination") as client:
+    pipeline, topics = session.pipeline, session.topics
+    with session.destination.briefly() as client:
         codes, done = noted_breaks(client, pipeline), positions(client, pipeline)
     breaks = _breaks(pipeline, topics, LogState(done, _ends(log, topics), topics.ids(topic for topic, _ in log)))
     reasons = {place: f"{code}: the sink continued in spite of it" for place, code in codes.items()}
@@ -227,34 +229,35 @@ def cut_short(pipeline: Pipeline, topics: Topics, log: Window) -> dict[Place, st
     return {place: reasons[place] for place in sorted(reasons) if place in log}
 
 
-def refuse(pipeline: Pipeline, topics: Topics) -> None:
+def refuse(session: Session) -> None:
     """Raise `TowpathError` when a position is not in the log."""
-    if breaks := confirmed(pipeline, topics):
+    if breaks := confirmed(session):
         raise TowpathError(describe(breaks), where=breaks[0].topic, code=breaks[0].code)
 
 
-def accept(pipeline: Pipeline, topics: Topics, connect: Connect) -> tuple[Break, ...]:
+def accept(session: Session) -> tuple[Break, ...]:
     """Stop the sink, move its positions to where the log continues, and return the accepted breaks.
 
     Verdicts of before no longer count. The sink stays STOPPED.
 
     Raises `Refused` when there is no break: nobody can accept one in advance.
     """
-    if not suspected(pipeline, topics):
+    pipeline = session.pipeline
+    if not suspected(session):
         raise Refused(
             f"the positions of {pipeline.sink_connector} are all in its log, so there is nothing to accept;"
             " `towpath restart` without the option restarts what has failed"
         )
-    stop_sink(pipeline, connect)
-    breaks = confirmed(pipeline, topics)  # positions no longer move
+    stop_sink(pipeline, session.connect)
+    breaks = confirmed(session)  # positions no longer move
     if not breaks:
         return ()
     offsets, now = {gap.place: gap.resume_at for gap in breaks}, datetime.now(UTC)
-    with connected(pipeline.destination_uri, "destination") as client:
+    with session.destination.connected() as client:
         verdict.begin_history(client, pipeline, "a gap in the log was accepted")
         if pipeline.exactly_once:
             note_breaks(client, pipeline, {gap.place: gap.code for gap in breaks if gap.code != "TWP-LOG-GAP"}, now)
             skip_to(client, pipeline, offsets, now)
     if not pipeline.exactly_once:
-        move_offsets(connect, pipeline.sink_connector, offsets)
+        move_offsets(session.connect, pipeline.sink_connector, offsets)
     return breaks

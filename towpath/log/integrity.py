@@ -16,12 +16,13 @@ from confluent_kafka import Consumer, Message
 
 from towpath.clients.kafka.consume import Window, messages
 from towpath.clients.kafka.topics import Place, Topic, Topics
+from towpath.clients.mongo.client import ClusterTime, cluster_time
 from towpath.config.namespaces import namespace_of
-from towpath.config.pipeline import ClusterTime, Pipeline, cluster_time
-from towpath.config.topic_settings import MARK, is_compacted
+from towpath.config.pipeline import Pipeline
 from towpath.errors import TopicError
 from towpath.log.lag import pipeline_ends
 from towpath.log.records import contract_headers, ends_documents, is_key
+from towpath.log.topic_settings import MARK, is_compacted
 from towpath.log.unprotected import is_update
 
 #: Called with the offsets read so far and in total.

@@ -18,10 +18,11 @@ from dataclasses import dataclass
 
 from towpath.clients.kafka.consume import Silence, Window, messages
 from towpath.clients.kafka.topics import Place, Topic, Topics
-from towpath.clients.mongo.client import ANSWER_S, connected
+from towpath.clients.mongo.client import ANSWER_S
 from towpath.config.pipeline import Pipeline
 from towpath.errors import TopicError
 from towpath.log.records import source_milliseconds
+from towpath.session import Session
 from towpath.store.positions import positions
 
 #: Records are counted in gaps of up to this many offsets; larger gaps are reported as the difference of offsets.
@@ -57,16 +58,17 @@ def change_topics(pipeline: Pipeline, existing: Mapping[str, Topic]) -> list[Top
 
 
 @contextmanager
-def applied(pipeline: Pipeline, topics: Topics) -> Iterator[Callable[[], dict[Place, int]]]:
+def applied(session: Session) -> Iterator[Callable[[], dict[Place, int]]]:
     """A function that reads (topic, partition) → the offset up to which the sink has written; call it repeatedly.
 
     In exactly-once mode it reads the positions that the destination stores together with the documents; in plain mode
     the offsets that the sink's consumers commit. Raises `MongoUnreachable` when the destination is unreachable.
     """
+    pipeline = session.pipeline
     if not pipeline.exactly_once:
-        yield lambda: topics.committed(pipeline.sink_group)
+        yield lambda: session.topics.committed(pipeline.sink_group)
         return
-    with connected(pipeline.destination_uri, "destination", answer=ANSWER_S) as client:
+    with session.destination.connected(answer=ANSWER_S) as client:
         yield lambda: {place: position.offset for place, position in positions(client, pipeline).items()}
 
 

@@ -195,7 +195,8 @@ def _kind(value: bytes | None) -> Kind:
 
 def contract_headers(message: Message) -> dict[str, str]:
     """What the record contract says of a message: version `v`, operation `op`, cluster time `t`, the source's wall
-    clock `at`; empty texts for what is not there. Version 1 has a header for each, later ones all in the header `v`.
+    clock `at`; empty texts for what is not there. Version 1 has a header for each, later ones all in the header `v`;
+    there, an update may have a fifth part, `row-follows`, which is for those who apply it.
     """
     headers = {name: text.decode(errors="replace") for name, text in headers_of(message) if isinstance(text, bytes)}
     parts = headers.get("v", "").split(" ")

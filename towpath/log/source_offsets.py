@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import struct
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+import bson
+
 from towpath.clients.connect.rest import Connect
-from towpath.config.pipeline import ClusterTime, SourcePosition, cluster_time, debezium_position
+from towpath.clients.mongo.client import ClusterTime, cluster_time
 from towpath.errors import TowpathError
 
 #: The key in the partitions of MongoSource's own offsets; its value is the connector's topic.prefix.
 OURS = "towpath"
 #: The setting of a source connector that selects the namespaces to capture.
 SELECTION = "collection.include.list"
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePosition:
+    """What a source connector has committed. All events *before* `time` are in the log; some at `time` may not be."""
+
+    time: ClusterTime
+    snapshot_running: bool
+
+    def has_passed(self, time: ClusterTime) -> bool:
+        """Whether every change up to and including `time` is in the log.
+
+        The events of one transaction share their cluster time, so only a later one proves that all are in the log.
+        """
+        return not self.snapshot_running and self.time > time
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,3 +357,33 @@ def in_order(histories: Iterable[DdlHistory]) -> tuple[Ddl, ...]:
     """The schema changes that all source connectors have seen, each once, the oldest first."""
     by_mark = {ddl.mark: ddl for history in histories for ddl in history.events}
     return tuple(sorted(by_mark.values(), key=lambda ddl: ddl.time))
+
+
+def resume_token_time(token: str) -> ClusterTime:
+    """The cluster time in a resume token as Debezium stores it: base64 of the BSON `{_data: <hex>}`.
+
+    The key string in `_data` begins with the type byte 0x82 and an eight-byte timestamp (MongoDB, key_string.h).
+    """
+    try:
+        text = bson.decode(base64.b64decode(token))["_data"]
+        kind, seconds, ordinal = struct.unpack(">BII", bytes.fromhex(text[:18]))
+    except (ValueError, KeyError, TypeError, struct.error, bson.errors.BSONError) as error:
+        raise TowpathError(f"the source connector committed a resume token that cannot be read: {token!r}") from error
+    if kind != 0x82:
+        raise TowpathError(f"the source connector committed a resume token without a cluster time: {token!r}")
+    return ClusterTime(seconds, ordinal)
+
+
+def source_position(offset: Mapping[str, Any]) -> SourcePosition:
+    """The position in one offset of Debezium's MongoDB connector (`sec`, `ord`, `resume_token`, `initsync`)."""
+    token = offset.get("resume_token")
+    time = resume_token_time(token) if token else ClusterTime(int(offset["sec"]), int(offset["ord"]))
+    return SourcePosition(time, snapshot_running=bool(offset.get("initsync")))
+
+
+def debezium_position(offsets: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> SourcePosition | None:
+    """The stream's position among a source connector's (partition, offset): the one whose partition has a `server_id`.
+
+    None before anything was captured, and during the initial copy in ranges.
+    """
+    return next((source_position(offset) for partition, offset in offsets if "server_id" in partition), None)

@@ -19,8 +19,8 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from towpath.config.credential_files import refuse_open
-from towpath.config.pipeline import Listening
+from towpath.config.logins import refuse_open
+from towpath.config.sections import Run
 from towpath.errors import TowpathError
 
 _SHORTEST_TOKEN = 16  # characters
@@ -111,12 +111,12 @@ class Access:
         return not is_same_site or headers.get("origin", "") not in own
 
 
-def access_of(listening: Listening) -> Access:
+def access_of(listening: Run) -> Access:
     """Who may do what. Raises `TowpathError` for an address that would be open to others although no option says so."""
-    host, port = address(listening.address)
+    host, port = address(listening.listen)
     if not (_is_loopback(host) or listening.token_file or listening.read_only):
         raise TowpathError(
-            f"{listening.address} is not an address of the loopback, so others can reach it",
+            f"{listening.listen} is not an address of the loopback, so others can reach it",
             "give --token-file FILE, or --read-only if everyone who reaches it may read",
         )
     if listening.key and not listening.certificate:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from towpath.checks import log as oplogs
-from towpath.clients.mongo.client import briefly
 from towpath.cutover import gate
 from towpath.cutover.steps import CutoverOptions
 from towpath.deploy.schema import unreplicated
@@ -21,8 +20,7 @@ from towpath.log.dead_letters import DeadLetter
 from towpath.run.status import gather, report
 from towpath.run.status.report import Difference, LetterExample, Oplog, Problem, Replays, Report, Supervision
 from towpath.run.status.status import RATE_WINDOW, LogReport, Status
-from towpath.session import Session
-from towpath.trouble import TROUBLE
+from towpath.session import ERRORS, Session
 from towpath.verify import follow_state, verdict_file
 from towpath.verify.full_verdict import VerdictContext, Verified
 
@@ -132,7 +130,7 @@ class Reporter:
         self._slow, self._slow_failures, self._slow_at = slow, failures, time.monotonic()
 
     def _read_oplog(self) -> oplogs.Oplog | None:
-        with briefly(self.session.pipeline.source_uri, "source") as client:
+        with self.session.source.briefly() as client:
             return oplogs.read(client)
 
     def _verdicts(self, status: Status, known: Known | None, *, due: bool, hurried: bool) -> Verified:
@@ -165,7 +163,7 @@ def _part(read: Callable[[], T], otherwise: T, failures: list[Exception]) -> T:
     """What is read; `otherwise` if that fails."""
     try:
         return read()
-    except TROUBLE as error:
+    except ERRORS as error:
         failures.append(error)
         return otherwise
 

@@ -26,8 +26,8 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
-from towpath.config.credential_files import refuse_open_key
-from towpath.config.pipeline import Listening
+from towpath.config.logins import refuse_open_key
+from towpath.config.sections import Run
 from towpath.errors import TowpathError
 from towpath.monitor import api, pages
 from towpath.monitor.access import Access, Guard, Headers, Hosts, address, refused
@@ -49,7 +49,7 @@ _SHUTDOWN = 3  # seconds for answers in progress
 class Settings:
     """`ready_lag`: the lag in seconds up to which `/readyz` answers 200."""
 
-    listening: Listening
+    listening: Run
     ready_lag: float
 
 
@@ -242,7 +242,7 @@ async def _gone(request: Request, error: Exception) -> Response:
 def served(dashboard: Dashboard, access: Access, settings: Settings) -> Iterator[str]:
     """Serve in a thread; yields the URL. Raises `TowpathError` when it cannot listen there."""
     listening = settings.listening
-    host, port = address(listening.address)
+    host, port = address(listening.listen)
     config = uvicorn.Config(
         _Server(dashboard, access, settings, Commands(dashboard)).app(),
         log_config=None,
@@ -300,7 +300,7 @@ def _bound(host: str, port: int) -> socket.socket:
         ) from error
 
 
-def _tls(listening: Listening) -> Callable[..., ssl.SSLContext] | None:
+def _tls(listening: Run) -> Callable[..., ssl.SSLContext] | None:
     """What makes the TLS context; None without a certificate. Raises `TowpathError`."""
     if listening.certificate is None:
         return None

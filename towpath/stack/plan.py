@@ -3,139 +3,112 @@
 from __future__ import annotations
 
 import base64
+import json
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+import javaproperties
 
 from towpath.clients.kafka.client import LARGEST_RECORD
-from towpath.stack import mongod, prometheus, state
-from towpath.stack.errors import FolderUnusable
-from towpath.stack.options import StackOptions, bootstrap, controller_of, metrics_of, sasl_bootstrap
-from towpath.stack.parts import Parts
-from towpath.stack.processes import Process
-from towpath.stack.security import SASL
-from towpath.stack.state import HOST
+from towpath.errors import StackError
+from towpath.files import shipped
+from towpath.stack import tools
+from towpath.stack.parts import MONITORING, Parts
+from towpath.stack.processes import HOST, Kind, Process
+from towpath.stack.record import PROMETHEUS, StackOptions, controller_of, metrics_of
 
-FOLDERS = ("conf", "data", "logs", "secrets")
+WORKER_RULES = MONITORING / "workers.yaml"
+ALERTS = MONITORING / "alerts.yaml"
 BROKER, WORKER = "kafka.Kafka", "org.apache.kafka.connect.cli.ConnectDistributed"
 """The main classes."""
+TOWPATH = f"{HOST}:9300"
+"""Where Prometheus scrapes `towpath run --listen`, unless the file of targets says otherwise."""
 _STORAGE_TOOL = "kafka.tools.StorageTool"
+_LOGGING = Path(__file__).parent / "log4j2.yaml"
 
 
 def processes_of(options: StackOptions, ports: Mapping[str, int], parts: Parts) -> dict[str, Process]:
     """Every process of the stack, not started. Connect comes before the broker, whose folder is prepared first."""
-    place = options.directory
-    nodes = [
-        Process(name, "mongod", _mongod(name, side, options, ports, parts), ports[name], log(place, name))
+
+    def process(name: str, kind: Kind, command: Sequence[str]) -> Process:
+        return Process(name, kind, tuple(command), ports[name], options.log(name))
+
+    def jvm(name: str, main: str, heap_mb: int) -> tuple[str, ...]:
+        configuration, metrics = str(options.configuration(name)), ports.get(metrics_of(name))
+        return java_command(parts, heap_mb, main, configuration, metrics_port=metrics if options.shown else None)
+
+    programs = {"source": options.source_mongod, "destination": options.destination_mongod}
+    planned = [
+        process(name, "mongod", _node(programs[side] or parts.mongod, name, side, options, ports[name]))
         for side, names in options.nodes.items()
         for name in names
     ]
-    workers = [worker(name, options, ports, parts) for name in options.workers]
-    brokers = [_broker(name, options, ports, parts) for name in options.brokers]
-    monitors = [_prometheus(options, ports)] if options.monitor else []
-    return {process.name: process for process in (*nodes, *workers, *brokers, *monitors)}
+    planned += [process(name, "connect", jvm(name, WORKER, options.connect_heap_mb)) for name in options.workers]
+    planned += [process(name, "kafka", jvm(name, BROKER, options.kafka_heap_mb)) for name in options.brokers]
+    if options.monitor:
+        place, data = options.configuration(PROMETHEUS), options.data(PROMETHEUS)
+        planned.append(process(PROMETHEUS, "prometheus", prometheus_command(place, data, ports[PROMETHEUS])))
+    return {process.name: process for process in planned}
 
 
 def write_files(options: StackOptions, ports: Mapping[str, int], parts: Parts) -> None:
-    """Write the configuration files of brokers, workers and Prometheus, and create the folders of the mongods."""
-    place = options.directory
-    state.prepare(place, *(f"data/{name}" for names in options.nodes.values() for name in names))
+    """Write the configuration files of brokers, workers and Prometheus."""
     controllers = [ports[controller_of(name)] for name in options.brokers]
     for node, name in enumerate(options.brokers, 1):
-        broker = broker_properties(place / "data" / name, ports[name], controllers, node)
-        if options.secured:
-            broker |= options.secured.broker(ports[name], ports[SASL.format(name)], ports[controller_of(name)])
-        write_properties(properties_file(place, name), {**broker, **options.broker})
+        broker = broker_properties(options.data(name), ports[name], controllers, node)
+        write_properties(options.configuration(name), {**broker, **options.broker})
+    brokers = ",".join(f"{HOST}:{ports[name]}" for name in options.brokers)
     for name in options.workers:
-        write_worker_file(name, options, ports, parts)
+        worker = worker_properties(options.secrets, brokers, ports[name], parts.plugins, len(controllers))
+        write_properties(options.configuration(name), worker)
     if options.monitor:
         names = {"connect": options.workers, "kafka": options.brokers}
         jobs = {job: {name: ports[metrics_of(name)] for name in processes} for job, processes in names.items()}
-        prometheus.write_configuration(place / "conf" / "prometheus.json", jobs)
+        write_prometheus(options.configuration(PROMETHEUS), jobs)
 
 
-def _prometheus(options: StackOptions, ports: Mapping[str, int]) -> Process:
-    name, place = prometheus.NAME, options.directory
-    command = prometheus.command(place / "conf" / "prometheus.json", place / "data" / name, ports[name])
-    return Process(name, "prometheus", command, ports[name], log(place, name))
+def _node(program: Path, name: str, side: str, options: StackOptions, port: int) -> tuple[str, ...]:
+    words = mongod_command(program, options.data(name), port, options.mongod_cache_gb, options.mongod)
+    return (*words, "--replSet", side, "--oplogSize", str(options.oplog_mb))
 
 
-def _broker(name: str, options: StackOptions, ports: Mapping[str, int], parts: Parts) -> Process:
-    main = (BROKER, str(properties_file(options.directory, name)))
-    command = java_command(parts, options.kafka_heap_mb, *main, metrics_port=_metrics_port(name, options, ports))
-    return Process(name, "kafka", command, ports[name], log(options.directory, name))
-
-
-def worker(name: str, options: StackOptions, ports: Mapping[str, int], parts: Parts) -> Process:
-    """One Connect worker, not started."""
-    main = (WORKER, str(properties_file(options.directory, name)))
-    system = options.secured.worker_system(options.directory / "conf") if options.secured else {}
-    metrics = _metrics_port(name, options, ports)
-    command = java_command(parts, options.connect_heap_mb, *main, metrics_port=metrics, system=system)
-    return Process(name, "connect", command, ports[name], log(options.directory, name))
-
-
-def _metrics_port(name: str, options: StackOptions, ports: Mapping[str, int]) -> int | None:
-    return ports[metrics_of(name)] if name in options.shown else None
-
-
-def write_worker_file(name: str, options: StackOptions, ports: Mapping[str, int], parts: Parts) -> None:
-    brokers = bootstrap(options, ports)
-    values = worker_properties(options.directory, brokers, ports[name], parts.plugins, len(options.brokers))
-    if options.secured:
-        options.secured.write_jaas(options.directory / "conf")
-        values |= options.secured.worker(ports[name], sasl_bootstrap(options, ports))
-    write_properties(properties_file(options.directory, name), values)
-
-
-def properties_file(directory: Path, process: str) -> Path:
-    """The configuration of a broker or worker."""
-    return directory / "conf" / f"{process}.properties"
-
-
-def log(directory: Path, name: str) -> Path:
-    return directory / "logs" / f"{name}.log"
-
-
-def _mongod(name: str, side: str, options: StackOptions, ports: Mapping[str, int], parts: Parts) -> tuple[str, ...]:
-    folder, program = options.directory / "data" / name, options.mongods[side] or parts.mongod
-    words = mongod.command(program, folder, ports[name], options.mongod_cache_gb, options.mongod)
-    words += ("--replSet", side, "--oplogSize", str(options.oplog_mb))
-    return words + (options.secured.mongod(side) if options.secured else ())
-
-
-_LOGGING = Path(__file__).parent / "log4j2.yaml"
+def mongod_command(
+    program: Path, folder: Path, port: int, cache_gb: float, parameters: Mapping[str, str] | None = None
+) -> tuple[str, ...]:
+    """The command line of one mongod that keeps its files in `folder`. `parameters`: for --setParameter."""
+    values = {
+        "periodicNoopIntervalSecs": "1",  # change streams and their times advance without writes
+        "diagnosticDataCollectionEnabled": "false",
+        "shutdownTimeoutMillisForSignaledShutdown": "100",  # there is no other node to hand over to
+        **(parameters or {}),
+    }
+    words = [str(program), "--dbpath", str(folder), "--port", str(port), "--bind_ip", HOST, "--nounixsocket"]
+    words += ["--wiredTigerCacheSizeGB", str(cache_gb)]
+    for name, value in values.items():
+        words += ["--setParameter", f"{name}={value}"]
+    return tuple(words)
 
 
 def java_command(
-    parts: Parts,
-    heap_mb: int,
-    main: str,
-    *arguments: str,
-    metrics_port: int | None = None,
-    system: Mapping[str, str] | None = None,
+    parts: Parts, heap_mb: int, main: str, *arguments: str, metrics_port: int | None = None
 ) -> tuple[str, ...]:
     """A JVM that runs a main class with the jars of Kafka and Connect, and shows its metrics on that port, if given.
 
-    `system` are its system properties beyond the usual ones. Most of what a worker allocates lives as long as one
-    batch, so new objects get half of its heap; the largest documents need the rest (docs/benchmarks/README.md, "What a
-    worker needs").
+    Most of what a worker allocates lives as long as one batch, so new objects get half of its heap; the largest
+    documents need the rest (docs/benchmarks/README.md, "What a worker needs").
     """
-    shared = archive(parts.archives, BROKER if main == _STORAGE_TOOL else main) if parts.archives else None
-    agent = (
-        [] if metrics_port is None else [f"-javaagent:{parts.agent}={HOST}:{metrics_port}:{prometheus.WORKER_RULES}"]
-    )
+    agent = f"-javaagent:{parts.agent}={HOST}:{metrics_port}:{WORKER_RULES}"
     return (
         str(parts.java),
         f"-Xmx{heap_mb}m",
         "-XX:+UseSerialGC",
         *([f"-Xmn{heap_mb // 2}m"] if main == WORKER else []),
-        *([f"-XX:SharedArchiveFile={shared}", "-Xlog:cds=off"] if shared and shared.exists() else []),
         "-XX:+ExitOnOutOfMemoryError",
         "-Djava.awt.headless=true",
         f"-Dlog4j2.configurationFile={_LOGGING}",
-        *(f"-D{name}={value}" for name, value in (system or {}).items()),
-        *agent,
+        *([agent] if metrics_port else []),
         "-cp",
         f"{parts.libs}/*",
         main,
@@ -143,15 +116,10 @@ def java_command(
     )
 
 
-def archive(folder: Path, main: str) -> Path:
-    """The archive of the classes that a main class loads."""
-    return folder / f"{main}.jsa"
-
-
 def broker_properties(folder: Path, port: int, controller_ports: Sequence[int], node: int = 1) -> dict[str, str]:
     """One of the brokers, each of which votes for the controller, for records of up to `LARGEST_RECORD` bytes."""
     voters = [f"{number}@{HOST}:{controller}" for number, controller in enumerate(controller_ports, 1)]
-    copies, controller_port = replicas(len(controller_ports)), controller_ports[node - 1]
+    copies, controller_port = _replicas(len(controller_ports)), controller_ports[node - 1]
     replicated = {"default.replication.factor": str(copies), "min.insync.replicas": "2"} if copies > 1 else {}
     return replicated | {
         "process.roles": "broker,controller",
@@ -177,14 +145,14 @@ def broker_properties(folder: Path, port: int, controller_ports: Sequence[int], 
     }
 
 
-def replicas(brokers: int) -> int:
+def _replicas(brokers: int) -> int:
     """How many brokers have a copy of each topic."""
     return min(brokers, 3)
 
 
 def format_command(parts: Parts, configuration: Path) -> tuple[str, ...]:
     """The command that prepares the folder of a new broker; leaves a prepared one as it is."""
-    # one for all brokers of a stack, whose configurations lie in one folder
+    # one for all brokers of a stack, whose configurations are in one folder
     cluster = base64.urlsafe_b64encode(uuid.uuid5(uuid.NAMESPACE_URL, str(configuration.parent)).bytes).decode()
     words = [
         "format",
@@ -196,50 +164,67 @@ def format_command(parts: Parts, configuration: Path) -> tuple[str, ...]:
     return java_command(parts, 256, _STORAGE_TOOL, *words)
 
 
-def worker_properties(directory: Path, bootstrap: str, port: int, plugins: Path, brokers: int = 1) -> dict[str, str]:
-    """A Connect worker of the stack's one group. Its rebalances are quick, so that restarts are."""
-    topics = {f"{kind}.storage.topic": f"connect-{kind}s" for kind in ("config", "offset")}
-    topics |= {f"{kind}.storage.replication.factor": str(replicas(brokers)) for kind in ("config", "offset", "status")}
-    return topics | {
-        "status.storage.topic": "connect-status",
-        "bootstrap.servers": bootstrap,
-        "group.id": "towpath-stack",
-        "offset.storage.partitions": "4",
-        "status.storage.partitions": "2",
-        "listeners": f"http://{HOST}:{port}",
-        "rest.advertised.host.name": HOST,
-        "rest.advertised.port": str(port),
-        "plugin.path": str(plugins),
-        "plugin.discovery": "service_load",
-        "key.converter": "org.apache.kafka.connect.converters.ByteArrayConverter",
-        "value.converter": "org.apache.kafka.connect.converters.ByteArrayConverter",
-        "exactly.once.source.support": "enabled",
-        "offset.flush.interval.ms": "1000",
-        "topic.creation.enable": "true",
-        "connector.client.config.override.policy": "All",
-        "config.providers": "file",
-        "config.providers.file.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
-        "config.providers.file.param.allowed.paths": str(directory / "secrets"),
-        "scheduled.rebalance.max.delay.ms": "3000",
-        "session.timeout.ms": "6000",
-        "heartbeat.interval.ms": "2000",
-        "worker.sync.timeout.ms": "20000",
-        "fetch.max.wait.ms": "5000",  # of the consumers of the three topics; what comes is sent at once
-    }
+def worker_properties(secrets: Path, bootstrap: str, port: int, plugins: Path, brokers: int = 1) -> dict[str, str]:
+    """A Connect worker of the stack's one group: `connectors/worker.properties`, and its addresses and folders."""
+    settings = javaproperties.loads((shipped("connectors") / "worker.properties").read_text(encoding="utf-8"))
+    kinds = ("config", "offset", "status")
+    replicated = {f"{kind}.storage.replication.factor": str(_replicas(brokers)) for kind in kinds}
+    return (
+        settings
+        | replicated
+        | {
+            "bootstrap.servers": bootstrap,
+            "group.id": "towpath-stack",
+            "listeners": f"http://{HOST}:{port}",
+            "rest.advertised.host.name": HOST,
+            "rest.advertised.port": str(port),
+            "plugin.path": str(plugins),
+            "config.providers.file.param.allowed.paths": str(secrets),
+        }
+    )
 
 
 def write_properties(file: Path, values: Mapping[str, str]) -> Path:
-    """Write a Java properties file. Raises `FolderUnusable`."""
-    try:
-        file.write_text("".join(f"{key}={_escaped(value)}\n" for key, value in values.items()), encoding="utf-8")
-    except OSError as error:
-        raise FolderUnusable(f"cannot write {file}: {error.strerror}") from error
+    """Write a Java properties file. Raises `StackError`."""
+    _write(file, javaproperties.dumps(values, timestamp=None))
     return file
 
 
-def _escaped(value: str) -> str:
-    """A value escaped for Java: backslashes are doubled, and characters outside ASCII become \\uXXXX."""
-    doubled = value.replace("\\", "\\\\")
-    units = doubled.encode("utf-16-be")
-    pairs = (int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2))
-    return "".join(chr(unit) if 0x20 <= unit < 0x7F else f"\\u{unit:04x}" for unit in pairs)
+def prometheus_command(configuration: Path, data: Path, port: int) -> tuple[str, ...]:
+    """A Prometheus that listens on this machine only."""
+    return (
+        tools.prometheus(),
+        f"--config.file={configuration}",
+        f"--storage.tsdb.path={data}",
+        f"--web.listen-address={HOST}:{port}",
+    )
+
+
+def write_prometheus(
+    file: Path, jobs: Mapping[str, Mapping[str, int]], rules: Path = ALERTS, interval: str = "5s"
+) -> None:
+    """Write the configuration, in JSON, which is YAML: job → process → port.
+
+    The addresses of `towpath` are in a file of targets next to it, which stays as it is once it exists: Prometheus
+    reads it again when it changes. Raises `StackError`.
+    """
+    targets = file.with_name("towpath-targets.json")
+    scraped: list[dict[str, Any]] = [{"job_name": "towpath", "file_sd_configs": [{"files": [str(targets)]}]}]
+    for job, processes in jobs.items():
+        static = [{"targets": [f"{HOST}:{port}"], "labels": {"process": name}} for name, port in processes.items()]
+        scraped.append({"job_name": job, "static_configs": static})
+    configuration = {
+        "global": {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": interval},
+        "rule_files": [str(rules)],
+        "scrape_configs": scraped,
+    }
+    _write(file, json.dumps(configuration, indent=1))
+    if not targets.exists():
+        _write(targets, json.dumps([{"targets": [TOWPATH]}]))
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise StackError(f"cannot write {file}: {error.strerror}") from error

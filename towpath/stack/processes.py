@@ -1,28 +1,31 @@
-"""Local processes, identified by pid and creation time, so that a reused pid is never mistaken or killed."""
+"""Local processes, identified by pid and creation time, so that a reused pid is never mistaken or killed; TCP ports."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
+import random
 import signal
-import subprocess
+import socket
 import time
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import psutil
 
-from towpath.stack.errors import FolderUnusable, PortInUse, ProcessDied
+from towpath.errors import StackError
 
+HOST = "127.0.0.1"
 Kind = Literal["mongod", "kafka", "connect", "prometheus"]
 _DEFAULT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ)
 """Signals that a child would otherwise ignore when this process does."""
 _POLL_S = 0.05
 _PASSED_ON = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMPDIR")
 _PREFIXES = ("JAVA_", "LC_", "LD_")
+_RANGE = range(20_000, 32_768)  # below the ports that Linux hands out to outgoing connections
 _SLACK_S = 1.0  # the kernel counts creation times in ticks since boot; a later process differs by more
 
 
@@ -70,15 +73,15 @@ class Process:
             last = []
         return "\n".join(f"  {line[:400]}" for line in last)
 
-    def death(self) -> ProcessDied | PortInUse:
+    def death(self) -> StackError:
         """The error for a process that has ended, with the probable reason."""
         last = self.tail()
         if "address already in use" in self.tail(500).lower():
-            return PortInUse(
+            return StackError(
                 f"{self.name} could not listen on port {self.port}: it is in use; its log, {self.log}:\n{last}"
             )
         full = "; the disk is full" if "No space left on device" in last else ""
-        return ProcessDied(f"{self.name} (pid {self.pid}) ended{full}; the last lines of its log, {self.log}:\n{last}")
+        return StackError(f"{self.name} (pid {self.pid}) ended{full}; the last lines of its log, {self.log}:\n{last}")
 
 
 def spawn(process: Process) -> Process:
@@ -92,7 +95,7 @@ def spawn(process: Process) -> Process:
                 words[0], words, _environment(), file_actions=actions, setsid=True, setsigmask=[], setsigdef=_DEFAULT
             )
     except OSError as error:
-        raise FolderUnusable(f"cannot start {process.name} ({process.command[0]}): {error}") from error
+        raise StackError(f"cannot start {process.name} ({process.command[0]}): {error}") from error
     return dataclasses.replace(process, pid=pid, created=_created(pid), log_from=begun)
 
 
@@ -162,15 +165,68 @@ def await_end(processes: Sequence[Process], timeout_s: float) -> bool:
     return True
 
 
-def run_to_end(name: str, command: Sequence[str], log: Path) -> None:
-    """Run a command to its end, its output appended to a log. Raises `ProcessDied` when it fails."""
-    with log.open("ab") as output:
-        code = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False).returncode
-    if code != 0:
-        died = Process(name, "kafka", tuple(command), 0, log)
-        raise ProcessDied(f"{name} ended with {code}; the last lines of its log, {log}:\n{died.tail()}")
-
-
 def _ended(process: psutil.Process) -> bool:
     """Whether only a zombie is left; one with threads is still ending, and holds its ports and files."""
     return process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1
+
+
+def ports_for(names: Sequence[str], first: int | None, known: Mapping[str, int]) -> dict[str, int]:
+    """A port for every name: the known ones stay, others are counted up from `first`, or free ones if that is None."""
+    missing = [name for name in names if name not in known]
+    if first is None:
+        return {**known, **dict(zip(missing, free_ports(len(missing)), strict=True))}
+    if not 1024 <= first <= 65_536 - len(names):
+        raise StackError(f"the stack cannot have {len(names)} ports from {first} on: between 1024 and 65535, please")
+    return {name: first + place for place, name in enumerate(names)} | dict(known)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports on which no process listens. Each stays bound until all are chosen, so that no two are the same."""
+    ports: list[int] = []
+    with ExitStack() as bound:
+        for port in random.sample(_RANGE, len(_RANGE)) if count else ():
+            with suppress(OSError):
+                bound.enter_context(socket.socket()).bind((HOST, port))
+                ports.append(port)
+            if len(ports) == count:
+                break
+    if len(ports) == count:
+        return ports
+    raise StackError(f"there are no {count} free ports between {_RANGE.start} and {_RANGE.stop - 1}")
+
+
+def require_free_ports(ports: Mapping[str, int]) -> None:
+    """Raise `StackError` for the first port that is in use; the message names the process that holds it."""
+    for name, port in ports.items():
+        if not _is_free(port):
+            raise StackError(
+                f"{name} needs port {port} of {HOST}, which is in use{_holder(port)}",
+                "free it, or choose other ports (--port-base) and another folder",
+            )
+
+
+def accepts(port: int) -> bool:
+    """Whether a process listens on the port."""
+    with socket.socket() as client:
+        client.settimeout(1)
+        return client.connect_ex((HOST, port)) == 0
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as candidate:
+        candidate.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            candidate.bind((HOST, port))
+            candidate.listen(1)
+        except OSError:
+            return False
+    return True
+
+
+def _holder(port: int) -> str:
+    words = ""
+    with suppress(psutil.Error):
+        for sock in psutil.net_connections("tcp"):
+            if sock.status == psutil.CONN_LISTEN and sock.pid and sock.laddr and sock.laddr.port == port:
+                words = f" by pid {sock.pid} ({psutil.Process(sock.pid).name()})"
+    return words

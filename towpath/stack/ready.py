@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import httpx
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from pymongo import MongoClient
-from pymongo.errors import PyMongoError
+from pymongo.errors import OperationFailure, PyMongoError
 
-from towpath.stack.errors import NotReady
-from towpath.stack.processes import Process
-from towpath.stack.security import Security
-from towpath.stack.state import HOST, accepts
+from towpath.errors import StackError
+from towpath.stack.processes import HOST, Process, accepts
 
 Check = Callable[[], str]
 """Queries a service: an empty string when it is ready, else why it is not."""
 
+_ALREADY_INITIALIZED = 23
 _POLL_S = 0.1
 _SILENT = logging.getLogger("stack.librdkafka")
 _SILENT.addHandler(logging.NullHandler())
@@ -31,7 +30,7 @@ def wait(
 ) -> None:
     """Return when every check has reported once that its service is ready.
 
-    Raises `ProcessDied` or `PortInUse` as soon as one of the processes ends, `NotReady` after the timeout.
+    Raises `StackError` as soon as one of the processes ends, and after the timeout.
     """
     start, waiting, reasons = time.monotonic(), dict(checks), dict[str, str]()
     watched = list(processes)
@@ -46,73 +45,98 @@ def wait(
                 raise process.death()
         if waiting and time.monotonic() > start + timeout_s:
             why = "; ".join(f"{name}: {reasons[name]}" for name in waiting)
-            raise NotReady(f"not ready after {timeout_s:.0f} s: {why}; see the logs next to {watched[0].log}")
+            raise StackError(f"not ready after {timeout_s:.0f} s: {why}; see the logs next to {watched[0].log}")
         time.sleep(_POLL_S if waiting else 0)
 
 
-def check_for(process: Process, secured: Security | None = None) -> Check:
+def check_for(process: Process) -> Check:
     """The check of one process, independent of the others."""
-    checks = {"mongod": mongod, "kafka": kafka, "connect": connect, "prometheus": prometheus}
-    return lambda: checks[process.kind](process.port, secured)
+    checks = {"mongod": mongod, "kafka": _kafka, "connect": _connect, "prometheus": _prometheus}
+    return lambda: checks[process.kind](process.port)
 
 
-def mongod(port: int, secured: Security | None = None) -> str:
+def mongod(port: int) -> str:
     """Ready when the node is primary or secondary."""
-    answer = hello(port, secured)
+    answer = hello(port)
     if isinstance(answer, str):
         return answer
     return "" if answer.get("isWritablePrimary") or answer.get("secondary") else "neither primary nor secondary yet"
 
 
-def hello(port: int, secured: Security | None = None) -> dict[str, object] | str:
+def hello(port: int) -> dict[str, object] | str:
     """A mongod's answer to `hello`, or why there is none."""
     if not accepts(port):
-        return f"nobody listens on port {port}"
+        return f"no process listens on port {port}"
     try:
-        with direct(port, secured) as client:
+        with direct(port) as client:
             answer: dict[str, object] = client.admin.command("hello")
             return answer
     except PyMongoError as error:
         return f"hello: {error}"
 
 
-def direct(port: int, secured: Security | None = None) -> MongoClient[dict[str, object]]:
+def direct(port: int) -> MongoClient[dict[str, object]]:
     """A client of one node, whatever its state."""
-    tls = secured.for_pymongo() if secured else {}
-    return MongoClient(HOST, port, directConnection=True, serverSelectionTimeoutMS=2000, socketTimeoutMS=10_000, **tls)
+    return MongoClient(HOST, port, directConnection=True, serverSelectionTimeoutMS=2000, socketTimeoutMS=10_000)
 
 
-def kafka(port: int, secured: Security | None = None) -> str:
+def replica_set_check(name: str, ports: Sequence[int]) -> Check:
+    """Ready when one node is primary and all others are secondaries; initiates a new set."""
+
+    def check() -> str:
+        hellos = []
+        for answer in map(hello, ports):
+            if isinstance(answer, str):
+                return answer
+            hellos.append(answer)
+        if not any("setName" in answer for answer in hellos):
+            return _initiate(name, ports)
+        if sum(bool(answer.get("isWritablePrimary")) for answer in hellos) != 1:
+            return "no primary yet"
+        waiting = sum(not (answer.get("isWritablePrimary") or answer.get("secondary")) for answer in hellos)
+        return f"{waiting} nodes are not secondaries yet" if waiting else ""
+
+    return check
+
+
+def _initiate(name: str, ports: Sequence[int]) -> str:
+    members = [{"_id": number, "host": f"{HOST}:{port}"} for number, port in enumerate(ports)]
+    try:
+        with direct(ports[0]) as client:
+            client.admin.command("replSetInitiate", {"_id": name, "members": members})
+    except OperationFailure as error:
+        if error.code != _ALREADY_INITIALIZED:
+            raise StackError(f"cannot initiate the replica set {name} on ports {list(ports)}: {error}") from error
+    except PyMongoError as error:
+        return f"replSetInitiate: {error}"
+    return "just initiated"
+
+
+def _kafka(port: int) -> str:
     """Ready when the broker lists its topics, itself among the brokers."""
     if not accepts(port):
-        return f"nobody listens on port {port}"
-    ssl = secured.for_librdkafka() if secured else {}
-    admin = AdminClient({"bootstrap.servers": f"{HOST}:{port}", "log_level": 0, **ssl}, logger=_SILENT)
+        return f"no process listens on port {port}"
+    admin = AdminClient({"bootstrap.servers": f"{HOST}:{port}", "log_level": 0}, logger=_SILENT)
     try:
         return "" if admin.list_topics(timeout=2).brokers else "the broker is not registered yet"
     except KafkaException as error:
         return f"listing topics: {error.args[0].str()}"
 
 
-def connect(port: int, secured: Security | None = None) -> str:
+def _connect(port: int) -> str:
     """Ready when the worker has joined its group and lists connector plugins."""
-    url = f"{'https' if secured else 'http'}://{HOST}:{port}"
-    try:
-        with secured.for_httpx() if secured else httpx.Client(verify=False) as client:
-            health = client.get(f"{url}/health", timeout=2)
-            if not health.is_success:
-                return f"GET {url}/health: {health.status_code}: {health.text[:200]}"
-            plugins = client.get(f"{url}/connector-plugins", timeout=5)
-            return "" if plugins.is_success and plugins.json() else f"GET {url}/connector-plugins: {plugins.text[:200]}"
-    except httpx.HTTPError as error:
-        return f"GET {url}: {error}"
+    return _answers(port, "/health") or _answers(port, "/connector-plugins")
 
 
-def prometheus(port: int, secured: Security | None = None) -> str:
+def _prometheus(port: int) -> str:
     """Ready when it has read what it has stored."""
-    url = f"http://{HOST}:{port}/-/ready"
+    return _answers(port, "/-/ready")
+
+
+def _answers(port: int, path: str) -> str:
+    url = f"http://{HOST}:{port}{path}"
     try:
-        answer = httpx.get(url, timeout=2, verify=False)
-        return "" if answer.is_success else f"GET {url}: {answer.text[:200]}"
+        answer = httpx.get(url, timeout=5, verify=False)
+        return "" if answer.is_success else f"GET {url}: {answer.status_code}: {answer.text[:200]}"
     except httpx.HTTPError as error:
         return f"GET {url}: {error}"

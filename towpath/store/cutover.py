@@ -16,10 +16,11 @@ from pymongo import ReadPreference, ReturnDocument, WriteConcern
 from pymongo.collection import Collection as MongoCollection
 from pymongo.errors import DuplicateKeyError
 
-from towpath.clients.mongo.client import Client, connected
+from towpath.clients.mongo.client import Client
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import utc
 from towpath.errors import Overtaken, Refused
+from towpath.session import Session
 from towpath.store.positions import CUTOVERS, DATABASE
 
 #: `over`: the destination is primary. `returned`: the source is primary again. The others: under way or interrupted.
@@ -123,9 +124,10 @@ def _cutover(document: Mapping[str, Any]) -> Cutover:
     return Cutover(**values | {"steps": tuple(document["steps"])})
 
 
-def refuse(pipeline: Pipeline) -> None:
+def refuse(session: Session) -> None:
     """Raise `Refused` when the pipeline's sink must not run, because it would overwrite newer changes."""
-    with connected(pipeline.destination_uri, "destination") as client:
+    pipeline = session.pipeline
+    with session.destination.connected() as client:
         marker = read(client, pipeline)
     if marker is None:
         return

@@ -15,7 +15,7 @@ from typing import TextIO
 import platformdirs
 
 from towpath.errors import TowpathError
-from towpath.store.atomic_file import replacing
+from towpath.files import replacing
 from towpath_verifier import Options
 
 #: The lock of `verify --follow`.

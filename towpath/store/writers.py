@@ -17,7 +17,7 @@ from pymongo import WriteConcern
 from pymongo.collection import Collection
 
 from towpath.clients.mongo.client import Client
-from towpath.config.namespaces import Renames, Selection, meet
+from towpath.config.namespaces import Selection, meet
 from towpath.config.pipeline import Pipeline
 from towpath.store.positions import WRITERS, collection_of
 
@@ -37,7 +37,7 @@ class Registration:
     source: str
     selection: Selection
     """Of the source's names."""
-    renames: Renames
+    renames: Mapping[str, str]
     removed: bool = False
     """Whether it writes no longer: `remove` has left its log."""
     topics: frozenset[str] = field(default=frozenset(), compare=False)
@@ -48,8 +48,8 @@ class Registration:
     @classmethod
     def of(cls, pipeline: Pipeline, kafka: str, source: object, only: Iterable[str] = ()) -> Self:
         """`only`: the patterns of a replay."""
-        selection = Selection(pipeline.include, pipeline.exclude, tuple(only))
-        return cls(pipeline.name, kafka, str(source), selection, pipeline.renames)
+        selection = Selection(pipeline.collections.include, pipeline.collections.exclude, tuple(only))
+        return cls(pipeline.name, kafka, str(source), selection, pipeline.collections.rename)
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> Self:
@@ -58,7 +58,7 @@ class Registration:
             kafka=document["kafka"],
             source=document["source"],
             selection=Selection(tuple(document["include"]), tuple(document["exclude"]), tuple(document["only"])),
-            renames=Renames(dict(document["renames"])),
+            renames=dict(document["renames"]),
             removed=bool(document["removed"]),
             topics=frozenset(document["topics"]),
             creating=frozenset(document["creating"]),
@@ -66,7 +66,7 @@ class Registration:
 
     def writes(self, target: str) -> bool:
         """Whether it writes a namespace, by the destination's name."""
-        renames = self.renames.by_source
+        renames = self.renames
         names = [old for old, new in renames.items() if new == target] + ([] if target in renames else [target])
         return any(map(self.selection.matches, names))
 
@@ -74,7 +74,7 @@ class Registration:
         """Which of these namespaces, and of those that the patterns name, both write (by the destination's names)."""
         ours, theirs = self.selection.include, other.selection.include
         patterns = [pair for pair in product(ours, theirs) if "*" in pair[0] + pair[1]]
-        samples = {*names, *ours, *theirs, *self.renames.by_source.values(), *other.renames.by_source.values()}
+        samples = {*names, *ours, *theirs, *self.renames.values(), *other.renames.values()}
         samples |= {name for pair in patterns if (name := meet(*pair))}
         return sorted(name for name in samples if self.writes(name) and other.writes(name))
 
@@ -93,7 +93,7 @@ def register(client: Client, registration: Registration, creating: Iterable[str]
         "include": list(selection.include),
         "exclude": list(selection.exclude),
         "only": list(selection.only),
-        "renames": [[old, new] for old, new in registration.renames.by_source.items()],
+        "renames": [[old, new] for old, new in registration.renames.items()],
         "removed": False,
     }
     adding = {"topics": {"$each": []}, "creating": {"$each": sorted(creating)}}

@@ -59,8 +59,8 @@ class FollowState:
                     f"the log no longer reaches back to where it ended: {place[0]}, partition {place[1]} begins at"
                     f" {firsts[place]:,}, and {offset:,} is next"
                 )
-        compaction = pipeline.compaction
-        if compaction and (now.at - self.at) * 1000 > compaction.delete_retention_ms:
+        log = pipeline.log
+        if log.compact and (now.at - self.at) * 1000 > log.delete_retention:
             return "it ended longer ago than the log keeps deletes ([log] delete_retention)"
         return ""
 

@@ -12,18 +12,25 @@ from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
 
-from towpath.clients.mongo.client import connected
 from towpath.config.events import Difference
 from towpath.config.namespaces import Selection
 from towpath.log.changed_keys import LogFollower
 from towpath.session import Session
 from towpath.verify import follow_state, verdict_file
 from towpath.verify.follow_state import FollowState, RunningVerdict
-from towpath_verifier import Namespace, Options, Pair, Passed
-from towpath_verifier.proof import Outcome, Same, Unsettled
-from towpath_verifier.raw import Key, id_key
-from towpath_verifier.reads import chunks
-from towpath_verifier.settlement import Settling
+from towpath_verifier import (
+    Key,
+    Namespace,
+    Options,
+    Outcome,
+    Pair,
+    Passed,
+    Same,
+    Settling,
+    Unsettled,
+    chunks,
+    id_key,
+)
 
 _GATHER_S = 1.0  # seconds for which records are collected before their documents are compared
 _BATCH = 20_000  # most documents compared in one turn
@@ -51,12 +58,9 @@ def follow(
     verdict that `status` shows. `report` receives each difference once it has settled. `only` holds patterns of source
     namespaces; empty means all.
     """
-    with (
-        connected(session.pipeline.source_uri, "source") as source,
-        connected(session.pipeline.destination_uri, "destination") as destination,
-        LogFollower(session.pipeline, session.topics, begin.places) as log,
-    ):
-        settling = options.settling(source, destination, passed, session.say)
+    clients = session.source.client(), session.destination.client()
+    with LogFollower(session.pipeline, session.topics, begin.places) as log:
+        settling = options.settling(*clients, passed, session.say)
         selection = replace(session.pipeline.selection, only=tuple(only))
         follower = _Follower(session, log, settling, report, selection, begin)
         with follower.stored(known), suppress(KeyboardInterrupt):
@@ -135,7 +139,7 @@ class _Follower:
         self.kafka_trouble = self.log.trouble
 
     def _compare(self, namespace: Namespace, ids: Iterable[bytes]) -> None:
-        pair = Pair(namespace, self.session.pipeline.renames.destination(namespace))
+        pair = Pair(namespace, self.session.pipeline.renamed(namespace))
         for chunk in chunks(ids):
             unequal = {(namespace, id_key(id)): id for id in self.settling.differing_with_retries(pair, chunk)}
             for id in chunk:
@@ -161,7 +165,7 @@ class _Follower:
             self.unsettled[key] = outcome.id
         else:
             self.unsettled.pop(key, None)
-            difference = verdict_file.difference(outcome, self.session.pipeline.renames.destination(outcome.namespace))
+            difference = verdict_file.difference(outcome, self.session.pipeline.renamed(outcome.namespace))
             if key not in self.known:
                 self.report(difference)
             self._know(key, difference)

@@ -13,7 +13,6 @@ from typing import Any
 from bson.errors import BSONError
 from pymongo.errors import PyMongoError
 
-from towpath.clients.mongo.client import briefly, connected
 from towpath.config.text import duration, first_few
 from towpath.errors import TowpathError
 from towpath.session import Session
@@ -49,7 +48,7 @@ class VerdictContext:
         """`topic_ids`: those of the pipeline's topics, if already known."""
         now, unknown = scope.try_origin(session, topic_ids)
         try:
-            with briefly(session.pipeline.destination_uri, "destination") as client:
+            with session.destination.briefly() as client:
                 return cls(now, unknown, stored.read(client, session.pipeline), "")
         except (*_FAILURES, KeyError, ValueError) as error:
             return cls(now, unknown, None, str(error))
@@ -93,7 +92,7 @@ def store(session: Session, verdict: Mapping[str, Any], unknown: str) -> None:
     summary = {name: verdict[name] for name in _STORED_FIELDS}
     reason = ""
     try:
-        with connected(session.pipeline.destination_uri, "destination") as client:
+        with session.destination.connected() as client:
             stored.write(client, session.pipeline, summary)
     except _FAILURES as error:
         reason = str(error)

@@ -9,16 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 
-from towpath.clients.mongo.client import connected
 from towpath.config.text import counted
 from towpath.log import barrier, dead_letters, reread_requests
 from towpath.session import Session
 from towpath.verify.targets import DocumentRef, document_of, unreadable
-from towpath_verifier import Namespace, Pair, Passed, Recheck
-from towpath_verifier.collections import outcomes
-from towpath_verifier.proof import Same, Unsettled
-from towpath_verifier.raw import Key, id_key
-from towpath_verifier.settlement import Settling
+from towpath_verifier import Key, Namespace, Pair, Passed, Recheck, Same, Settling, Unsettled, id_key
 
 #: Limits of a batch, which is re-read, applied and compared before the next: memory stays bounded.
 _DOCUMENTS, _BYTES = 20_000, 8 << 20
@@ -52,15 +47,12 @@ def repair(
     the re-read requests, `NotYet` when a batch is not applied in time; requests that were sent are still applied.
     """
     session.require_deployed()
-    with (
-        connected(session.pipeline.source_uri, "source") as source,
-        connected(session.pipeline.destination_uri, "destination") as destination,
-    ):
-        for batch in _batches(documents):
-            count = counted(sum(map(len, batch.values())), "document")
-            session.say(f"requesting {count} of {counted(len(batch), 'namespace')}")
-            settling = partial(Settling, source, destination, Recheck(), passed, say=session.say)
-            yield from _batch(session, batch, settling, timeout)
+    clients = session.source.client(), session.destination.client()
+    for batch in _batches(documents):
+        count = counted(sum(map(len, batch.values())), "document")
+        session.say(f"requesting {count} of {counted(len(batch), 'namespace')}")
+        settling = partial(Settling, *clients, Recheck(), passed, say=session.say)
+        yield from _batch(session, batch, settling, timeout)
 
 
 def _batches(documents: Iterable[DocumentRef]) -> Iterator[dict[Namespace, list[bytes]]]:
@@ -90,11 +82,11 @@ def _batch(
         reread_requests.refuse_unanswered(pipeline, topics, namespace)
     for namespace, ids in requested.items():
         reread_requests.write(pipeline, topics, namespace, ids)
-    barrier.wait(pipeline, session.connect, topics, timeout, session.say)
+    barrier.wait(session, timeout, session.say)
     refusals = cache(lambda: dict(_refusals(session, letters)))
     for namespace, ids in requested.items():
         left = set[Key]()
-        for outcome in outcomes(settling(), Pair(namespace, pipeline.renames.destination(namespace)), ids):
+        for outcome in settling().outcomes(Pair(namespace, pipeline.renamed(namespace)), ids):
             document, key = DocumentRef(namespace, outcome.id), id_key(outcome.id)
             if not isinstance(outcome, Same):
                 left.add(key)

@@ -14,7 +14,6 @@ from operator import itemgetter
 from pathlib import Path
 from uuid import uuid4
 
-from towpath.clients.mongo.client import connected
 from towpath.config import events
 from towpath.config.events import Event, as_line
 from towpath.config.text import duration
@@ -32,20 +31,22 @@ from towpath.verify.scope import Metadata, Origin
 from towpath.verify.verdict_file import Example, VerificationResult, figures
 from towpath_verifier import (
     Difference,
+    Journal,
     Namespace,
     Options,
     Pair,
     Passed,
     Progress,
+    Same,
+    Settling,
     Tally,
+    Unsettled,
     Verdict,
     Verification,
     VerifierError,
+    chunks,
+    with_retries,
 )
-from towpath_verifier.journal import Journal
-from towpath_verifier.proof import Same, Unsettled
-from towpath_verifier.reads import chunks, with_retries
-from towpath_verifier.settlement import Settling
 
 _EXAMPLES = 50  # differences shown in full
 
@@ -79,7 +80,7 @@ def run(
             changed = ids(session.pipeline, session.topics, request.newest.last, request.newest.since)
             verification = RecentVerification(session, changed, request.only, options, passed=passed)
         else:
-            uris = session.pipeline.source_uri, session.pipeline.destination_uri
+            uris = session.pipeline.source.uri, session.pipeline.destination.uri
             verification = Verification(*uris, compared, options, passed=passed, tell=report_progress, say=session.say)
         result = VerificationResult(verification.verdict, examples, request.metadata)
         document_events = differences(session, verification, examples, resumable=options.journal is not None)
@@ -113,7 +114,7 @@ def resumed(journal: Journal, now: Origin | None, unknown: str) -> Origin | None
 
 def _refuse_other_history(session: Session, began: Origin, lost_for: float) -> None:
     """Raise `TowpathError` when the comparison was overtaken by what voids verdicts."""
-    with connected(session.pipeline.destination_uri, "destination") as client:
+    with session.destination.connected() as client:
         read = partial(stored.history, client, session.pipeline)
         try:
             history = with_retries("read towpath.verdicts at the destination", lost_for, read)
@@ -132,7 +133,7 @@ def differences(
         for difference in verification:
             if len(examples) < _EXAMPLES:
                 examples.append(Example.of(difference))
-            yield verdict_file.difference(difference, session.pipeline.renames.destination(difference.namespace))
+            yield verdict_file.difference(difference, session.pipeline.renamed(difference.namespace))
     except VerifierError as error:
         advice = "; ".join(filter(None, (error.advice, hint)))
         raise TowpathError(error.sentence, advice, where=error.where) from error
@@ -243,13 +244,9 @@ class RecentVerification:
 
     def __iter__(self) -> Iterator[Difference]:
         start = time.monotonic()
-        pipeline = self._session.pipeline
         try:
-            with (
-                connected(pipeline.source_uri, "source") as source,
-                connected(pipeline.destination_uri, "destination") as destination,
-            ):
-                yield from self._run(self._options.settling(source, destination, self._passed, self._session.say))
+            clients = self._session.source.client(), self._session.destination.client()
+            yield from self._run(self._options.settling(*clients, self._passed, self._session.say))
         finally:
             self.verdict.seconds = time.monotonic() - start
 
@@ -280,7 +277,7 @@ class RecentVerification:
 
     def _tally(self, namespace: Namespace) -> Tally:
         if namespace not in self._tallies:
-            tally = Tally(Pair(namespace, self._session.pipeline.renames.destination(namespace)), self._options.way)
+            tally = Tally(Pair(namespace, self._session.pipeline.renamed(namespace)), self._options.way)
             self._tallies[namespace] = tally
             self.verdict.tallies.append(tally)
         return self._tallies[namespace]

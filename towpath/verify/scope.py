@@ -13,18 +13,25 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 from uuid import uuid4
 
-from pymongo.errors import PyMongoError
-
-from towpath.clients.mongo.client import ANSWER_S, Collection, ReplicaSet, briefly, collections, connected, replica_set
+from towpath.clients.mongo.client import ANSWER_S
+from towpath.clients.mongo.replica_set import Collection, ReplicaSet, collections, replica_set
 from towpath.config.namespaces import Selection
 from towpath.config.pipeline import Pipeline
-from towpath.config.topic_settings import pipeline_topics
 from towpath.errors import MongoError, Refused, TowpathError
+from towpath.log.topic_settings import pipeline_topics
 from towpath.session import Session
 from towpath.store import verdict
-from towpath_verifier import Pair
-from towpath_verifier.metadata import RELAXED, RELAXED_IN_PLACE, MetadataDifference, Schemas
-from towpath_verifier.reads import Client
+from towpath_verifier import (
+    RELAXED,
+    RELAXED_IN_PLACE,
+    Client,
+    IndexCache,
+    MetadataDifference,
+    Pair,
+    Schemas,
+    described,
+    feature_version,
+)
 
 _SIDES = ("source", "destination")
 _SHOWN = 3
@@ -47,28 +54,20 @@ class Origin:
         Raises `TowpathError` when a cluster or Kafka does not answer.
         """
         pipeline = session.pipeline
-        with (
-            briefly(pipeline.source_uri, "source") as source,
-            briefly(pipeline.destination_uri, "destination") as destination,
-        ):
-            try:
-                sets = {
-                    side: str(replica_set(client, side))
-                    for side, client in zip(_SIDES, (source, destination), strict=True)
-                }
-                both = _collections(pipeline, pipeline.selection, source, destination, views=False)
-                history = verdict.history(destination, pipeline)
-            except PyMongoError as error:
-                raise TowpathError(
-                    f"cannot list the collections of both clusters and read towpath.verdicts at the destination:"
-                    f" {error}"
-                ) from error
+        with session.source.briefly() as client:
+            source = str(replica_set(client, "source"))
+            ours = _at_source(client, pipeline.selection, views=False)
+        with session.destination.briefly() as client:
+            destination = str(replica_set(client, "destination"))
+            theirs = _at_destination(client, pipeline, pipeline.selection, views=False)
+            history = verdict.history(client, pipeline)
         if topic_ids is None:
             topic_ids = session.topics.ids(pipeline_topics(pipeline, session.topics.all()))
         uuids = {
             side: {collection.namespace: collection.uuid for collection in by_name.values() if collection.uuid}
-            for side, by_name in zip(_SIDES, both, strict=True)
+            for side, by_name in zip(_SIDES, (ours, theirs), strict=True)
         }
+        sets = dict(zip(_SIDES, (source, destination), strict=True))
         return cls(sets, uuids, topic_ids, _selection(pipeline), history)
 
     @classmethod
@@ -126,9 +125,9 @@ class Origin:
 
 def _selection(pipeline: Pipeline) -> dict[str, Any]:
     return {
-        "include": list(pipeline.include),
-        "exclude": list(pipeline.exclude),
-        "rename": dict(pipeline.renames.by_source),
+        "include": list(pipeline.collections.include),
+        "exclude": list(pipeline.collections.exclude),
+        "rename": dict(pipeline.collections.rename),
     }
 
 
@@ -149,44 +148,60 @@ def current_fields(session: Session) -> dict[str, Any]:
 _BOOKKEEPING = "towpath"  # the destination's database of positions and verdicts
 
 
-def pairs(pipeline: Pipeline, only: Sequence[str], *, views: bool = False) -> list[Pair]:
+def pairs(session: Session, only: Sequence[str], *, views: bool = False) -> list[Pair]:
     """Every namespace of the pipeline that exists at either side, with its name at the destination.
 
     `only` holds patterns of source namespaces; empty means all. Views are not replicated, and are included only with
     `views`. Raises `Refused` when there are none.
     """
+    pipeline = session.pipeline
     selection = replace(pipeline.selection, only=tuple(only))
-    with (
-        connected(pipeline.source_uri, "source", answer=ANSWER_S) as source,
-        connected(pipeline.destination_uri, "destination", answer=ANSWER_S) as destination,
-    ):
-        ours, theirs = _collections(pipeline, selection, source, destination, views=views)
+    with session.source.connected(answer=ANSWER_S) as client:
+        ours = _at_source(client, selection, views=views)
+    with session.destination.connected(answer=ANSWER_S) as client:
+        theirs = _at_destination(client, pipeline, selection, views=views)
     namespaces = sorted({*ours, *theirs})
     if not namespaces:
-        patterns = ", ".join(only) or ", ".join(pipeline.include)
+        patterns = ", ".join(only) or ", ".join(pipeline.collections.include)
         raise Refused(f"neither side has a collection of the pipeline {pipeline.name} that matches {patterns}")
-    return [Pair(namespace, pipeline.renames.destination(namespace)) for namespace in namespaces]
+    return [Pair(namespace, pipeline.renamed(namespace)) for namespace in namespaces]
 
 
-def _collections(
-    pipeline: Pipeline, selection: Selection, source: Client, destination: Client, *, views: bool
-) -> tuple[dict[str, Collection], dict[str, Collection]]:
-    """The pipeline's collections at the source and at the destination, both by their source names."""
+def _at_source(client: Client, selection: Selection, *, views: bool) -> dict[str, Collection]:
+    """The pipeline's collections at the source, by name."""
+    return {
+        entry.namespace: entry for entry in collections(client) if _is_part(selection, entry.namespace, entry, views)
+    }
 
-    def is_part(name: str, collection: Collection) -> bool:
-        return (views or collection.kind != "view") and selection.matches(name)
 
-    ours = {entry.namespace: entry for entry in collections(source) if is_part(entry.namespace, entry)}
+def _at_destination(client: Client, pipeline: Pipeline, selection: Selection, *, views: bool) -> dict[str, Collection]:
+    """The pipeline's collections at the destination, by their source names."""
     # the user may lack the privilege to list the collections of the bookkeeping database
-    databases = [name for name in destination.list_database_names() if name != _BOOKKEEPING]
-    renamed = {new: old for old, new in pipeline.renames.by_source.items()}
-    named = [(renamed.get(entry.namespace, entry.namespace), entry) for entry in collections(destination, databases)]
-    theirs = {
+    databases = [name for name in client.list_database_names() if name != _BOOKKEEPING]
+    old_names = {new: old for old, new in pipeline.collections.rename.items()}
+    named = [(old_names.get(entry.namespace, entry.namespace), entry) for entry in collections(client, databases)]
+    return {
         name: entry
         for name, entry in named
-        if is_part(name, entry) and pipeline.renames.destination(name) == entry.namespace
+        if _is_part(selection, name, entry, views) and pipeline.renamed(name) == entry.namespace
     }
-    return ours, theirs
+
+
+def _is_part(selection: Selection, name: str, collection: Collection, views: bool) -> bool:
+    return (views or collection.kind != "view") and selection.matches(name)
+
+
+def schemas(
+    session: Session, compared: Sequence[Pair], kept: tuple[IndexCache | None, IndexCache | None] = (None, None)
+) -> Schemas:
+    """What both servers say of these pairs, at about the same time, without the indexes that are `kept` (see
+    `described`) of source and destination. Raises `MongoError`.
+    """
+    with session.source.connected(answer=ANSWER_S) as client:
+        ours = described(client, [pair.source for pair in compared], kept[0])
+    with session.destination.connected(answer=ANSWER_S) as client:
+        theirs = described(client, [pair.destination for pair in compared], kept[1])
+        return Schemas(tuple(compared), ours, theirs, feature_version(client))
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,18 +212,14 @@ class Metadata:
     held_back: Sequence[MetadataDifference]
 
 
-def metadata(pipeline: Pipeline, only: Sequence[str]) -> Metadata:
+def metadata(session: Session, only: Sequence[str]) -> Metadata:
     """Compare options, views and indexes, of the namespaces that match one of `only`, if given.
 
     Raises `TowpathError` when a side cannot be read.
     """
-    compared = pairs(pipeline, only, views=True)
+    compared = pairs(session, only, views=True)
     try:
-        with (
-            connected(pipeline.source_uri, "source", answer=ANSWER_S) as source,
-            connected(pipeline.destination_uri, "destination", answer=ANSWER_S) as destination,
-        ):
-            both = Schemas.read(source, destination, compared)
+        both = schemas(session, compared)
     except MongoError as error:
         raise TowpathError(
             f"{error}. Options, views and indexes are compared with listCollections and listIndexes;"

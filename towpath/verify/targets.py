@@ -19,8 +19,7 @@ from towpath.errors import TowpathError
 from towpath.log.dead_letters import letters
 from towpath.log.records import NOT_BSON, is_key
 from towpath.verify import verdict_file
-from towpath_verifier import Namespace
-from towpath_verifier.raw import ARRAY, DOCUMENT, Element, Key, elements, id_key
+from towpath_verifier import ARRAY, DOCUMENT, Element, Key, Namespace, elements, id_key
 
 _READ: JSONOptions = CANONICAL_JSON_OPTIONS.with_options(document_class=SON)
 _TEXT = (0x02, 0x0D, 0x0E)  # string, code, symbol
@@ -91,9 +90,9 @@ def source_name(pipeline: Pipeline, name: Namespace) -> Namespace:
     Renames go before patterns, which can match the destination's name too: documents requested under a wrong name would
     not be found at the source, and would be deleted.
     """
-    if name in pipeline.renames.by_source:
+    if name in pipeline.collections.rename:
         return name
-    return next((old for old, new in pipeline.renames.by_source.items() if new == name), name)
+    return next((old for old, new in pipeline.collections.rename.items() if new == name), name)
 
 
 def document_of(pipeline: Pipeline, topic: str, key: bytes | None) -> DocumentRef | None:

@@ -16,10 +16,7 @@ from towpath.config.events import BadLine, Difference, as_line, event
 from towpath.errors import TowpathError
 from towpath.store import state_files
 from towpath.verify.scope import Metadata
-from towpath_verifier import Kind, Namespace, Verdict
-from towpath_verifier.raw import Key, id_key
-from towpath_verifier.tally import SCREENED, UNORDERED
-from towpath_verifier.values import Shown, extended_json, paths, whole
+from towpath_verifier import SCREENED, UNORDERED, Key, Kind, Namespace, Shown, Verdict, extended_json, id_key, readable
 
 KINDS: tuple[Kind, ...] = ("missing", "extra", "different", "order")
 
@@ -44,7 +41,7 @@ def difference(difference: towpath_verifier.Difference, destination_namespace: N
         id=shown_id(difference.id),
         id_bson=difference.id.hex(),
         kind=difference.kind,
-        paths=paths(difference),
+        paths=difference.paths,
     )
 
 
@@ -142,9 +139,9 @@ class Example:
             difference.namespace,
             extended_json(difference.id) or f"BSON {difference.id.hex()}",
             difference.kind,
-            paths(difference),
-            None if difference.source is None else whole(difference.source),
-            None if difference.destination is None else whole(difference.destination),
+            difference.paths,
+            None if difference.source is None else readable(difference.source),
+            None if difference.destination is None else readable(difference.destination),
         )
 
 

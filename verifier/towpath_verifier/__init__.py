@@ -1,42 +1,81 @@
-"""Are two MongoDB deployments the same, byte for byte? A library of its own; `docs/verifier.md` describes it.
+"""Are two MongoDB deployments the same, byte for byte? A separate library; `docs/verifier.md` describes it.
 
-`compare(source, destination)` compares two PyMongo collections in this process. `Verification(source_uri,
-destination_uri, pairs, options)` compares many namespaces with several processes: iterate over it for the differences,
-then read its `verdict`. `check_ids` compares only the documents whose `_id`s are known. All of them only read.
-
-    with MongoClient(source_uri) as source, MongoClient(destination_uri) as destination:
-        comparison = compare(source.shop.orders, destination.shop.orders)
-        for difference in comparison.differences:
-            print(difference.kind, bson.decode(difference.id))
+`Verification` compares many namespaces with several processes: iterate over it for the differences, then read its
+`verdict`. `Settling` compares only the documents whose `_id`s are known. `Schemas` compares options, views and indexes.
+All of them only read. What is not named here is private.
 """
 
-from towpath_verifier.collections import Comparison, check_ids, compare
-from towpath_verifier.differences import Difference, Different, Extra, Kind, Missing, Namespace, Pair
-from towpath_verifier.errors import ServerLost, Unsuitable, VerifierError, WorkerDied
-from towpath_verifier.settlement import Passed, Recheck
-from towpath_verifier.tally import Progress, Tally, Verdict
-from towpath_verifier.verification import Options, Verification
+from towpath_verifier.descriptions import Described, IndexCache, described, feature_version
+from towpath_verifier.differences import Difference, Kind, Namespace, Pair, Shown, extended_json, readable
+from towpath_verifier.metadata import AS_IT_IS, RELAXED, RELAXED_IN_PLACE, MetadataDifference, Schemas, omitted
+from towpath_verifier.plan import Options
+from towpath_verifier.progress import SCREENED, UNORDERED, Journal, Progress, Tally, Verdict
+from towpath_verifier.proof import Outcome, Same, Unsettled, token_time
+from towpath_verifier.raw import ARRAY, DOCUMENT, Element, Key, elements, id_key
+from towpath_verifier.reads import (
+    Client,
+    ServerLost,
+    Unsuitable,
+    VerifierError,
+    WorkerDied,
+    brief,
+    chunks,
+    cluster_time,
+    with_retries,
+)
+from towpath_verifier.repair_commands import Command
+from towpath_verifier.settlement import Passed, Recheck, Settling
+from towpath_verifier.verification import Verification
+from towpath_verifier.workers import started_ahead
 
 __all__ = [
-    "Comparison",
+    "ARRAY",
+    "AS_IT_IS",
+    "DOCUMENT",
+    "RELAXED",
+    "RELAXED_IN_PLACE",
+    "SCREENED",
+    "UNORDERED",
+    "Client",
+    "Command",
+    "Described",
     "Difference",
-    "Different",
-    "Extra",
+    "Element",
+    "IndexCache",
+    "Journal",
+    "Key",
     "Kind",
-    "Missing",
+    "MetadataDifference",
     "Namespace",
     "Options",
+    "Outcome",
     "Pair",
     "Passed",
     "Progress",
     "Recheck",
+    "Same",
+    "Schemas",
     "ServerLost",
+    "Settling",
+    "Shown",
     "Tally",
+    "Unsettled",
     "Unsuitable",
     "Verdict",
     "Verification",
     "VerifierError",
     "WorkerDied",
-    "check_ids",
-    "compare",
+    "brief",
+    "chunks",
+    "cluster_time",
+    "described",
+    "elements",
+    "extended_json",
+    "feature_version",
+    "id_key",
+    "omitted",
+    "readable",
+    "started_ahead",
+    "token_time",
+    "with_retries",
 ]

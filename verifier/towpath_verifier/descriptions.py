@@ -12,14 +12,13 @@ from threading import Thread
 from typing import Any, Literal, TypeVar
 
 import bson
-from pymongo import MongoClient
 from pymongo.errors import OperationFailure
 
-from towpath_verifier.differences import Namespace, Pair, by_database
+from towpath_verifier.differences import Namespace, Pair
+from towpath_verifier.reads import Client, by_database
 
 Kind = Literal["collection", "view", "timeseries"]
 Options = dict[str, Any]
-Client = MongoClient[dict[str, Any]]
 Answer = TypeVar("Answer")
 
 #: Options that the server adds, or that newer servers no longer use.
@@ -47,7 +46,7 @@ class Described:
     indexes: Mapping[str, Options] = field(default_factory=dict)
 
 
-def version(client: Client) -> tuple[int, int]:
+def feature_version(client: Client) -> tuple[int, int]:
     """What decides the server's features: featureCompatibilityVersion, or the server's version where that is denied."""
     try:
         reply = client.admin.command("getParameter", featureCompatibilityVersion=1)
@@ -60,16 +59,16 @@ def version(client: Client) -> tuple[int, int]:
 
 
 #: The indexes of collections as they were read, by the collection's namespace and UUID.
-Kept = dict[tuple[Namespace, Any], Mapping[str, Options]]
+IndexCache = dict[tuple[Namespace, Any], Mapping[str, Options]]
 
 
-def described(client: Client, namespaces: Iterable[str], kept: Kept | None = None) -> dict[str, Described]:
+def described(client: Client, namespaces: Iterable[str], known: IndexCache | None = None) -> dict[str, Described]:
     """The descriptions of these namespaces, without those that do not exist.
 
-    With `kept`, indexes are read only where it has none for a collection, and added to it. The caller takes out what
+    With `known`, indexes are read only where it has none for a collection, and added to it. The caller takes out what
     has changed since.
     """
-    kept = {} if kept is None else kept
+    known = {} if known is None else known
     descriptions, uuids = dict[str, Described](), dict[str, Any]()
     for database, names in by_database(namespaces).items():
         for entry in client[database].list_collections(filter={"name": {"$in": names}}):
@@ -77,11 +76,11 @@ def described(client: Client, namespaces: Iterable[str], kept: Kept | None = Non
             descriptions[name] = Described(entry["type"], options(entry.get("options", {})))
             uuids[name] = entry.get("info", {}).get("uuid")  # views and time series have none
     holders = [name for name, described in descriptions.items() if described.kind != "view"]
-    unread = [name for name in holders if uuids[name] is None or (name, uuids[name]) not in kept]
+    unread = [name for name in holders if uuids[name] is None or (name, uuids[name]) not in known]
     read = concurrently(lambda holder: _indexes(client, holder), unread)
-    kept.update({(name, uuids[name]): indexes for name, indexes in read.items() if uuids[name] is not None})
+    known.update({(name, uuids[name]): indexes for name, indexes in read.items() if uuids[name] is not None})
     for name in holders:
-        indexes = read[name] if name in read else kept[name, uuids[name]]
+        indexes = read[name] if name in read else known[name, uuids[name]]
         descriptions[name] = replace(descriptions[name], indexes=indexes)
     return descriptions
 

@@ -1,27 +1,24 @@
-"""How one document can differ, and the namespaces that are compared."""
+"""How a document differs: its kind, and the paths with values, as canonical Extended JSON or hexadecimal bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import zip_longest
-from typing import Literal, TypeAlias
+from itertools import islice, zip_longest
+from typing import Any, Literal, TypeAlias
+
+import bson
+from bson.codec_options import CodecOptions, DatetimeConversion
+from bson.json_util import CANONICAL_JSON_OPTIONS, dumps
+from bson.son import SON
 
 from towpath_verifier.raw import ARRAY, DOCUMENT, Element, document, elements
 
 #: `database.collection`; the collection's name may contain dots.
 Namespace: TypeAlias = str
-#: How a document differs: see `Missing`, `Extra` and `Different`; `order` is a `Different` in field order only.
+#: A document is `missing` at the destination, `extra` there, `different`, or differs in the `order` of fields only.
 Kind: TypeAlias = Literal["missing", "extra", "different", "order"]
-
-
-def by_database(namespaces: Iterable[Namespace]) -> dict[str, list[str]]:
-    """Database → the names of its collections among these namespaces."""
-    names: dict[str, list[str]] = {}
-    for namespace in namespaces:
-        database, name = namespace.split(".", 1)
-        names.setdefault(database, []).append(name)
-    return names
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,66 +30,33 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
-    """A document of the source that the destination does not have.
+class Difference:
+    """A document that differs: its raw BSON at both sides, None where a side does not have it.
 
-    In all three classes `source` and `destination` are the documents as raw BSON.
+    `_id`s are matched as MongoDB matches them: 5 and 5.0 are one `_id`.
     """
 
     namespace: Namespace
     """The source's, also where the destination's has another name."""
     id: bytes
-    """The BSON document `{_id: …}`, with the bytes that `_id` has on the server."""
-    source: bytes
-    destination: None = None
+    """The BSON document `{_id: …}`, with the bytes that `_id` has on the server: the source, if it has the document."""
+    source: bytes | None
+    destination: bytes | None
 
     @property
     def kind(self) -> Kind:
-        return "missing"
-
-
-@dataclass(frozen=True, slots=True)
-class Extra:
-    """A document of the destination that the source does not have; fields as of `Missing`."""
-
-    namespace: Namespace
-    id: bytes
-    destination: bytes
-    source: None = None
-
-    @property
-    def kind(self) -> Kind:
-        return "extra"
-
-
-@dataclass(frozen=True, slots=True)
-class Different:
-    """A document that both sides have, with other bytes; fields as of `Missing`.
-
-    `_id`s are matched as MongoDB matches them: 5 and 5.0 are one `_id`. `id` has the source's bytes.
-    """
-
-    namespace: Namespace
-    id: bytes
-    source: bytes
-    destination: bytes
-
-    @property
-    def kind(self) -> Kind:
-        """`order` when only the order of fields differs."""
+        if self.source is None:
+            return "extra"
+        if self.destination is None:
+            return "missing"
         return "order" if same_but_for_order(self.source, self.destination) else "different"
 
-
-Difference: TypeAlias = Missing | Extra | Different
-
-
-def difference(namespace: Namespace, id: bytes, source: bytes | None, destination: bytes | None) -> Difference | None:
-    """How a document with these bytes at the two sides differs; None if it does not."""
-    if source == destination:
-        return None
-    if source is None:
-        return Extra(namespace, id, destination or b"")
-    return Missing(namespace, id, source) if destination is None else Different(namespace, id, source, destination)
+    @property
+    def paths(self) -> list[Shown]:
+        """The first 20 paths that differ, with both values, of 1,000 characters at most; none if a side lacks it."""
+        if self.source is None or self.destination is None:
+            return []
+        return [_shown(part) for part in islice(differing(self.source, self.destination), _PATHS)]
 
 
 def in_one_order(raw: bytes) -> bytes:
@@ -173,3 +137,64 @@ def _between(left: Element | None, right: Element | None, path: str) -> Iterator
         yield from differing(left.value, right.value, inner, array=left.kind == ARRAY)
     else:
         yield Part(inner, left, right)
+
+
+_OPTIONS: CodecOptions[SON[str, Any]] = CodecOptions(
+    document_class=SON, tz_aware=True, datetime_conversion=DatetimeConversion.DATETIME_AUTO
+)
+_WIDTH = 1_000  # characters of one value
+_LARGE = 1 << 16  # bytes; a larger value is not decoded to be shown
+_PATHS = 20  # of one document
+
+#: Path, value at the source, value at the destination; None where a side has none. The empty path is the document.
+Shown = tuple[str, str | None, str | None]
+
+
+def extended_json(whole: bytes) -> str | None:
+    """A document as canonical Extended JSON; None if that would not represent it exactly."""
+    try:
+        decoded = bson.decode(whole, _OPTIONS)
+        if bson.encode(decoded, codec_options=_OPTIONS) != whole:
+            return None
+        return dumps(decoded, json_options=CANONICAL_JSON_OPTIONS, ensure_ascii=False)
+    except (bson.errors.BSONError, OverflowError, RecursionError, ValueError, TypeError):
+        return None
+
+
+def _shown(part: Part) -> Shown:
+    source, destination = (
+        value and (_names if part.order else _text)(value) for value in (part.source, part.destination)
+    )
+    if source == destination:  # as of two NaNs
+        source, destination = (value and _bytes(value) for value in (part.source, part.destination))
+    return part.path, source, destination
+
+
+def _names(fields: Element) -> str:
+    names = (element.name.decode(errors="backslashreplace") for element in elements(fields.value))
+    return _cut(f"fields in the order {', '.join(names)}", len(fields.value))
+
+
+def _text(element: Element) -> str:
+    """One value."""
+    if len(element.value) > _LARGE:
+        return _cut(_bytes(element), len(element.value))
+    if (whole := extended_json(document((element._replace(name=b"v"),)))) is None:
+        return _bytes(element)
+    return _cut(whole.removeprefix('{"v": ').removesuffix("}"), len(element.value))
+
+
+def readable(raw: bytes) -> str:
+    """A document for people, on several lines, truncated if long."""
+    json_text = extended_json(raw) if len(raw) <= _LARGE else None
+    if json_text is None:
+        return _cut(f"BSON {raw[: _WIDTH * 2].hex()}", len(raw), 4 * _WIDTH)
+    return _cut(json.dumps(json.loads(json_text), indent=2, ensure_ascii=False), len(raw), 4 * _WIDTH)
+
+
+def _bytes(element: Element) -> str:
+    return _cut(f"BSON type 0x{element.kind:02x} {element.value[:_WIDTH].hex()}", len(element.value))
+
+
+def _cut(shown: str, size: int, width: int = _WIDTH) -> str:
+    return shown if len(shown) <= width else f"{shown[:width]}… ({size:,} bytes)"

@@ -1,25 +1,23 @@
-"""Merges two streams of raw documents, each in the order of `_id`s.
+"""Compares two collections, or a range of both: the bytes of documents, or digests that the servers compute.
 
 Nearly all documents are equal, so whole blocks are compared at once; only a block that differs is compared document by
 document. Documents of equal bytes are the same document, whatever the order. Where the order is not the one that
-`verifier.raw` knows (a collation), documents that do not differ may be named too, and no difference is missed.
+`raw` knows (a collation), documents that do not differ may be named too, and no difference is missed.
 """
 
 from __future__ import annotations
 
 import struct
-import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from pymongo.collection import Collection
-from pymongo.errors import PyMongoError
 
+from towpath_verifier import raw
 from towpath_verifier.differences import same_but_for_order
-from towpath_verifier.ranges import Bounds
-from towpath_verifier.raw import Key, id_document, id_key
-from towpath_verifier.reads import brief, in_id_order, is_passing, verifier_error, with_retries
+from towpath_verifier.raw import Element, Key, id_document, id_key, key
+from towpath_verifier.reads import Bounds, aggregated, with_retries
 
 _BLOCK = 1 << 18  # bytes that are compared at once
 _length = struct.Struct("<i").unpack_from
@@ -48,13 +46,10 @@ Merged: TypeAlias = Equal | Unequal
 class Side:
     """One stream, in batches of whole documents; one batch is in memory at a time."""
 
-    __slots__ = ("_batches", "_before", "_behind", "_last", "at", "batch", "read")
+    __slots__ = ("_batches", "at", "batch", "read")
 
-    def __init__(self, batches: Iterable[bytes], behind: Key | None = None) -> None:
-        """`behind`: an `_id` that is skipped if it comes first."""
-        self._batches, self._behind = iter(batches), behind
-        self._before: bytes | None = None
-        self._last = -1
+    def __init__(self, batches: Iterable[bytes]) -> None:
+        self._batches = iter(batches)
         self.batch, self.at = b"", 0
         self.read = 0
         """Bytes that came over the network."""
@@ -62,44 +57,28 @@ class Side:
     def fill(self) -> bool:
         """Whether there is a current document; reads the next batch when this one is used up."""
         while self.at >= len(self.batch):
-            self._before = self.position
-            self.batch, self.at, self._last = b"", 0, -1
             batch = next(self._batches, None)
             if batch is None:
                 return False
-            self.batch, self.read = batch, self.read + len(batch)
-            if self._behind is not None and batch:
-                if id_key(batch) == self._behind:
-                    self.at = _length(batch)[0]
-                self._behind = None
+            self.batch, self.at, self.read = batch, 0, self.read + len(batch)
         return True
 
     def take(self) -> bytes:
         """The current document; the next one becomes current."""
-        self._last, self.at = self.at, self.at + _length(self.batch, self.at)[0]
-        return self.batch[self._last : self.at]
-
-    def skip(self, size: int, last: int) -> None:
-        """Skip documents of `size` bytes, the last of which begins `last` bytes from here."""
-        self._last, self.at = self.at + last, self.at + size
-
-    @property
-    def position(self) -> bytes | None:
-        """BSON `{_id: …}` of the last document that was taken or skipped."""
-        return id_document(self.batch, self._last) if self._last >= 0 else self._before
+        start, self.at = self.at, self.at + _length(self.batch, self.at)[0]
+        return self.batch[start : self.at]
 
 
 def merged(source: Side, destination: Side, *, ignore_field_order: bool = False) -> Iterator[Merged]:
     """The equal documents of two sides, block by block, and each document that differs."""
     while source.fill() and destination.fill():
-        documents, size, last = _block(source.batch, source.at)
-        block = source.batch[source.at : source.at + size]
+        documents, end = _block(source.batch, source.at)
+        block = source.batch[source.at : end]
         if destination.batch.startswith(block, destination.at):
-            source.skip(size, last)
-            destination.skip(size, last)
-            yield Equal(documents, size)
+            source.at, destination.at = end, destination.at + len(block)
+            yield Equal(documents, len(block))
         else:
-            yield from _one_by_one(source, destination, source.at + size, ignore_field_order)
+            yield from _one_by_one(source, destination, end, ignore_field_order)
     while source.fill():
         document = source.take()
         yield Unequal(id_document(document), document, None)
@@ -108,14 +87,13 @@ def merged(source: Side, destination: Side, *, ignore_field_order: bool = False)
         yield Unequal(id_document(document), None, document)
 
 
-def _block(batch: bytes, start: int) -> tuple[int, int, int]:
-    """The documents up to about `_BLOCK` bytes from `start` on: how many, how long, and where the last begins."""
-    count, at, last, limit = 0, start, start, min(len(batch), start + _BLOCK)
+def _block(batch: bytes, start: int) -> tuple[int, int]:
+    """The documents up to about `_BLOCK` bytes from `start` on: how many, and where they end."""
+    count, at, limit = 0, start, min(len(batch), start + _BLOCK)
     while at < limit:
-        last = at
         at += _length(batch, at)[0]
         count += 1
-    return count, at - start, last - start
+    return count, at
 
 
 def _one_by_one(source: Side, destination: Side, end: int, ignore_field_order: bool) -> Iterator[Merged]:
@@ -126,8 +104,7 @@ def _one_by_one(source: Side, destination: Side, end: int, ignore_field_order: b
     while source.at < end and destination.at < len(destination.batch):
         document = source.batch[source.at : source.at + _length(source.batch, source.at)[0]]
         if ours is None and theirs is None and destination.batch.startswith(document, destination.at):
-            source.take()
-            destination.take()
+            source.at, destination.at = source.at + len(document), destination.at + len(document)
             documents, size = documents + 1, size + len(document)
             continue
         ours = ours or id_key(source.batch, source.at)
@@ -150,64 +127,84 @@ def _one_by_one(source: Side, destination: Side, end: int, ignore_field_order: b
         yield Equal(documents, size)
 
 
+_NAMED = 1_000  # a range of up to so many documents is compared digest by digest
+_PARTS = 16  # parts that a larger range is split into
+#: Primes below 2^32: sums of a 64-bit digest modulo each stay exact for 2^31 documents, and both keep nearly all of it.
+_MODULI = (4_294_967_291, 4_294_967_279)
+_HASH = {"$toHashedIndexKey": "$$ROOT"}
+_Digest = tuple[int, ...]  # how many documents a range holds, and the sums of their hashes
+
+
 @dataclass(slots=True)
-class RangeRead:
-    """Reads one range at both sides. An interrupted read continues after the last compared `_id`."""
+class Screen:
+    """Compares one range by digests (`$toHashedIndexKey`), which can miss differences.
+
+    Iterate over it for the documents whose digests are equal, and those that differ.
+
+    It fetches no documents, so `Equal.bytes` is 0, and `source` and `destination` of each `Unequal` are None.
+    """
 
     source: Collection[Any]
     destination: Collection[Any]
     bounds: Bounds
-    batch_size: int
-    ordered: bool = True
-    """Whether `verifier.raw` knows the order of the `_id`s; otherwise an interrupted read cannot go on."""
-    ignore_field_order: bool = False
-    lost_for: float = 60.0
-    """Seconds for which a server may be unreachable."""
-    say: Callable[[str], None] = field(default=lambda words: None)
-    _sides: list[Side] = field(default_factory=list)
-    _closed: int = 0
-
-    @property
-    def read(self) -> int:
-        """Bytes of documents that both servers sent so far."""
-        return self._closed + sum(side.read for side in self._sides)
+    lost_for: float
+    say: Callable[[str], None]
+    read: int = 0
+    """Bytes of BSON in the replies."""
 
     def __iter__(self) -> Iterator[Merged]:
-        """Equal and unequal documents, in `_id` order. Raises `ServerLost`, or `VerifierError` if a server refuses."""
-        position: bytes | None = None
-        lost_since: float | None = None
-        while True:
-            self._sides = self._open(position)
-            try:
-                for stretch in merged(self._sides[0], self._sides[1], ignore_field_order=self.ignore_field_order):
-                    yield stretch
-                    lost_since = None
-                return
-            except PyMongoError as error:
-                lost_since = lost_since or time.monotonic()
-                self._await(error, lost_since)
-                position = _later(position, *(side.position for side in self._sides))
-            finally:
-                self._closed, self._sides = self.read, []
+        return self._range(self.bounds)
 
-    def _open(self, position: bytes | None) -> list[Side]:
-        low = self.bounds.low if position is None else position
-        known = None if position is None else id_key(position)
-        return [
-            Side(in_id_order(documents, low, self.bounds.high, self.batch_size), known)
-            for documents in (self.source, self.destination)
-        ]
+    def _range(self, bounds: Bounds) -> Iterator[Merged]:
+        ours, theirs = self._digest(self.source, bounds), self._digest(self.destination, bounds)
+        if ours == theirs:
+            yield Equal(ours[0], 0)
+            return
+        few = max(ours[0], theirs[0]) <= _NAMED
+        parts = [bounds] if few else self._split(self.source if ours[0] >= theirs[0] else self.destination, bounds)
+        if len(parts) == 1:
+            yield from self._named(bounds)
+            return
+        for part in parts:
+            yield from self._range(part)
 
-    def _await(self, error: PyMongoError, since: float) -> None:
-        action = f"compare {self.source.full_name} with {self.destination.full_name}"
-        if not self.ordered or not is_passing(error) or time.monotonic() - since > self.lost_for:
-            raise verifier_error(action, error) from error
-        self.say(f"cannot {action}: {brief(error)}; waiting up to {self.lost_for:g} s for the server")
-        for documents in (self.source, self.destination):
-            admin = documents.database.client.admin
-            with_retries(action, self.lost_for, lambda admin=admin: admin.command("hello"))  # type: ignore[misc]
+    def _digest(self, documents: Collection[Any], bounds: Bounds) -> _Digest:
+        sums = {f"h{n}": {"$sum": {"$mod": ["$h", modulus]}} for n, modulus in enumerate(_MODULI)}
+        group = {"$group": {"_id": None, "n": {"$sum": 1}, **sums}}
+        for row in self._rows(documents, bounds, {"$project": {"_id": 0, "h": _HASH}}, group):
+            return tuple(_whole(element) for element in raw.elements(row) if element.name != b"_id")
+        return (0,)
+
+    def _split(self, documents: Collection[Any], bounds: Bounds) -> list[Bounds]:
+        buckets = self._rows(
+            documents, bounds, {"$project": {"_id": 1}}, {"$bucketAuto": {"groupBy": "$_id", "buckets": _PARTS}}
+        )
+        lows = [next(raw.elements(raw.id_element(bucket).value)) for bucket in buckets]
+        return bounds.split([raw.document((low._replace(name=b"_id"),)) for low in lows[1:]])
+
+    def _named(self, bounds: Bounds) -> Iterator[Merged]:
+        ours, theirs = self._singles(self.source, bounds), self._singles(self.destination, bounds)
+        keys = ours.keys() | theirs.keys()
+        unequal = [key for key in keys if key not in ours or key not in theirs or ours[key][1] != theirs[key][1]]
+        yield Equal(len(keys) - len(unequal), 0)
+        yield from (Unequal((ours.get(key) or theirs[key])[0], None, None) for key in unequal)
+
+    def _singles(self, documents: Collection[Any], bounds: Bounds) -> dict[Key, tuple[bytes, int]]:
+        """BSON `{_id: …}` and digest of each document."""
+        rows = self._rows(documents, bounds, {"$project": {"h": _HASH}})
+        return {id_key(row): (raw.id_document(row), _whole(list(raw.elements(row))[-1])) for row in rows}
+
+    def _rows(self, documents: Collection[Any], bounds: Bounds, *stages: Mapping[str, Any]) -> list[bytes]:
+        rows = with_retries(
+            f"compute digests of {documents.full_name}",
+            self.lost_for,
+            lambda: list(aggregated(documents, [bounds.stage, *stages], hint={"_id": 1})),
+            self.say,
+        )
+        self.read += sum(map(len, rows))
+        return rows
 
 
-def _later(*positions: bytes | None) -> bytes | None:
-    """The last of these `_id`s in `_id` order."""
-    return max((position for position in positions if position is not None), key=id_key, default=None)
+def _whole(element: Element) -> int:
+    """An integer, whether the server sent 32 or 64 bits."""
+    return int(key(element)[-1])

@@ -23,8 +23,9 @@ from typing import Any, Literal
 from bson.json_util import RELAXED_JSON_OPTIONS, dumps
 
 from towpath_verifier import repair_commands
-from towpath_verifier.descriptions import Client, Described, Kept, Options, described, renamed, unlike, version
+from towpath_verifier.descriptions import Described, IndexCache, Options, described, feature_version, renamed, unlike
 from towpath_verifier.differences import Namespace, Pair
+from towpath_verifier.reads import Client
 from towpath_verifier.repair_commands import Command
 
 Kind = Literal["collection", "option", "view", "index"]
@@ -89,16 +90,6 @@ class Form:
 AS_IT_IS = Form(lambda described: described, "at the source")
 
 
-def differences(
-    source: Client, destination: Client, pairs: Iterable[Pair], form: Form = AS_IT_IS
-) -> list[MetadataDifference]:
-    """Compare the options and indexes of these collections, and these views.
-
-    Run the commands in the order of the differences. Raises PyMongo's errors when a server does not answer.
-    """
-    return Schemas.read(source, destination, pairs).differences(form)
-
-
 @dataclass(frozen=True, slots=True)
 class Schemas:
     """The descriptions of these pairs by both servers, read at about the same time."""
@@ -115,18 +106,18 @@ class Schemas:
         source: Client,
         destination: Client,
         pairs: Iterable[Pair],
-        kept: tuple[Kept | None, Kept | None] = (None, None),
+        known: tuple[IndexCache | None, IndexCache | None] = (None, None),
     ) -> Schemas:
-        """Read both servers' descriptions, without the indexes that are `kept` (see `described`) of source and
+        """Read both servers' descriptions, without the indexes that are `known` (see `described`) of source and
         destination. Raises PyMongo's errors when a server does not answer.
         """
         pairs = tuple(pairs)
-        ours = described(source, [pair.source for pair in pairs], kept[0])
-        theirs = described(destination, [pair.destination for pair in pairs], kept[1])
-        return cls(pairs, ours, theirs, version(destination))
+        ours = described(source, [pair.source for pair in pairs], known[0])
+        theirs = described(destination, [pair.destination for pair in pairs], known[1])
+        return cls(pairs, ours, theirs, feature_version(destination))
 
     def differences(self, form: Form = AS_IT_IS) -> list[MetadataDifference]:
-        """As the function of this name."""
+        """What differs from the source in this form. Run the commands in the order of the differences."""
         names = {pair.source: pair.destination for pair in self.pairs}
         return [difference for pair in self.pairs for difference in self._of(pair, names, form)]
 
@@ -206,29 +197,33 @@ def _json(value: Any) -> str:
 
 #: The longest TTL that a server accepts, in seconds.
 NEVER = 2**31 - 1
+_OF_OPTION = {
+    "capped": "its limit as a capped collection",
+    "expireAfterSeconds": "its TTL",
+    "validationAction": "the validator's refusals (it warns until then)",
+}
 _OF_INDEX = {
     "unique": "uniqueness of the index {}",
     "prepareUnique": "uniqueness of the index {}",
     "expireAfterSeconds": "TTL of the index {}",
 }
-_VALIDATOR = "the validator's refusals (it warns until then)"
 
 
-def relaxed(current: Described) -> Described:
+def _relaxed(current: Described) -> Described:
     """The collection without what would reject or delete documents while changes stream in; a view unchanged."""
+    return _harmless(
+        current,
+        {"capped", "expireAfterSeconds"},
+        lambda index: {name: value for name, value in index.items() if name not in _OF_INDEX},
+    )
 
-    def relaxed_index(index: Options) -> Options:
-        return {name: value for name, value in index.items() if name not in _OF_INDEX}
 
-    return _harmless(current, {"capped", "expireAfterSeconds"}, relaxed_index)
-
-
-def in_place(current: Described) -> Described:
+def _in_place(current: Described) -> Described:
     """The collection with TTLs that delete nothing and validators that only warn; a view unchanged."""
     return _harmless(
         current,
         {"expireAfterSeconds"},
-        lambda index: index | {"expireAfterSeconds": NEVER} if _expires(index) else index,
+        lambda index: index | {"expireAfterSeconds": NEVER} if "expireAfterSeconds" in index else index,
     )
 
 
@@ -237,47 +232,22 @@ def _harmless(current: Described, omitted: Collection[str], change: Callable[[Op
     if current.kind != "collection":
         return current
     options = {name: value for name, value in current.options.items() if name not in omitted}
-    if _rejects(options):
+    if "validator" in options:
         options["validationAction"] = "warn"
     return replace(current, options=options, indexes={name: change(index) for name, index in current.indexes.items()})
 
 
-def _rejects(options: Options) -> bool:
-    return "validator" in options and options.get("validationAction") != "warn"
-
-
-def _expires(index: Options) -> bool:
-    return bool(index.get("expireAfterSeconds", NEVER) != NEVER)
-
-
 #: What a destination is compared with while changes stream in.
-RELAXED = Form(relaxed, "while changes stream in")
+RELAXED = Form(_relaxed, "while changes stream in")
 #: The same for a destination that existed before, such as a former source.
-RELAXED_IN_PLACE = Form(in_place, "while changes stream back")
+RELAXED_IN_PLACE = Form(_in_place, "while changes stream back")
 
 
-def stopped(current: Described) -> Iterator[str]:
-    """Describe what `in_place` stops in a collection."""
-    if current.kind != "collection":
-        return
-    if "expireAfterSeconds" in current.options:
-        yield "its TTL"
-    if _rejects(current.options):
-        yield _VALIDATOR
-    yield from (
-        _OF_INDEX["expireAfterSeconds"].format(name) for name, index in current.indexes.items() if _expires(index)
-    )
-
-
-def held_back(current: Described) -> Iterator[str]:
-    """Describe what `relaxed` omits from a collection until the cutover."""
-    if current.kind != "collection":
-        return
-    if "capped" in current.options:
-        yield "its limit as a capped collection"
-    if "expireAfterSeconds" in current.options:
-        yield "its TTL"
-    if _rejects(current.options):
-        yield _VALIDATOR
+def omitted(current: Described, form: Form) -> Iterator[str]:
+    """Describe what this form leaves out of a collection."""
+    harmless = form.of(current)
+    options = unlike(current.options, harmless.options)
+    yield from (text for name, text in _OF_OPTION.items() if name in options)
     for name, index in current.indexes.items():
-        yield from dict.fromkeys(text.format(name) for field, text in _OF_INDEX.items() if field in index)
+        fields = unlike(index, harmless.indexes[name])
+        yield from dict.fromkeys(text.format(name) for field, text in _OF_INDEX.items() if field in fields)

@@ -18,18 +18,9 @@ from pymongo.change_stream import ChangeStream
 from pymongo.collection import Collection
 from pymongo.errors import OperationFailure
 
-from towpath_verifier.differences import (
-    Difference,
-    Different,
-    Namespace,
-    Pair,
-    by_database,
-    difference,
-    differing,
-    same_but_for_order,
-)
+from towpath_verifier.differences import Difference, Namespace, Pair, differing, same_but_for_order
 from towpath_verifier.raw import Key, id_document, id_element, key
-from towpath_verifier.reads import RAW, Client, among, by_ids, collection, now
+from towpath_verifier.reads import RAW, Client, among, by_database, by_ids, cluster_time, collection
 
 _STRIKES = 3  # a sink may split a transaction of the source, and briefly show a state that the source never had
 _FAR = 100  # at most so many differing paths are counted
@@ -77,7 +68,7 @@ class Suspect:
     soon: bool = False
     """Whether the next read needs no pause."""
     why: str = ""
-    """Why it has not settled."""
+    """What it waits for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +86,7 @@ class Judge:
         documents = collection(self.source, pair.source)
         theirs = dict(by_ids(collection(self.destination, pair.destination), ids))
         ours = dict(by_ids(documents, ids))
-        end = now(self.source)
+        end = cluster_time(self.source)
         outcomes: list[tuple[Suspect, Outcome]] = []
         try:
             if start is None or end is None:
@@ -143,17 +134,18 @@ class Judge:
         return outcomes
 
     def _difference(self, suspect: Suspect, source: bytes | None, destination: bytes | None) -> Difference | None:
-        both = source is not None and destination is not None
-        if both and self.ignore_field_order and same_but_for_order(source or b"", destination or b""):
-            return None
         document = source or destination
-        id = id_document(document) if document else suspect.id  # which may be its canonical form, a record's key
-        return difference(suspect.pair.source, id, source, destination)
+        if document is None or source == destination:
+            return None
+        if self.ignore_field_order and source and destination and same_but_for_order(source, destination):
+            return None
+        # not the suspect's id, which may be its canonical form, a record's key
+        return Difference(suspect.pair.source, id_document(document), source, destination)
 
 
 def _distance(of: Difference) -> int:
     """About how many paths differ."""
-    if not isinstance(of, Different):
+    if of.source is None or of.destination is None:
         return _FAR
     return 0 if of.kind == "order" else sum(1 for _ in islice(differing(of.source, of.destination), _FAR))
 

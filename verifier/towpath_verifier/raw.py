@@ -14,33 +14,35 @@ from typing import Any, NamedTuple
 from bson.decimal128 import Decimal128
 
 DOCUMENT, ARRAY = 0x03, 0x04
-#: Type byte → length of the value, for types of fixed length.
-_FIXED = {
-    0x01: 8,  # double
-    0x06: 0,  # undefined
-    0x07: 12,  # ObjectId
-    0x08: 1,  # boolean
-    0x09: 8,  # date
-    0x0A: 0,  # null
-    0x10: 4,  # int32
-    0x11: 8,  # timestamp
-    0x12: 8,  # int64
-    0x13: 16,  # decimal128
-    0x7F: 0,  # MaxKey
-    0xFF: 0,  # MinKey
-}
-#: Type byte → bytes to add to the length that the value begins with.
-_PREFIXED = {
-    0x02: 4,  # string
-    DOCUMENT: 0,
-    ARRAY: 0,
-    0x05: 5,  # binary
-    0x0C: 16,  # DBPointer
-    0x0D: 4,  # code
-    0x0E: 4,  # symbol
-    0x0F: 0,  # code with scope
-}
 _REGEX = 0x0B
+#: Type byte → rank among the types (those of one rank compare by value), the fixed length of a value, and what to add
+#: to the length that a value begins with.
+_TYPES: dict[int, tuple[int, int | None, int | None]] = {
+    0xFF: (0, 0, None),  # MinKey
+    0x06: (1, 0, None),  # undefined
+    0x0A: (2, 0, None),  # null
+    0x01: (3, 8, None),  # double
+    0x10: (3, 4, None),  # int32
+    0x12: (3, 8, None),  # int64
+    0x13: (3, 16, None),  # decimal128
+    0x02: (4, None, 4),  # string
+    0x0E: (4, None, 4),  # symbol
+    DOCUMENT: (5, None, 0),
+    ARRAY: (6, None, 0),
+    0x05: (7, None, 5),  # binary
+    0x07: (8, 12, None),  # ObjectId
+    0x08: (9, 1, None),  # boolean
+    0x09: (10, 8, None),  # date
+    0x11: (11, 8, None),  # timestamp
+    _REGEX: (12, None, None),
+    0x0C: (13, None, 16),  # DBPointer
+    0x0D: (14, None, 4),  # code
+    0x0F: (15, None, 0),  # code with scope
+    0x7F: (16, 0, None),  # MaxKey
+}
+_RANKS = {kind: rank for kind, (rank, _, _) in _TYPES.items()}
+_FIXED = {kind: length for kind, (_, length, _) in _TYPES.items() if length is not None}
+_PREFIXED = {kind: more for kind, (_, _, more) in _TYPES.items() if more is not None}
 _INT32 = struct.Struct("<i")
 
 
@@ -109,30 +111,6 @@ def array(values: Iterable[Element]) -> Element:
     return Element(ARRAY, b"", document(Element(v.kind, str(n).encode(), v.value) for n, v in enumerate(values)))
 
 
-#: Type byte → rank among the types; types of one rank compare by value.
-_RANKS = {
-    0xFF: 0,  # MinKey
-    0x06: 1,  # undefined
-    0x0A: 2,  # null
-    0x01: 3,  # double
-    0x10: 3,  # int32
-    0x12: 3,  # int64
-    0x13: 3,  # decimal128
-    0x02: 4,  # string
-    0x0E: 4,  # symbol
-    DOCUMENT: 5,
-    ARRAY: 6,
-    0x05: 7,  # binary
-    0x07: 8,  # ObjectId
-    0x08: 9,  # boolean
-    0x09: 10,  # date
-    0x11: 11,  # timestamp
-    0x0B: 12,  # regular expression
-    0x0C: 13,  # DBPointer
-    0x0D: 14,  # code
-    0x0F: 15,  # code with scope
-    0x7F: 16,  # MaxKey
-}
 _NUMBERS = {0x01: struct.Struct("<d"), 0x10: struct.Struct("<i"), 0x12: struct.Struct("<q")}
 _DATE, _TIMESTAMP = struct.Struct("<q"), struct.Struct("<Q")
 _NAN, _NUMBER = 0, 1  # all NaNs are equal, and below all numbers

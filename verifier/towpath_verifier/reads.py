@@ -1,31 +1,125 @@
-"""Reads of raw BSON: nothing is decoded on the way, so the driver can neither correct nor refuse anything."""
+"""Reads of raw BSON, which are tried again: nothing is decoded, so the driver can neither correct nor refuse it.
+
+VerifierError           root, with the fields `what`, `where`, `advice` and `code`
+├── ServerLost          a server was unreachable for too long
+├── Unsuitable          the chosen way of comparing does not work here
+└── WorkerDied          a worker process ended unexpectedly
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-import bson
 import tenacity
 from bson.codec_options import CodecOptions
-from bson.max_key import MaxKey
-from bson.raw_bson import _RAW_ARRAY_BSON_OPTIONS, RawBSONDocument
+from bson.raw_bson import RawBSONDocument
 from bson.timestamp import Timestamp
 from pymongo import MongoClient
 from pymongo.collection import Collection
-from pymongo.cursor import RawBatchCursor
 from pymongo.errors import ConnectionFailure, OperationFailure, PyMongoError, WaitQueueTimeoutError
 
 from towpath_verifier import raw
-from towpath_verifier.differences import Namespace, by_database
-from towpath_verifier.errors import ServerLost, VerifierError
+from towpath_verifier.differences import Namespace
 from towpath_verifier.raw import Element
 
 RAW: CodecOptions[RawBSONDocument] = CodecOptions(document_class=RawBSONDocument)
 Client = MongoClient[Any]
 
+
+class VerifierError(Exception):
+    """Root of all errors; raised as such when a server refuses a command or the journal cannot be written.
+
+    `what` went wrong; `where`: a namespace, side or file; `advice`: what to do; `code`: the name of the server's error
+    code. Unknown fields are empty. The message is `where: what; advice`, without `where` if `what` contains it.
+    """
+
+    def __init__(self, what: str, advice: str = "", *, where: str = "", code: str = "") -> None:
+        self.what, self.where, self.advice, self.code = what, where, advice, code
+        super().__init__(f"{self.sentence}; {advice}" if advice else self.sentence)
+
+    @property
+    def sentence(self) -> str:
+        """The message without the advice."""
+        return f"{self.where}: {self.what}" if self.where and self.where not in self.what else self.what
+
+
+class ServerLost(VerifierError):
+    """A server was unreachable for too long (`Options.lost_for`); a journal keeps the ranges that were finished."""
+
+
+class Unsuitable(VerifierError):
+    """`Options.quiet` does not work here: there are writes, or the server cannot show them (a standalone)."""
+
+
+class WorkerDied(VerifierError):
+    """A worker process ended unexpectedly: it was killed, or memory ran out."""
+
+
+_T = TypeVar("_T")
+#: Codes of a server that shuts down, starts, or is no longer the primary, and from 8.0 on of one that is overloaded or
+#: changes its featureCompatibilityVersion (MongoDB, error_codes.yml).
+_PASSING = frozenset(
+    (6, 7, 43, 89, 91, 133, 134, 175, 189, 237, 262, 433, 449, 462, 9001, 10107, 11600, 11602, 13435, 13436, 10045600)
+)
+
+
+def _is_passing(error: BaseException) -> bool:
+    """Whether the same read may succeed later."""
+    if isinstance(error, OperationFailure) and not isinstance(error, ConnectionFailure):
+        return error.code in _PASSING
+    return isinstance(error, ConnectionFailure | WaitQueueTimeoutError)
+
+
+def with_retries(
+    action: str, patience: float, read: Callable[[], _T], say: Callable[[str], None] = lambda words: None
+) -> _T:
+    """The result of `read`, tried again for up to `patience` seconds after it first failed for lack of a server.
+
+    `action` completes "cannot …" in messages. Raises `ServerLost` when the server stays unreachable, `VerifierError`
+    when it refuses.
+    """
+    failed_at: list[float] = []
+
+    def stop(state: tenacity.RetryCallState) -> bool:
+        failed_at.append(state.outcome_timestamp or 0.0)
+        return failed_at[-1] - failed_at[0] >= patience
+
+    def report(state: tenacity.RetryCallState) -> None:
+        if state.attempt_number == 1 and state.outcome is not None:
+            say(f"cannot {action}: {brief(state.outcome.exception())}; trying again for {patience:g} s")
+
+    retrying = tenacity.Retrying(
+        retry=tenacity.retry_if_exception(_is_passing),
+        wait=tenacity.wait_random_exponential(multiplier=0.2, max=5),
+        stop=stop,
+        before_sleep=report,
+        reraise=True,
+    )
+    try:
+        return retrying(read)
+    except PyMongoError as error:
+        raise verifier_error(action, error) from error
+
+
+def verifier_error(action: str, error: PyMongoError, where: str = "") -> VerifierError:
+    """The driver's error as a `VerifierError`; `action` completes "cannot …", and names the place `where`."""
+    if _is_passing(error):
+        return ServerLost(f"cannot {action}: {brief(error)}", where=where)
+    code = str((getattr(error, "details", None) or {}).get("codeName", ""))
+    return VerifierError(f"cannot {action}: the server refused: {brief(error)}", where=where, code=code)
+
+
+def brief(error: Any) -> str:
+    """The beginning of a driver's message, without its details."""
+    details = getattr(error, "details", None) or {}
+    return str(details.get("errmsg", error)).split(", full error")[0].split(", Timeout:")[0]
+
+
 #: Ids in one command: `$in` and change streams stay far below 16 MB.
 IDS, ID_BYTES = 1_000, 1 << 20
+_NAMESPACE_NOT_FOUND = 26
 
 
 def collection(client: Client, namespace: Namespace) -> Collection[Any]:
@@ -33,15 +127,13 @@ def collection(client: Client, namespace: Namespace) -> Collection[Any]:
     return client[database][name]
 
 
-def existing(client: Client, namespaces: Iterable[Namespace]) -> dict[Namespace, dict[str, Any]]:
-    """The entry in `listCollections` of each of these namespaces that exists."""
-    wanted = set(namespaces)
-    return {
-        namespace: dict(entry)
-        for database in by_database(wanted)
-        for entry in client[database].list_collections()
-        if (namespace := f"{database}.{entry['name']}") in wanted
-    }
+def by_database(namespaces: Iterable[Namespace]) -> dict[str, list[str]]:
+    """Database → the names of its collections among these namespaces."""
+    names: dict[str, list[str]] = {}
+    for namespace in namespaces:
+        database, name = namespace.split(".", 1)
+        names.setdefault(database, []).append(name)
+    return names
 
 
 def among(path: bytes, ids: Sequence[bytes]) -> RawBSONDocument:
@@ -85,91 +177,57 @@ def chunks(ids: Iterable[bytes]) -> Iterator[list[bytes]]:
         yield chunk
 
 
-def now(client: Client) -> Timestamp | None:
+def cluster_time(client: Client) -> Timestamp | None:
     """The cluster time: everything acknowledged or read so far is at or before it. None for a standalone."""
     time = client.admin.command("ping").get("operationTime")
     return time if isinstance(time, Timestamp) else None
 
 
-def in_id_order(documents: Collection[Any], low: bytes | None, high: bytes | None, batch_size: int) -> Iterator[bytes]:
-    """Batches of the documents from one `_id` (inclusive) to another (exclusive), in the order of the index on `_id`.
+@dataclass(frozen=True, slots=True)
+class Size:
+    """About how many documents a collection holds, and how many bytes they are."""
 
-    Bounds are BSON `{_id: …}`, None for an end of the collection. `min` and `max` have no type bracketing; a read with
-    `min` and without `max` ends before MaxKey, which may be an `_id` and is read separately.
-    """
-    bounds = {name: RawBSONDocument(bound) for name, bound in (("min", low), ("max", high)) if bound is not None}
-    raw_documents = documents.with_options(codec_options=RAW)
-    sort = None if bounds else [("_id", 1)]
-    with _RawBatches(
-        raw_documents, {}, hint=[("_id", 1)], sort=sort, batch_size=batch_size, **cast(Any, bounds)
-    ) as cursor:
-        yield from cursor
-    if low is not None and high is None:
-        with _RawBatches(raw_documents, {"_id": MaxKey()}) as cursor:
-            yield from cursor
+    documents: int
+    bytes: int
 
 
-class _RawBatches(RawBatchCursor[Any]):
-    """The cursor of `find_raw_batches`, for a fifth of its CPU: the driver's own makes an object of each document."""
-
-    def _unpack_response(self, response: Any, *_: Any, **__: Any) -> list[Any]:
-        reply = dict(bson.decode(response.raw_command_response(), _RAW_ARRAY_BSON_OPTIONS))
-        if "cursor" in reply:  # which an error has not
-            reply["cursor"] = dict(reply["cursor"])
-        bson._convert_raw_document_lists_to_streams(reply)
-        return [reply]
-
-
-_T = TypeVar("_T")
-#: Codes of a server that shuts down, starts, or is no longer the primary, and from 8.0 on of one that is overloaded or
-#: changes its featureCompatibilityVersion (MongoDB, error_codes.yml).
-_PASSING = frozenset(
-    (6, 7, 43, 89, 91, 133, 134, 175, 189, 237, 262, 433, 449, 462, 9001, 10107, 11600, 11602, 13435, 13436, 10045600)
-)
-
-
-def is_passing(error: BaseException) -> bool:
-    """Whether the same read may succeed later."""
-    if isinstance(error, OperationFailure) and not isinstance(error, ConnectionFailure):
-        return error.code in _PASSING
-    return isinstance(error, ConnectionFailure | WaitQueueTimeoutError)
-
-
-def with_retries(
-    action: str, patience: float, read: Callable[[], _T], say: Callable[[str], None] = lambda words: None
-) -> _T:
-    """The result of `read`, tried again for up to `patience` seconds while a server is unreachable.
-
-    `action` completes "cannot …" in messages. Raises `ServerLost` when the server stays unreachable, `VerifierError`
-    when it refuses.
-    """
-
-    def report(state: tenacity.RetryCallState) -> None:
-        if state.attempt_number == 1 and state.outcome is not None:
-            say(f"cannot {action}: {brief(state.outcome.exception())}; trying again for {patience:g} s")
-
-    retrying = tenacity.Retrying(
-        retry=tenacity.retry_if_exception(is_passing),
-        wait=tenacity.wait_random_exponential(multiplier=0.2, max=5),
-        stop=tenacity.stop_after_delay(patience),
-        before_sleep=report,
-        reraise=True,
-    )
+def size(documents: Collection[Any]) -> Size:
+    """By the server's own counts; zeros for a collection that does not exist."""
     try:
-        return retrying(read)
-    except PyMongoError as error:
-        raise verifier_error(action, error) from error
+        reply = next(documents.aggregate([{"$collStats": {"storageStats": {}}}]), None)
+    except OperationFailure as error:
+        if error.code != _NAMESPACE_NOT_FOUND:
+            raise
+        reply = None
+    stats = reply["storageStats"] if reply else {}
+    return Size(int(stats.get("count", 0)), int(stats.get("size", 0)))
 
 
-def verifier_error(action: str, error: PyMongoError, where: str = "") -> VerifierError:
-    """The driver's error as a `VerifierError`; `action` completes "cannot …", and names the place `where`."""
-    if is_passing(error):
-        return ServerLost(f"cannot {action}: {brief(error)}", where=where)
-    code = str((getattr(error, "details", None) or {}).get("codeName", ""))
-    return VerifierError(f"cannot {action}: the server refused: {brief(error)}", where=where, code=code)
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The `_id`s from `low` (inclusive) to `high` (exclusive), each BSON `{_id: …}`; None for no bound."""
+
+    low: bytes | None = None
+    high: bytes | None = None
+
+    def split(self, bounds: Sequence[bytes]) -> list[Bounds]:
+        """The ranges that these ascending bounds cut this one into."""
+        return [Bounds(low, high) for low, high in zip([self.low, *bounds], [*bounds, self.high], strict=True)]
+
+    @property
+    def stage(self) -> dict[str, Any]:
+        """The `$match` of an aggregation; `$expr` has no type bracketing, and uses the index too."""
+        parts: list[Any] = []
+        for operator, bound in (("$gte", self.low), ("$lt", self.high)):
+            if bound is not None:
+                literal = RawBSONDocument(raw.document((raw.id_element(bound)._replace(name=b"$literal"),)))
+                parts.append({operator: ["$_id", literal]})
+        return {"$match": {"$expr": {"$and": parts}}} if parts else {"$match": {}}
 
 
-def brief(error: Any) -> str:
-    """The beginning of a driver's message, without its details."""
-    details = getattr(error, "details", None) or {}
-    return str(details.get("errmsg", error)).split(", full error")[0].split(", Timeout:")[0]
+def aggregated(documents: Collection[Any], stages: Sequence[Any], **how: Any) -> Iterator[bytes]:
+    """The documents that an aggregation returns, one by one."""
+    raw_documents = documents.with_options(codec_options=RAW)
+    with raw_documents.aggregate_raw_batches(stages, allowDiskUse=True, **how) as cursor:
+        for batch in cursor:
+            yield from raw.documents(cast(bytes, batch))

@@ -1,4 +1,4 @@
-"""Re-reads documents that differ, with growing pauses, until they are equal or proven to differ (`verifier.proof`)."""
+"""Re-reads documents that differ, with growing pauses, until they are equal or proven to differ (`proof`)."""
 
 from __future__ import annotations
 
@@ -17,11 +17,41 @@ from bson.timestamp import Timestamp
 from towpath_verifier.differences import Namespace, Pair, in_one_order
 from towpath_verifier.proof import Judge, Outcome, Same, Suspect, Unsettled
 from towpath_verifier.raw import Key, id_key
-from towpath_verifier.reads import ID_BYTES, IDS, Client, by_ids, collection, now, with_retries
+from towpath_verifier.reads import ID_BYTES, IDS, Client, by_ids, chunks, cluster_time, collection, with_retries
 
+_FACTOR, _JITTER = 2.0, 0.1  # each pause is so many times the one before, and varied by up to this share of it
 _JUDGED_BYTES = 1 << 24  # of documents in memory at once while they are judged
 _ABSENT = (b"", 0)  # digest and bytes of a document that does not exist
 _GATHER = 0.1  # seconds in which due documents gather, so that one command reads many
+_HELD = 50_000  # at most so many ids of `outcomes` wait for a re-read
+
+#: Whether everything that the source had written up to and including this cluster time has been applied at the
+#: destination. It is called between reads, so it must not block. Nothing is proven until it returns True.
+Passed: TypeAlias = Callable[[Timestamp], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Recheck:
+    """Pauses between the reads of a document that differed, each about twice as long as the one before.
+
+    The defaults suit a replication lag of about a second: six reads in 31.5 seconds. Raises `ValueError` for values out
+    of range.
+    """
+
+    first: float = 0.5
+    """Seconds before the first re-read; 0 or more."""
+    tries: int = 6
+    """Reads after which a difference counts if past states cannot be read; from then on pauses stay the same."""
+    patience: float = 300.0
+    """Seconds since the document first differed, after which one that has had all tries is given up, unresolved."""
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.first < math.inf and self.tries >= 1 and 0 <= self.patience < math.inf):
+            raise ValueError(f"{self} is not valid: first and patience are 0 or more and finite, tries 1 or more")
+
+    def pause(self, tried: int) -> float:
+        """Seconds until the next read, after `tried` re-reads."""
+        return self.first * _FACTOR ** min(tried, self.tries - 1) * random.uniform(1 - _JITTER, 1 + _JITTER)
 
 
 @dataclass(slots=True)
@@ -37,7 +67,6 @@ class Settling:
     """Seconds for which a server may be unreachable."""
     say: Callable[[str], None] = lambda words: None
     """Receives a message each time that a server becomes unreachable."""
-    chance: random.Random = field(default_factory=random.Random)
     _waiting: list[tuple[float, int, Suspect]] = field(default_factory=list)
     _count: Iterator[int] = field(default_factory=itertools.count)
     _passed_until: Timestamp | None = None
@@ -54,7 +83,9 @@ class Settling:
 
     def add(self, pair: Pair, ids: Iterable[bytes], owner: int = 0) -> None:
         """Take in documents that differed just now."""
-        seen_at = with_retries("read the source's cluster time", self.lost_for, lambda: now(self.source), self.say)
+        seen_at = with_retries(
+            "read the source's cluster time", self.lost_for, lambda: cluster_time(self.source), self.say
+        )
         for id in ids:
             self._bytes += len(id)
             self._push(Suspect(pair, id, id_key(id), owner, time.monotonic(), seen_at))
@@ -64,7 +95,7 @@ class Settling:
         return max(0.0, max(self._waiting[0][0], self._not_before) - time.monotonic()) if self._waiting else None
 
     def step(self) -> list[tuple[int, Outcome]]:
-        """Re-read documents of one namespace that are due; the owner and the outcome of each that has settled."""
+        """Re-read documents of one namespace that are due; the owner and the outcome of each that is done."""
         due = self._due() if time.monotonic() >= self._not_before else []
         if not due:
             return []
@@ -78,6 +109,19 @@ class Settling:
                 self._push(suspect)
         return [(suspect.owner, outcome) for suspect, outcome in outcomes]
 
+    def outcomes(self, pair: Pair, ids: Iterable[bytes]) -> Iterator[Outcome]:
+        """The outcome for each of these documents that differs at the first read; no others may be waiting."""
+        for chunk in chunks(ids):
+            if differing := self.differing_with_retries(pair, chunk):
+                self.add(pair, differing)
+            yield from self._wait(_HELD)
+        yield from self._wait(0)
+
+    def _wait(self, most: int) -> Iterator[Outcome]:
+        while len(self) > most:
+            time.sleep(self.pause() or 0)
+            yield from (outcome for _, outcome in self.step())
+
     def differing(self, pair: Pair, ids: Sequence[bytes]) -> list[bytes]:
         """Those of these ids whose documents differ now."""
         ours = self._digests(self.source, pair.source, ids)
@@ -90,7 +134,7 @@ class Settling:
         return with_retries(action, self.lost_for, lambda: self.differing(pair, ids), self.say)
 
     def _push(self, suspect: Suspect) -> None:
-        pause = 0.0 if suspect.soon else self.recheck.pause(suspect.tried, self.chance)
+        pause = 0.0 if suspect.soon else self.recheck.pause(suspect.tried)
         suspect.soon = False
         heapq.heappush(self._waiting, (time.monotonic() + pause, next(self._count), suspect))
 
@@ -155,11 +199,9 @@ class Settling:
         if self.passed is None or any(suspect.seen_at is None for suspect in suspects):
             return [suspect for suspect in suspects if suspect.tried >= self.recheck.tries]
         times = sorted({suspect.seen_at for suspect in suspects if suspect.seen_at is not None})
-        for cluster_time in (times[-1], times[0]) if times else ():  # the newest includes all others
-            if self._passed_until is None or cluster_time > self._passed_until:
-                if not self.passed(cluster_time):
-                    continue
-                self._passed_until = cluster_time
+        for seen_at in (times[-1], times[0]) if times else ():  # the newest includes all others
+            if (self._passed_until is None or seen_at > self._passed_until) and self.passed(seen_at):
+                self._passed_until = seen_at
         for suspect in suspects:
             suspect.why = f"the pipeline has not passed {suspect.seen_at}"
         until = self._passed_until
@@ -171,42 +213,3 @@ def _up_to(limit: int, suspects: Sequence[Suspect]) -> tuple[list[Suspect], list
     sizes = itertools.accumulate(suspect.size for suspect in suspects)
     taken = max(1, sum(size <= limit for size in sizes))
     return list(suspects[:taken]), list(suspects[taken:])
-
-
-#: Whether everything that the source had written up to and including this cluster time has been applied at the
-#: destination. It is called between reads, so it must not block. Nothing is proven until it returns True.
-Passed: TypeAlias = Callable[[Timestamp], bool]
-
-
-@dataclass(frozen=True, slots=True)
-class Recheck:
-    """Pauses between the reads of a document that differed.
-
-    The defaults suit a replication lag of about a second: six reads in 31.5 seconds. Raises `ValueError` for values out
-    of range.
-    """
-
-    first: float = 0.5
-    """Seconds before the first re-read; 0 or more."""
-    factor: float = 2.0
-    """Each pause is so many times the one before; 1 or more."""
-    jitter: float = 0.1
-    """Each pause is longer or shorter at random by up to this fraction of it; 0 or more, below 1."""
-    tries: int = 6
-    """Reads after which a difference counts if past states cannot be read; from then on pauses stay the same."""
-    patience: float = 300.0
-    """Seconds since the document first differed, after which one that has had all tries is given up, unsettled."""
-
-    def __post_init__(self) -> None:
-        finite = all(map(math.isfinite, (self.first, self.factor, self.patience)))
-        fits = self.first >= 0 and self.factor >= 1 and 0 <= self.jitter < 1 and self.tries >= 1 and self.patience >= 0
-        if not (finite and fits):
-            raise ValueError(
-                f"{self} is not valid: first and patience are 0 or more, factor 1 or more, jitter 0 to 1 (exclusive),"
-                " tries 1 or more, all of them finite"
-            )
-
-    def pause(self, tried: int, chance: random.Random) -> float:
-        """Seconds until the next read, after `tried` re-reads."""
-        middle = self.first * self.factor ** min(tried, self.tries - 1)
-        return middle * (1 + self.jitter * (2 * chance.random() - 1))

@@ -1,70 +1,92 @@
-"""Many namespaces compared by many processes: plan, read, re-read until settled, tally."""
+"""Many namespaces compared by many processes: plan, read, re-read until proven, tally."""
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
-from typing import Any
 
-from towpath_verifier.differences import Difference, Pair
-from towpath_verifier.hashes import Watch, same_by_hash, watch
-from towpath_verifier.journal import FinishedRange, Journal
-from towpath_verifier.plan import ListedPair, Plan, about, list_pairs, plan
+from bson.timestamp import Timestamp
+from pymongo.errors import PyMongoError
+
+from towpath_verifier import proof
+from towpath_verifier.differences import Difference, Namespace, Pair
+from towpath_verifier.plan import ListedPair, Options, Plan, list_pairs, plan
+from towpath_verifier.progress import Compared, Journal, Progress, Range, Tally, Verdict
 from towpath_verifier.proof import Outcome, Same, Unsettled
-from towpath_verifier.ranges import RANGE_BYTES, size
 from towpath_verifier.raw import Key, id_key
-from towpath_verifier.reads import Client, collection, with_retries
+from towpath_verifier.reads import (
+    Client,
+    Unsuitable,
+    by_database,
+    cluster_time,
+    collection,
+    size,
+    verifier_error,
+    with_retries,
+)
 from towpath_verifier.settlement import Passed, Recheck, Settling
-from towpath_verifier.tally import Progress, Tally, Verdict, Way
-from towpath_verifier.workers import Advanced, Finished, Job, Message, Notice, Range, Suspected, running
+from towpath_verifier.workers import Finished, Job, Message, Report, running
 
 _HELD, _HELD_BYTES = 100_000, 64 << 20  # ids that wait for a re-read; beyond that the workers wait
+_QUIET = "the option quiet requires that nobody writes"
 _TICK = 0.25  # seconds between two reports of progress
 
 
+def same_by_hash(source: Client, destination: Client, pairs: Sequence[Pair]) -> Mapping[Pair, bool]:
+    """Which pairs hold the same documents, byte for byte."""
+    try:
+        ours = _hashes(source, [pair.source for pair in pairs])
+        theirs = _hashes(destination, [pair.destination for pair in pairs])
+    except PyMongoError as error:
+        raise verifier_error("hash collections with dbHash", error) from error
+    return {pair: ours.get(pair.source) == theirs.get(pair.destination) for pair in pairs}
+
+
+def _hashes(client: Client, namespaces: Iterable[Namespace]) -> dict[Namespace, str]:
+    """`dbHash` of each of these collections that exists: a hash of the bytes of all documents in `_id` order."""
+    return {
+        f"{database}.{name}": digest
+        for database, names in by_database(namespaces).items()
+        for name, digest in client[database].command("dbHash", collections=names)["collections"].items()
+    }
+
+
 @dataclass(frozen=True, slots=True)
-class Options:
-    """How to compare. Raises `ValueError` for values out of range."""
+class Watch:
+    """Shows whether these namespaces have been written to after a cluster time."""
 
-    processes: int = field(default_factory=lambda: os.cpu_count() or 1)
-    """Worker processes, 1 or more; no more than there are ranges are started."""
-    recheck: Recheck = field(default_factory=Recheck)
-    """Pauses between the reads of a document that differed; not used with `quiet`."""
-    ignore_field_order: bool = False
-    """Documents that differ in nothing but the order of fields are equal."""
-    screen: bool = False
-    """Compare digests that the servers compute (`$toHashedIndexKey`); they see only the integral part of a number."""
-    quiet: bool = False
-    """Nobody writes: compare whole collections by `dbHash`, and read only those that differ."""
-    lost_for: float = 60.0
-    """Seconds for which a server may be unreachable before the run ends with `ServerLost`."""
-    range_bytes: int = RANGE_BYTES
-    """About how many bytes of documents one range has, by the server's count; 1 or more."""
-    journal: Path | None = None
-    """A file that lets an interrupted run go on; removed when all namespaces have a verdict. Not used with `quiet`."""
-    resume: bool = False
-    """Go on where the run in `journal` ended; it must be a run over the same collections, compared in the same way."""
-    origin: Any = None
-    """What else both runs must agree in, as a JSON value: for example, what the destination was restored from."""
+    client: Client
+    namespaces: Sequence[Namespace]
+    side: str
+    since: Timestamp
 
-    @property
-    def way(self) -> Way:
-        """How documents are compared, unless their hashes are equal."""
-        return "screened" if self.screen else "unordered" if self.ignore_field_order else "compared"
+    @classmethod
+    def begin(cls, client: Client, namespaces: Sequence[Namespace], side: str, lost_for: float) -> Watch:
+        """Watch from now on. Raises `Unsuitable` for a standalone, which has no change streams to show writes, and
+        `ServerLost` for a server that is unreachable for `lost_for` seconds."""
+        since = with_retries(f"read the {side}'s cluster time", lost_for, lambda: cluster_time(client))
+        if since is None:
+            raise Unsuitable(f"the {side} is a standalone mongod, on which writes cannot be seen; {_QUIET}", where=side)
+        return cls(client, namespaces, side, since)
 
-    def settling(
-        self, source: Client, destination: Client, passed: Passed | None, say: Callable[[str], None]
-    ) -> Settling:
-        """Re-reads with these options. `passed` as in `Passed`; `say` receives messages for people."""
-        return Settling(source, destination, self.recheck, passed, self.ignore_field_order, self.lost_for, say)
-
-    def __post_init__(self) -> None:
-        if self.processes < 1 or self.range_bytes < 1 or not self.lost_for >= 0:  # which NaN is not either
-            raise ValueError(f"{self} is not valid: processes and range_bytes are 1 or more, lost_for is 0 or more")
+    def refuse_writes(self) -> None:
+        """Raise `Unsuitable` when something has been written since, or when the server cannot show it."""
+        try:
+            until = cluster_time(self.client) or self.since
+            written = proof.written(self.client, self.namespaces, self.since, until)
+        except PyMongoError as error:
+            raise verifier_error(f"look for writes to the {self.side}", error, self.side) from error
+        except proof.Unknown as error:
+            what = f"cannot see whether anything is written to the {self.side}: {error}"
+            raise Unsuitable(what, where=self.side) from error
+        if written:
+            raise Unsuitable(
+                f"{', '.join(sorted(written))} was written to at the {self.side} during the run, and {_QUIET}",
+                "stop the writers and wait until the destination has caught up, or compare without it",
+                where=self.side,
+            )
 
 
 class Verification:
@@ -109,25 +131,23 @@ class Verification:
             self.verdict.seconds = time.monotonic() - began
 
     def _run(self, source: Client, destination: Client) -> Iterator[Difference]:
-        pairs = list(self._tallies)
-        listed = [pair for pair in list_pairs(source, destination, pairs, self._options.lost_for) if self._suits(pair)]
-        watches = self._watch(source, destination, listed) if self._options.quiet else []
-        if watches:
+        options, lost_for = self._options, self._options.lost_for
+        listed = [pair for pair in list_pairs(source, destination, list(self._tallies), lost_for) if self._suits(pair)]
+        passed, watches = self._passed, list[Watch]()
+        if options.quiet:
+            ours, theirs = ([each.pair.source for each in listed], [each.pair.destination for each in listed])
+            watches.append(Watch.begin(source, ours, "source", lost_for))
+            watches.append(Watch.begin(destination, theirs, "destination", lost_for))
             listed = self._hashed(source, destination, listed)
-        options = replace(self._options, recheck=Recheck(first=0, tries=1)) if watches else self._options
-        settling = options.settling(source, destination, None if watches else self._passed, self._say)
-        yield from self._compared(source, destination, listed, settling)
+            passed, options = None, replace(options, recheck=Recheck(first=0, tries=1))
+        yield from self._compared(source, destination, listed, options.settling(source, destination, passed, self._say))
         for watched in watches:
             watched.refuse_writes()
-        later = list_pairs(source, destination, [before.pair for before in listed], self._options.lost_for)
+        later = list_pairs(source, destination, [before.pair for before in listed], lost_for)
         for before, after in zip(listed, later, strict=True):
             self._tallies[before.pair].trouble += before.gone(after)
-        if self._journal and not self.verdict.trouble:
-            self._journal.end()
-
-    @property
-    def _journal(self) -> Journal | None:
-        return Journal(self._options.journal) if self._options.journal and not self._options.quiet else None
+        if (journal := self._options.kept_journal) and not self.verdict.trouble:
+            journal.end()
 
     def _suits(self, listed: ListedPair) -> bool:
         tally = self._tallies[listed.pair]
@@ -135,12 +155,6 @@ class Verification:
         if listed.obstacle:
             tally.trouble.append(listed.obstacle)
         return not listed.obstacle
-
-    def _watch(self, source: Client, destination: Client, listed: Sequence[ListedPair]) -> list[Watch]:
-        return [
-            watch(source, [each.pair.source for each in listed], "source", self._options.lost_for),
-            watch(destination, [each.pair.destination for each in listed], "destination", self._options.lost_for),
-        ]
 
     def _hashed(self, source: Client, destination: Client, listed: Sequence[ListedPair]) -> list[ListedPair]:
         """Those whose hashes differ; the tallies of the others are complete."""
@@ -157,23 +171,9 @@ class Verification:
     ) -> Iterator[Difference]:
         options = self._options
         repeatable = [each.pair for each in listed if not each.ordered_alike]
-        ranges = RangeStates(self._tallies, settling, self._journal, self._say, repeatable)
+        ranges = RangeStates(self._tallies, settling, options.kept_journal, self._say, repeatable)
         with running() as workers:  # first: they get ready while the ranges are planned
-            planned = plan(
-                source,
-                destination,
-                listed,
-                range_bytes=options.range_bytes,
-                lost_for=options.lost_for,
-                journal=self._journal,
-                resume=options.resume,
-                run=about(
-                    listed,
-                    ignore_field_order=options.ignore_field_order,
-                    screen=options.screen,
-                    origin=options.origin,
-                ),
-            )
+            planned = plan(source, destination, listed, options)
             self.verdict.since = planned.since
             if options.resume and not planned.finished:
                 self._say("no interrupted run has finished a range: all ranges are read")
@@ -209,12 +209,9 @@ class _State:
     """A range; it is done when it is read to its end and none of its documents waits for a re-read."""
 
     range: Range
-    documents: int = 0
-    size: int = 0
-    read: int = 0
+    compared: Compared = field(default_factory=Compared)
     waiting: int = 0
     finished: bool = False
-    differing: list[bytes] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -236,7 +233,7 @@ class RangeStates:
         for pair, documents in plan.expected.items():
             self.tallies[pair].expected = documents
         for work, finished in plan.finished:
-            self._count(work.pair, finished.documents, finished.size, finished.read)
+            self._count(self.tallies[work.pair], finished)
             if finished.differing:
                 again = replace(work, number=-1 - work.number)  # no range's number: the journal does not get it twice
                 self._states[again.number] = _State(again, waiting=len(finished.differing))
@@ -247,21 +244,19 @@ class RangeStates:
     def take(self, message: Message | None) -> None:
         """Take in a worker's message."""
         match message:
-            case Advanced():
-                state = self._states[message.number]
-                state.documents, state.size = state.documents + message.documents, state.size + message.size
-                state.read += message.read
-                self._count(state.range.pair, message.documents, message.size, message.read)
-            case Suspected():
-                state = self._states[message.number]
-                state.waiting += len(message.ids)
-                self.settling.add(state.range.pair, message.ids, message.number)
-            case Finished():
-                self._states[message.number].finished = True
+            case Report(number=number):
+                state = self._states[number]
+                self._count(state.compared, message)
+                self._count(self.tallies[state.range.pair], message)
+                if message.differing:
+                    state.waiting += len(message.differing)
+                    self.settling.add(state.range.pair, message.differing, number)
+            case Finished(number=number):
+                self._states[number].finished = True
                 self.done += 1
-                self._finish(message.number)
-            case Notice():
-                self.say(message.text)
+                self._finish(number)
+            case str():
+                self.say(message)
 
     def settled(self) -> Iterator[Difference]:
         """Re-read documents that are due, and yield the differences that are proven."""
@@ -269,7 +264,7 @@ class RangeStates:
             state = self._states[number]
             state.waiting -= 1
             if not isinstance(outcome, Same) and self._is_new(state.range.pair, outcome):
-                state.differing.append(outcome.id)
+                state.compared.differing.append(outcome.id)
                 yield from self._count_outcome(self.tallies[state.range.pair], outcome)
             self._finish(number)
 
@@ -292,14 +287,15 @@ class RangeStates:
         self._known.add(document)
         return True
 
-    def _count(self, pair: Pair, documents: int, size: int, read: int) -> None:
-        tally = self.tallies[pair]
-        tally.documents, tally.size, tally.read = tally.documents + documents, tally.size + size, tally.read + read
+    @staticmethod
+    def _count(sums: Compared | Tally, more: Compared | Report) -> None:
+        sums.documents += more.documents
+        sums.size += more.size
+        sums.read += more.read
 
     def _finish(self, number: int) -> None:
         state = self._states[number]
         if state.finished and not state.waiting:
             del self._states[number]
             if self.journal:
-                counts = state.documents, state.size, state.read
-                self.journal.add(FinishedRange(number, *counts, tuple(state.differing)))
+                self.journal.add(number, state.compared)

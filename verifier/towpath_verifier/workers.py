@@ -11,7 +11,7 @@ import os
 import queue
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import wait
@@ -19,16 +19,15 @@ from multiprocessing.process import BaseProcess
 from typing import Any, TypeAlias
 
 from pymongo import MongoClient
+from pymongo.errors import PyMongoError
 
-from towpath_verifier.differences import Pair
-from towpath_verifier.errors import VerifierError, WorkerDied
-from towpath_verifier.hashes import Screen
-from towpath_verifier.merge import Equal, RangeRead
-from towpath_verifier.ranges import Bounds
-from towpath_verifier.reads import Client, collection
+from towpath_verifier.merge import Equal, Merged, Screen, Side, merged
+from towpath_verifier.progress import Range
+from towpath_verifier.raw_batches import in_id_order
+from towpath_verifier.reads import Client, VerifierError, WorkerDied, collection, verifier_error, with_retries
 
-_SUSPECTS, _SUSPECT_BYTES = 1_000, 1 << 20  # ids in one message
-_REPORT_BYTES = 4 << 20  # compared between two messages about progress
+_REPORT_IDS, _REPORT_ID_BYTES = 1_000, 1 << 20  # ids in one report
+_REPORT_BYTES = 4 << 20  # of documents in one report
 _QUEUED = 64  # messages that may wait for the parent; then the workers wait
 _SILENCE_MS = 60_000
 _SELECTION = 2.0  # seconds; callers retry
@@ -57,33 +56,17 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
-    """A range of `_id`s of one pair, read by one worker."""
-
-    number: int
-    pair: Pair
-    bounds: Bounds
-    batch_size: int
-    ordered: bool = True
-    """Whether `verifier.raw` knows the order of the `_id`s; a collation has another."""
-
-
-@dataclass(frozen=True, slots=True)
-class Advanced:
-    """So many more documents of a range are compared: their bytes, and the bytes that came over the network."""
+class Report:
+    """What was compared of a range, since the last report of it."""
 
     number: int
     documents: int
     size: int
+    """Bytes of these documents."""
     read: int
-
-
-@dataclass(frozen=True, slots=True)
-class Suspected:
-    """Documents of a range that differed when they were read."""
-
-    number: int
-    ids: tuple[bytes, ...]
+    """Bytes that came over the network."""
+    differing: tuple[bytes, ...]
+    """The ids of those that differed when they were read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,56 +76,55 @@ class Finished:
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
-    """A message for people."""
-
-    text: str
+#: A string is a message for people; after an error, the worker has ended.
+Message: TypeAlias = Report | Finished | str | VerifierError
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """A worker cannot go on."""
+def _compare(job: Job, clients: tuple[Client, Client], work: Range, say: Callable[[str], None]) -> Iterable[Report]:
+    """The reports of a range. It is reported when all of it is read, so that a read that fails can begin again.
 
-    error: VerifierError
-
-
-Message: TypeAlias = Advanced | Suspected | Finished | Notice | Failed
-
-
-def _compare(job: Job, clients: tuple[Client, Client], work: Range, say: Callable[[str], None]) -> Iterator[Message]:
+    Where a collation orders `_id`s, the range is the whole collection: it is reported at once, and not read again.
+    """
     source, destination = collection(clients[0], work.pair.source), collection(clients[1], work.pair.destination)
-    reading: Screen | RangeRead
     if job.screen:
-        reading = Screen(source, destination, work.bounds, job.lost_for, say)
-    else:
-        reading = RangeRead(
-            source,
-            destination,
-            work.bounds,
-            work.batch_size,
-            ordered=work.ordered,
-            ignore_field_order=job.ignore_field_order,
-            lost_for=job.lost_for,
-            say=say,
-        )
-    documents = size = reported = 0
-    suspects: list[bytes] = []
-    for stretch in reading:
-        if isinstance(stretch, Equal):
-            documents, size = documents + stretch.documents, size + stretch.bytes
+        screen = Screen(source, destination, work.bounds, job.lost_for, say)
+        return _reports(work.number, screen, lambda: screen.read)
+
+    def read() -> Iterator[Report]:
+        low, high = work.bounds.low, work.bounds.high
+        sides = [Side(in_id_order(documents, low, high, work.batch_size)) for documents in (source, destination)]
+        found = merged(*sides, ignore_field_order=job.ignore_field_order)
+        return _reports(work.number, found, lambda: sides[0].read + sides[1].read)
+
+    action = f"compare {source.full_name} with {destination.full_name}"
+    if work.ordered:
+        return with_retries(action, job.lost_for, lambda: list(read()), say)
+    return _refused(action, read())
+
+
+def _refused(action: str, reports: Iterator[Report]) -> Iterator[Report]:
+    try:
+        yield from reports
+    except PyMongoError as error:
+        raise verifier_error(action, error) from error
+
+
+def _reports(number: int, found: Iterable[Merged], read: Callable[[], int]) -> Iterator[Report]:
+    """`read` tells the bytes that came over the network so far."""
+    documents = size = reported = id_bytes = 0
+    differing: list[bytes] = []
+    for each in found:
+        if isinstance(each, Equal):
+            documents, size = documents + each.documents, size + each.bytes
         else:
-            documents, size = documents + 1, size + len(stretch.source or stretch.destination or b"")
-            suspects.append(stretch.id)
-            if len(suspects) == _SUSPECTS or len(stretch.id) > _SUSPECT_BYTES // _SUSPECTS:
-                yield Suspected(work.number, tuple(suspects))
-                suspects.clear()
-        if size >= _REPORT_BYTES:
-            yield Advanced(work.number, documents, size, reading.read - reported)
-            documents, size, reported = 0, 0, reading.read
-    if suspects:
-        yield Suspected(work.number, tuple(suspects))
-    yield Advanced(work.number, documents, size, reading.read - reported)
+            documents, size = documents + 1, size + len(each.source or each.destination or b"")
+            differing.append(each.id)
+            id_bytes += len(each.id)
+        if size >= _REPORT_BYTES or len(differing) == _REPORT_IDS or id_bytes > _REPORT_ID_BYTES:
+            yield Report(number, documents, size, read() - reported, tuple(differing))
+            documents, size, reported, id_bytes = 0, 0, read(), 0
+            differing.clear()
+    yield Report(number, documents, size, read() - reported, tuple(differing))
 
 
 def _work(job: Job, tasks: Any, results: Any) -> None:
@@ -171,11 +153,11 @@ def _work(job: Job, tasks: Any, results: Any) -> None:
                 continue
             if work is None:
                 return
-            for message in _compare(job, clients, work, lambda text: send(Notice(text))):
-                send(message)
+            for report in _compare(job, clients, work, send):
+                send(report)
             send(Finished(work.number))
     except VerifierError as error:
-        send(Failed(error))
+        send(error)
 
 
 def _fork_workers(tasks: Any, results: Any) -> None:
@@ -221,7 +203,7 @@ class Workers:
 
     @classmethod
     def start(cls) -> Workers:
-        """Start the process that forks them; it imports the driver while the caller goes on."""
+        """Start the process that forks them; it imports the driver while the caller continues."""
         context = multiprocessing.get_context("spawn")  # neither a MongoClient nor its threads survive a fork
         tasks, results = context.Queue(), context.Queue(_QUEUED)
         process = context.Process(target=_fork_workers, args=(tasks, results))
@@ -250,7 +232,7 @@ class Workers:
     def message(self, timeout: float) -> Message | None:
         """The next message of a worker; None if there is none for `timeout` seconds.
 
-        Raises `ServerLost` or `VerifierError` when a worker cannot go on, `WorkerDied` when one has ended unexpectedly.
+        Raises a worker's `VerifierError`, and `WorkerDied` when one has ended unexpectedly.
         """
         try:
             message: Message = self._results.get(timeout=timeout)
@@ -260,8 +242,8 @@ class Workers:
                     f"a worker process ended with status {status}: was it killed, or did memory run out?"
                 ) from None
             return None
-        if isinstance(message, Failed):
-            raise message.error
+        if isinstance(message, VerifierError):
+            raise message
         return message
 
 

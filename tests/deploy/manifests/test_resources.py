@@ -16,18 +16,23 @@ import yaml
 
 from tests.prometheus.test_prometheus_files import promtool
 from towpath.config import loading
-from towpath.config.credential_files import refuse_open
+from towpath.config.logins import refuse_open
 from towpath.deploy.configs import definitions
-from towpath.deploy.manifests import connect, monitoring, run
-from towpath.deploy.manifests.options import Options, Plan, PluginArchive, Resource
-from towpath.deploy.manifests.text import as_yaml
+from towpath.deploy.manifests import resources as made_for
+from towpath.deploy.manifests.plan import Options, Plan
+from towpath.deploy.manifests.resources import Resource, as_yaml
 from towpath.errors import BadPipelineFile, Refused
 from towpath.stack import tools
 
 HERE = Path(__file__).parent
 PAGE = (HERE.parents[2] / "docs" / "how-to" / "kubernetes.md").read_text()
 OPTIONS = Options("shop", "registry.example/towpath:1", "registry.example/towpath-strimzi:1")
-ARCHIVE = PluginArchive("https://example.org/towpath-mongodb-0.1.0.zip", "0123456789abcdef" * 8, "registry")
+BUILT = replace(
+    OPTIONS,
+    plugin_url="https://example.org/towpath-mongodb-0.1.0.zip",
+    plugin_sha512="0123456789abcdef" * 8,
+    push_secret="registry",
+)
 #: Since 1.0 the classes of Strimzi's API need it; with an older one, those of the last version before it are checked.
 STRIMZI_JAVA = 21
 PASSWORD = "ver1y-s3cret"
@@ -76,9 +81,8 @@ def plan_of(folder: Path, options: Options = OPTIONS, text: str = BASE, kafka: s
 
 def resources(plan: Plan) -> list[Resource]:
     plan.refuse()
-    desired = definitions(plan.pipeline)
-    made = [*connect.cluster(plan), *connect.connectors(plan, desired)]
-    return [*made, *run.resources(plan), *monitoring.resources(plan)]
+    parts = made_for.resources(plan, definitions(plan.pipeline))
+    return [resource for part in parts.values() for resource in part]
 
 
 def of_kind(made: list[Resource], kind: str) -> Mapping[str, Any]:
@@ -96,8 +100,8 @@ def with_login(folder: Path, more: str = "") -> Plan:
     client.write_text(CLIENT % ca + more)
     client.chmod(0o600)
     plan = plan_of(folder, kafka='client = "../secrets/client.properties"')
-    settings = dict(plan.pipeline.kafka_client.settings) | {"ssl.truststore.location": "/mnt/towpath/ca.pem"}
-    return replace(plan, pipeline=replace(plan.pipeline, kafka_client=type(plan.pipeline.kafka_client)(settings)))
+    settings = dict(plan.pipeline.kafka.login.settings) | {"ssl.truststore.location": "/mnt/towpath/ca.pem"}
+    return replace(plan, pipeline=replace(plan.pipeline, kafka_client=type(plan.pipeline.kafka.login)(settings)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +144,7 @@ def all_forms(folder: Path) -> list[Resource]:
     tls = f'{listens}{pair}token_file = "../secrets/page.token"'
     plans = (
         plan_of(folder),
-        plan_of(folder, replace(OPTIONS, plugin=ARCHIVE, namespace=None), rest=f"{listens}read_only = true"),
+        plan_of(folder, replace(BUILT, namespace=None), rest=f"{listens}read_only = true"),
         plan_of(folder, rest=tls),
         plan_of(folder, text='mode = "plain"' + BASE, rest='[capture]\nwhole_documents = ["shop.a"]'),
         with_login(folder),
@@ -215,9 +219,9 @@ def test_a_kafkaconnect_has_what_its_api_and_the_connectors_require(folder: Path
     forbidden = ("group.id", "bootstrap.", "listeners", "plugin.path", "rest.", "ssl.", "sasl.", "security.")
     assert not [key for key in spec["config"] if key.startswith(forbidden) or key.endswith("storage.topic")]
     assert spec["image"] == "registry.example/towpath-strimzi:1"
-    built = of_kind(resources(plan_of(folder, replace(OPTIONS, plugin=ARCHIVE))), "KafkaConnect")
+    built = of_kind(resources(plan_of(folder, BUILT)), "KafkaConnect")
     [plugin] = built["build"]["plugins"]
-    assert plugin["artifacts"] == [{"type": "zip", "url": ARCHIVE.url, "sha512sum": ARCHIVE.sha512}]
+    assert plugin["artifacts"] == [{"type": "zip", "url": BUILT.plugin_url, "sha512sum": BUILT.plugin_sha512}]
     assert "image" not in built
 
 
@@ -320,7 +324,7 @@ def test_a_file_of_a_secret_keeps_the_name_that_it_has_in_every_pod(folder: Path
     client.write_text(CLIENT % (mount / "ca.pem"))
     client.chmod(0o600)
     plan = plan_of(folder, kafka='client = "../secrets/client.properties"')
-    assert list(plan.pipeline.kafka_client.files.values()) == [mount / "ca.pem"]
+    assert list(plan.pipeline.kafka.login.files.values()) == [mount / "ca.pem"]
     with pytest.raises(Refused, match="has to be in /mnt/towpath"):
         plan.refuse()
 
@@ -340,3 +344,11 @@ def test_a_secret_on_a_read_only_mount_may_be_read_by_its_group(folder: Path, mo
     file.chmod(0o444)
     with pytest.raises(BadPipelineFile):
         refuse_open(file, "it is secret")
+
+
+@pytest.mark.parametrize("name", ["on", "null", "y"])
+def test_a_name_that_yaml_would_take_for_something_else_stays_a_name(folder: Path, name: str) -> None:
+    plan = plan_of(folder, replace(OPTIONS, connect=name), text=BASE.replace('"shop"', f'"{name}"', 1))
+    made = resources(plan)
+    assert {one["metadata"]["labels"]["app.kubernetes.io/instance"] for one in made} == {name}
+    assert of_kind(made, "KafkaConnect")["groupId"] == name

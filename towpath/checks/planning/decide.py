@@ -151,7 +151,7 @@ def _commands(facts: Facts, file: str, *, stopped: bool) -> Iterator[Command]:
     if not facts.pipeline.has_operator:
         yield Command(f"towpath run {file}", "supervises it from now on, in another shell or as a service")
     yield Command(f"towpath status {file} --watch", "copy, lag, dead letters")
-    if facts.pipeline.ddl is None:
+    if not facts.pipeline.ddl.apply:
         yield Command(f"towpath prepare {file}", "indexes, once the copy is applied")
     yield Command(f"towpath wait {file}", "until everything written so far is at the destination")
     yield Command(f"towpath verify {file}", "both sides, byte for byte")

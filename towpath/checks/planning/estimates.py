@@ -93,8 +93,8 @@ def total(facts: Facts) -> tuple[int, int] | Unknown:
 
 
 def copy_time(facts: Facts) -> CopyTime | Unknown:
-    copy = facts.pipeline.copy
-    if copy.method == "none":
+    capture = facts.pipeline.capture
+    if facts.pipeline.copy_method == "none":
         return CopyTime((0, 0), ('[capture] copy = "none": nothing is copied',))
     extent = total(facts)
     if isinstance(extent, Unknown):
@@ -110,7 +110,7 @@ def copy_time(facts: Facts) -> CopyTime | Unknown:
     if not facts.pipeline.exactly_once:
         scale *= _STOCK
     costs = (CONNECT, KAFKA, DESTINATION)
-    limits = ((documents, copy.documents_per_second), (of_bytes, copy.bytes_per_second))
+    limits = ((documents, capture.documents_per_second), (of_bytes, capture.bytes_per_second))
     limited = max((amount / rate for amount, rate in limits if rate), default=0.0)
     fastest = max(reading, documents * scale * CONNECT.warm, limited)
     slowest = max(reading + documents * scale * sum(cost.cold for cost in costs) * _SLOWER, limited)
@@ -147,7 +147,7 @@ def log_size(facts: Facts) -> LogSize | Unknown:
     if isinstance(sample, Unknown) and documents:
         return sample
     ratio = 1.0 if isinstance(sample, Unknown) else sample.ratio
-    copied = 0 if facts.pipeline.copy.method == "none" else of_bytes
+    copied = 0 if facts.pipeline.copy_method == "none" else of_bytes
     rate = _own_rate(facts)
     day = None if rate is None else round(rate * _DAY * ratio * replicas)
     disks = () if isinstance(facts.kafka_disks, Unknown) else facts.kafka_disks

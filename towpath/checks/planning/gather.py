@@ -46,7 +46,7 @@ def gather(session: Session, path: Path, seconds: float) -> Facts:
         if not seconds
         else ask(
             source.SIDE,
-            lambda: found.source.ask(partial(take, collections=captured, copy=session.pipeline.copy, seconds=seconds)),
+            lambda: found.source.ask(partial(take, collections=captured, pipeline=session.pipeline, seconds=seconds)),
         ),
         oplog=ask(source.SIDE, lambda: _oplog(found)),
         writes=ask(
@@ -133,8 +133,8 @@ def _writes(client: Client, namespace_regex: str) -> Writes:
 
 
 def _replicas(found: Inventory) -> int:
-    if found.pipeline.replication_factor > 0:
-        return found.pipeline.replication_factor
+    if found.pipeline.kafka.replication_factor > 0:
+        return found.pipeline.kafka.replication_factor
     return int(found.broker_settings(found.brokers[0]).get("default.replication.factor", "1"))
 
 

@@ -21,7 +21,7 @@ from pymongo.read_preferences import make_read_preference
 from towpath.checks.planning.facts import Sample
 from towpath.clients.mongo.client import Client
 from towpath.clients.mongo.privileges import if_allowed
-from towpath.config.pipeline import Copy
+from towpath.config.pipeline import Pipeline
 from towpath.deploy.inventory import Extent
 from towpath.errors import TowpathError
 
@@ -53,15 +53,18 @@ class _Read:
     natural: bool = False
 
 
-def take(client: Client, collections: Sequence[Extent], copy: Copy, seconds: float) -> Sample:
+def take(client: Client, collections: Sequence[Extent], pipeline: Pipeline, seconds: float) -> Sample:
     """Read for at most so many seconds, within the limits in [capture]. Raises `TowpathError` if there is nothing."""
-    reads = [read for collection in collections if collection.documents for read in _reads(client, collection, copy)]
+    reads = [
+        read for collection in collections if collection.documents for read in _reads(client, collection, pipeline)
+    ]
     if not reads:
         raise TowpathError("the collections hold no documents")
     natural = tuple(sorted({read.namespace for read in reads if read.natural}))
     random.shuffle(reads)
-    threads = 1 if copy.method == "debezium" else min(copy.threads * copy.tasks, _MOST_THREADS)
-    reader = _Reader(client, copy, reads, threads, seconds)
+    capture = pipeline.capture
+    threads = 1 if pipeline.copy_method == "debezium" else min(capture.copy_threads * capture.copy_tasks, _MOST_THREADS)
+    reader = _Reader(client, pipeline, reads, threads, seconds)
     with ThreadPoolExecutor(threads) as pool:
         for done in [pool.submit(reader.run) for _ in range(threads)]:
             done.result()
@@ -71,30 +74,31 @@ def take(client: Client, collections: Sequence[Extent], copy: Copy, seconds: flo
     return Sample(reader.elapsed, threads, reader.documents, reader.bytes, natural, kept, compressed_size(reader.kept))
 
 
-def _reads(client: Client, collection: Extent, copy: Copy) -> list[_Read]:
+def _reads(client: Client, collection: Extent, pipeline: Pipeline) -> list[_Read]:
     """Ranges from random places. A small collection is one range."""
     average = collection.average or 1_000
     size = collection.documents * average
     if size <= _RANGE_BYTES:
         return [_Read(collection.namespace, average)]
     database, name = collection.namespace.split(".", 1)
-    handle = client[database].get_collection(name, codec_options=_RAW, read_preference=_preference(copy))
+    handle = client[database].get_collection(name, codec_options=_RAW, read_preference=_preference(pipeline))
     count = min(max(size // _RANGE_BYTES, 2), _MOST_READS)
     starts = _some_ids(handle, collection.documents, max(count, _COMPARED))
     is_large = collection.documents > _FEW and not _fits(client, size)
-    if copy.order != "id" and copy.method == "towpath" and (copy.order == "natural" or is_large):
+    order = pipeline.capture.copy_order
+    if order != "id" and pipeline.copy_method == "towpath" and (order == "natural" or is_large):
         rows = handle.find(
             {"_id": {"$in": starts}}, {"_id": 1}, sort=[("_id", 1)], hint=[("_id", 1)], show_record_id=True
         )
         places = [row["$recordId"] for row in rows]
-        if all(isinstance(place, int) for place in places) and (copy.order == "natural" or scattered(places)):
+        if all(isinstance(place, int) for place in places) and (order == "natural" or scattered(places)):
             chosen = random.sample(places, min(count, len(places)))
             return [_Read(collection.namespace, average, place, natural=True) for place in chosen]
     return [_Read(collection.namespace, average, start) for start in starts[:count]]
 
 
-def _preference(copy: Copy) -> Any:
-    return make_read_preference(_MODES[copy.read_preference], None)
+def _preference(pipeline: Pipeline) -> Any:
+    return make_read_preference(_MODES[pipeline.capture.read_preference], None)
 
 
 def _some_ids(handle: Any, documents: int, count: int) -> list[Any]:
@@ -122,11 +126,11 @@ def scattered(places: Sequence[int]) -> bool:
 class _Reader:
     """What the threads share: ranges to read, and what they have read."""
 
-    def __init__(self, client: Client, copy: Copy, reads: list[_Read], threads: int, seconds: float) -> None:
-        self._client, self._copy, self._threads = client, copy, threads
+    def __init__(self, client: Client, pipeline: Pipeline, reads: list[_Read], threads: int, seconds: float) -> None:
+        self._client, self._capture, self._threads = client, pipeline.capture, threads
         self._lock, self._ranges = threading.Lock(), reads
         self._batch_bytes = _BATCHES_BYTES // threads
-        self._preference = _preference(copy)
+        self._preference = _preference(pipeline)
         self._seconds, self._begun = seconds, time.monotonic()
         self._limit_ms = int(1_000 * (seconds + _PATIENCE_S))
         self.documents = self.bytes = 0
@@ -164,8 +168,8 @@ class _Reader:
             if keep and sum(len(document) for batch in self.kept for document in batch) < _KEPT_BYTES:
                 self.kept.append(neighbours(documents))
             limits = (
-                (self.documents, self._copy.documents_per_second),
-                (self.bytes, self._copy.bytes_per_second),
+                (self.documents, self._capture.documents_per_second),
+                (self.bytes, self._capture.bytes_per_second),
             )
             ahead = max((amount / rate for amount, rate in limits if rate), default=0.0) - self.elapsed
         if ahead > 0:  # the limits of the copy hold for its sample

@@ -8,7 +8,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -21,10 +21,11 @@ from rich.text import Text
 
 from towpath import stack as embedded
 from towpath.cli.demo.load import NAMESPACES, Store, Writer, fill
-from towpath.cli.init import Places, write_pipeline_file
+from towpath.cli.init import places_of
 from towpath.cli.options import FOLDER, flag, opened, print_tables, say
 from towpath.clients.connect.control import wait_running
 from towpath.clients.kafka import consume
+from towpath.config.draft import write_pipeline_file
 from towpath.config.namespaces import topic_of
 from towpath.deploy.deployment import Deployment
 from towpath.deploy.inventory import Inventory
@@ -33,8 +34,7 @@ from towpath.log import barrier
 from towpath.log.records import record
 from towpath.run.status.gather import read_status
 from towpath.session import Session
-from towpath_verifier import Comparison, Different, Extra, Missing, compare
-from towpath_verifier.reads import collection
+from towpath_verifier import Options, Pair, Verdict, Verification
 
 
 @click.command()
@@ -43,17 +43,17 @@ from towpath_verifier.reads import collection
     "--dir", "directory", type=FOLDER, help="Folder of the stack, a new or an earlier one; default: a temporary one."
 )
 @click.option("--messages", default=20_000, help="Mails at the source before the copy begins.")
-@click.option("--seconds", default=20.0, help="How long to go on changing the source once the copy is done.")
+@click.option("--seconds", default=20.0, help="How long the writer continues once the copy is done.")
 @click.option("--seed", default=1, help="Seed of the random input.")
 def demo(keep: bool, directory: Path | None, messages: int, seconds: float, seed: int) -> None:
     """Start a stack, load two stores, replicate them while they change, and compare both sides byte for byte.
 
-    Exit status 0 when both sides are the same at the end, 1 when they are not.
+    Exit codes: 0 both sides are the same at the end; 1 they are not; 2 the demo has failed.
     """
     started = time.monotonic()
     with _stack(directory, keep=keep) as running:
         file = write_pipeline_file(
-            running.directory / "demo.toml", include=NAMESPACES, places=Places.of(running), force=True
+            running.directory / "demo.toml", include=NAMESPACES, places=places_of(running), force=True
         )
         source: Store = MongoClient(running.source)
         destination: Store = MongoClient(running.destination)
@@ -70,7 +70,7 @@ def demo(keep: bool, directory: Path | None, messages: int, seconds: float, seed
 @contextmanager
 def _stack(directory: Path | None, *, keep: bool) -> Iterator[embedded.Stack]:
     folder = directory or Path(tempfile.mkdtemp(prefix="towpath-demo-"))
-    say(f"1/6 Starting two MongoDB replica sets, Kafka and Kafka Connect in {folder}")
+    say(f"1/6 Starting MongoDB, Kafka and Kafka Connect in {folder}")
     try:
         yield embedded.up(embedded.options_of(folder) or embedded.StackOptions(folder), say)
     except BaseException:
@@ -101,18 +101,20 @@ def _run(file: Path, source: Store, destination: Store, messages: int, seconds: 
         finally:
             stop.set()
             thread.join()
-        say("5/6 The writer has stopped; waiting until everything it wrote is at the destination")
+        say("5/6 The writer has stopped; waiting until all its changes are applied")
         start = time.monotonic()
-        barrier.wait(session.pipeline, session.connect, session.topics, 240, lambda message: None)
+        barrier.wait(session, 240, lambda message: None)
         say(f"    caught up after {time.monotonic() - start:.1f} s")
         say("6/6 Comparing both sides, document by document, byte for byte")
-        comparisons = {name: compare(collection(source, name), collection(destination, name)) for name in NAMESPACES}
-        _print_summary(comparisons, writer.counts, _push_size(session))
-    return all(comparison.same for comparison in comparisons.values())
+        pairs = [Pair(name, name) for name in NAMESPACES]
+        verification = Verification(session.pipeline.source.uri, session.pipeline.destination.uri, pairs, Options(1))
+        list(verification)
+        _print_summary(verification.verdict, writer.counts, _push_size(session))
+    return verification.verdict.clean
 
 
 def _deploy(session: Session) -> None:
-    for change in Deployment(Inventory(session.pipeline, session.connect, session.topics)).plan():
+    for change in Deployment(Inventory(session)).plan():
         say(f"    {change.description}")
         change.apply()
     wait_running(session.connect, session.pipeline, timeout=120)
@@ -120,17 +122,17 @@ def _deploy(session: Session) -> None:
 
 @contextmanager
 def progress_line() -> Iterator[Callable[[str, str], None]]:
-    """Shows how far something is, and its figures: in one line of a terminal; elsewhere, a line when it is further."""
+    """Shows how far something is, and its numbers: in one line of a terminal; elsewhere, a line when it is further."""
     console, before = Console(stderr=True), ""
     if console.is_terminal:
         with Live(console=console, auto_refresh=False) as live:
-            yield lambda progress, figures: live.update(Text(f"    {progress}; {figures}"), refresh=True)
+            yield lambda progress, numbers: live.update(Text(f"    {progress}; {numbers}"), refresh=True)
         return
 
-    def show(progress: str, figures: str) -> None:
+    def show(progress: str, numbers: str) -> None:
         nonlocal before
         if progress != before:
-            say(f"    {progress}; {figures}")
+            say(f"    {progress}; {numbers}")
         before = progress
 
     yield show
@@ -145,7 +147,7 @@ def _watch(session: Session, seconds: float) -> None:
 def _show_progress(session: Session, seconds: float, show: Callable[[str, str], None]) -> None:
     done_at: float | None = None
     while done_at is None or time.monotonic() < done_at + seconds:
-        status = read_status(session.pipeline, session.connect, session.topics)
+        status = read_status(session)
         if status.state in ("failed", "missing"):
             failures = "; ".join(failure for connector in status.connectors for failure in connector.failures)
             raise TowpathError(failures or f"the pipeline is {status.state}")
@@ -169,20 +171,20 @@ def _push_size(session: Session) -> float:
     return sum(sizes) / max(1, len(sizes))
 
 
-def _print_summary(comparisons: Mapping[str, Comparison], counts: Counter[str], push_size: float) -> None:
+def _print_summary(verdict: Verdict, counts: Counter[str], push_size: float) -> None:
     changes = Table("changes by the writer", "count", box=None, padding=(0, 4, 0, 0))
     for name, count in counts.most_common():
         changes.add_row(name, f"{count:,}")
     columns = ("namespace", "documents", "missing", "extra", "different", "verdict")
     verdicts = Table(*columns, box=None, padding=(0, 4, 0, 0))
-    for namespace, comparison in comparisons.items():
-        kinds = Counter(type(difference) for difference in comparison.differences)
-        numbers = [f"{n:,}" for n in (comparison.compared, kinds[Missing], kinds[Extra], kinds[Different])]
-        verdicts.add_row(namespace, *numbers, "same" if comparison.same else "NOT THE SAME")
+    for tally in verdict.tallies:
+        kinds = tally.kinds
+        counted = (tally.documents, kinds["missing"], kinds["extra"], kinds["different"] + kinds["order"])
+        verdicts.add_row(tally.pair.source, *(f"{n:,}" for n in counted), tally.verdict.replace("not", "NOT"))
     print_tables(Group("", changes, "", verdicts, ""))
     if push_size:
         click.echo(f"A pushed reading takes {push_size:,.0f} bytes in the log, however long its array is.")
-    if all(comparison.same for comparison in comparisons.values()):
+    if verdict.clean:
         click.echo("Both sides are the same, byte for byte, including types and field order.")
     else:
         click.echo("The sides differ, which is a bug: please report it, with the logs in the folder (--keep).")

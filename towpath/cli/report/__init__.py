@@ -9,7 +9,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from towpath.config.events import label
 from towpath.errors import TowpathError
-from towpath.store.atomic_file import publish
+from towpath.files import publish
 
 _TEMPLATES = Environment(
     loader=ChoiceLoader([PackageLoader("towpath.cli.report", "."), PackageLoader("towpath.monitor", "static")]),

@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from towpath.cli import report
-from towpath.clients.mongo.uri import without_credentials
 from towpath.config.events import CutoverNote, Gate, Switch, TimedEvent, label
 from towpath.config.events import Step as StepDone
+from towpath.config.mongo_uri import without_credentials
 from towpath.config.text import utc
 from towpath.cutover.sides import Sides
 
@@ -48,8 +48,8 @@ def write_report(place: Path, sides: Sides, events: Sequence[TimedEvent]) -> Non
 def _facts(sides: Sides, events: Sequence[TimedEvent], switch: Switch | None) -> dict[str, str]:
     pipeline, marker = sides.forward.pipeline, sides.marker
     return {
-        "source": without_credentials(pipeline.source_uri),
-        "destination": without_credentials(pipeline.destination_uri),
+        "source": without_credentials(pipeline.source.uri),
+        "destination": without_credentials(pipeline.destination.uri),
         "begun": utc(events[0].reported_at.timestamp()) if events else "",
         "primary now": switch.primary if switch else "as before",
         "switched": utc(switch.reported_at.timestamp()) if switch else "never",

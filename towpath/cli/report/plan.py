@@ -8,7 +8,7 @@ from pathlib import Path
 from towpath.checks.planning.decide import Plan
 from towpath.checks.planning.render import HEADINGS, headline, rows, sections
 from towpath.cli import report
-from towpath.clients.mongo.uri import without_credentials
+from towpath.config.mongo_uri import without_credentials
 from towpath.config.text import utc
 
 
@@ -23,12 +23,12 @@ def write_report(place: Path, plan: Plan) -> None:
         mark="bad" if plan.errors else "same",
         facts={
             "planned": utc(time.time()),
-            "source": without_credentials(pipeline.source_uri),
-            "destination": without_credentials(pipeline.destination_uri),
-            "Kafka": pipeline.bootstrap,
-            "Kafka Connect": pipeline.connect_url,
-            "includes": ", ".join(pipeline.include),
-            "leaves out": ", ".join(pipeline.exclude),
+            "source": without_credentials(pipeline.source.uri),
+            "destination": without_credentials(pipeline.destination.uri),
+            "Kafka": pipeline.kafka.bootstrap,
+            "Kafka Connect": pipeline.connect.url,
+            "includes": ", ".join(pipeline.collections.include),
+            "leaves out": ", ".join(pipeline.collections.exclude),
         },
         sections=list(sections(plan)),
         headings=HEADINGS,

@@ -8,12 +8,11 @@ from pathlib import Path
 
 from towpath.cli import report
 from towpath.cli.verdict_text import SCREEN_LIMITS
-from towpath.clients.mongo.uri import without_credentials
+from towpath.config.mongo_uri import without_credentials
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import utc
 from towpath.verify.verdict_file import KINDS, VerificationResult
-from towpath_verifier import Tally
-from towpath_verifier.tally import SCREENED, UNORDERED
+from towpath_verifier import SCREENED, UNORDERED, Tally
 
 
 def write_report(place: Path, pipeline: Pipeline, result: VerificationResult) -> None:
@@ -41,8 +40,8 @@ def _facts(pipeline: Pipeline, result: VerificationResult) -> dict[str, str]:
     verdict = result.verdict
     rate = verdict.compared / verdict.seconds if verdict.seconds else 0
     return {
-        "source": without_credentials(pipeline.source_uri),
-        "destination": without_credentials(pipeline.destination_uri),
+        "source": without_credentials(pipeline.source.uri),
+        "destination": without_credentials(pipeline.destination.uri),
         "ended": utc(time.time()),
         "compared": f"{verdict.compared:,} documents in {verdict.seconds:,.1f} s, {rate:,.0f} a second",
         "differences": ", ".join(f"{verdict.total(kind):,} {kind}" for kind in KINDS),

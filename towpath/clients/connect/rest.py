@@ -6,17 +6,20 @@ Every answer is read to its end within a time limit. An answer that is not Conne
 from __future__ import annotations
 
 import re
+import ssl
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import httpx
 import tenacity
 
 from towpath.clients.connect.failures import Failure, without_users
-from towpath.config.pipeline import NO_LOGIN, ConnectLogin
+from towpath.clients.tls import Trouble, Trust, trouble
+from towpath.config.logins import ConnectLogin
 from towpath.errors import ConnectError, ConnectorFailed, ConnectUnreachable, NoSuchConnector, Unresolved
 
 T = TypeVar("T")
@@ -109,6 +112,9 @@ _retry_passing = tenacity.retry(
 )
 
 
+_NO_LOGIN = ConnectLogin()
+
+
 class Connect:
     """A Connect cluster behind the URL of one of its workers.
 
@@ -116,13 +122,17 @@ class Connect:
     Connect's own message when the answer is not a success. Failures that Connect calls temporary are retried for 60 s.
     """
 
-    def __init__(self, url: str, login: ConnectLogin = NO_LOGIN, transport: httpx.BaseTransport | None = None) -> None:
+    def __init__(self, url: str, login: ConnectLogin = _NO_LOGIN, transport: httpx.BaseTransport | None = None) -> None:
         self.url, self._login = url.rstrip("/"), login
         try:
             # without TLS there is nothing to verify, and to read all certificates takes 40 ms
-            verify = login.context() if self.url.startswith("https:") else False
+            verify = _context(login) if self.url.startswith("https:") else False
             self._client = httpx.Client(
-                base_url=self.url, timeout=_TIMEOUT, transport=transport, auth=login.basic, verify=verify
+                base_url=self.url,
+                timeout=_TIMEOUT,
+                transport=transport,
+                auth=(login.user, login.password) if login.user else None,
+                verify=verify,
             )
         except (OSError, httpx.InvalidURL) as error:
             raise self._no_answer(error) from error
@@ -271,10 +281,10 @@ class Connect:
     def _no_answer(self, error: Exception) -> ConnectError:
         """`ConnectUnreachable` unless the URL cannot be used, or TLS is the problem: then something is there."""
         unusable = isinstance(error, httpx.InvalidURL | httpx.UnsupportedProtocol)
-        trouble = None if unusable else self._login.trouble(self.url)
-        reason, advice = (trouble.what, trouble.advice) if trouble else (str(error), "is a worker running there?")
+        problem = None if unusable else _tls_trouble(self.url, self._login)
+        reason, advice = (problem.what, problem.advice) if problem else (str(error), "is a worker running there?")
         what = f"cannot reach Kafka Connect at {self.url}: {reason}"
-        kind = ConnectError if trouble or unusable else ConnectUnreachable
+        kind = ConnectError if problem or unusable else ConnectUnreachable
         return kind(what, f"{advice} ([connect] url)", where=self.url)
 
 
@@ -358,3 +368,20 @@ def is_about_connector(answer: httpx.Response) -> bool:
         return bool(error["error_code"] == 404 and error["message"] != "HTTP 404 Not Found")
     except (ValueError, KeyError, TypeError, RecursionError):
         return False
+
+
+def _context(login: ConnectLogin) -> ssl.SSLContext | bool:
+    """What verifies the worker's certificate. Raises `OSError` for files that cannot be used."""
+    return _trust(login, tls=True).context() if login.ca or login.certificate else True
+
+
+def _tls_trouble(url: str, login: ConnectLogin) -> Trouble | None:
+    """What is wrong with TLS at this URL."""
+    parts = urlsplit(url)
+    tls = parts.scheme == "https"
+    return trouble([(parts.hostname or "", parts.port or (443 if tls else 80))], _trust(login, tls=tls))
+
+
+def _trust(login: ConnectLogin, *, tls: bool) -> Trust:
+    names = "[connect] ca", "[connect] certificate"
+    return Trust(tls, login.ca, login.certificate, "", "https:// in [connect] url", *names)

@@ -19,6 +19,7 @@ from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError, TopicAuthorizationFailedError, for_code
 from kafka.protocol.producer.transaction import WriteTxnMarkersRequest
 
+from towpath.clients.kafka.client import for_kafka_python
 from towpath.clients.kafka.consume import messages
 from towpath.clients.kafka.topics import Place, Topics
 from towpath.errors import TopicError, TowpathError
@@ -95,7 +96,7 @@ class _Admin(KafkaAdminClient):  # type: ignore[misc]
             bootstrap_servers=topics.bootstrap,
             request_timeout_ms=_TIMEOUT_MS,
             bootstrap_timeout_ms=_TIMEOUT_MS,
-            **topics.client.for_kafka_python(),
+            **for_kafka_python(topics.login),
         )
 
     def open_at(self, place: Place) -> list[_Open]:

@@ -31,8 +31,9 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from towpath.clients.kafka.client import ANYBODY, LARGEST_RECORD, KafkaClient
-from towpath.config.tls import Trouble
+from towpath.clients.kafka.client import LARGEST_RECORD, for_kafka_python, for_librdkafka, trouble
+from towpath.clients.tls import Trouble
+from towpath.config.logins import KafkaLogin
 from towpath.errors import KafkaUnreachable, TopicError, TowpathError
 
 #: A partition: topic and number.
@@ -43,6 +44,7 @@ _OF_URLS = str.maketrans("+/", "-_", "=")
 _REACHED = 10.0  # seconds until the brokers count as unreachable
 #: librdkafka's message for a connection that the broker closed, which it does without a login. The code is that of any
 #: lost connection.
+_NO_SETTINGS = KafkaLogin()
 _NO_LOGIN = "broker might require SASL authentication"
 _ATTEMPT = 1.0  # seconds until we look for the reason why no broker has answered yet
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -76,14 +78,14 @@ class Topics:
     Inside `with`, clients stay connected between two uses; they are closed at its end.
     """
 
-    def __init__(self, bootstrap: str, client: KafkaClient = ANYBODY) -> None:
-        self.bootstrap, self.client = bootstrap, client
+    def __init__(self, bootstrap: str, login: KafkaLogin = _NO_SETTINGS) -> None:
+        self.bootstrap, self.login = bootstrap, login
         self._errors: list[KafkaError] = []
         self._client: dict[str, Any] = {
             "bootstrap.servers": bootstrap,
             "log_level": 0,
             "socket.connection.setup.timeout.ms": 5000,
-            **client.for_librdkafka(),
+            **for_librdkafka(login),
         }
         self._keeps = False
         self._idle: dict[str, list[Consumer]] = {}
@@ -131,12 +133,12 @@ class Topics:
                 return self._admin.list_topics(timeout=_ATTEMPT)
             except KafkaException as error:
                 self._admin.poll(0)  # runs the callback for errors so far
-                trouble = self.client.trouble(self.bootstrap, self._refused())
-                if trouble is None and time.monotonic() < until:
+                problem = trouble(self.login, self.bootstrap, self._refused())
+                if problem is None and time.monotonic() < until:
                     continue
-                trouble = trouble or Trouble(error.args[0].str(), "is a broker running there? ([kafka] bootstrap)")
-                what = f"cannot reach Kafka at {self.bootstrap}: {trouble.what}"
-                raise KafkaUnreachable(what, trouble.advice, where=self.bootstrap) from error
+                problem = problem or Trouble(error.args[0].str(), "is a broker running there? ([kafka] bootstrap)")
+                what = f"cannot reach Kafka at {self.bootstrap}: {problem.what}"
+                raise KafkaUnreachable(what, problem.advice, where=self.bootstrap) from error
 
     def _refused(self) -> str:
         """The client's message about a login that the brokers refuse or require; empty without one."""
@@ -319,7 +321,7 @@ class Topics:
         timeouts = dict.fromkeys(("request_timeout_ms", "bootstrap_timeout_ms"), _DISK_TIMEOUT_MS)
         try:
             with closing(
-                KafkaAdminClient(bootstrap_servers=self.bootstrap, **timeouts, **self.client.for_kafka_python())
+                KafkaAdminClient(bootstrap_servers=self.bootstrap, **timeouts, **for_kafka_python(self.login))
             ) as client:
                 return [
                     (int(broker["broker"]), folder)

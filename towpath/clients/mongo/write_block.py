@@ -28,7 +28,7 @@ from towpath.clients.mongo.client import Client
 from towpath.clients.mongo.privileges import privileges
 from towpath.clients.mongo.versions import WRITE_BLOCK, short
 from towpath.errors import TowpathError
-from towpath_verifier.descriptions import version
+from towpath_verifier import feature_version
 
 #: The mongosh command that unblocks writes by hand.
 MONGOSH_UNDO = "db.adminCommand({setUserWriteBlockMode: 1, global: false})"
@@ -62,7 +62,7 @@ def trouble(client: Client) -> str:
             f' db.getSiblingDB("{database}").runCommand({{grantRolesToUser: "{user}",'
             ' roles: [{role: "towpathBlocker", db: "admin"}]})'
         )
-    level, server = version(client), tuple(client.server_info()["versionArray"][:2])
+    level, server = feature_version(client), tuple(client.server_info()["versionArray"][:2])
     if level < WRITE_BLOCK:
         step = "upgrade the servers" if server < WRITE_BLOCK else "finish the upgrade"
         return (

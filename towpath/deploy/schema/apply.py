@@ -11,10 +11,9 @@ from typing import Any
 from bson.json_util import RELAXED_JSON_OPTIONS, dumps
 from pymongo.errors import OperationFailure, PyMongoError
 
-from towpath.clients.mongo.client import Client, connected
-from towpath.config.pipeline import Pipeline
+from towpath.clients.mongo.client import Client, Cluster
 from towpath.errors import TowpathError
-from towpath_verifier.repair_commands import Command
+from towpath_verifier import Command
 
 _UNAUTHORISED, _NOT_UNIQUE = 13, 359  # CannotConvertIndexToUnique in MongoDB's error_codes.yml
 _ROLE = "grant the role dbAdmin on its database, or the privileges in docs/how-to/secure.md"
@@ -71,7 +70,7 @@ class Step:
 
 
 def run(
-    pipeline: Pipeline,
+    destination: Cluster,
     steps: Sequence[Step],
     on_step: Callable[[Step], None] = lambda step: None,
     on_progress: Progress = lambda done, total, description: None,
@@ -82,7 +81,7 @@ def run(
     stay done; a new plan has the rest. An index with duplicates stays as it was, and the other steps still run.
     """
     duplicates: list[str] = []
-    with connected(pipeline.destination_uri, "destination") as client:
+    with destination.connected() as client:
         for step in steps:
             on_step(step)
             try:

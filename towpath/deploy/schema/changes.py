@@ -9,11 +9,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from towpath.clients.mongo.client import Client, briefly
+from towpath.clients.mongo.client import Client
 from towpath.config.namespaces import namespace_of
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import duration
 from towpath.deploy.schema.apply import build_progress
+from towpath.session import Session
 from towpath.store import schema_changes
 from towpath.store.schema_changes import STUCK, SchemaChange
 
@@ -152,17 +153,17 @@ def read(client: Client, pipeline: Pipeline, sink: Pipeline | None = None) -> Sc
     )
 
 
-def read_own(pipeline: Pipeline) -> SchemaChanges:
+def read_own(session: Session) -> SchemaChanges:
     """As `read`, at the pipeline's own destination. Raises `MongoError`."""
-    if not pipeline.exactly_once:
+    if not session.pipeline.exactly_once:
         return SchemaChanges()
-    with briefly(pipeline.destination_uri, "destination") as client:
-        return read(client, pipeline)
+    with session.destination.briefly() as client:
+        return read(client, session.pipeline)
 
 
-def lines(pipeline: Pipeline, file: Path) -> Iterator[str]:
+def lines(session: Session) -> Iterator[str]:
     """A line for each change that is not over."""
-    return (shown.line(file) for shown in read_own(pipeline).open)
+    return (shown.line(session.file) for shown in read_own(session).open)
 
 
 def chosen(changes: Sequence[Shown], name: str) -> list[SchemaChange]:
@@ -186,5 +187,5 @@ def _progress(client: Client, pipeline: Pipeline, change: SchemaChange) -> Progr
     runs = change.state == "running" or change.is_retried
     if not runs or not change.indexes or change.kind == "dropIndexes":
         return None
-    target = pipeline.renames.destination(change.to) if change.to else change.destination
+    target = pipeline.renamed(change.to) if change.to else change.destination
     return Progress(*build_progress(client, *target.split(".", 1)))

@@ -6,24 +6,24 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from towpath.clients.mongo.client import connected
-from towpath.config.pipeline import Pipeline
+from towpath.clients.mongo.client import Cluster
 from towpath.deploy.schema.apply import Step
 from towpath.errors import Refused
-from towpath.verify.scope import pairs
-from towpath_verifier import Pair
-from towpath_verifier.descriptions import Kept, described, version
-from towpath_verifier.metadata import (
+from towpath.session import Session
+from towpath.verify.scope import pairs, schemas
+from towpath_verifier import (
     AS_IT_IS,
     RELAXED,
     RELAXED_IN_PLACE,
+    Command,
+    IndexCache,
     MetadataDifference,
+    Pair,
     Schemas,
-    held_back,
-    in_place,
-    stopped,
+    described,
+    feature_version,
+    omitted,
 )
-from towpath_verifier.repair_commands import Command
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +58,15 @@ class Plan:
 
 EMPTY = Plan((), (), (), ())
 
-#: The indexes of the cluster at this URI that are known already, and have not changed since; None if none are.
-KeptIndexes = Callable[[str], Kept | None]
+#: The indexes of this cluster that are known already, and have not changed since; None if none are.
+KeptIndexes = Callable[[Cluster], IndexCache | None]
 
 
-def nothing_kept(uri: str) -> None:
+def nothing_kept(cluster: Cluster) -> None:
     """All indexes are read."""
 
 
-def plan(pipeline: Pipeline, *, overwrite: bool = False, final: bool = False, kept: KeptIndexes = nothing_kept) -> Plan:
+def plan(session: Session, *, overwrite: bool = False, final: bool = False, kept: KeptIndexes = nothing_kept) -> Plan:
     """Compare both sides and plan the steps; nothing is changed.
 
     Existing objects that differ stay, unless `overwrite`. Even then a collection is never dropped. `final` restores
@@ -74,15 +74,10 @@ def plan(pipeline: Pipeline, *, overwrite: bool = False, final: bool = False, ke
     `MongoError`.
     """
     try:
-        replicated = pairs(pipeline, (), views=True)
+        replicated = pairs(session, (), views=True)
     except Refused:  # no collection yet, as with `deploy --allow-missing`
         return EMPTY
-    with (
-        connected(pipeline.source_uri, "source") as source,
-        connected(pipeline.destination_uri, "destination") as destination,
-    ):
-        known = kept(pipeline.source_uri), kept(pipeline.destination_uri)
-        metadata = Schemas.read(source, destination, replicated, known)
+    metadata = schemas(session, replicated, (kept(session.source), kept(session.destination)))
     differences = metadata.differences(AS_IT_IS if final else RELAXED)
     relaxed = {} if final else metadata.source
     resolved, different = list[MetadataDifference](), list[MetadataDifference]()
@@ -97,28 +92,32 @@ def plan(pipeline: Pipeline, *, overwrite: bool = False, final: bool = False, ke
             (pair.destination, description)
             for pair in replicated
             if pair.source in relaxed
-            for description in held_back(relaxed[pair.source])
+            for description in omitted(relaxed[pair.source], RELAXED)
         ),
     )
 
 
-def plan_in_place(pipeline: Pipeline, kept: KeptIndexes = nothing_kept) -> Plan:
+def plan_in_place(session: Session, kept: KeptIndexes = nothing_kept) -> Plan:
     """Stop TTL and validators at an existing destination, such as a former source, and change nothing else.
 
     Only the namespaces come from the source. Store `undo` before the steps run: it holds the only record of the old
     settings, unless `plan` with `final` restores the source's. Raises `Refused` if no collection matches, and
     `MongoError`.
     """
-    targets = tuple(Pair(pair.destination, pair.destination) for pair in pairs(pipeline, ()))
-    with connected(pipeline.destination_uri, "destination") as client:
-        descriptions = described(client, [pair.source for pair in targets], kept(pipeline.destination_uri))
-        before = Schemas(targets, descriptions, descriptions, version(client))
-    after = replace(before, destination={name: in_place(collection) for name, collection in descriptions.items()})
+    targets = tuple(Pair(pair.destination, pair.destination) for pair in pairs(session, ()))
+    with session.destination.connected() as client:
+        descriptions = described(client, [pair.source for pair in targets], kept(session.destination))
+        before = Schemas(targets, descriptions, descriptions, feature_version(client))
+    after = replace(
+        before, destination={name: RELAXED_IN_PLACE.of(collection) for name, collection in descriptions.items()}
+    )
     return Plan(
         collections=tuple(_steps(before.differences(RELAXED_IN_PLACE))),
         indexes=(),
         different=(),
-        held_back=tuple((name, text) for name, collection in descriptions.items() for text in stopped(collection)),
+        held_back=tuple(
+            (name, text) for name, collection in descriptions.items() for text in omitted(collection, RELAXED_IN_PLACE)
+        ),
         undo=tuple(_steps(after.differences(AS_IT_IS))),
     )
 

@@ -14,7 +14,6 @@ from typing import Any
 
 from bson.timestamp import Timestamp
 
-from towpath.clients.mongo.client import briefly
 from towpath.config.namespaces import Selection
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted
@@ -27,7 +26,7 @@ from towpath.store import state_files
 from towpath.store.schema_changes import open_changes
 from towpath.verify import verdict_file
 from towpath.verify.scope import metadata
-from towpath_verifier.metadata import MetadataDifference
+from towpath_verifier import MetadataDifference
 
 _DOCUMENTS = (source_offsets.DROP, source_offsets.RENAME, source_offsets.UNSEEN)
 
@@ -69,7 +68,7 @@ def unsettled(session: Session, changes: Iterable[Ddl], *, remember: bool = True
         if ddl.mark not in old and not (verdict and verdict.settles(ddl, session.pipeline.selection))
     ]
     past = {ddl.mark for ddl in _passed(session, candidates)}  # before the destination is read
-    sides = _sides(session.pipeline, candidates)
+    sides = _sides(session, candidates)
     compared = (compare(session.pipeline, session.file, ddl, sides) for ddl in candidates)
     unreplicated = tuple(difference for difference in compared if difference is not None)
     waiting = {ddl.mark for ddl in candidates} - past | {difference.ddl.mark for difference in unreplicated}
@@ -79,17 +78,18 @@ def unsettled(session: Session, changes: Iterable[Ddl], *, remember: bool = True
     return unreplicated
 
 
-def _sides(pipeline: Pipeline, changes: Sequence[Ddl]) -> Sides:
+def _sides(session: Session, changes: Sequence[Ddl]) -> Sides:
+    pipeline = session.pipeline
     names = {name for ddl in changes for name in ddl.namespaces if pipeline.selection.matches(name)}
-    with briefly(pipeline.source_uri, "source") as client:
+    with session.source.briefly() as client:
         source = frozenset(name for name in names if _count(client, name) is not None)
-    with briefly(pipeline.destination_uri, "destination") as client:
-        counts = {name: _count(client, pipeline.renames.destination(name)) for name in names}
+    with session.destination.briefly() as client:
+        counts = {name: _count(client, pipeline.renamed(name)) for name in names}
         changing = {change.namespace for change in open_changes(client, pipeline)} if pipeline.exactly_once else set()
     destination = {name: count for name, count in counts.items() if count is not None}
     described = [ddl.namespace for ddl in changes if ddl.kind not in _DOCUMENTS]
     existing = [name for name in described if name in source or name in destination]
-    differences = metadata(pipeline, existing).differences if existing else ()
+    differences = metadata(session, existing).differences if existing else ()
     return Sides(source, destination, differences, frozenset(changing))
 
 
@@ -219,7 +219,7 @@ def compare(pipeline: Pipeline, file: Path, ddl: Ddl, sides: Sides) -> Unreplica
         return _drop(pipeline, file, ddl, sides)
     if ddl.kind == source_offsets.RENAME:
         return _rename(pipeline, file, ddl, sides)
-    if ddl.namespace in sides.changing or (pipeline.ddl and ddl.namespace not in sides.source):
+    if ddl.namespace in sides.changing or (pipeline.ddl.apply and ddl.namespace not in sides.source):
         return None  # what came since is in the log
     return _definition(file, ddl, sides)
 

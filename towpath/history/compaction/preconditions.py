@@ -7,19 +7,19 @@ from functools import cached_property, partial
 
 from towpath.clients.kafka.topics import Topic
 from towpath.config.finding import Finding, Preconditions, error, required
-from towpath.config.pipeline import Compaction
-from towpath.config.topic_settings import MARK
+from towpath.config.sections import Log
 from towpath.errors import Refused
 from towpath.log import reread_requests
+from towpath.log.topic_settings import MARK
 from towpath.session import Session
 
 _HOUR = 3_600_000
 _error = partial(error, "compaction")
 
 
-def interval(compaction: Compaction) -> int:
+def interval(log: Log) -> int:
     """The default time between two rounds in ms: an hour, or a quarter of the lag if that is less."""
-    return min(_HOUR, compaction.lag_ms // 4)
+    return min(_HOUR, log.compaction_lag // 4)
 
 
 class Inventory:
@@ -47,7 +47,7 @@ def supported(inventory: Inventory) -> Iterator[Finding]:
 
 
 def compacted(inventory: Inventory) -> Iterator[Finding]:
-    if inventory.pipeline.compaction is None:
+    if not inventory.pipeline.log.compact:
         yield _error(
             f"the log of {inventory.pipeline.name} is not compacted: it keeps every record, so re-read documents would"
             " only make it longer",
@@ -56,27 +56,27 @@ def compacted(inventory: Inventory) -> Iterator[Finding]:
 
 
 def often_enough(inventory: Inventory) -> Iterator[Finding]:
-    compaction, every_ms = inventory.pipeline.compaction, inventory.every_ms
-    if compaction and every_ms is not None and every_ms > compaction.lag_ms // 2:
+    log, every_ms = inventory.pipeline.log, inventory.every_ms
+    if log.compact and every_ms is not None and every_ms > log.compaction_lag // 2:
         yield _error(
-            f"--every {every_ms // 1000}s is more than half of the compaction lag ({compaction.lag_ms // 1000}s): an"
+            f"--every {every_ms // 1000}s is more than half of the compaction lag ({log.compaction_lag // 1000}s): an"
             " update could grow too old before its document follows",
-            f"give {compaction.lag_ms // 2000}s or less, or raise [log] compaction_lag",
+            f"give {log.compaction_lag // 2000}s or less, or raise [log] compaction_lag",
         )
 
 
 def deployed(inventory: Inventory) -> Iterator[Finding]:
     """The topics exist and have the settings in the file."""
     pipeline, topics, names = inventory.pipeline, inventory.session.topics, inventory.change_topics
-    compaction = pipeline.compaction
+    log = pipeline.log
     if pipeline.request_topic not in inventory.existing or not names:
         has_requests = pipeline.request_topic in inventory.existing
         missing = "no change topics" if has_requests else f"no topic {pipeline.request_topic}"
         yield _error(f"{pipeline.name} has {missing} at {topics.bootstrap}", "`towpath deploy` creates them")
-    for name, settings in sorted(topics.settings_of_all(names).items()) if compaction else ():
-        if compaction and settings.get(MARK) != str(compaction.lag_ms):
+    for name, settings in sorted(topics.settings_of_all(names).items()) if log.compact else ():
+        if settings.get(MARK) != str(log.compaction_lag):
             yield _error(
-                f"the topic {name} has {MARK}={settings.get(MARK)}, and the file says {compaction.lag_ms}"
+                f"the topic {name} has {MARK}={settings.get(MARK)}, and the file says {log.compaction_lag}"
                 " ([log] compaction_lag)",
                 "`towpath deploy` applies the file's settings",
             )

@@ -17,13 +17,13 @@ from towpath.clients.kafka.consume import messages
 from towpath.clients.kafka.topics import Place, Topics
 from towpath.config.events import Round
 from towpath.config.namespaces import namespace_of
-from towpath.config.pipeline import Compaction
-from towpath.config.topic_settings import POLICY, change_settings, is_compacted
+from towpath.config.sections import Log
 from towpath.errors import NotYet, TopicError, TowpathError
 from towpath.history.compaction.reader import Reader
 from towpath.log import reread_requests
 from towpath.log.records import is_key
 from towpath.log.source_offsets import read_state
+from towpath.log.topic_settings import POLICY, change_settings, is_compacted
 from towpath.log.unprotected import Document, Part, batches, figures, is_update
 from towpath.session import Session
 
@@ -47,9 +47,9 @@ class Compactor:
 
         `timeout`: seconds until everything must be read and answered; None waits forever.
         """
-        assert session.pipeline.compaction is not None
+        assert session.pipeline.log.compact
         self._session, self._pipeline, self._topics = session, session.pipeline, session.topics
-        self._compaction, self._reader, self._unreadable = session.pipeline.compaction, reader, unreadable
+        self._log, self._reader, self._unreadable = session.pipeline.log, reader, unreadable
         self._deadline = None if timeout is None else time.monotonic() + timeout
         self._reported: dict[str, float] = {}
         self._enabled: set[str] = set()
@@ -126,7 +126,7 @@ class Compactor:
         if committed is None:
             return False
         since = committed.at if committed.oldest is None else min(committed.at, committed.oldest)
-        return time.time() * 1000 - since < self._compaction.lag_ms / 2
+        return time.time() * 1000 - since < self._log.compaction_lag / 2
 
     def _join(self) -> None:
         start = time.monotonic()
@@ -152,7 +152,7 @@ class Compactor:
     def _segment_rolls(self) -> Iterator[Document]:
         """A document of each partition that needs a new record: it makes the broker close the active segment."""
         parts, now = self._reader.parts, int(time.time() * 1000)
-        for place in [place for place, part in parts.items() if is_due(part, self._compaction, now)]:
+        for place in [place for place, part in parts.items() if is_due(part, self._log, now)]:
             key = key_in(self._topics, place)
             if key is not None:
                 parts[place].nudge = key
@@ -238,7 +238,7 @@ class Compactor:
 
     def _warn_of_age(self) -> None:
         """Warn when an unprotected update is almost as old as the lag."""
-        age, lag = self.oldest_seconds(), self._compaction.lag_ms / 1000
+        age, lag = self.oldest_seconds(), self._log.compaction_lag / 1000
         if age is not None and age > lag * 3 / 4:
             self._report(
                 f"WARNING: the oldest unprotected update is {age:.0f} s old; the log cleaner may drop records that are"
@@ -257,7 +257,7 @@ class Compactor:
 _SEARCHED = 1_000  # records that are searched for a document
 
 
-def is_due(part: Part, compaction: Compaction, now_ms: int) -> bool:
+def is_due(part: Part, log: Log, now_ms: int) -> bool:
     """Whether a partition needs a new record, which closes its active segment, so that the cleaner can work on it.
 
     This is so when the newest record is as old as the lag. A quiet partition only has tombstones left to remove, which
@@ -265,8 +265,8 @@ def is_due(part: Part, compaction: Compaction, now_ms: int) -> bool:
     """
     if part.last_ms is None or part.dirty:
         return False
-    tombstones_ms = max(compaction.delete_retention_ms, 2 * compaction.lag_ms)  # the cleaner does not run sooner
-    return now_ms - part.last_ms > (tombstones_ms if part.quiet else compaction.lag_ms)
+    tombstones_ms = max(log.delete_retention, 2 * log.compaction_lag)  # the cleaner does not run sooner
+    return now_ms - part.last_ms > (tombstones_ms if part.quiet else log.compaction_lag)
 
 
 def key_in(topics: Topics, place: Place) -> bytes | None:

@@ -17,11 +17,12 @@ from typing import Any
 
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.topics import Place, Topic, Topics
-from towpath.clients.mongo.client import ReplicaSet
+from towpath.clients.mongo.client import ClusterTime, cluster_time
+from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.config.namespaces import Selection, namespace_of
-from towpath.config.pipeline import ClusterTime, Pipeline, cluster_time
+from towpath.config.pipeline import Pipeline
 from towpath.deploy import credentials
-from towpath.deploy.configs import DDL_ENDS, DDL_REPLAY, definitions
+from towpath.deploy.configs import COPY, DDL_ENDS, DDL_REPLAY, definitions
 from towpath.deploy.inventory import DESTINATION_SET
 from towpath.deploy.other_pipelines import REPLAY_OF
 from towpath.errors import TowpathError
@@ -150,8 +151,8 @@ class Replay:
     @property
     def sink(self) -> Pipeline:
         """The pipeline with the replay's name, secrets and destination, for its sink and its positions."""
-        return replace(
-            self.pipeline, name=self.name, secrets=self.secrets, destination_uri=self.uri or "", whole_documents=()
+        return self.pipeline.changed(
+            name=self.name, destination={"uri": self.uri or ""}, capture={"whole_documents": ()}
         )
 
 
@@ -160,7 +161,7 @@ def name_of(pipeline: Pipeline, label: str) -> str:
 
 
 def secrets_of(pipeline: Pipeline, label: str) -> Path:
-    return pipeline.secrets.with_name(f"{name_of(pipeline, label)}.properties")
+    return pipeline.secrets_file.with_name(f"{name_of(pipeline, label)}.properties")
 
 
 def default_label(destination: ReplicaSet) -> str:
@@ -201,6 +202,8 @@ def definition(replay: Replay) -> dict[str, str]:
         del config["topics.regex"]
         config["topics"] = ",".join(plan.topics)
         config[DDL_ENDS] = json.dumps(plan.ends, separators=(",", ":"))
+    if plan.forced:  # the verdict reports updates without their document
+        config[COPY] = "none"
     return config | {
         "towpath.until": str(plan.until) if plan.until else "",
         DDL_REPLAY: "true",

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 
 from towpath.clients.connect.rest import Connect
-from towpath.clients.mongo.client import REPLAY_SIDE, Client, ReplicaSet, collections, replay_set
+from towpath.clients.mongo.client import REPLAY, Client, ClusterTime
+from towpath.clients.mongo.replica_set import ReplicaSet, collections, replay_set
 from towpath.config.finding import Finding, Preconditions, error, required, warning
 from towpath.config.namespaces import namespace_of
-from towpath.config.pipeline import ClusterTime, Pipeline
+from towpath.config.pipeline import Pipeline
 from towpath.deploy import inventory as deploy
-from towpath.deploy.inventory import DESTINATION_SET, SOURCE_SET, Cluster
+from towpath.deploy.inventory import DESTINATION_SET, SOURCE_SET, Side
 from towpath.deploy.other_pipelines import writers
 from towpath.deploy.target import others
 from towpath.errors import MongoUnreachable, NoSuchConnector
@@ -67,7 +68,7 @@ def capture_state(pipeline: Pipeline, connect: Connect) -> CaptureState:
         except NoSuchConnector:
             return CaptureState(None, None, (), True)
     times = [state.position.time for state in states if state.position is not None]
-    copied = [ClusterTime(0, 0)] if pipeline.copy.method == "none" else []
+    copied = [ClusterTime(0, 0)] if pipeline.copy_method == "none" else []
     copied += [state.copied for state in states if state.copied is not None]
     return CaptureState(
         passed=min(times) if len(times) == len(states) else None,
@@ -87,7 +88,7 @@ class Inventory:
 
     def __init__(self, session: Session, options: RebuildOptions) -> None:
         self.session, self.pipeline, self.options = session, session.pipeline, options
-        self.deployed = deploy.Inventory(session.pipeline, session.connect, session.topics)
+        self.deployed = deploy.Inventory(session)
         self.target = self.deployed.destination
         """The cluster that is written to."""
 
@@ -104,7 +105,7 @@ class Inventory:
     @cached_property
     def targets(self) -> tuple[str, ...]:
         """The namespaces to write, by the destination's names."""
-        return tuple(self.pipeline.renames.destination(name) for name in namespaces(self.pipeline, self.log))
+        return tuple(self.pipeline.renamed(name) for name in namespaces(self.pipeline, self.log))
 
     @cached_property
     def counts(self) -> dict[str, int]:
@@ -118,7 +119,7 @@ class ReplayInventory(Inventory):
 
     def __init__(self, session: Session, options: ReplayOptions) -> None:
         super().__init__(session, options)
-        self.target = Cluster(options.uri, REPLAY_SIDE, replay_set)
+        self.target = Side(REPLAY[0], session.replay_destination(options.uri), replay_set)
 
     @property
     def label(self) -> str:
@@ -150,8 +151,8 @@ def selected(inventory: Inventory) -> Iterator[Finding]:
     )
     if not names:
         yield _error(
-            f"there is no topic {pipeline.name}.* of the pipeline's collections at {pipeline.bootstrap}, and so no log"
-            " to replay",
+            f"there is no topic {pipeline.name}.* of the pipeline's collections at {pipeline.kafka.bootstrap}, and so"
+            " no log to replay",
             "has the pipeline been deployed, and is its name the same?",
         )
         return
@@ -226,7 +227,7 @@ def renamed(inventory: Inventory) -> Iterator[Finding]:
 
 
 def copied(inventory: Inventory) -> Iterator[Finding]:
-    if inventory.pipeline.copy.method == "none" and not inventory.options.force:
+    if inventory.pipeline.copy_method == "none" and not inventory.options.force:
         yield _error(
             f'{inventory.pipeline.name} has [capture] copy = "none": its log lacks what the source held when it began,'
             " and so would a destination rebuilt from it",
@@ -265,7 +266,7 @@ def point_in_time(inventory: ReplayInventory) -> Iterator[Finding]:
     if capture.passed is None:
         yield _error(
             "--until needs the pipeline's source connector, which reports how far the log is complete, and there is"
-            f" none at {inventory.pipeline.connect_url}",
+            f" none at {inventory.pipeline.connect.url}",
             "`towpath deploy` the pipeline, or replay without --until",
         )
     elif capture.copied is None:
@@ -337,7 +338,7 @@ def registration(inventory: ReplayInventory) -> Registration:
     """What the replay is known by at its destination."""
     pipeline, deployed = inventory.pipeline, inventory.deployed
     source = deployed.configurations.get(pipeline.source_connector, {}).get(SOURCE_SET, pipeline.name)
-    of_replay = replace(pipeline, name=name_of(pipeline, inventory.label))
+    of_replay = pipeline.changed(name=name_of(pipeline, inventory.label))
     return Registration.of(of_replay, deployed.kafka_cluster, source, inventory.options.only)
 
 
@@ -348,7 +349,7 @@ def writable(inventory: Inventory) -> Iterator[Finding]:
     """
     databases = sorted({target.partition(".")[0] for target in inventory.targets})
     for collection in inventory.target.ask(partial(collections, databases=databases)):
-        is_view = inventory.pipeline.ddl is not None and collection.kind == "view"
+        is_view = inventory.pipeline.ddl.apply and collection.kind == "view"
         if collection.namespace in inventory.targets and collection.kind != "collection" and not is_view:
             place = f"{collection.namespace} is a {collection.kind} at the {inventory.target.side}"
             yield _error(f"{place}: documents cannot be written to it", "")

@@ -15,8 +15,7 @@ from pymongo import ReadPreference, WriteConcern
 from pymongo.collection import Collection
 
 from towpath.clients.connect.control import statuses, stop_sink
-from towpath.clients.kafka.topics import Topics
-from towpath.clients.mongo.client import Client, briefly, connected
+from towpath.clients.mongo.client import Client
 from towpath.config.finding import require
 from towpath.config.pipeline import Pipeline
 from towpath.deploy import target
@@ -89,9 +88,9 @@ def rebuild(session: Session, options: RebuildOptions, report: Report, confirm: 
     require(OF_MODE, inventory)
     session.require_deployed()
     target.require_own(session)
-    cutover.refuse(pipeline)
-    refuse_loop_on_resuming(pipeline, session.connect, session.topics)
-    with connected(pipeline.destination_uri, "destination") as client:
+    cutover.refuse(session)
+    refuse_loop_on_resuming(session)
+    with session.destination.connected() as client:
         existing = marker(client, pipeline)
     rebuild, check = _resume(session, options, existing, report) if existing else _begin(inventory, report, confirm)
     if rebuild.phase == "emptying":
@@ -99,10 +98,10 @@ def rebuild(session: Session, options: RebuildOptions, report: Report, confirm: 
     session.connect.resume(pipeline.sink_connector)
     if any(connector.failures for connector in statuses(session.connect, [pipeline.sink_connector])):
         session.connect.restart(pipeline.sink_connector, only_failed=True)
-    run = SinkRun(session, "rebuild", pipeline, pipeline.sink_connector, "destination", rebuild)
+    run = SinkRun(session, "rebuild", pipeline, pipeline.sink_connector, session.destination, rebuild)
     run.wait_until_applied(options.timeout, "`towpath status` shows it as well", report)
     _set_replay(session, None)
-    with connected(pipeline.destination_uri, "destination") as client:
+    with session.destination.connected() as client:
         _markers(client).delete_one({"_id": pipeline.name})
     return Verdict.of(run, check, resumed=existing is not None)
 
@@ -114,11 +113,11 @@ def _begin(inventory: Inventory, report: Report, confirm: Confirm) -> tuple[Rebu
     check = check_log(session, inventory.log, report, force=options.force)
     letters = dead_letters.end(pipeline, session.topics)
     if inventory.counts:
-        confirm(question(inventory.counts, pipeline.destination_uri))
+        confirm(question(inventory.counts, session.destination))
     rebuild = Rebuild(
         only=options.only, forced=check is not None, began=time.time(), letters=letters, log=inventory.log
     )
-    with connected(pipeline.destination_uri, "destination") as client:
+    with session.destination.connected() as client:
         mark(client, pipeline, rebuild)
     return rebuild, check
 
@@ -145,7 +144,7 @@ def _empty(session: Session, rebuild: Rebuild) -> Rebuild:
     pipeline = session.pipeline
     session.say(f"stopping {pipeline.sink_connector}")
     stop_sink(pipeline, session.connect)
-    with connected(pipeline.destination_uri, "destination") as client:
+    with session.destination.connected() as client:
         verdict.begin_history(client, pipeline, "a rebuild began")
         offsets = client.get_database(DATABASE, write_concern=WriteConcern("majority"))[OFFSETS]
         for topic in rebuild.topics:
@@ -154,7 +153,7 @@ def _empty(session: Session, rebuild: Rebuild) -> Rebuild:
             offsets.delete_many({"_id": {"$gte": prefix, "$lte": last}})  # uses the _id index
         if rebuild.forced:  # otherwise the sink stops where the beginning is gone
             positions.skip_to(client, pipeline, rebuild.late, datetime.now(UTC))
-        if pipeline.ddl or schema_changes.exist(client, pipeline):
+        if pipeline.ddl.apply or schema_changes.exist(client, pipeline):
             only = chosen(pipeline, rebuild.only).topic_regex(pipeline.name)
             _set_replay(session, only if rebuild.only else "true")
         schema_changes.forget(client, pipeline, rebuild.topics if rebuild.only else None)
@@ -196,11 +195,12 @@ class State:
         return f"since {since} UTC, {self.done:,} of about {self.rebuild.offsets:,} records applied"
 
 
-def read_state(pipeline: Pipeline, topics: Topics) -> State | None:
+def read_state(session: Session) -> State | None:
     """The rebuild that is running. Raises `MongoUnreachable` when the destination, which stores it, does not answer."""
+    pipeline, topics = session.pipeline, session.topics
     if not pipeline.exactly_once:
         return None
-    with briefly(pipeline.destination_uri, "destination") as client:
+    with session.destination.briefly() as client:
         rebuild = marker(client, pipeline)
         if rebuild is None:
             return None

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from towpath.clients.connect.control import Wait
 from towpath.clients.kafka.topics import Place
-from towpath.clients.mongo.client import connected
-from towpath.clients.mongo.uri import without_credentials
+from towpath.clients.mongo.client import Cluster
 from towpath.config.events import Progress
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted
@@ -31,14 +30,14 @@ _WINDOW = 20  # polls over which the rate is computed
 
 @dataclass(slots=True)
 class SinkRun:
-    """`sink` is the pipeline or replay that the sink belongs to; `side` names the cluster that it writes to."""
+    """`sink` is the pipeline or replay that the sink belongs to; `destination` is what it writes to."""
 
     session: Session
     name: str
     """For messages: `replay` and its label, or the rebuild."""
     sink: Pipeline
     connector: str
-    side: str
+    destination: Cluster
     start: Start
     _previous: dict[Place, int] = field(default_factory=dict)
     _polls: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=_WINDOW))
@@ -52,7 +51,7 @@ class SinkRun:
         topics, connect, say = self.session.topics, self.session.connect, self.session.say
         say(
             f"{self.name}: about {self.start.offsets:,} records of {counted(len(self.start.topics), 'topic')}, to"
-            f" {without_credentials(self.sink.destination_uri)}"
+            f" {self.destination.address}"
         )
         late = f"{self.connector} has applied nothing for {timeout:.0f} s"
         waiting = Wait(connect, [self.connector], timeout, late, pause=_POLL_S, passing=(TowpathError,), say=say)
@@ -67,7 +66,7 @@ class SinkRun:
                 waiting.extend()
             if progress.done < progress.of:
                 command = "towpath ddl" if self.name == "rebuild" else f"towpath ddl PIPELINE --{self.name}"
-                held_up = holdup(self.sink, self.start.topics, command=command)
+                held_up = holdup(self.destination, self.sink, self.start.topics, command=command)
                 words = f"it has applied {progress.done:,} of {progress.of:,} records"
                 raise NotYet(f"{words}; {held_up}" if held_up else words)
             return progress
@@ -89,7 +88,7 @@ class SinkRun:
             raise TowpathError(f"{self.connector} has not applied all of the log: {breaks[0].description}")
 
     def applied(self) -> dict[Place, Applied]:
-        with connected(self.sink.destination_uri, self.side) as client:
+        with self.destination.connected() as client:
             return positions.positions(client, self.sink)
 
     def read(self) -> Progress:
@@ -111,9 +110,9 @@ class SinkRun:
     def documents(self) -> dict[str, int]:
         """Namespace at the destination → its number of documents, estimated."""
         counts = {}
-        with connected(self.sink.destination_uri, self.side) as client:
+        with self.destination.connected() as client:
             for name in namespaces(self.session.pipeline, self.start.log):
-                target = self.session.pipeline.renames.destination(name)
+                target = self.session.pipeline.renamed(name)
                 database, collection = target.split(".", 1)
                 counts[target] = client[database][collection].estimated_document_count()
         return counts

@@ -16,14 +16,12 @@ from towpath.clients.connect.control import forget_offsets, statuses, wait_stopp
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.consume import messages
 from towpath.clients.kafka.topics import Place
-from towpath.clients.mongo.client import REPLAY_SIDE, Client, collections, connected
-from towpath.clients.mongo.uri import without_credentials
+from towpath.clients.mongo.client import Client, Cluster, ClusterTime
+from towpath.clients.mongo.replica_set import collections
 from towpath.config.events import Progress
 from towpath.config.finding import require
 from towpath.config.namespaces import namespace_of
-from towpath.config.pipeline import ClusterTime
 from towpath.config.text import utc
-from towpath.config.topic_settings import plain_settings
 from towpath.deploy import credentials
 from towpath.deploy.deployment import put
 from towpath.deploy.target import others
@@ -53,6 +51,7 @@ from towpath.history.replay.verdict import Verdict, missing_lines
 from towpath.log import bounds, dead_letters, integrity
 from towpath.log.integrity import LogCheck
 from towpath.log.records import is_schema_change
+from towpath.log.topic_settings import plain_settings
 from towpath.session import Say, Session
 from towpath.store import positions, writers
 from towpath.store.writers import Registration
@@ -72,7 +71,9 @@ def replay(session: Session, options: ReplayOptions, report: Report, confirm: Co
     label = inventory.label
     existing = find(session.connect, session.pipeline, label)
     replay, check = _resume(inventory, existing, report) if existing else _begin(inventory, report, confirm)
-    run = SinkRun(session, f"replay {label}", replay.sink, replay.name, REPLAY_SIDE, replay.plan)
+    run = SinkRun(
+        session, f"replay {label}", replay.sink, replay.name, session.replay_destination(options.uri), replay.plan
+    )
     run.wait_until_applied(options.timeout, f"`towpath remove PIPELINE --replay {label}` gives it up", report)
     return _finish(run, replay, check, report, resumed=existing is not None)
 
@@ -85,20 +86,20 @@ def _begin(inventory: ReplayInventory, report: Report, confirm: Confirm) -> tupl
     log, copied = inventory.log, inventory.capture.copied
     check = check_log(session, log, report, copied=copied, until=options.until, force=options.force)
     if inventory.counts:
-        confirm(question(inventory.counts, options.uri))
+        confirm(question(inventory.counts, session.replay_destination(options.uri)))
     plan = Plan(
         only=options.only,
         until=options.until,
         follow=options.follow,
         forced=check is not None,
         began=time.time(),
-        letters=dead_letters.end(replace(pipeline, name=name_of(pipeline, inventory.label)), session.topics),
+        letters=dead_letters.end(pipeline.changed(name=name_of(pipeline, inventory.label)), session.topics),
         log=log,
     )
     replay = Replay(pipeline, inventory.label, inventory.target.replica_set, options.uri, plan)
     _register(replay, session, registration(inventory), inventory.targets)
     if options.empty:
-        with connected(options.uri, REPLAY_SIDE) as client:
+        with session.replay_destination(options.uri).connected() as client:
             empty(session, client, log)
     _create(replay, session)
     return replay, check
@@ -115,7 +116,7 @@ def _resume(inventory: ReplayInventory, existing: Replay, report: Report) -> tup
             f" --replay {label}"
         )
     replay = replace(existing, uri=options.uri)
-    with connected(options.uri, REPLAY_SIDE) as client:
+    with session.replay_destination(options.uri).connected() as client:
         applied = positions.positions(client, replay.sink)
     if lost := bounds.breaks_within(plan.log, session.topics, applied):
         raise Refused(
@@ -185,16 +186,16 @@ def _cut_short(session: Session, log: Log) -> Mapping[Place, str]:
     A lost destination is a reason for a replay, so it does not prevent one.
     """
     try:
-        return bounds.cut_short(session.pipeline, session.topics, log)
+        return bounds.cut_short(session, log)
     except MongoUnreachable as error:
         session.say(f"cannot check whether a topic of the log was truncated or recreated: {error}")
         return {}
 
 
-def question(counts: Mapping[str, int], uri: str) -> str:
+def question(counts: Mapping[str, int], destination: Cluster) -> str:
     """The confirmation question before documents are deleted."""
-    count, address = sum(counts.values()), without_credentials(uri)
-    return f"Delete all {count:,} documents of {format_counts(counts)} at {address}?"
+    count = sum(counts.values())
+    return f"Delete all {count:,} documents of {format_counts(counts)} at {destination.address}?"
 
 
 def empty(session: Session, client: Client, log: Log) -> None:
@@ -202,7 +203,7 @@ def empty(session: Session, client: Client, log: Log) -> None:
 
     What the log begins to make is dropped: it has options and indexes from then on.
     """
-    destination = session.pipeline.renames.destination
+    destination = session.pipeline.renamed
     targets = {destination(name): name for name in namespaces(session.pipeline, log)}
     made = _made_by_log(session, log)
     counts = document_counts(client, targets)
@@ -236,7 +237,7 @@ def _finish(run: SinkRun, replay: Replay, check: LogCheck | None, report: Report
     session, plan = run.session, replay.plan
     if not plan.follow:
         _stop(replay, session.connect)
-    with connected(replay.sink.destination_uri, REPLAY_SIDE) as client:
+    with run.destination.connected() as client:
         records = sum(task.counts.records for task in positions.task_states(client, replay.sink))
     earliest = None
     if plan.until is not None:  # Kafka may have compacted the log past it meanwhile
@@ -259,7 +260,7 @@ def _register(replay: Replay, session: Session, registration: Registration, targ
     meantime.
     """
     _write_secrets(replay)
-    with connected(replay.sink.destination_uri, REPLAY_SIDE) as client:
+    with session.replay_destination(replay.sink.destination.uri).connected() as client:
         _refuse_others(client, registration, targets)  # first: one of this name has positions, which are deleted
         positions.forget(client, replay.sink)
         writers.register(client, registration)
@@ -280,9 +281,9 @@ def _create(replay: Replay, session: Session) -> None:
     topics, pipeline = session.topics, replay.pipeline
     settings = plain_settings(pipeline)
     if replay.sink.dead_letter_topic not in topics.all():
-        topics.create(replay.sink.dead_letter_topic, 1, pipeline.replication_factor, settings)
+        topics.create(replay.sink.dead_letter_topic, 1, pipeline.kafka.replication_factor, settings)
         session.say(f"created topic {replay.sink.dead_letter_topic}")
-    with connected(replay.sink.destination_uri, REPLAY_SIDE) as client:
+    with session.replay_destination(replay.sink.destination.uri).connected() as client:
         if replay.plan.forced:  # otherwise the sink stops where the beginning is gone
             positions.skip_to(client, replay.sink, replay.plan.late, datetime.now(UTC))
     put(session.connect, replay.name, definition(replay), replay.secrets, _ADVICE)
@@ -329,7 +330,7 @@ def remove(replay: Replay, session: Session, *, keep_letters: bool) -> None:
     if exists:
         _stop(replay, connect)
     if replay.uri is not None:
-        _forget_positions(replay, replay.uri, say)
+        _forget_positions(replay, session.replay_destination(replay.uri), say)
     if exists:
         forget_offsets(connect, replay.name)
         connect.delete(replay.name)
@@ -341,9 +342,9 @@ def remove(replay: Replay, session: Session, *, keep_letters: bool) -> None:
         say(f"deleted topic {topic.name}")
 
 
-def _forget_positions(replay: Replay, uri: str, say: Say) -> None:
+def _forget_positions(replay: Replay, destination: Cluster, say: Say) -> None:
     try:
-        with connected(uri, REPLAY_SIDE) as client:
+        with destination.connected() as client:
             positions.forget(client, replay.sink)
     except MongoUnreachable as error:
         say(f"{error}; the positions of {replay.name} stay there, in the database towpath")

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from towpath.clients.mongo.client import ClusterTime
 from towpath.config.events import Replayed
-from towpath.config.pipeline import ClusterTime
 from towpath.config.text import counted, duration, utc
 from towpath.history.replay.plan import format_time
 from towpath.history.replay.sink_run import SinkRun
@@ -51,7 +51,7 @@ class Verdict:
     ) -> Verdict:
         """`records`: as the tasks count them."""
         documents, seconds = run.documents(), time.time() - run.start.began
-        uncopied = run.session.pipeline.copy.method == "none"
+        uncopied = run.session.pipeline.copy_method == "none"
         refused, deleted = run.dead_letters(), run.deleted_heads()
         event = Replayed(
             done=run.name,

@@ -21,13 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from towpath.clients.connect.rest import Connect
-from towpath.clients.mongo.client import briefly
-from towpath.clients.mongo.uri import without_credentials
+from towpath.clients.mongo.client import Cluster
+from towpath.config.mongo_uri import without_credentials
 from towpath.deploy.configs import plugins
 from towpath.errors import TowpathError, fields
 from towpath.run.doctor.redaction import Redaction
-from towpath.session import Session
-from towpath.trouble import TROUBLE
+from towpath.session import ERRORS, Session
 
 _VERBS = ("status", "check")
 _VERB_TIMEOUT = 120.0  # seconds
@@ -87,7 +86,7 @@ def _tried(answer: Callable[[], Any]) -> Any:
     """The answer, or the error in its place."""
     try:
         return answer()
-    except TROUBLE as error:
+    except ERRORS as error:
         return {"error": fields(error)}
 
 
@@ -111,15 +110,14 @@ def _verb(verb: str, file: Path) -> str:
 
 
 def _versions(session: Session) -> Json:
-    pipeline = session.pipeline
     return {
         "collected": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": sys.version,
         "platform": platform.platform(),
         "packages": {name: metadata.version(name) for name in _PACKAGES},
         "connect": _tried(lambda: _worker(session)),
-        "source": _tried(lambda: _server(pipeline.source_uri, "source")),
-        "destination": _tried(lambda: _server(pipeline.destination_uri, "destination")),
+        "source": _tried(lambda: _server(session.source)),
+        "destination": _tried(lambda: _server(session.destination)),
     }
 
 
@@ -129,8 +127,8 @@ def _worker(session: Session) -> Json:
     return {"version": session.connect.version(), "plugins": versions, "kafka": session.connect.kafka_cluster()}
 
 
-def _server(uri: str, side: str) -> Json:
-    with briefly(uri, side) as client:
+def _server(cluster: Cluster) -> Json:
+    with cluster.briefly() as client:
         hello = client.admin.command("hello")
         return {"version": client.server_info()["version"]} | {key: hello.get(key) for key in ("setName", "hosts")}
 
@@ -138,7 +136,7 @@ def _server(uri: str, side: str) -> Json:
 def _pipeline_file(session: Session, file: Path) -> Json:
     """The file without its comments, and with both URIs without credentials and options."""
     content, pipeline = tomllib.loads(file.read_text(encoding="utf-8")), session.pipeline
-    for side, uri in (("source", pipeline.source_uri), ("destination", pipeline.destination_uri)):
+    for side, uri in (("source", pipeline.source.uri), ("destination", pipeline.destination.uri)):
         content[side]["uri"] = without_credentials(uri)
     return content
 

@@ -9,7 +9,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import quote, quote_plus, unquote
 
-from towpath.clients.mongo import uri as mongo_uri
+import javaproperties
+
+from towpath.config import mongo_uri
 from towpath.config.pipeline import Pipeline
 
 HIDDEN = "[hidden]"
@@ -57,17 +59,17 @@ class Redaction:
 
 
 def _secrets(pipeline: Pipeline) -> Iterator[str]:
-    for uri in (pipeline.source_uri, pipeline.destination_uri):
+    for uri in (pipeline.source.uri, pipeline.destination.uri):
         after = uri.partition("://")[2]
         for part in (after, after.partition("?")[0]):  # an @ may be in the options as well
             yield part.rpartition("@")[0].partition(":")[2]
         yield mongo_uri.split(uri).pem.get("tls.key.password", "")
-    yield pipeline.connect_login.password
-    client = pipeline.kafka_client
+    yield pipeline.connect.login.password
+    client = pipeline.kafka.login
     yield from (value for key, value in client.settings.items() if "password" in key or "jaas" in key)
     if client.user:
         yield client.user[1]
-    if pipeline.run.listening and (token_file := pipeline.run.listening.token_file):
+    if token_file := pipeline.run.token_file:
         with suppress(OSError, ValueError):  # not there yet
             yield token_file.read_text(encoding="utf-8").strip()
 
@@ -76,4 +78,5 @@ def _forms(secret: str) -> Iterator[str]:
     """As it is, decoded and encoded for a URI, and escaped as in JSON, Java properties and JAAS."""
     for text in {secret, unquote(secret)}:
         yield from (text, quote(text, ""), quote_plus(text), json.dumps(text)[1:-1])
+        yield javaproperties.escape(text)
         yield re.sub(r'(["\\])', r"\\\1", text)

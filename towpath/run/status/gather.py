@@ -9,12 +9,11 @@ from functools import cached_property
 from towpath.checks import log as capture
 from towpath.checks.log import guard
 from towpath.clients.connect.control import statuses
-from towpath.clients.connect.rest import Connect
-from towpath.clients.kafka.topics import Place, Topic, Topics
-from towpath.clients.mongo.client import REPLAY_SIDE, briefly, clocks
+from towpath.clients.kafka.topics import Place, Topic
+from towpath.clients.mongo.client import ClusterTime
+from towpath.clients.mongo.replica_set import clocks
 from towpath.config.namespaces import namespace_of
-from towpath.config.pipeline import ClusterTime, Pipeline
-from towpath.config.topic_settings import is_compacted, pipeline_topics
+from towpath.config.pipeline import Pipeline
 from towpath.deploy.schema import changes
 from towpath.deploy.schema.changes import SchemaChanges
 from towpath.errors import MongoError, MongoUnreachable, NoSuchConnector, TowpathError
@@ -26,6 +25,7 @@ from towpath.log.bounds import Break, LogState, still_in_log
 from towpath.log.dead_letters import DeadLetters
 from towpath.log.lag import Lag, change_topics, measure, refuse_hanging_transactions
 from towpath.log.source_offsets import SELECTION, SourceState, Splices, read_state
+from towpath.log.topic_settings import is_compacted, pipeline_topics
 from towpath.log.unprotected import Figures, figures
 from towpath.run.status.report import Problem, Rebuild, Replays, ReplayState
 from towpath.run.status.status import (
@@ -54,8 +54,9 @@ _CONTROL_RECORD = 1  # offset, of the record that ends the last transaction
 class _Gathering:
     """Reads the parts of one status. A part that cannot be read is reported in `errors`; the others are shown."""
 
-    def __init__(self, pipeline: Pipeline, connect: Connect, topics: Topics) -> None:
-        self.pipeline, self.connect, self.topics = pipeline, connect, topics
+    def __init__(self, session: Session) -> None:
+        pipeline, topics = session.pipeline, session.topics
+        self.session, self.pipeline, self.connect, self.topics = session, pipeline, session.connect, topics
         self.errors: list[TowpathError] = []
         self.ids: Mapping[str, str] | None = None
         self.existing: dict[str, Topic] = topics.all()  # first: without Kafka, some requests to Connect block for 90 s
@@ -77,7 +78,7 @@ class _Gathering:
             except NoSuchConnector:
                 states[name] = SourceState(None)
         for name, state in states.items():
-            schema = state.schema if self.pipeline.ddl else state.ddl
+            schema = state.schema if self.pipeline.ddl.apply else state.ddl
             reasons = (state.warning, schema.trouble if schema else "")
             self.errors += [TowpathError(f"{name}: {reason}") for reason in reasons if reason]
         return states
@@ -92,7 +93,7 @@ class _Gathering:
             self.changes = SchemaChanges()
             return {place: Applied(offset, 0) for place, offset in committed.items()}, (), None
         try:
-            with briefly(self.pipeline.destination_uri, "destination") as client:
+            with self.session.destination.briefly() as client:
                 self.changes = changes.read(client, self.pipeline)
                 return (
                     sink_positions.positions(client, self.pipeline),
@@ -116,7 +117,7 @@ class _Gathering:
     def source_clocks(self) -> tuple[ClusterTime, float] | None:
         """As `clocks` reads them, at most once per status; None while the source does not answer."""
         try:
-            with briefly(self.pipeline.source_uri, "source") as client:
+            with self.session.source.briefly() as client:
                 return clocks(client)
         except TowpathError as error:
             self.errors.append(error)
@@ -128,7 +129,7 @@ class _Gathering:
             return ()
         try:
             self.ids = self.topics.ids(pipeline_topics(self.pipeline, self.existing))
-            return bounds.confirmed(self.pipeline, self.topics, LogState(self.positions, self.written, self.ids))
+            return bounds.confirmed(self.session, LogState(self.positions, self.written, self.ids))
         except TowpathError as error:
             self.errors.append(error)
             return ()
@@ -193,7 +194,7 @@ class _Gathering:
             records[namespace] = records.get(namespace, 0) + end - first
         by_namespace = {namespace_of(prefix, topic): round(rate, 1) for topic, rate in rates.items()}
         found = []
-        with briefly(self.pipeline.source_uri, "source") as client:
+        with self.session.source.briefly() as client:
             for namespace, documents in sorted(records.items()):
                 database, collection = namespace.split(".", 1)
                 of, rate = client[database][collection].estimated_document_count(), by_namespace.get(namespace, 0.0)
@@ -201,10 +202,10 @@ class _Gathering:
         return tuple(found)
 
 
-def read_status(pipeline: Pipeline, connect: Connect, topics: Topics) -> Status:
+def read_status(session: Session) -> Status:
     """The status now. Raises when Connect or Kafka does not answer; a cluster's failure is reported in `errors`."""
-    gathering = _Gathering(pipeline, connect, topics)
-    connectors = tuple(statuses(connect, pipeline.connectors))
+    pipeline, gathering = session.pipeline, _Gathering(session)
+    connectors = tuple(statuses(session.connect, pipeline.connectors))
     state = state_of(connectors)
     sources = gathering.sources()
     lag, rates = gathering.lag(), gathering.rates()
@@ -247,7 +248,7 @@ def read_log(session: Session, ends: Mapping[Place, tuple[int, int]]) -> LogRepo
     pipeline, topics = session.pipeline, session.topics
     names, sizes = sorted({topic for topic, _ in ends}), topics.bytes_on_disk()
     settings = topics.settings_of_all(names)
-    committed = topics.committed_with_metadata(pipeline.compaction_group) if pipeline.compaction else {}
+    committed = topics.committed_with_metadata(pipeline.compaction_group) if pipeline.log.compact else {}
     reports = {place: (offset, report) for place, (offset, words) in committed.items() if (report := figures(words))}
     by_topic: dict[str, dict[Place, tuple[int, int]]] = {name: {} for name in names}
     for place, partition in ends.items():
@@ -255,7 +256,7 @@ def read_log(session: Session, ends: Mapping[Place, tuple[int, int]]) -> LogRepo
     logs = tuple(_topic(pipeline, name, by_topic[name], settings[name], reports, sizes) for name in names)
     findings = (guard(log.namespace, settings[log.topic], log.begins, pipeline) for log in logs)
     risks = [f"{found.subject}: {found.finding}; {found.advice}" for of_topic in findings for found in of_topic]
-    late = unprotected(pipeline.compaction, logs) if pipeline.compaction else ()
+    late = unprotected(pipeline.log, logs) if pipeline.log.compact else ()
     return LogReport(logs, (*late, *risks, *capture.warnings(session)))
 
 
@@ -294,7 +295,7 @@ def read_replays(session: Session) -> Replays:
     """The replays now. If the destination does not answer at all, the status itself reports that."""
     replays = tuple(_replay(replay, session) for replay in find_all(session.connect, session.pipeline))
     try:
-        state = rebuild.read_state(session.pipeline, session.topics)
+        state = rebuild.read_state(session)
         return Replays(replays, Rebuild(**state.as_json()) if state else None)
     except MongoUnreachable:
         return Replays(replays)
@@ -311,7 +312,7 @@ def _replay(replay: Replay, session: Session) -> ReplayState:
     try:
         if replay.uri is None:
             raise TowpathError(f"{replay.secrets} cannot be read on this machine, so its destination cannot be queried")
-        with briefly(replay.uri, REPLAY_SIDE) as client:
+        with session.replay_destination(replay.uri).briefly() as client:
             applied = {place: at.offset for place, at in sink_positions.positions(client, replay.sink).items()}
     except TowpathError as failure:
         error = Problem.of(failure)

@@ -16,8 +16,8 @@ from pydantic import TypeAdapter, computed_field
 
 from towpath.clients.connect.failures import Failure
 from towpath.clients.connect.rest import Connector
-from towpath.clients.mongo.uri import without_credentials
 from towpath.config.events import Check, FollowFigures
+from towpath.config.mongo_uri import without_credentials
 from towpath.errors import TowpathError, fields
 from towpath.log.bounds import Break
 from towpath.log.dead_letters import Cause
@@ -365,9 +365,9 @@ def unknown(session: Session) -> Report:
         name=pipeline.name,
         mode=pipeline.mode,
         file=str(session.file),
-        source=without_credentials(pipeline.source_uri),
-        destination=without_credentials(pipeline.destination_uri),
-        compaction_lag_seconds=pipeline.compaction.lag_ms / 1000 if pipeline.compaction else None,
+        source=without_credentials(pipeline.source.uri),
+        destination=without_credentials(pipeline.destination.uri),
+        compaction_lag_seconds=pipeline.log.compaction_lag / 1000 if pipeline.log.compact else None,
     )
 
 

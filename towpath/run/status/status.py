@@ -9,8 +9,9 @@ from pydantic import computed_field
 
 from towpath.clients.connect.rest import Connector
 from towpath.clients.kafka.topics import Place
+from towpath.clients.mongo.client import ClusterTime
 from towpath.config.namespaces import topic_of
-from towpath.config.pipeline import ClusterTime, Compaction
+from towpath.config.sections import Log
 from towpath.deploy.schema.changes import SchemaChanges
 from towpath.errors import TowpathError
 from towpath.log.bounds import Break
@@ -231,9 +232,9 @@ def held(copies: Iterable[CollectionCopy]) -> tuple[Held, ...]:
     return tuple(Held(copy.namespace, str(copy.time)) for copy in copies if copy.time is not None)
 
 
-def unprotected(compaction: Compaction, topics: Sequence[TopicLog]) -> Iterator[str]:
+def unprotected(log: Log, topics: Sequence[TopicLog]) -> Iterator[str]:
     """Updates that the cleaner may soon reach although no whole document follows them."""
-    half = compaction.lag_ms / 2000
+    half = log.compaction_lag / 2000
     limit = f"the cleaner may remove updates that are older than {2 * half:,.0f} s"
     if never := [topic.namespace for topic in topics if topic.reported_seconds is None and topic.offsets]:
         yield (

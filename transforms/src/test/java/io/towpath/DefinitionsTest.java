@@ -3,7 +3,6 @@ package io.towpath;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
-import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.mongodb.kafka.connect.MongoSinkConnector;
@@ -11,12 +10,15 @@ import com.mongodb.kafka.connect.sink.MongoSinkTopicConfig;
 import io.debezium.config.Configuration;
 import io.debezium.connector.mongodb.MongoDbConnector;
 import io.debezium.connector.mongodb.connection.MongoDbAuthProvider;
+import io.towpath.connector.PluginVersion;
 import io.towpath.debezium.DebeziumToRecord;
 import io.towpath.debezium.RawDocuments;
 import io.towpath.sink.MongoSink;
+import io.towpath.sink.MongoSinkTask;
 import io.towpath.sink.plain.RecordHandler;
 import io.towpath.sink.plain.TopicNamespaceMapper;
 import io.towpath.source.MongoSource;
+import io.towpath.source.MongoSourceTask;
 import io.towpath.support.Definitions;
 import java.io.IOException;
 import java.nio.file.Files;
@@ -33,7 +35,6 @@ import org.apache.kafka.connect.connector.Connector;
 import org.apache.kafka.connect.transforms.Transformation;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
-import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** The connectors' definitions, with every class of ours that they name made from them. */
@@ -124,44 +125,25 @@ class DefinitionsTest {
         }
     }
 
-    /** The connectors' definitions with the class names that earlier versions deployed. */
-    @ParameterizedTest
-    @CsvSource({
-        "mongodb.authentication.class, io.towpath.source.RawDocuments",
-        "transforms.record.type, io.towpath.transform.DebeziumToRecord",
-        "namespace.mapper, io.towpath.sink.TopicNamespaceMapper",
-        "change.data.capture.handler, io.towpath.sink.RecordHandler"
-    })
-    void namesInPipelinesDeployedBeforeStillWork(String key, String name) throws Exception {
-        boolean isSource = !Definitions.filled("sink.json").containsKey(key);
-        for (String file : isSource ? List.of("plain-source.json") : List.of("sink.json", "plain-sink.json")) {
-            Map<String, String> settings = Definitions.filled(file);
-            Class<?> current = Class.forName(settings.put(key, name));
-            assertNotEquals(name, current.getName());
-            assertTrue(current.isAssignableFrom(Class.forName(name)), name);
-            if (!isSource) {
-                settings.remove("topics.regex");
-                settings.put("topics", "x.shop.orders");
-                MongoSinkTopicConfig config = new MongoSinkTopicConfig("x.shop.orders", settings, true);
-                assertEquals(
-                        settings.get("namespace.mapper"),
-                        config.getNamespaceMapper().getClass().getName());
-                Class<?> handler = Class.forName(settings.get("change.data.capture.handler"));
-                assertInstanceOf(
-                        RecordHandler.class,
-                        handler.getConstructor(MongoSinkTopicConfig.class).newInstance(config));
-            }
-        }
+    /** Not Debezium's or mongo-kafka's, which the connectors extend. */
+    @Test
+    void connectHearsTowpathsVersion() {
+        for (String version : List.of(
+                new MongoSource().version(),
+                new MongoSourceTask().version(),
+                new MongoSink().version(),
+                new MongoSinkTask().version(),
+                new DebeziumToRecord().version())) assertEquals(PluginVersion.current(), version);
     }
 
     @Test
     @SuppressWarnings("rawtypes")
-    void connectFindsTheTransformByBothNames() {
-        List<String> names = ServiceLoader.load(Transformation.class).stream()
+    void connectFindsTheTransform() {
+        List<String> ours = ServiceLoader.load(Transformation.class).stream()
                 .map(provider -> provider.type().getName())
+                .filter(name -> name.startsWith("io.towpath."))
                 .toList();
-        assertTrue(names.contains("io.towpath.transform.DebeziumToRecord"), names::toString);
-        assertTrue(names.contains(DebeziumToRecord.class.getName()), names::toString);
+        assertEquals(List.of(DebeziumToRecord.class.getName()), ours);
     }
 
     private static boolean exists(String name) {

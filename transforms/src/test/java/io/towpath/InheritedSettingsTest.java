@@ -94,11 +94,12 @@ class InheritedSettingsTest {
         names.addAll(SinkConnectorConfig.configDef().names());
         names.addAll(MongoSinkConfig.CONFIG.names());
         for (Class<?> each :
-                List.of(MongoSinkConfig.class, MongoSinkTopicConfig.class, CustomCredentialProviderConstants.class))
+                List.of(MongoSinkConfig.class, MongoSinkTopicConfig.class, CustomCredentialProviderConstants.class)) {
             for (java.lang.reflect.Field field : each.getDeclaredFields())
                 if (field.getName().endsWith("_CONFIG")
                         && field.getType() == String.class
                         && Modifier.isPublic(field.getModifiers())) names.add((String) field.get(null));
+        }
         names.remove("topic"); // the key under which mongo-kafka notes the topic of a topic's settings
         return names;
     }

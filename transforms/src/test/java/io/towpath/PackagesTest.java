@@ -3,63 +3,32 @@ package io.towpath;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import java.io.DataInputStream;
+import io.towpath.support.ClassFiles;
 import java.io.IOException;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.TreeSet;
-import java.util.regex.Matcher;
-import java.util.regex.Pattern;
-import java.util.stream.Stream;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 
 /** Which packages use which, by the constants in the class files: neither packages nor rooms of packages depend on one another in a circle. */
 class PackagesTest {
-    private static final Path CLASSES = Path.of("target/classes");
-    private static final Pattern CLASS =
-            Pattern.compile("((?:io/towpath|org/apache/kafka|com/mongodb)(?:/\\w+)*)/[A-Z]");
-    private static final int UTF8 = 1;
-    private static final Set<Integer> EIGHT_BYTES = Set.of(5, 6);
-    private static final Set<Integer> FOUR_BYTES = Set.of(3, 4, 9, 10, 11, 12, 17, 18);
     private static final Map<String, Set<String>> USES = new TreeMap<>();
 
     @BeforeAll
     static void readClasses() throws IOException {
-        try (Stream<Path> files = Files.walk(CLASSES)) {
-            for (Path file :
-                    files.filter(file -> file.toString().endsWith(".class")).toList()) {
-                String from = CLASSES.relativize(file.getParent()).toString().replace('\\', '/');
-                Set<String> used = USES.computeIfAbsent(from, unused -> new TreeSet<>());
-                for (String text : texts(file)) {
-                    Matcher names = CLASS.matcher(text);
-                    while (names.find()) used.add(names.group(1));
-                }
-                used.remove(from);
-            }
-        }
+        ClassFiles.uses().forEach((name, used) -> {
+            String from = ClassFiles.packageOf(name);
+            Set<String> packages = USES.computeIfAbsent(from, unused -> new TreeSet<>());
+            used.stream()
+                    .map(ClassFiles::packageOf)
+                    .filter(to -> !to.equals(from))
+                    .forEach(packages::add);
+        });
         assertTrue(USES.get("io/towpath/sink").contains("com/mongodb/client"), "nothing was read");
-    }
-
-    /** The strings in a class file's constant pool, with the names of all classes that it uses. */
-    private static List<String> texts(Path file) throws IOException {
-        List<String> texts = new ArrayList<>();
-        try (DataInputStream in = new DataInputStream(Files.newInputStream(file))) {
-            in.skipNBytes(8);
-            int count = in.readUnsignedShort();
-            for (int index = 1; index < count; index++) {
-                int tag = in.readUnsignedByte();
-                if (tag == UTF8) texts.add(in.readUTF());
-                else in.skipNBytes(EIGHT_BYTES.contains(tag) ? 8 : FOUR_BYTES.contains(tag) ? 4 : tag == 15 ? 3 : 2);
-                if (EIGHT_BYTES.contains(tag)) index++;
-            }
-        }
-        return texts;
     }
 
     @Test

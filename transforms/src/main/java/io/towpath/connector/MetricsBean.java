@@ -5,6 +5,7 @@ import java.lang.management.ManagementFactory;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.function.Supplier;
+import java.util.regex.Pattern;
 import javax.management.Attribute;
 import javax.management.AttributeList;
 import javax.management.AttributeNotFoundException;
@@ -15,7 +16,6 @@ import javax.management.MBeanInfo;
 import javax.management.MBeanRegistration;
 import javax.management.MBeanServer;
 import javax.management.ObjectName;
-import org.apache.kafka.common.utils.Sanitizer;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -23,6 +23,7 @@ import org.slf4j.LoggerFactory;
 public final class MetricsBean implements DynamicMBean, MBeanRegistration, AutoCloseable {
     private static final Logger LOGGER = LoggerFactory.getLogger(MetricsBean.class);
     private static final MBeanServer SERVER = ManagementFactory.getPlatformMBeanServer();
+    private static final Pattern PLAIN = Pattern.compile("[\\w-%. \t]*");
 
     private final Map<String, Supplier<?>> values = new LinkedHashMap<>();
     private final Map<String, String> meanings = new LinkedHashMap<>();
@@ -42,10 +43,9 @@ public final class MetricsBean implements DynamicMBean, MBeanRegistration, AutoC
      * @param more names and values in turn
      */
     public MetricsBean register(String type, String connector, int task, String... more) throws JMException {
-        StringBuilder text = new StringBuilder(
-                "io.towpath:type=%s,connector=%s,task=%d".formatted(type, Sanitizer.jmxSanitize(connector), task));
-        for (int at = 0; at < more.length; at += 2)
-            text.append(",%s=%s".formatted(more[at], Sanitizer.jmxSanitize(more[at + 1])));
+        StringBuilder text =
+                new StringBuilder("io.towpath:type=%s,connector=%s,task=%d".formatted(type, tag(connector), task));
+        for (int at = 0; at < more.length; at += 2) text.append(",%s=%s".formatted(more[at], tag(more[at + 1])));
         ObjectName free = new ObjectName(text.toString());
         synchronized (SERVER) {
             if (SERVER.isRegistered(free)) SERVER.unregisterMBean(free);
@@ -53,6 +53,11 @@ public final class MetricsBean implements DynamicMBean, MBeanRegistration, AutoC
             name = free;
         }
         return this;
+    }
+
+    /** A tag's value in the name of a bean, quoted where Kafka quotes it. */
+    public static String tag(String value) {
+        return PLAIN.matcher(value).matches() ? value : ObjectName.quote(value);
     }
 
     @Override

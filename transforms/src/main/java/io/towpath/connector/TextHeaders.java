@@ -4,6 +4,7 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 
 import io.towpath.record.RecordHeaders;
 import java.util.Optional;
+import java.util.function.UnaryOperator;
 import org.apache.kafka.connect.connector.ConnectRecord;
 import org.apache.kafka.connect.data.Schema;
 import org.apache.kafka.connect.header.ConnectHeaders;
@@ -21,10 +22,19 @@ public final class TextHeaders {
 
     /** The same headers, for a record that has splices now. */
     public static Headers withSplices(Headers contract) {
+        return changed(contract, RecordHeaders::withSplices);
+    }
+
+    /** The same headers, for an update whose document's row may follow. */
+    public static Headers withRowFollows(Headers contract) {
+        return changed(contract, RecordHeaders::withRowFollows);
+    }
+
+    private static Headers changed(Headers contract, UnaryOperator<String> change) {
         Headers headers = contract.duplicate();
         String text = text(headers.lastWithName(RecordHeaders.NAME).value());
         headers.remove(RecordHeaders.NAME);
-        add(headers, RecordHeaders.NAME, RecordHeaders.withSplices(text));
+        add(headers, RecordHeaders.NAME, change.apply(text));
         return headers;
     }
 
@@ -55,6 +65,13 @@ public final class TextHeaders {
     public static Optional<String> read(ConnectRecord<?> record, RecordHeaders.Part part) {
         Optional<String> contract = read(record, RecordHeaders.NAME).flatMap(text -> RecordHeaders.part(text, part));
         return contract.isPresent() ? contract : read(record, part.oldName());
+    }
+
+    /** Whether the record is an update whose document's row may follow. */
+    public static boolean rowFollows(ConnectRecord<?> record) {
+        return read(record, RecordHeaders.NAME)
+                .filter(RecordHeaders::rowFollows)
+                .isPresent();
     }
 
     private static String text(Object value) {

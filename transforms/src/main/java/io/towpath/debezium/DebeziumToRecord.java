@@ -1,6 +1,7 @@
 package io.towpath.debezium;
 
 import io.towpath.connector.LogRecord;
+import io.towpath.connector.PluginVersion;
 import io.towpath.connector.SourcePartition;
 import io.towpath.connector.TextHeaders;
 import io.towpath.connector.TopicSettings;
@@ -24,7 +25,7 @@ import org.bson.BSONException;
  * Converts Debezium's record of a document to a record of the contract. Everything else that Debezium emits keeps its topic and becomes
  * JSON text, and is never dropped: heartbeats move the offsets.
  */
-public class DebeziumToRecord implements Transformation<SourceRecord> {
+public final class DebeziumToRecord implements Transformation<SourceRecord> {
     public static final String TOPIC_PREFIX = "topic.prefix";
     public static final String WHOLE_DOCUMENTS = "whole.documents";
 
@@ -154,8 +155,7 @@ public class DebeziumToRecord implements Transformation<SourceRecord> {
 
     @Override
     public String version() {
-        return Optional.ofNullable(getClass().getPackage().getImplementationVersion())
-                .orElse("unknown");
+        return PluginVersion.current();
     }
 
     @Override

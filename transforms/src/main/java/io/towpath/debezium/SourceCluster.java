@@ -17,6 +17,7 @@ import io.debezium.connector.mongodb.CollectionId;
 import io.debezium.connector.mongodb.Filters;
 import io.debezium.connector.mongodb.connection.MongoDbConnectionContext;
 import io.debezium.connector.mongodb.connection.client.DefaultMongoDbClientFactory;
+import io.debezium.util.Strings;
 import io.towpath.net.ReadFault;
 import io.towpath.net.ServerError;
 import io.towpath.record.ClusterTime;
@@ -29,6 +30,8 @@ import java.util.OptionalLong;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.BiConsumer;
 import java.util.function.Predicate;
+import java.util.regex.Pattern;
+import java.util.regex.PatternSyntaxException;
 import org.apache.kafka.connect.errors.ConnectException;
 import org.bson.BsonDocument;
 import org.bson.BsonInt32;
@@ -218,6 +221,11 @@ public final class SourceCluster implements AutoCloseable {
         return collections(name.getDatabaseName(), new BsonDocument("name", new BsonString(name.getCollectionName())))
                 .stream()
                 .allMatch(collection -> collation(collection).equals(SIMPLE));
+    }
+
+    /** Throws {@link PatternSyntaxException} for a list of regular expressions that Debezium cannot read. */
+    public static void requireExpressions(String list) {
+        Strings.listOfRegex(list, Pattern.CASE_INSENSITIVE);
     }
 
     /** Throws {@link ConnectException} for expressions that are valid in Java but not at the server, which filters the stream by them. */

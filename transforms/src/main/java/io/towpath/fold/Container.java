@@ -29,16 +29,17 @@ abstract sealed class Container implements Value permits Fields, Elements {
     }
 
     /** Whether the server would accept the step; false also when that is not certain. */
-    final boolean takes(Step step, int from) {
+    final boolean takes(UpdateStep step, int from) {
         Container at = this;
         int last = step.names().length - 1;
         for (int i = from; i < last; i++) {
             String name = step.names()[i];
             Value child = at.get(name);
             if (child == null)
-                return step.kind() == Step.Kind.UNSET || step.kind() != Step.Kind.SPLICE && at.accepts(name);
+                return step.kind() == UpdateStep.Kind.UNSET
+                        || step.kind() != UpdateStep.Kind.SPLICE && at.accepts(name);
             Container inner = opened(child);
-            if (inner == null) return step.kind() == Step.Kind.UNSET && isScalar(child);
+            if (inner == null) return step.kind() == UpdateStep.Kind.UNSET && isScalar(child);
             if (inner != child) at.put(name, inner);
             at = inner;
         }
@@ -52,7 +53,7 @@ abstract sealed class Container implements Value permits Fields, Elements {
     }
 
     /** Whether there is nothing at the step's place. */
-    final boolean lacks(Step step) {
+    final boolean lacks(UpdateStep step) {
         Container at = this;
         for (int i = 0; ; i++) {
             Value child = at.get(step.names()[i]);
@@ -65,13 +66,13 @@ abstract sealed class Container implements Value permits Fields, Elements {
     }
 
     /** Applies a step that {@link #takes} accepts. */
-    final void apply(Step step, int from) {
+    final void apply(UpdateStep step, int from) {
         Container at = this;
         int last = step.names().length - 1;
         for (int i = from; i < last; i++) {
             String name = step.names()[i];
             Value child = at.get(name);
-            if (step.kind() == Step.Kind.UNSET && (child == null || isScalar(child))) return;
+            if (step.kind() == UpdateStep.Kind.UNSET && (child == null || isScalar(child))) return;
             Container inner = child == null ? new Fields() : opened(child);
             if (inner != child) at.put(name, inner);
             at = inner;

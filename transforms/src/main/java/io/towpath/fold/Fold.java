@@ -56,7 +56,8 @@ public final class Fold {
         boolean takes(Steps steps, int more) {
             Container container = open == null ? Container.opened(Slice.document(bytes)) : open;
             if (container == null || !steps.areInOrder()) return false;
-            for (Step step : steps.all()) if (step.names()[0].equals("_id") || !container.takes(step, 0)) return false;
+            for (UpdateStep step : steps.all())
+                if (step.names()[0].equals("_id") || !container.takes(step, 0)) return false;
             if (steps.all().stream().anyMatch(step -> steps.writesBelow(step) && container.lacks(step))) return false;
             open = container;
             steps.all().forEach(step -> container.apply(step, 0));

@@ -18,7 +18,7 @@ final class Merge {
         return steps.areInOrder() && steps.all().stream().allMatch(this::takes);
     }
 
-    private boolean takes(Step step) {
+    private boolean takes(UpdateStep step) {
         Location location = around(step.path());
         if (location == null) return step.isPlain();
         return switch (location.entry.kind()) {
@@ -27,10 +27,10 @@ final class Merge {
                 Container value = location.entry.open();
                 if (value == null || !isAt(location, step)) yield value != null && value.takes(step, depth(location));
                 yield value instanceof Elements array
-                        && (step.kind() == Step.Kind.TRUNCATE || array.takes(step.splice()));
+                        && (step.kind() == UpdateStep.Kind.TRUNCATE || array.takes(step.splice()));
             }
             case UNSET -> isAt(location, step) && !step.kind().keeps();
-            case TRUNCATE -> step.isPlain() && step.kind() != Step.Kind.SPLICE;
+            case TRUNCATE -> step.isPlain() && step.kind() != UpdateStep.Kind.SPLICE;
         };
     }
 
@@ -39,7 +39,7 @@ final class Merge {
         writes.removeIf(MergedWrite::isEmpty);
     }
 
-    private void add(Step step) {
+    private void add(UpdateStep step) {
         Location location = around(step.path());
         if (location == null) put(step, 0);
         else if (!isAt(location, step)) addWithin(location, step);
@@ -47,21 +47,22 @@ final class Merge {
             switch (location.entry.kind()) {
                 case SET, SPLICE -> addToValue(location, step);
                 case UNSET -> {
-                    if (step.kind() == Step.Kind.SET) put(step, location.write + 1);
+                    if (step.kind() == UpdateStep.Kind.SET) put(step, location.write + 1);
                 }
                 case TRUNCATE -> addToCut(location, step);
             }
     }
 
-    private void addWithin(Location location, Step step) {
-        if (location.entry.kind() != Step.Kind.TRUNCATE) location.entry.open().apply(step, depth(location));
+    private void addWithin(Location location, UpdateStep step) {
+        if (location.entry.kind() != UpdateStep.Kind.TRUNCATE)
+            location.entry.open().apply(step, depth(location));
         else put(step, location.write + 1);
     }
 
-    private void addToValue(Location location, Step step) {
+    private void addToValue(Location location, UpdateStep step) {
         switch (step.kind()) {
             case SET -> {
-                if (location.entry.kind() == Step.Kind.SET) location.entry.value = step.value();
+                if (location.entry.kind() == UpdateStep.Kind.SET) location.entry.value = step.value();
                 else put(step, 0);
             }
             case UNSET -> put(step, 0);
@@ -70,9 +71,9 @@ final class Merge {
         }
     }
 
-    private void addToCut(Location location, Step step) {
+    private void addToCut(Location location, UpdateStep step) {
         boolean isShorter = step.newSize() <= location.entry.step.newSize();
-        if (step.kind() != Step.Kind.TRUNCATE) {
+        if (step.kind() != UpdateStep.Kind.TRUNCATE) {
             put(step, 0);
         } else if (isShorter) {
             writes.forEach(write -> write.cut(step));
@@ -83,14 +84,14 @@ final class Merge {
     }
 
     /** Replaces what the writes from {@code first} on do to a place. */
-    private void put(Step step, int first) {
+    private void put(UpdateStep step, int first) {
         boolean isNew = true;
         if (!step.kind().keeps())
             for (MergedWrite write : writes.subList(first, writes.size())) if (write.forget(step.path())) isNew = false;
         place(step, isNew, first);
     }
 
-    private void place(Step step, boolean isNew, int first) {
+    private void place(UpdateStep step, boolean isNew, int first) {
         int last = writes.size() - 1;
         while (last >= first && writes.get(last).isEmpty()) writes.remove(last--);
         if (last < first || !writes.get(last).hasRoomFor(step, isNew)) {
@@ -109,7 +110,7 @@ final class Merge {
         return null;
     }
 
-    private static boolean isAt(Location location, Step step) {
+    private static boolean isAt(Location location, UpdateStep step) {
         return location.entry.step.path().length() == step.path().length();
     }
 

@@ -15,15 +15,15 @@ import org.bson.io.BasicOutputBuffer;
 final class MergedWrite {
     /** The change of one place. A value to set may still change. */
     static final class Entry {
-        final Step step;
+        final UpdateStep step;
         Value value;
 
-        private Entry(Step step) {
+        private Entry(UpdateStep step) {
             this.step = step;
             this.value = step.value();
         }
 
-        Step.Kind kind() {
+        UpdateStep.Kind kind() {
             return step.kind();
         }
 
@@ -34,15 +34,15 @@ final class MergedWrite {
             return container;
         }
 
-        private Step asStep() {
-            if (kind() == Step.Kind.SPLICE && value != null)
-                return Step.splice(((Elements) value).since(step.splice()));
-            if (kind() != Step.Kind.SET || value instanceof Slice slice && slice == step.value()) return step;
-            if (value instanceof Slice slice) return Step.set(step.path(), slice);
+        private UpdateStep asStep() {
+            if (kind() == UpdateStep.Kind.SPLICE && value != null)
+                return UpdateStep.splice(((Elements) value).since(step.splice()));
+            if (kind() != UpdateStep.Kind.SET || value instanceof Slice slice && slice == step.value()) return step;
+            if (value instanceof Slice slice) return UpdateStep.set(step.path(), slice);
             BasicOutputBuffer out = new BasicOutputBuffer();
             value.writeTo(out);
             byte[] bytes = out.toByteArray();
-            return Step.set(step.path(), new Slice(value.type(), bytes, 0, bytes.length));
+            return UpdateStep.set(step.path(), new Slice(value.type(), bytes, 0, bytes.length));
         }
     }
 
@@ -82,7 +82,7 @@ final class MergedWrite {
     }
 
     /** Forgets the elements that an array loses. */
-    void cut(Step truncation) {
+    void cut(UpdateStep truncation) {
         int place = truncation.names().length;
         within(truncation.path())
                 .values()
@@ -90,20 +90,20 @@ final class MergedWrite {
     }
 
     /** @param isNew whether the place may not have existed before */
-    boolean hasRoomFor(Step step, boolean isNew) {
+    boolean hasRoomFor(UpdateStep step, boolean isNew) {
         if (around(step.path()) != null || !within(step.path()).isEmpty()) return false;
-        if (step.kind() != Step.Kind.SET || !isNew) return true;
+        if (step.kind() != UpdateStep.Kind.SET || !isNew) return true;
         String last = lastIn.get(step.parent());
-        return last == null || Step.ascends(last, step.name());
+        return last == null || UpdateStep.ascends(last, step.name());
     }
 
-    void put(Step step, boolean isNew) {
+    void put(UpdateStep step, boolean isNew) {
         entries.put(step.path(), new Entry(step));
-        if (step.kind() == Step.Kind.SET && isNew) lastIn.put(step.parent(), step.name());
+        if (step.kind() == UpdateStep.Kind.SET && isNew) lastIn.put(step.parent(), step.name());
     }
 
     List<Fold.Folded.Update> updates() {
-        List<Step> steps = new ArrayList<>(entries.size());
+        List<UpdateStep> steps = new ArrayList<>(entries.size());
         entries.values().forEach(entry -> steps.add(entry.asStep()));
         return new Steps(steps).updates();
     }

@@ -14,7 +14,7 @@ final class Stage {
     private Stage() {}
 
     /** {@code {$set: {path: {$concatArrays: […]}, …}}}. */
-    static byte[] of(List<Step> splices) {
+    static byte[] of(List<UpdateStep> splices) {
         BasicOutputBuffer out = new BasicOutputBuffer();
         Container.frame(out, () -> {
             Container.begin(out, BsonElements.DOCUMENT, Change.SET);
@@ -31,7 +31,7 @@ final class Stage {
         return out.toByteArray();
     }
 
-    private static void parts(BsonOutput out, Step step) {
+    private static void parts(BsonOutput out, UpdateStep step) {
         int parts = 0;
         int next = 0;
         for (Splice.Edit edit : step.splice().edits()) {

@@ -18,29 +18,29 @@ public final class Steps {
     private static final byte[] EMPTY_STRING = {1, 0, 0, 0, 0};
     private static final Slice NOTHING = new Slice(BsonElements.STRING, EMPTY_STRING, 0, EMPTY_STRING.length);
 
-    private final List<Step> steps;
+    private final List<UpdateStep> steps;
     private Boolean areOperators; // needed twice for a single update
 
-    Steps(List<Step> steps) {
+    Steps(List<UpdateStep> steps) {
         this.steps = steps;
     }
 
     public static Steps of(Change.Update update) {
-        List<Step> steps = new ArrayList<>();
+        List<UpdateStep> steps = new ArrayList<>();
         for (Change.Truncation cut : update.truncations())
-            steps.add(Step.truncate(Step.oneCharacterAByte(cut.path()), cut.newSize()));
-        update.splices().forEach(splice -> steps.add(Step.splice(splice)));
+            steps.add(UpdateStep.truncate(UpdateStep.oneCharacterAByte(cut.path()), cut.newSize()));
+        update.splices().forEach(splice -> steps.add(UpdateStep.splice(splice)));
         byte[] set = BsonBytes.of(update.set());
         BsonElements elements = new BsonElements(set, 0);
         while (elements.next()) {
             Slice value = new Slice(elements.type(), set, elements.valueStart(), elements.valueEnd());
-            steps.add(Step.set(Container.name(set, elements), value));
+            steps.add(UpdateStep.set(Container.name(set, elements), value));
         }
-        for (String path : update.unset()) steps.add(Step.unset(Step.oneCharacterAByte(path)));
+        for (String path : update.unset()) steps.add(UpdateStep.unset(UpdateStep.oneCharacterAByte(path)));
         return new Steps(steps);
     }
 
-    List<Step> all() {
+    List<UpdateStep> all() {
         return steps;
     }
 
@@ -52,21 +52,22 @@ public final class Steps {
     public boolean areOperators() {
         if (areOperators == null)
             areOperators = areApart()
-                    && steps.stream().allMatch(Step::isPlain)
+                    && steps.stream().allMatch(UpdateStep::isPlain)
                     && steps.stream().noneMatch(Steps::needsStage)
                     && descents() == 0;
         return areOperators;
     }
 
     /** Whether the step is a splice that no operator can do. */
-    private static boolean needsStage(Step step) {
-        return step.kind() == Step.Kind.SPLICE && Push.of(step.splice()).isEmpty();
+    private static boolean needsStage(UpdateStep step) {
+        return step.kind() == UpdateStep.Kind.SPLICE && Push.of(step.splice()).isEmpty();
     }
 
     /** The splices alone. */
     public Steps splices() {
-        return new Steps(
-                steps.stream().filter(step -> step.kind() == Step.Kind.SPLICE).toList());
+        return new Steps(steps.stream()
+                .filter(step -> step.kind() == UpdateStep.Kind.SPLICE)
+                .toList());
     }
 
     /** Writes that apply the steps, which are apart: first all for which there are operators. */
@@ -83,8 +84,8 @@ public final class Steps {
 
     private Map<String, Integer> lengths() {
         Map<String, Integer> lengths = new LinkedHashMap<>();
-        for (Step step : steps)
-            if (step.kind() == Step.Kind.SPLICE)
+        for (UpdateStep step : steps)
+            if (step.kind() == UpdateStep.Kind.SPLICE)
                 lengths.put(step.splice().path(), step.splice().length());
         return lengths;
     }
@@ -93,10 +94,10 @@ public final class Steps {
     int descents() {
         Map<String, String> lastIn = new HashMap<>();
         int descents = 0;
-        for (Step step : steps) {
-            if (step.kind() != Step.Kind.SET) continue;
+        for (UpdateStep step : steps) {
+            if (step.kind() != UpdateStep.Kind.SET) continue;
             String last = lastIn.put(step.parent(), step.name());
-            if (last != null && !Step.ascends(last, step.name())) descents++;
+            if (last != null && !UpdateStep.ascends(last, step.name())) descents++;
         }
         return descents;
     }
@@ -104,7 +105,7 @@ public final class Steps {
     /** Whether no place occurs twice, or within another. */
     private boolean areApart() {
         Set<String> paths = new HashSet<>();
-        for (Step step : steps) if (!paths.add(step.path())) return false;
+        for (UpdateStep step : steps) if (!paths.add(step.path())) return false;
         return steps.size() == 1 || steps.stream().noneMatch(step -> isWithinAny(step.path(), paths));
     }
 
@@ -113,18 +114,18 @@ public final class Steps {
         if (steps.size() == 1) return true;
         Set<String> written = new HashSet<>();
         Set<String> cut = new HashSet<>();
-        for (Step step : steps) {
-            if (!(step.kind() == Step.Kind.TRUNCATE ? cut : written).add(step.path())) return false;
+        for (UpdateStep step : steps) {
+            if (!(step.kind() == UpdateStep.Kind.TRUNCATE ? cut : written).add(step.path())) return false;
         }
         return steps.stream()
                 .noneMatch(step -> isWithinAny(step.path(), written)
-                        || (step.kind() == Step.Kind.TRUNCATE
+                        || (step.kind() == UpdateStep.Kind.TRUNCATE
                                 && (written.contains(step.path()) || isWithinAny(step.path(), cut))));
     }
 
     /** Whether an array is truncated and written into: where it is missing, truncation creates one, which accepts only indexes. */
-    boolean writesBelow(Step cut) {
-        return cut.kind() == Step.Kind.TRUNCATE
+    boolean writesBelow(UpdateStep cut) {
+        return cut.kind() == UpdateStep.Kind.TRUNCATE
                 && steps.stream().anyMatch(step -> step.path().startsWith(cut.path() + '.'));
     }
 
@@ -139,20 +140,20 @@ public final class Steps {
     public byte[] operators() {
         BasicOutputBuffer out = new BasicOutputBuffer();
         Container.frame(out, () -> {
-            operator(out, Change.SET, Set.of(Step.Kind.SET));
-            operator(out, Change.UNSET, Set.of(Step.Kind.UNSET));
-            operator(out, "$push", Set.of(Step.Kind.TRUNCATE, Step.Kind.SPLICE));
+            operator(out, Change.SET, Set.of(UpdateStep.Kind.SET));
+            operator(out, Change.UNSET, Set.of(UpdateStep.Kind.UNSET));
+            operator(out, "$push", Set.of(UpdateStep.Kind.TRUNCATE, UpdateStep.Kind.SPLICE));
         });
         return out.toByteArray();
     }
 
-    private void operator(BsonOutput out, String name, Set<Step.Kind> kinds) {
-        List<Step> ofKind =
+    private void operator(BsonOutput out, String name, Set<UpdateStep.Kind> kinds) {
+        List<UpdateStep> ofKind =
                 steps.stream().filter(step -> kinds.contains(step.kind())).toList();
         if (ofKind.isEmpty()) return;
         Container.begin(out, BsonElements.DOCUMENT, name);
         Container.frame(out, () -> {
-            for (Step step : ofKind) {
+            for (UpdateStep step : ofKind) {
                 switch (step.kind()) {
                     case SET -> Container.write(out, step.path(), step.value());
                     case UNSET -> Container.write(out, step.path(), NOTHING);

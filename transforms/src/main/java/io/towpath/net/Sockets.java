@@ -56,7 +56,7 @@ final class Sockets {
 
     /** @param tls to create them with; empty: without TLS */
     SSLContext context(Optional<SSLContext> tls) {
-        Factory factory = new Factory(tls.map(SSLContext::getSocketFactory));
+        Factory factory = new Factory(tls.map(SSLContext::getSocketFactory).orElse(null));
         return new SSLContext(new Contexts(factory), null, "towpath") {};
     }
 
@@ -99,15 +99,16 @@ final class Sockets {
 
     /** Creates sockets for the driver, which connects them. */
     private final class Factory extends SSLSocketFactory {
-        private final Optional<SSLSocketFactory> tls;
+        /** Null without TLS. */
+        private final SSLSocketFactory tls;
 
-        private Factory(Optional<SSLSocketFactory> tls) {
+        private Factory(SSLSocketFactory tls) {
             this.tls = tls;
         }
 
         @Override
         public Socket createSocket() throws IOException {
-            return register(tls.isPresent() ? tls.get().createSocket() : new PlainSocket());
+            return register(tls == null ? new PlainSocket() : tls.createSocket());
         }
 
         @Override
@@ -137,12 +138,12 @@ final class Sockets {
 
         @Override
         public String[] getDefaultCipherSuites() {
-            return tls.map(SSLSocketFactory::getDefaultCipherSuites).orElse(new String[0]);
+            return tls == null ? new String[0] : tls.getDefaultCipherSuites();
         }
 
         @Override
         public String[] getSupportedCipherSuites() {
-            return tls.map(SSLSocketFactory::getSupportedCipherSuites).orElse(new String[0]);
+            return tls == null ? new String[0] : tls.getSupportedCipherSuites();
         }
     }
 

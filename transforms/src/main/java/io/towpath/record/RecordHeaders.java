@@ -4,7 +4,8 @@ import java.util.Optional;
 
 /**
  * What a record says besides its key and value, as UTF-8 text in one header: version of the contract, operation, cluster time and wall clock
- * with a space between them, as in {@code 2 u 1700000000:7 1700000000123}. In version 1 each part was a header of its own.
+ * with a space between them, as in {@code 2 u 1700000000:7 1700000000123}. In version 1 each part was a header of its own. An update whose
+ * document's row may follow it in the log has {@code row-follows} behind these.
  *
  * @param operation r (read), c (created), u (updated or replaced) or d (deleted), all hints; or {@value SchemaChange#OPERATION}
  * @param time the cluster time of the change or of the read
@@ -24,6 +25,7 @@ public record RecordHeaders(String operation, ClusterTime time, long atMs) {
     private static final int LOWEST = 2;
 
     private static final char SEPARATOR = ' ';
+    private static final String ROW_FOLLOWS = SEPARATOR + "row-follows";
 
     /** The parts, in their order in the header. */
     public enum Part {
@@ -53,6 +55,16 @@ public record RecordHeaders(String operation, ClusterTime time, long atMs) {
     /** The same header for a record that has splices now. */
     public static String withSplices(String text) {
         return SPLICES + text.substring(text.indexOf(SEPARATOR));
+    }
+
+    /** The same header for an update whose document may be read after it: then its row follows. */
+    public static String withRowFollows(String text) {
+        return text + ROW_FOLLOWS;
+    }
+
+    /** Whether the header's text is that of an update whose document's row may follow. */
+    public static boolean rowFollows(String text) {
+        return text.endsWith(ROW_FOLLOWS);
     }
 
     /** A part of the header's text; empty when it has no such part, as in version 1. */

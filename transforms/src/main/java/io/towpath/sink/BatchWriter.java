@@ -78,7 +78,7 @@ final class BatchWriter {
             }
             if (begun && System.nanoTime() - untilNs >= 0) throw overdue(records);
             begun = true;
-            Transaction.Outcome outcome = transaction.attempt(stretch, plan.waves(stretch), plan.suspects());
+            Transaction.Outcome outcome = transaction.attempt(stretch, plan);
             if (outcome instanceof Transaction.Outcome.Applied applied) {
                 applied(applied);
                 from = end;

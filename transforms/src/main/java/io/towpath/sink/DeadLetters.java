@@ -40,6 +40,11 @@ final class DeadLetters {
         allowed = Math.min(allowed + more, most);
     }
 
+    /** Whether Connect has a dead-letter topic for this connector. */
+    boolean haveTopic() {
+        return reporter != null;
+    }
+
     boolean contains(SinkRecord record) {
         if (refused.isEmpty()) return false;
         TreeMap<Long, DeadLetter> offsets = refused.get(Records.partition(record));

@@ -28,6 +28,7 @@ import org.bson.BsonDocument;
  * @param ends of each topic, the offsets in its partitions from which on no schema change is made; empty when all are
  * @param lagMs the topics' {@code min.compaction.lag.ms}; -1 when they are not compacted
  * @param deleteRetentionMs the topics' {@code delete.retention.ms}; -1 when they are not compacted
+ * @param isWhole whether the log holds the documents that the source held when capture began
  * @param consumer how to read the log
  */
 record LogSettings(
@@ -35,12 +36,18 @@ record LogSettings(
         Map<String, List<Long>> ends,
         long lagMs,
         long deleteRetentionMs,
+        boolean isWhole,
         Properties consumer) {
     static final String UNTIL = "towpath.until";
     static final String DDL_ENDS = "towpath.ddl.ends";
     static final String LAG = "towpath.compaction.lag.ms";
     static final String DELETE_RETENTION = "towpath.delete.retention.ms";
     static final String SERVERS = "towpath.log.bootstrap.servers";
+    /** As the source connector has it. */
+    static final String COPY = "towpath.copy";
+
+    private static final String RANGES = "ranges";
+    private static final String NONE = "none";
     /** The settings of Connect's own consumers for this connector, above all how to log in to Kafka. */
     private static final String CONSUMERS = "consumer.override.";
 
@@ -79,6 +86,14 @@ record LogSettings(
                         Importance.MEDIUM,
                         "The topics' delete.retention.ms; -1 when they are not compacted.")
                 .define(
+                        COPY,
+                        Type.STRING,
+                        RANGES,
+                        ConfigDef.ValidString.in(RANGES, NONE),
+                        Importance.MEDIUM,
+                        "Whether the source's documents were copied into the log when capture began. With none, an update may rightly find no "
+                                + "document at the destination; otherwise such an update becomes a dead letter, unless its row follows.")
+                .define(
                         SERVERS,
                         Type.STRING,
                         "",
@@ -96,6 +111,7 @@ record LogSettings(
                 ends(DDL_ENDS, config.getString(DDL_ENDS)),
                 config.getLong(LAG),
                 config.getLong(DELETE_RETENTION),
+                config.getString(COPY).equals(RANGES),
                 consumer);
         if (settings.lagMs < 0 != settings.deleteRetentionMs < 0)
             throw new ConfigException(

@@ -27,11 +27,11 @@ public final class MongoKafkaSettings {
                     "mongo.custom.auth.*")
             .requires(
                     "namespace.mapper",
-                    List.of(TopicNamespaceMapper.class.getName(), "io.towpath.sink.TopicNamespaceMapper"),
+                    List.of(TopicNamespaceMapper.class.getName()),
                     "the topic's name says where its documents belong")
             .requires(
                     "change.data.capture.handler",
-                    List.of(RecordHandler.class.getName(), "io.towpath.sink.RecordHandler"),
+                    List.of(RecordHandler.class.getName()),
                     "the log has records of its own form")
             .rejects(
                     "the topic's name says where its documents belong",

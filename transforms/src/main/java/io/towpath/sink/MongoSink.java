@@ -2,6 +2,7 @@ package io.towpath.sink;
 
 import com.mongodb.kafka.connect.MongoSinkConnector;
 import com.mongodb.kafka.connect.sink.MongoSinkConfig;
+import io.towpath.connector.PluginVersion;
 import io.towpath.connector.Requirements;
 import io.towpath.net.PemFiles;
 import io.towpath.sink.plain.TopicNamespaceMapper;
@@ -9,7 +10,6 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Optional;
 import org.apache.kafka.common.config.Config;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.config.ConfigValue;
@@ -77,8 +77,7 @@ public final class MongoSink extends MongoSinkConnector {
 
     @Override
     public String version() {
-        return Optional.ofNullable(MongoSink.class.getPackage().getImplementationVersion())
-                .orElse("unknown");
+        return PluginVersion.current();
     }
 
     /** mongo-kafka's definition, whose own checks of topics stay, plus ours. */

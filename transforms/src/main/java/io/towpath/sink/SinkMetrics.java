@@ -48,7 +48,7 @@ final class SinkMetrics implements AutoCloseable {
             .add("Deletes", "Deletes", () -> totals.deletes())
             .add(
                     "WithoutDocument",
-                    "Updates and deletes that found no document: the destination refused it before, or it never existed",
+                    "Updates and deletes that found no document: someone removed it, the destination refused it before, or it never existed",
                     () -> totals.withoutDocument())
             .add("Splices", "Splices of arrays, in the updates", () -> totals.splices())
             .add(

@@ -4,12 +4,14 @@ import com.mongodb.MongoException;
 import com.mongodb.TransactionOptions;
 import com.mongodb.client.ClientSession;
 import com.mongodb.client.MongoClient;
+import java.util.ArrayList;
 import java.util.Collections;
 import java.util.HashMap;
 import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.stream.Collectors;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.connect.sink.SinkRecord;
 
@@ -27,26 +29,35 @@ record Transaction(
      * One attempt.
      *
      * @param records all of this stretch, including refused ones
-     * @param waves the writes of those that are not refused
-     * @param suspects documents whose arrays may not be as they were at the source
+     * @param plan of the writes of those that are not refused
      */
-    Outcome attempt(List<SinkRecord> records, List<List<Waves.Bulk>> waves, Set<Write.DocumentId> suspects) {
+    Outcome attempt(List<SinkRecord> records, WritePlan plan) {
+        List<List<Waves.Bulk>> waves = plan.waves(records);
         try {
             long began = System.nanoTime();
             session.startTransaction(options);
             SinkMetrics.WriteCounts counts = new SinkMetrics.WriteCounts();
+            List<Write> foundNone = new ArrayList<>();
             for (List<Waves.Bulk> wave : waves) {
                 for (Waves.Bulk bulk : wave) {
-                    WriteCommand.Result result = new WriteCommand(client, session, bulk, suspects).run(bulk.writes());
+                    WriteCommand.Result result = new WriteCommand(
+                                    client, session, bulk, plan.suspects(), plan.looksForMissing())
+                            .run(bulk.writes());
                     if (!result.missed().isEmpty()) return new Outcome.Missed(result.missed());
                     if (result.refusal().isPresent())
                         return refused(result.refusal().get(), written(waves));
-                    counts = counts.plus(bulk, result.documents());
+                    List<Write> unexpected = result.foundNone().stream()
+                            .filter(write -> !write.rowFollows())
+                            .toList();
+                    int expected = result.foundNone().size() - unexpected.size();
+                    counts = counts.plus(bulk, result.documents() + expected);
+                    foundNone.addAll(unexpected);
                 }
             }
             Map<TopicPartition, Offsets.End> ends = ends(records);
             // last, so that the next owner rarely waits for this
             if (!offsets.advance(session, ends)) return new Outcome.Displaced();
+            if (!foundNone.isEmpty()) plan.foundNone(lasting(foundNone, waves));
             int refused = deadLetters.report(records);
             long openNs = System.nanoTime() - began;
             commit();
@@ -64,6 +75,19 @@ record Transaction(
         } finally {
             abort();
         }
+    }
+
+    /** Those of these updates whose documents no other write of the waves makes, or deletes as the source did. */
+    private static List<Write> lasting(List<Write> foundNone, List<List<Waves.Bulk>> waves) {
+        Set<Write.DocumentId> others = waves.stream()
+                .flatMap(List::stream)
+                .flatMap(bulk -> bulk.writes().stream())
+                .filter(write -> !write.isUpdate())
+                .map(Write::document)
+                .collect(Collectors.toSet());
+        return foundNone.stream()
+                .filter(write -> !others.contains(write.document()))
+                .toList();
     }
 
     /** How many records the waves write, some of them by several writes. */

@@ -1,7 +1,9 @@
 package io.towpath.sink;
 
 import com.mongodb.MongoNamespace;
+import com.mongodb.client.model.UpdateOneModel;
 import com.mongodb.client.model.WriteModel;
+import io.towpath.connector.TextHeaders;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
@@ -101,6 +103,17 @@ record Write(
 
     SinkRecord record() {
         return records.get(0);
+    }
+
+    /** Whether the write changes a document that exists, and makes none. */
+    boolean isUpdate() {
+        return model instanceof UpdateOneModel<BsonDocument> update
+                && !update.getOptions().isUpsert();
+    }
+
+    /** Whether the document may rightly be missing, as its row follows. The last update says so of all. */
+    boolean rowFollows() {
+        return TextHeaders.rowFollows(records.get(records.size() - 1));
     }
 
     boolean isConditional() {

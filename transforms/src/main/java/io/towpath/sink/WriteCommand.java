@@ -14,11 +14,12 @@ import io.towpath.record.BsonBytes;
 import io.towpath.record.CanonicalKey;
 import io.towpath.sink.model.WriteModels;
 import java.nio.ByteBuffer;
+import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Optional;
 import java.util.Set;
-import java.util.function.Predicate;
+import java.util.stream.Collectors;
 import org.bson.BsonArray;
 import org.bson.BsonDocument;
 import org.bson.BsonInt32;
@@ -42,6 +43,8 @@ final class WriteCommand {
     private static final int MOST_WRITES = 100_000;
     /** Of the writes in one command that are conditional: any of them may be the one that did not find its document. */
     private static final int MOST_CONDITIONAL = 500;
+    /** Of the documents in one query. */
+    private static final int MOST_LOOKED_UP = 500;
     /** Of a write besides its documents, at most. */
     private static final int OVERHEAD = 128;
 
@@ -51,8 +54,9 @@ final class WriteCommand {
      * @param documents inserted, matched, upserted or deleted
      * @param refusal of the first write that it refused; it tried none after it
      * @param missed of the last command, the writes of which at least one found its document, and not what it needs in it
+     * @param foundNone updates whose documents do not exist
      */
-    record Result(int documents, Optional<Refusal> refusal, List<Write> missed) {
+    record Result(int documents, Optional<Refusal> refusal, List<Write> missed, List<Write> foundNone) {
         private boolean isGood() {
             return refusal.isEmpty() && missed.isEmpty();
         }
@@ -65,10 +69,20 @@ final class WriteCommand {
     private final ClientSession session;
     private final String collection;
     private final Set<Write.DocumentId> suspects;
+    private final boolean looksForMissing;
 
-    /** @param suspects documents whose conditional writes are sent alone, so that it is known which of them miss */
-    WriteCommand(MongoClient client, ClientSession session, Waves.Bulk bulk, Set<Write.DocumentId> suspects) {
+    /**
+     * @param suspects documents whose conditional writes are sent alone, so that it is known which of them miss
+     * @param looksForMissing whether it is wanted which updates find no document
+     */
+    WriteCommand(
+            MongoClient client,
+            ClientSession session,
+            Waves.Bulk bulk,
+            Set<Write.DocumentId> suspects,
+            boolean looksForMissing) {
         this.suspects = suspects;
+        this.looksForMissing = looksForMissing;
         this.database = client.getDatabase(bulk.namespace().getDatabaseName());
         this.session = session;
         this.collection = bulk.namespace().getCollectionName();
@@ -81,14 +95,16 @@ final class WriteCommand {
      */
     Result run(List<Write> writes) {
         int documents = 0;
+        List<Write> foundNone = new ArrayList<>();
         for (int from = 0; from < writes.size(); ) {
             int end = end(writes, from);
             Result result = send(writes.subList(from, end));
             documents += result.documents;
-            if (!result.isGood()) return new Result(documents, result.refusal, result.missed);
+            foundNone.addAll(result.foundNone);
+            if (!result.isGood()) return new Result(documents, result.refusal, result.missed, List.of());
             from = end;
         }
-        return new Result(documents, Optional.empty(), List.of());
+        return new Result(documents, Optional.empty(), List.of(), foundNone);
     }
 
     /** Where the command ends that begins with this write. */
@@ -129,19 +145,42 @@ final class WriteCommand {
                         error.getNumber("code").intValue(),
                         error.getString("errmsg").getValue()));
         int documents = reply.getNumber("n").intValue();
-        return new Result(documents, refusal, refusal.isPresent() ? List.of() : missed(writes, documents));
+        return refusal.isPresent() ? new Result(documents, refusal, List.of(), List.of()) : result(writes, documents);
     }
 
-    /** The conditional writes, if not all of the documents that were not found are missing. */
-    private List<Write> missed(List<Write> writes, int documents) {
-        if (documents == writes.size()) return List.of();
-        List<Write> conditional = writes.stream().filter(Write::isConditional).toList();
-        if (conditional.isEmpty()) return List.of();
-        Set<ByteBuffer> present = present(writes);
-        Predicate<Write> isPresent =
-                write -> present.contains(ByteBuffer.wrap(write.document().id()));
-        if (documents >= writes.stream().filter(isPresent).count()) return List.of();
-        return conditional.stream().filter(isPresent).toList();
+    /** Of a command that the server did not refuse. */
+    private Result result(List<Write> writes, int documents) {
+        int missing = writes.size() - documents;
+        boolean isConditional = missing > 0 && writes.stream().anyMatch(Write::isConditional);
+        List<Write> updates = missing > 0 && (isConditional || looksForMissing)
+                ? writes.stream().filter(Write::isUpdate).toList()
+                : List.of();
+        List<Write> foundNone = absent(updates, missing);
+        if (!isConditional || foundNone.size() >= missing)
+            return new Result(documents, Optional.empty(), List.of(), looksForMissing ? foundNone : List.of());
+        Set<Write.DocumentId> none = documents(foundNone);
+        List<Write> missed = writes.stream()
+                .filter(write -> write.isConditional() && !none.contains(write.document()))
+                .toList();
+        return new Result(documents, Optional.empty(), missed, List.of());
+    }
+
+    private static Set<Write.DocumentId> documents(List<Write> writes) {
+        return writes.stream().map(Write::document).collect(Collectors.toSet());
+    }
+
+    /** Those of these writes whose documents do not exist; looks no further once these are so many. */
+    private List<Write> absent(List<Write> writes, int most) {
+        List<Write> absent = new ArrayList<>();
+        for (int from = 0; from < writes.size() && absent.size() < most; from += MOST_LOOKED_UP) {
+            List<Write> some = writes.subList(from, Math.min(from + MOST_LOOKED_UP, writes.size()));
+            Set<ByteBuffer> present = present(some);
+            some.stream()
+                    .filter(write ->
+                            !present.contains(ByteBuffer.wrap(write.document().id())))
+                    .forEach(absent::add);
+        }
+        return absent;
     }
 
     /** The keys of those of the writes' documents that exist. */
@@ -167,12 +206,12 @@ final class WriteCommand {
                     + result.getMatchedCount()
                     + result.getUpserts().size()
                     + result.getDeletedCount();
-            return new Result(documents, Optional.empty(), missed(List.of(write), documents));
+            return result(List.of(write), documents);
         } catch (MongoBulkWriteException error) {
             return error.getWriteErrors().stream()
                     .findFirst()
                     .map(first -> new Refusal(write, first.getCode(), first.getMessage()))
-                    .map(refusal -> new Result(0, Optional.of(refusal), List.of()))
+                    .map(refusal -> new Result(0, Optional.of(refusal), List.of(), List.of()))
                     .orElseThrow(() -> error);
         }
     }

@@ -20,6 +20,11 @@ import org.bson.BSONException;
  * order, single writes for a document, or the record as a dead letter.
  */
 final class WritePlan {
+    static final String GONE =
+            "TWP-DOCUMENT-GONE: an update was not applied, because its document is not at the destination: someone else "
+                    + "removed it there, or the log does not hold its beginning; `towpath repair PIPELINE --dead-letters` re-reads the document, and "
+                    + "until then its later updates are only counted";
+
     private final SinkSettings settings;
     private final Writes writes;
     private final DeadLetters deadLetters;
@@ -30,7 +35,7 @@ final class WritePlan {
     /** Documents of which a write may have missed. */
     private final Set<Write.DocumentId> suspects = new HashSet<>();
 
-    private final StaleArrays staleArrays = new StaleArrays();
+    private final StaleDocuments stale = new StaleDocuments();
 
     WritePlan(SinkSettings settings, Writes writes, DeadLetters deadLetters, SinkMetrics metrics) {
         this.settings = settings;
@@ -48,10 +53,9 @@ final class WritePlan {
                 if (settings.log().skips(record)) continue;
                 Writes.RecordedChange change = writes.read(record);
                 // each time, in its turn: an earlier record of the stretch may have the array whole
-                if (isDeadLetter) staleArrays.add(change);
+                if (isDeadLetter) stale.add(change);
                 else
-                    staleArrays
-                            .in(change)
+                    stale.arrayIn(change)
                             .ifPresentOrElse(path -> addFurtherMiss(change, path), () -> changes.add(change));
             } catch (DataException | ContractException | BSONException error) {
                 if (Barrier.claims(record)) throw unreadable(record, error);
@@ -68,7 +72,7 @@ final class WritePlan {
         String reason =
                 "an earlier change of its array '%s' is a dead letter, so the array is not as it was at the source";
         deadLetters.addFurther(change.record(), writes.namespace(change.record()), 0, reason.formatted(path));
-        staleArrays.add(change);
+        stale.add(change);
         metrics.spliceMissed();
     }
 
@@ -85,12 +89,12 @@ final class WritePlan {
 
     /** The log is not continued where it ended. */
     void startOver() {
-        staleArrays.clear();
+        stale.clear();
     }
 
     /** A schema change has been made: the documents of this namespace are others. */
     void forget(MongoNamespace namespace) {
-        staleArrays.forget(namespace);
+        stale.forget(namespace);
     }
 
     /** Documents whose arrays may not be as they were at the source: the next transaction has to show which of them are not. */
@@ -126,6 +130,24 @@ final class WritePlan {
                                 + "`towpath repair PIPELINE --dead-letters` re-reads the document");
             metrics.spliceMissed();
         }
+    }
+
+    /**
+     * These updates found no document, and the transaction commits all the same. Each document becomes one dead letter, until a record has it
+     * whole: that repairs it, whatever its other updates were. None of them counts for the share that may be refused, because a task that
+     * stopped at them could not get past them.
+     */
+    void foundNone(List<Write> updates) {
+        for (Write write : updates) {
+            SinkRecord record = write.record();
+            if (mayFollowGap(record) || !stale.addWhole(write.document())) continue;
+            deadLetters.addFurther(record, writes.namespace(record), 0, GONE);
+        }
+    }
+
+    /** Whether an update that finds no document shows that the destination lost it. */
+    boolean looksForMissing() {
+        return settings.log().isWhole() && deadLetters.haveTopic();
     }
 
     /** Whether the cleaner may have removed changes before this one: that is no refusal, and each update is followed by its document. */

@@ -7,9 +7,6 @@ import java.util.List;
 /** What {@link MongoSource} does with the settings of Connect, Debezium and Kafka's clients. */
 public final class DebeziumSettings {
     static final String HOOK = "mongodb.authentication.class";
-    /** The hook's name in pipelines that earlier versions deployed. */
-    static final String HOOK_BEFORE = "io.towpath.source.RawDocuments";
-
     private static final String SILENT = "what Debezium cannot read would be left out silently";
     static final String WHOLE_TRANSACTION =
             "rows and the offset behind them must be one transaction; otherwise a worker that is killed loses rows or repeats changes";
@@ -63,10 +60,7 @@ public final class DebeziumSettings {
                     "mongodb.ssl.truststore",
                     "mongodb.ssl.truststore.password",
                     "mongodb.ssl.truststore.type")
-            .requires(
-                    HOOK,
-                    List.of(RawDocuments.class.getName(), HOOK_BEFORE),
-                    "documents would lose their bytes and types")
+            .requires(HOOK, List.of(RawDocuments.class.getName()), "documents would lose their bytes and types")
             .requires("event.processing.failure.handling.mode", List.of("fail"), SILENT)
             .requires("cursor.oversize.handling.mode", List.of("fail"), SILENT)
             .rejects(SILENT, "cursor.oversize.skip.threshold", "skip.messages.without.change")

@@ -1,5 +1,6 @@
 package io.towpath.source;
 
+import io.towpath.connector.MetricsBean;
 import java.lang.management.ManagementFactory;
 import java.time.Duration;
 import java.util.Map;
@@ -9,7 +10,6 @@ import javax.management.JMException;
 import javax.management.MBeanAttributeInfo;
 import javax.management.MBeanServer;
 import javax.management.ObjectName;
-import org.apache.kafka.common.utils.Sanitizer;
 import org.apache.kafka.connect.errors.ConnectException;
 
 /**
@@ -42,11 +42,13 @@ final class ExactlyOnce {
         try {
             Set<ObjectName> tasks = server.queryNames(
                     new ObjectName("kafka.connect:type=source-task-metrics,connector=%s,task=*"
-                            .formatted(Sanitizer.jmxSanitize(connector))),
+                            .formatted(MetricsBean.tag(connector))),
                     null);
-            for (ObjectName task : tasks)
-                for (MBeanAttributeInfo attribute : server.getMBeanInfo(task).getAttributes())
+            for (ObjectName task : tasks) {
+                for (MBeanAttributeInfo attribute : server.getMBeanInfo(task).getAttributes()) {
                     if (attribute.getName().equals(METRIC)) return false;
+                }
+            }
             return !tasks.isEmpty();
         } catch (JMException gone) {
             return false;

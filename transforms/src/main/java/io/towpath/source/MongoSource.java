@@ -1,8 +1,8 @@
 package io.towpath.source;
 
 import io.debezium.connector.mongodb.MongoDbConnector;
-import io.debezium.util.Strings;
 import io.towpath.connector.KeyPartitioner;
+import io.towpath.connector.PluginVersion;
 import io.towpath.connector.Requirements;
 import io.towpath.debezium.CursorPipeline;
 import io.towpath.debezium.RawDocuments;
@@ -11,7 +11,6 @@ import io.towpath.source.progress.CopyShare;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.regex.Pattern;
 import org.apache.kafka.common.config.Config;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.config.ConfigValue;
@@ -36,7 +35,7 @@ public final class MongoSource extends MongoDbConnector {
 
     @Override
     public Class<? extends Task> taskClass() {
-        return tasks == 1 ? MongoSourceTask.class : SharedSourceTask.class;
+        return MongoSourceTask.class;
     }
 
     /** Debezium's single configuration for every task, with its share of the copy. */
@@ -54,11 +53,7 @@ public final class MongoSource extends MongoDbConnector {
 
     @Override
     public Config validate(Map<String, String> configuration) {
-        Requirements requirements = requirements(configuration)
-                .set(
-                        PARTITIONER,
-                        List.of(KeyPartitioner.class.getName()),
-                        "a worker's own partitioner could separate the changes of one document");
+        Requirements requirements = requirements(configuration);
         // Debezium omits settings that it defines, and Connect fails on that when there is an error
         Map<String, ConfigValue> values = new LinkedHashMap<>(config().validateAll(configuration));
         // it also connects, and our hook throws where it cannot work
@@ -67,10 +62,7 @@ public final class MongoSource extends MongoDbConnector {
         return new Config(requirements.addedTo(values.values()));
     }
 
-    /**
-     * What it needs of the settings of Connect and of Debezium. A configuration of an earlier version has no partitioner, and its tasks
-     * run with a new plugin all the same.
-     */
+    /** What it needs of the settings of Connect and of Debezium. */
     static Requirements requirements(Map<String, String> configuration) {
         Requirements requirements = new Requirements(configuration)
                 .inherited(DebeziumSettings.RULES)
@@ -78,20 +70,27 @@ public final class MongoSource extends MongoDbConnector {
                 .set("exactly.once.support", List.of("required"), DebeziumSettings.WHOLE_TRANSACTION)
                 .set(
                         DebeziumSettings.HOOK,
-                        List.of(RawDocuments.class.getName(), DebeziumSettings.HOOK_BEFORE),
+                        List.of(RawDocuments.class.getName()),
                         "documents would lose their bytes and types")
+                .set(
+                        PARTITIONER,
+                        List.of(KeyPartitioner.class.getName()),
+                        "a worker's own partitioner could separate the changes of one document")
                 .passes(
                         CursorPipeline.SETTING,
                         () -> CursorPipeline.require(configuration.get(CursorPipeline.SETTING)));
         for (String key : SourceCluster.FILTERS)
-            requirements.passes(
-                    key,
-                    () -> Strings.listOfRegex(configuration.get(key), Pattern.CASE_INSENSITIVE)); // as Debezium does
+            requirements.passes(key, () -> SourceCluster.requireExpressions(configuration.get(key)));
         if (Boolean.parseBoolean(configuration.get(SourceSettings.WHOLE_DOCUMENTS)))
             requirements.unset(
                     "capture.mode",
                     List.of("change_streams_update_full", "change_streams_update_full_with_pre_image"),
                     "%s=true needs the documents that Debezium looks up".formatted(SourceSettings.WHOLE_DOCUMENTS));
         return requirements;
+    }
+
+    @Override
+    public String version() {
+        return PluginVersion.current();
     }
 }

@@ -1,7 +1,7 @@
 package io.towpath.source;
 
-import io.debezium.connector.mongodb.Module;
 import io.towpath.connector.Closing;
+import io.towpath.connector.PluginVersion;
 import io.towpath.debezium.DebeziumStream;
 import io.towpath.debezium.EventTime;
 import io.towpath.debezium.ResumePoint;
@@ -11,7 +11,7 @@ import io.towpath.source.copy.InitialCopy;
 import io.towpath.source.copy.SnapshotReads;
 import io.towpath.source.ddl.DdlLog;
 import io.towpath.source.ddl.DdlWatch;
-import io.towpath.source.ddl.SchemaChanges;
+import io.towpath.source.ddl.SchemaCapture;
 import io.towpath.source.ddl.TopicPartitions;
 import io.towpath.source.progress.CopyShare;
 import io.towpath.source.progress.Ledger;
@@ -43,7 +43,7 @@ import org.apache.kafka.connect.source.SourceTask;
  * A task of {@link MongoSource}. The first resumes the copy where its offsets left it, then Debezium's stream. The others only read their
  * share of the initial copy.
  */
-public sealed class MongoSourceTask extends SourceTask permits SharedSourceTask {
+public final class MongoSourceTask extends SourceTask {
     /** So many collections that come back are named one by one in the advice, which must name all of them. */
     private static final int MOST_NAMED = 3;
 
@@ -70,7 +70,7 @@ public sealed class MongoSourceTask extends SourceTask permits SharedSourceTask 
     /** Of a pipeline without {@link #schema}. */
     private DdlWatch ddl;
 
-    private Optional<SchemaChanges> schema = Optional.empty();
+    private Optional<SchemaCapture> schema = Optional.empty();
     private DebeziumStream debezium;
     /** Records that the start of the task has to emit. */
     private final List<SourceRecord> startRecords = new ArrayList<>();
@@ -78,7 +78,7 @@ public sealed class MongoSourceTask extends SourceTask permits SharedSourceTask 
     @Override
     public void start(Map<String, String> properties) {
         configuration = Map.copyOf(properties);
-        MongoSource.requirements(configuration).require(); // an earlier version may have validated the connector
+        MongoSource.requirements(configuration).require(); // a connector may be created without being validated
         ExactlyOnce.requireOfWorker(configuration);
         settings = SourceSettings.of(configuration);
         partitions = new Partitions(configuration.get("topic.prefix"));
@@ -147,7 +147,7 @@ public sealed class MongoSourceTask extends SourceTask permits SharedSourceTask 
             Optional<Properties> kafka = settings.rereads().areUsed()
                     ? Optional.of(settings.rereads().client())
                     : Optional.empty();
-            schema = Optional.of(new SchemaChanges(
+            schema = Optional.of(new SchemaCapture(
                     source,
                     SourceCluster.selection(configuration),
                     new TopicPartitions(settings.name(), configuration, kafka),
@@ -156,7 +156,7 @@ public sealed class MongoSourceTask extends SourceTask permits SharedSourceTask 
             return;
         }
         String trouble = settings.ddl() ? TOO_OLD : "";
-        SchemaChanges.off(progress, context.offsetStorageReader(), trouble).ifPresent(startRecords::add);
+        SchemaCapture.off(progress, context.offsetStorageReader(), trouble).ifPresent(startRecords::add);
     }
 
     /** What has to be emitted before anything else; empty when that is not known yet. */
@@ -314,7 +314,7 @@ public sealed class MongoSourceTask extends SourceTask permits SharedSourceTask 
     }
 
     private Phase streaming() {
-        Optional<ClusterTime> last = Stream.of(EventTime.of(streamOffset()), schema.flatMap(SchemaChanges::upto))
+        Optional<ClusterTime> last = Stream.of(EventTime.of(streamOffset()), schema.flatMap(SchemaCapture::upto))
                 .flatMap(Optional::stream)
                 .max(ClusterTime::compareTo);
         debezium = new DebeziumStream(context, configuration, source, ledger.start());
@@ -345,6 +345,6 @@ public sealed class MongoSourceTask extends SourceTask permits SharedSourceTask 
 
     @Override
     public String version() {
-        return Module.version();
+        return PluginVersion.current();
     }
 }

@@ -8,81 +8,119 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.towpath.record.BsonBytes;
 import io.towpath.record.Change;
 import io.towpath.record.Splice;
-import io.towpath.support.Fuzz;
 import io.towpath.support.Raw;
 import io.towpath.support.Splices;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Map;
-import java.util.Random;
+import net.jqwik.api.Arbitraries;
+import net.jqwik.api.Arbitrary;
+import net.jqwik.api.Combinators;
+import net.jqwik.api.ForAll;
+import net.jqwik.api.Property;
+import net.jqwik.api.Provide;
+import net.jqwik.api.Tuple;
 import org.bson.BsonDocument;
-import org.bson.RawBsonDocument;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
 /** Splices, one after another: as one splice, on an array in hand, and as what {@code $push} does. */
 class SpliceFoldTest {
-    @Test
-    void splicesAreComposed() {
-        Fuzz.run("splices composed", 20_000, random -> {
-            List<byte[]> before = array(random);
-            Splice first = Splices.random(random, "a.list", before.size());
-            List<byte[]> after = Splices.applied(before, first);
-            Elements composed = Elements.after(first);
-            for (int i = random.nextInt(5); i > 0; i--) {
-                Splice next = Splices.random(random, "a.list", after.size());
-                assertTrue(composed.takes(next));
-                composed.splice(next);
-                after = Splices.applied(after, next);
-            }
-            Splice all = composed.since(first);
-            assertArrayEquals(Splices.array(after), Splices.array(Splices.applied(before, all)));
-            assertEquals(after.size(), all.newLength());
-            for (int i = 1; i < all.edits().size(); i++)
-                assertTrue(all.edits().get(i - 1).end() < all.edits().get(i).at(), "edits that are one");
-            return all.edits().size() > 3 ? "many edits" : "few edits";
-        });
+    /** What is done to an array, whatever its length: so many elements on, so many are gone, and these are in their place. */
+    record Shape(int skipped, int deleted, List<byte[]> inserted) {}
+
+    @Provide
+    Arbitrary<List<byte[]>> elements() {
+        return element().list().ofMaxSize(20);
     }
 
-    @Test
-    void aSpliceIsAppliedToADocumentInHand() {
-        Fuzz.run("splices of documents", 5_000, random -> {
-            List<byte[]> elements = array(random);
-            Fold fold = new Fold();
-            fold.document(document(elements));
-            for (int i = random.nextInt(5); i >= 0; i--) {
-                Splice next = Splices.random(random, "a.list", elements.size());
-                fold.update(Steps.of(update(next)), 10);
-                elements = Splices.applied(elements, next);
-            }
-            List<Fold.Part> parts = fold.parts();
-            assertEquals(1, parts.size());
-            Fold.Folded.Document whole =
-                    (Fold.Folded.Document) parts.get(0).writes().get(0);
-            assertArrayEquals(document(elements), whole.bytes());
-            return "whole";
-        });
+    @Provide
+    Arbitrary<List<Shape>> shapes() {
+        Arbitrary<Integer> few = Arbitraries.integers().between(0, 8);
+        return Combinators.combine(few, few, element().list().ofMaxSize(3))
+                .as(Shape::new)
+                .list()
+                .ofMinSize(1)
+                .ofMaxSize(4);
     }
 
-    @Test
-    void aPushDoesWhatItsSpliceSays() {
-        Map<String, Integer> seen = Fuzz.run("splices as pushes", 20_000, random -> {
-            List<byte[]> before = array(random);
-            Splice splice = Splices.random(random, "list", before.size());
-            Push push = Push.of(splice).orElse(null);
-            if (push == null) return "no push";
-            List<byte[]> after = new ArrayList<>(before);
-            int at = push.position() == null ? after.size() : push.position();
-            after.addAll(at, Splices.elements(push.each(), 0));
-            if (push.slice() != null) {
-                int left = Math.min(after.size(), Math.abs(push.slice()));
-                after = push.slice() < 0 ? after.subList(after.size() - left, after.size()) : after.subList(0, left);
-            }
-            assertArrayEquals(Splices.array(Splices.applied(before, splice)), Splices.array(after));
-            return "a push";
-        });
-        assertTrue(seen.get("a push") > Fuzz.times(10_000) && seen.get("no push") > Fuzz.times(3_000), seen::toString);
+    @Provide
+    Arbitrary<List<List<Shape>>> splices() {
+        return shapes().list().ofMinSize(1).ofMaxSize(5);
+    }
+
+    /** Of every type, but mostly numbers. */
+    private static Arbitrary<byte[]> element() {
+        List<byte[]> all = Splices.elements(Raw.document(Raw.everyType()), 0);
+        Arbitrary<byte[]> numbers = Arbitraries.integers()
+                .between(0, 999)
+                .map(n -> Splices.elements(Raw.document(Raw.int32("0", n)), 0).get(0));
+        return Arbitraries.frequencyOf(Tuple.of(2, numbers), Tuple.of(1, Arbitraries.of(all)));
+    }
+
+    private static Splice splice(String path, int length, List<Shape> shapes) {
+        List<Splice.Edit> edits = new ArrayList<>();
+        int end = 0;
+        for (Shape shape : shapes) {
+            int at = Math.min(length, end + shape.skipped());
+            int deleted = Math.min(length - at, shape.deleted());
+            edits.add(Splices.edit(at, deleted, shape.inserted()));
+            end = at + deleted;
+        }
+        return new Splice(path, length, edits);
+    }
+
+    @Property
+    void splicesAreComposed(@ForAll("elements") List<byte[]> before, @ForAll("splices") List<List<Shape>> splices) {
+        Splice first = splice("a.list", before.size(), splices.get(0));
+        List<byte[]> after = Splices.applied(before, first);
+        Elements composed = Elements.after(first);
+        for (List<Shape> shapes : splices.subList(1, splices.size())) {
+            Splice next = splice("a.list", after.size(), shapes);
+            assertTrue(composed.takes(next));
+            composed.splice(next);
+            after = Splices.applied(after, next);
+        }
+        Splice all = composed.since(first);
+        assertArrayEquals(Splices.array(after), Splices.array(Splices.applied(before, all)));
+        assertEquals(after.size(), all.newLength());
+        for (int i = 1; i < all.edits().size(); i++) {
+            assertTrue(all.edits().get(i - 1).end() < all.edits().get(i).at(), "edits that are one");
+            assertTrue(all.edits().get(i).deleted() > 0 || all.edits().get(i).inserts(), "an edit of nothing");
+        }
+    }
+
+    @Property
+    void aSpliceIsAppliedToADocumentInHand(
+            @ForAll("elements") List<byte[]> before, @ForAll("splices") List<List<Shape>> splices) {
+        Fold fold = new Fold();
+        fold.document(document(before));
+        List<byte[]> elements = before;
+        for (List<Shape> shapes : splices) {
+            Splice next = splice("a.list", elements.size(), shapes);
+            fold.update(Steps.of(update(next)), 10);
+            elements = Splices.applied(elements, next);
+        }
+        List<Fold.Part> parts = fold.parts();
+        assertEquals(1, parts.size());
+        Fold.Folded.Document whole =
+                (Fold.Folded.Document) parts.get(0).writes().get(0);
+        assertArrayEquals(document(elements), whole.bytes());
+    }
+
+    @Property
+    void aPushDoesWhatItsSpliceSays(@ForAll("elements") List<byte[]> before, @ForAll("shapes") List<Shape> shapes) {
+        Splice splice = splice("list", before.size(), shapes);
+        Push push = Push.of(splice).orElse(null);
+        if (push == null) return;
+        List<byte[]> after = new ArrayList<>(before);
+        int at = push.position() == null ? after.size() : push.position();
+        after.addAll(at, Splices.elements(push.each(), 0));
+        if (push.slice() != null) {
+            int left = Math.min(after.size(), Math.abs(push.slice()));
+            after = push.slice() < 0 ? after.subList(after.size() - left, after.size()) : after.subList(0, left);
+        }
+        assertArrayEquals(Splices.array(Splices.applied(before, splice)), Splices.array(after));
     }
 
     @ParameterizedTest
@@ -105,8 +143,8 @@ class SpliceFoldTest {
         List<Fold.Folded.Update> updates =
                 Steps.of(update("{$splice: {l: %s}}".formatted(splice))).updates();
         assertEquals(1, updates.size());
-        assertEquals(
-                BsonDocument.parse(expected), new RawBsonDocument(updates.get(0).bytes()));
+        assertArrayEquals(
+                BsonBytes.of(BsonDocument.parse(expected)), updates.get(0).bytes());
         assertEquals(expected.startsWith("{$set"), updates.get(0).isStage());
         assertEquals(List.of("l"), List.copyOf(updates.get(0).lengths().keySet()));
     }
@@ -151,12 +189,6 @@ class SpliceFoldTest {
         fold.update(Steps.of(update(splice)), 10);
         fold.update(Steps.of(update(new Splice("l", splice.newLength(), splice.edits()))), 10);
         assertEquals(2, fold.parts().size());
-    }
-
-    private static List<byte[]> array(Random random) {
-        List<byte[]> elements = new ArrayList<>();
-        for (int i = random.nextInt(12); i > 0; i--) elements.addAll(Splices.some(random, 0));
-        return elements;
     }
 
     private static byte[] document(List<byte[]> elements) {

@@ -6,7 +6,10 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.towpath.record.BsonBytes;
 import io.towpath.record.Change;
+import io.towpath.support.Raw;
+import java.util.List;
 import org.bson.BsonDocument;
+import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
@@ -53,10 +56,38 @@ class StepsTest {
         "00, 1, false",
         "a, b, true",
         "Z, a, true",
-        "a, a, false"
+        "a, a, false",
+        "10, 10, false",
+        "15, 12, false",
+        "12, 15, true",
+        "0, 1, true",
+        "1, 0, false",
+        "01, 2, false",
+        "1, 02, false",
+        "/, 1, true",
+        "1, :, true"
     })
     void fieldsAscendAsTheServerSortsThem(String last, String next, boolean ascends) {
-        assertEquals(ascends, Step.ascends(last, next));
+        assertEquals(ascends, UpdateStep.ascends(last, next));
+    }
+
+    /** The server refuses them: the sink applies what was said last. */
+    @Test
+    void aPlaceThatIsNamedTwiceIsNotWrittenWithOperators() {
+        byte[] twice = Raw.document(Raw.embedded("$set", Raw.int32("a", 1), Raw.int32("a", 2)));
+        Steps steps = Steps.of((Change.Update) Change.decode(twice));
+        assertFalse(steps.areOperators());
+        assertFalse(steps.areInOrder());
+    }
+
+    /** The sink applies them apart from the rest where the rest needs a pipeline. */
+    @Test
+    void theSplicesAlone() {
+        Steps steps =
+                Steps.of(update("{$set: {a: 1}, $unset: {b: ''}, $splice: {l: [3, [0, 1, []]], m: [3, [1, 1, []]]}}"));
+        assertEquals(
+                List.of("l", "m"),
+                steps.splices().all().stream().map(UpdateStep::path).toList());
     }
 
     private static Change.Update update(String json) {

@@ -7,11 +7,16 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.towpath.support.Raw;
+import java.math.BigInteger;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.stream.Stream;
+import net.jqwik.api.ForAll;
+import net.jqwik.api.Property;
+import net.jqwik.api.constraints.IntRange;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.Arguments;
@@ -114,6 +119,31 @@ class CanonicalKeyTest {
     void keyIsTheIdAloneWhateverIsAroundIt() {
         byte[] document = Raw.document(Raw.join(Raw.everyType()), Raw.string("_id", "k"), Raw.int32("z", 1));
         assertArrayEquals(Raw.document(Raw.string("_id", "k")), CanonicalKey.of(document));
+    }
+
+    /** However much is in it: the key has the same bytes in every version, or a document's changes would be in two partitions. */
+    @Property(tries = 200)
+    void theBytesOfALargeKey(@ForAll @IntRange(max = 100) int count, @ForAll @IntRange(max = 300) int length) {
+        List<byte[]> given = new ArrayList<>(List.of(Raw.string("s", "x".repeat(length))));
+        List<byte[]> expected = new ArrayList<>(given);
+        for (int i = 0; i < count; i++) {
+            given.add(Raw.array("a", Raw.int32("9", i), Raw.symbol("9", "t"), Raw.decimal("9", "0.1")));
+            expected.add(Raw.array("a", Raw.int64("0", i), Raw.string("1", "t"), Raw.decimal("2", "0.1")));
+            given.add(Raw.codeWithScope("c", "f()", Raw.doubleOf("n", i), Raw.embedded("e")));
+            expected.add(Raw.codeWithScope("c", "f()", Raw.int64("n", i), Raw.embedded("e")));
+        }
+        assertArrayEquals(
+                Raw.document(Raw.embedded("_id", expected.toArray(byte[][]::new))),
+                CanonicalKey.of(Raw.document(Raw.embedded("_id", given.toArray(byte[][]::new)))));
+    }
+
+    @Test
+    void aDecimalOfTooManyDigitsIsZeroAsTheServerHasIt() {
+        byte[] zero = CanonicalKey.of(Raw.document(Raw.int32("_id", 0)));
+        assertArrayEquals(zero, CanonicalKey.of(Raw.document(Raw.decimalBits("_id", 5, 0x6000000000000000L))));
+        BigInteger tooLarge = BigInteger.TEN.pow(34);
+        long high = 0x3040000000000000L | tooLarge.shiftRight(64).longValue();
+        assertArrayEquals(zero, CanonicalKey.of(Raw.document(Raw.decimalBits("_id", tooLarge.longValue(), high))));
     }
 
     @Test

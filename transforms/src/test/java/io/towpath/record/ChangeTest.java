@@ -3,6 +3,7 @@ package io.towpath.record;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 
@@ -98,6 +99,18 @@ class ChangeTest {
                 words,
                 assertThrows(ContractException.class, () -> Change.decode(value))
                         .getMessage());
+    }
+
+    @Test
+    void editsThatDifferInAnythingAreNotEqual() {
+        byte[] none = Raw.document();
+        Splice.Edit edit = new Splice.Edit(1, 2, none);
+        assertEquals(edit, new Splice.Edit(1, 2, none.clone()));
+        assertEquals(edit.hashCode(), new Splice.Edit(1, 2, none.clone()).hashCode());
+        for (Splice.Edit other : List.of(
+                new Splice.Edit(0, 2, none),
+                new Splice.Edit(1, 1, none),
+                new Splice.Edit(1, 2, Raw.document(Raw.int32("0", 1))))) assertNotEquals(edit, other);
     }
 
     @Test

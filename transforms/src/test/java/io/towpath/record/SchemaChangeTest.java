@@ -89,5 +89,7 @@ class SchemaChangeTest {
         assertFalse(SchemaChange.isLater("5:2/1/d.a", "5:2/1/d.b"));
         assertFalse(SchemaChange.isLater("4:9/1/d.a", "5:2/1/d.b"));
         assertFalse(SchemaChange.isLater("x", "5:2/1/d.b"));
+        assertFalse(SchemaChange.isLater("x/2/d.a", "5:2/1/d.b"), "an id that cannot be read comes behind none");
+        assertFalse(SchemaChange.isLater("5:2/x/d.a", "5:2/1/d.b"));
     }
 }

@@ -39,8 +39,10 @@ class GarbageServerTest extends DestinationTest {
         List<SinkRecord> good = new ArrayList<>();
         Map<Long, SinkRecord> bad = new TreeMap<>();
         List<SinkRecord> all = new ArrayList<>();
-        // unfolded: whether a fold hides an update that the server refuses depends on where a batch ends
-        String[] settings = {SinkSettings.REFUSED_PERCENT, "100", SinkSettings.FOLD, "false"};
+        // unfolded and without a copy: whether a fold hides an update that the server refuses, and whether a batch also
+        // has the document
+        // that an update does not find, depends on where a batch ends
+        String[] settings = {SinkSettings.REFUSED_PERCENT, "100", SinkSettings.FOLD, "false", LogSettings.COPY, "none"};
         try (TestTask mixed = TestTask.opened(collection, settings);
                 TestTask without = TestTask.opened(clean, settings)) {
             OddRecords records = new OddRecords(random, mixed.partition.topic());

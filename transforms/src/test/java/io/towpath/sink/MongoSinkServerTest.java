@@ -144,7 +144,7 @@ class MongoSinkServerTest extends DestinationTest {
                     List.of(0L, 0L, 0L),
                     values(metrics, "SchemaChangesWaiting", "SchemaChangesRefused", "SchemaChangesDone"));
             assertEquals(
-                    List.of(7.0 / 6, 0L, 0L, 0L, ""),
+                    List.of(7.0 / 6, 1L, 0L, 0L, ""),
                     values(metrics, "RecordsPerWrite", "Refused", "Retries", "LastRetryAt", "LastRetryReason"));
             assertEquals(List.of(3 * ids + both + set), values(metrics, "BytesOut"));
             long keys = 7

@@ -9,11 +9,15 @@ import com.mongodb.client.model.IndexOptions;
 import io.towpath.support.Raw;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.stream.IntStream;
 import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.sink.SinkRecord;
 import org.bson.BsonDocument;
 import org.bson.RawBsonDocument;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** What a real destination refuses goes to the dead letters, and nothing else does. */
 class RefusedServerTest extends DestinationTest {
@@ -125,6 +129,128 @@ class RefusedServerTest extends DestinationTest {
         }
     }
 
+    /** Whether its update is operators, a splice, or the stage of a pipeline, and whatever is beside it. */
+    @ParameterizedTest
+    @ValueSource(
+            strings = {
+                "$set: {a: 1}",
+                "$unset: {a: 0}",
+                "$splice: {l: [2, [1, 1, []]]}",
+                "$splice: {l: [2, [2, 0, [3]]]}",
+                "$set: {z: 1, a: 1, y: 1, b: 1, x: 1, c: 1, w: 1}"
+            })
+    void anUpdateWhoseDocumentSomeoneRemovedIsADeadLetterAndTheRestIsApplied(String update) throws Exception {
+        try (TestTask sink = TestTask.opened(collection)) {
+            sink.put(0, "c {_id: 1, l: [1, 2]}", "c {_id: 2, l: [1, 2]}", "c {_id: 3}");
+            collection.deleteOne(BsonDocument.parse("{_id: 2}"));
+            sink.put(3, "u {_id: 1, $set: {b: 1}}", "u {_id: 2, %s}".formatted(update), "d {_id: 3}", "d {_id: 9}");
+            assertEquals(TestTask.documents("{_id: 1, l: [1, 2], b: 1}"), TestTask.stored(collection));
+            assertEquals(List.of("4"), letters(sink, "offset"));
+            assertEquals(List.of("0"), letters(sink, "code"));
+            assertEquals(List.of(WritePlan.GONE), letters(sink, "reason"));
+            assertEquals(List.of(collection.getNamespace().getFullName()), letters(sink, "namespace"));
+            assertEquals(1L, sink.metrics().get("Refused"));
+        }
+    }
+
+    /** One for each document: to re-read it repairs whatever it missed. */
+    @ParameterizedTest
+    @ValueSource(strings = {"true", "false"})
+    void aDocumentThatSomeoneRemovedIsOneDeadLetterUntilARecordHasItWhole(String fold) {
+        try (TestTask sink = TestTask.opened(collection, SinkSettings.FOLD, fold)) {
+            sink.put(0, "c {_id: 1}", "c {_id: 2}");
+            collection.deleteMany(new BsonDocument());
+            sink.put(2, "u {_id: 1, $set: {a: 1}}", "u {_id: 1, $set: {b: 1}}", "u {_id: 2, $set: {a: 1}}");
+            sink.put(5, "u {_id: 1, $set: {c: 1}}", "u {_id: 1, $splice: {l: [1, [0, 1, []]]}}");
+            assertEquals(List.of("2", "4"), letters(sink, "offset"));
+            sink.put(7, "r {_id: 1, a: 1, b: 1, c: 1}", "u {_id: 1, $set: {d: 1}}", "u {_id: 2, $set: {b: 1}}");
+            assertEquals(TestTask.documents("{_id: 1, a: 1, b: 1, c: 1, d: 1}"), TestTask.stored(collection));
+            assertEquals(List.of("2", "4"), letters(sink, "offset"));
+            collection.deleteMany(new BsonDocument());
+            sink.put(10, "u {_id: 1, $set: {e: 1}}", "d {_id: 2}");
+            assertEquals(List.of("2", "4", "10"), letters(sink, "offset"));
+        }
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"true", "false"})
+    void aDocumentThatTheSameBatchHasWholeOrDeletesIsNoDeadLetter(String fold) {
+        try (TestTask sink = TestTask.opened(collection, SinkSettings.FOLD, fold)) {
+            sink.put(0, "c {_id: 1}", "c {_id: 2}");
+            collection.deleteMany(new BsonDocument());
+            sink.put(2, "u {_id: 1, $set: {a: 1}}", "u {_id: 2, $set: {a: 1}}", "r {_id: 1, a: 1}", "d {_id: 2}");
+            assertEquals(TestTask.documents("{_id: 1, a: 1}"), TestTask.stored(collection));
+            assertEquals(List.of(), sink.context.letters);
+        }
+    }
+
+    @Test
+    void theUpdatesOfADocumentThatTheDestinationRefusedAreCountedOnly() throws Exception {
+        server.run("{create: '%s', validator: {bad: {$exists: false}}}".formatted(name()));
+        try (TestTask sink = TestTask.opened(collection)) {
+            sink.put(0, "c {_id: 1, bad: 1}", "u {_id: 1, $set: {a: 1}}");
+            sink.put(2, "u {_id: 1, $set: {b: 1}}");
+            assertEquals(List.of("121"), letters(sink, "code"));
+            assertEquals(2L, sink.metrics().get("WithoutDocument"));
+        }
+    }
+
+    /** A log without a copy, and a sink without a topic for dead letters. */
+    @ParameterizedTest
+    @CsvSource({LogSettings.COPY + ", none", "errors.deadletterqueue.topic.name, ''"})
+    void whereItSaysNothingAnUpdateWithoutADocumentIsCountedOnly(String setting, String value) throws Exception {
+        try (TestTask sink = TestTask.opened(collection, setting, value)) {
+            sink.put(0, "u {_id: 1, $set: {a: 1}}", "u {_id: 2, $splice: {l: [1, [0, 1, []]]}}", "c {_id: 3}");
+            assertEquals(TestTask.documents("{_id: 3}"), TestTask.stored(collection));
+            assertEquals(List.of(), sink.context.letters);
+            assertEquals(2L, sink.metrics().get("WithoutDocument"));
+        }
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"true", "false"})
+    void anUpdateWhoseRowFollowsMayFindNoDocument(String fold) throws Exception {
+        try (TestTask sink = TestTask.opened(collection, SinkSettings.FOLD, fold)) {
+            List<SinkRecord> filling = sink.records(
+                    0,
+                    "u {_id: 1, $set: {a: 1}}",
+                    "u {_id: 1, $splice: {l: [1, [0, 1, []]]}}",
+                    "u {_id: 2, $set: {a: 1}}",
+                    "u {_id: 3, $set: {z: 1, a: 1, y: 1, b: 1, x: 1, c: 1, w: 1}}");
+            sink.task.put(filling.stream().map(TestTask::marked).toList());
+            assertEquals(List.of(), sink.context.letters);
+            assertEquals(0L, sink.metrics().get("WithoutDocument"));
+            sink.put(4, "r {_id: 1, l: [1]}", "u {_id: 1, $set: {a: 2}}");
+            assertEquals(TestTask.documents("{_id: 1, l: [1], a: 2}"), TestTask.stored(collection));
+            assertEquals(List.of(), sink.context.letters, "the row repairs what was not applied");
+            collection.deleteMany(new BsonDocument());
+            sink.put(6, "u {_id: 1, $set: {a: 3}}", "u {_id: 2, $set: {a: 2}}");
+            assertEquals(List.of("6", "7"), letters(sink, "offset"));
+            assertEquals(2L, sink.metrics().get("WithoutDocument"));
+            sink.task.put(sink.records(8, "u {_id: 1, $set: {a: 4}}").stream()
+                    .map(TestTask::marked)
+                    .toList());
+            assertEquals(2, sink.context.letters.size());
+        }
+    }
+
+    /** What is not a dead letter is one once others have come again as a whole. */
+    @Test
+    void anEmptiedCollectionNeitherStopsTheSinkNorFillsTheDeadLetters() throws Exception {
+        int count = StaleDocuments.MOST + 1;
+        String[] updates = IntStream.range(0, count)
+                .mapToObj("u {_id: %d, $set: {a: 1}}"::formatted)
+                .toArray(String[]::new);
+        try (TestTask sink = TestTask.opened(collection)) {
+            sink.put(0, updates);
+            sink.put(count, updates);
+            assertEquals(StaleDocuments.MOST, sink.context.letters.size());
+            assertEquals(2L * count, sink.metrics().get("WithoutDocument"));
+            sink.put(2 * count, "r {_id: 0}", updates[count - 1]);
+            assertEquals(StaleDocuments.MOST + 1, sink.context.letters.size());
+        }
+    }
+
     @Test
     void withoutATopicForDeadLettersTheTaskStops() {
         try (TestTask sink = TestTask.opened(collection, "errors.deadletterqueue.topic.name", "")) {
@@ -169,6 +295,10 @@ class RefusedServerTest extends DestinationTest {
 
     private String name() {
         return collection.getNamespace().getCollectionName();
+    }
+
+    private static List<String> letters(TestTask sink, String header) {
+        return sink.context.letters.stream().map(letter -> text(letter, header)).toList();
     }
 
     private static String text(SinkRecord letter, String header) {

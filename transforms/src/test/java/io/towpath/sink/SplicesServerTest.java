@@ -247,7 +247,7 @@ class SplicesServerTest extends DestinationTest {
     }
 
     @Test
-    void aMissingDocumentIsNoDeadLetter() throws Exception {
+    void aMissingDocumentIsToldFromADamagedOne() throws Exception {
         try (TestTask sink = TestTask.opened(collection)) {
             sink.put(0, "c {_id: 1, l: [1]}", "c {_id: {a: 2}, l: [1]}", "c {_id: 3}");
             damage("{_id: 1}", null);
@@ -257,8 +257,8 @@ class SplicesServerTest extends DestinationTest {
                     "u {_id: 1, $splice: {l: [1, [1, 0, [2]]]}}",
                     "u {_id: {a: 2}, $splice: {l: [1, [1, 0, [2]]]}}",
                     "u {_id: 3, $set: {a: 1}}");
-            assertEquals(List.of(), sink.context.letters);
-            assertEquals(2L, values(sink, "WithoutDocument").get(0));
+            assertEquals(List.of(WritePlan.GONE, WritePlan.GONE), letters(sink, "reason"));
+            assertEquals(List.of(2L, 0L), values(sink, "WithoutDocument", "SpliceMisses"));
         }
         assertEquals(TestTask.documents("{_id: 3, a: 1}"), TestTask.stored(collection));
     }
@@ -280,8 +280,8 @@ class SplicesServerTest extends DestinationTest {
                     IntStream.range(0, 20)
                             .mapToObj("u {_id: %d, $splice: {l: [2, [1, 1, []]]}}"::formatted)
                             .toArray(String[]::new));
-            assertEquals(List.of("27", "31"), letters(sink, "offset"));
-            assertEquals(List.of(2L), values(sink, "WithoutDocument"));
+            assertEquals(List.of("24", "27", "31", "35"), letters(sink, "offset"));
+            assertEquals(List.of(2L, 2L), values(sink, "WithoutDocument", "SpliceMisses"));
         }
         assertEquals(16 + 1, collection.countDocuments(BsonDocument.parse("{l: [1]}")));
     }

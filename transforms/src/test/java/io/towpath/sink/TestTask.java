@@ -5,6 +5,7 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 import com.mongodb.client.MongoCollection;
 import io.towpath.record.BsonBytes;
 import io.towpath.record.CanonicalKey;
+import io.towpath.record.RecordHeaders;
 import io.towpath.sink.plain.RecordHandler;
 import io.towpath.sink.plain.TopicNamespaceMapper;
 import io.towpath.support.Context;
@@ -95,6 +96,26 @@ final class TestTask implements AutoCloseable {
             records.add(record(from + records.size(), change.substring(0, 1), BsonBytes.of(id), value));
         }
         return records;
+    }
+
+    /** The same update, whose document's row may follow. */
+    static SinkRecord marked(SinkRecord update) {
+        ConnectHeaders headers = new ConnectHeaders();
+        headers.addBytes(
+                RecordHeaders.NAME,
+                RecordHeaders.withRowFollows("2 u 1700000000:%d 1700000000000".formatted(update.kafkaOffset()))
+                        .getBytes(UTF_8));
+        return new SinkRecord(
+                update.topic(),
+                update.kafkaPartition(),
+                update.keySchema(),
+                update.key(),
+                update.valueSchema(),
+                update.value(),
+                update.kafkaOffset(),
+                update.timestamp(),
+                update.timestampType(),
+                headers);
     }
 
     /** The same records in another partition. */

@@ -89,7 +89,7 @@ class WriteCommandServerTest extends DestinationTest {
         Waves.Bulk bulk = new Waves.Bulk(collection.getNamespace(), writes);
         try (ClientSession session = server.session()) {
             session.startTransaction();
-            WriteCommand.Result result = new WriteCommand(server.client(), session, bulk, Set.of()).run(writes);
+            WriteCommand.Result result = new WriteCommand(server.client(), session, bulk, Set.of(), true).run(writes);
             if (result.refusal().isEmpty()) session.commitTransaction();
             return result;
         }

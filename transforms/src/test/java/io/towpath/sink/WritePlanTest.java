@@ -13,6 +13,7 @@ import io.towpath.record.CanonicalKey;
 import io.towpath.sink.plain.RecordHandler;
 import io.towpath.sink.plain.TopicNamespaceMapper;
 import io.towpath.support.Context;
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -81,6 +82,12 @@ class WritePlanTest {
         List<SinkRecord> old = splices(now - 120_000, 0);
         old.forEach(record -> miss(plan, record));
         assertTrue(old.stream().allMatch(deadLetters::contains));
+        List<SinkRecord> further = splices(now - 120_000, 100);
+        plan.foundNone(writes(plan, further));
+        assertFalse(further.stream().anyMatch(deadLetters::contains));
+        List<SinkRecord> newer = splices(now, 100);
+        plan.foundNone(writes(plan, newer));
+        assertTrue(newer.stream().allMatch(deadLetters::contains));
 
         List<SinkRecord> young = splices(now, old.size());
         assertThrows(ConnectException.class, () -> young.forEach(record -> miss(plan, record)));
@@ -103,6 +110,25 @@ class WritePlanTest {
 
     private static void miss(WritePlan plan, SinkRecord record) {
         for (int attempt = 0; attempt < 2; attempt++) plan.missed(writes(plan, List.of(record)));
+    }
+
+    @ParameterizedTest
+    @ValueSource(ints = {0, 1, 2})
+    void theLastUpdateOfAFoldedWriteSaysWhetherTheRowFollows(int marked) {
+        List<SinkRecord> updates =
+                records("u {_id: 1, $set: {a: 1}}", "u {_id: 1, $set: {b: 1}}", "u {_id: 1, $unset: {c: 0}}");
+        WritePlan plan = plan("true");
+        List<Write> unmarked = writes(plan, updates);
+        assertEquals(1, unmarked.size());
+        assertFalse(unmarked.get(0).rowFollows());
+        List<SinkRecord> mixed = new ArrayList<>(updates);
+        mixed.set(marked, TestTask.marked(updates.get(marked)));
+        List<Write> merged = writes(plan, mixed);
+        assertEquals(List.of(mixed), merged.stream().map(Write::records).toList());
+        assertEquals(marked == 2, merged.get(0).rowFollows());
+        List<Write> single = writes(plan("false"), mixed);
+        for (int each = 0; each < 3; each++)
+            assertEquals(each == marked, single.get(each).rowFollows());
     }
 
     @Test

@@ -55,6 +55,7 @@ class SourceSettingsTest {
         "event.processing.failure.handling.mode, warn, set it to fail",
         "cursor.oversize.handling.mode, skip, set it to fail",
         "mongodb.authentication.class, , set it to io.towpath.debezium.RawDocuments",
+        "producer.override.partitioner.class, , set it to io.towpath.connector.KeyPartitioner",
         "cursor.pipeline, , let it begin with",
         "cursor.pipeline, '[', cannot be used",
         "collection.include.list, '(shop', Unclosed group",
@@ -92,23 +93,7 @@ class SourceSettingsTest {
     }
 
     @Test
-    void theHooksNameInPipelinesDeployedBeforeIsAccepted() {
-        assertTrue(MongoSource.requirements(settings("mongodb.authentication.class", "io.towpath.source.RawDocuments"))
-                .areMet());
-    }
-
-    @Test
-    void aConfigurationOfAnEarlierVersionRunsWithoutAPartitionerUntilItIsDeployedAgain() {
-        Map<String, String> settings = settings("producer.override.partitioner.class", null);
-        assertTrue(MongoSource.requirements(settings).areMet());
-        assertTrue(new MongoSource()
-                .validate(settings).configValues().stream()
-                        .flatMap(value -> value.errorMessages().stream())
-                        .anyMatch(message -> message.contains("set it to io.towpath.connector.KeyPartitioner")));
-    }
-
-    @Test
-    void aTaskThatAnEarlierVersionLetBeWithoutBoundariesDoesNotStart() {
+    void aTaskWithoutBoundariesDoesNotStart() {
         MongoSourceTask task = new MongoSourceTask();
         ConnectException refused =
                 assertThrows(ConnectException.class, () -> task.start(settings("transaction.boundary", "interval")));

@@ -1,5 +1,6 @@
 package io.towpath.support;
 
+import io.towpath.connector.KeyPartitioner;
 import io.towpath.debezium.CursorPipeline;
 import io.towpath.debezium.RawDocuments;
 import io.towpath.debezium.SourceCluster;
@@ -17,7 +18,7 @@ public final class Sources {
     private Sources() {}
 
     public static Map<String, String> configuration() {
-        return new HashMap<>(Map.of(
+        Map<String, String> configuration = new HashMap<>(Map.of(
                 "connector.class",
                 MongoSource.class.getName(),
                 "topic.prefix",
@@ -38,6 +39,8 @@ public final class Sources {
                 ByteArrayConverter.class.getName(),
                 "header.converter",
                 ByteArrayConverter.class.getName()));
+        configuration.put("producer.override.partitioner.class", KeyPartitioner.class.getName());
+        return configuration;
     }
 
     /** Reads by the default settings. */

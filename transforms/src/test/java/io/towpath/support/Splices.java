@@ -81,11 +81,12 @@ public final class Splices {
     /** A splice that makes the one array of the other, in the fewest edits, or in some more. */
     public static Splice between(Random random, String path, List<byte[]> before, List<byte[]> after) {
         int[][] common = new int[before.size() + 1][after.size() + 1];
-        for (int i = before.size() - 1; i >= 0; i--)
+        for (int i = before.size() - 1; i >= 0; i--) {
             for (int j = after.size() - 1; j >= 0; j--)
                 common[i][j] = Arrays.equals(before.get(i), after.get(j))
                         ? common[i + 1][j + 1] + 1
                         : Math.max(common[i + 1][j], common[i][j + 1]);
+        }
         List<Splice.Edit> edits = new ArrayList<>();
         int i = 0;
         int j = 0;

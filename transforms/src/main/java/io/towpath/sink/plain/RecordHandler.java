@@ -19,7 +19,7 @@ import org.bson.BsonBinary;
 import org.bson.BsonDocument;
 
 /** Converts each record of the contract to one write of mongo-kafka's sink. Requires {@link TopicNamespaceMapper}. */
-public class RecordHandler extends CdcHandler {
+public final class RecordHandler extends CdcHandler {
     public RecordHandler(MongoSinkTopicConfig config) {
         super(config);
     }

@@ -12,7 +12,7 @@ import org.apache.kafka.connect.sink.SinkRecord;
 import org.bson.BsonDocument;
 
 /** The namespace is in the topic's name: {@code <prefix>.<database>.<collection>}, where only the collection may hold dots. */
-public class TopicNamespaceMapper implements NamespaceMapper {
+public final class TopicNamespaceMapper implements NamespaceMapper {
     /** A JSON object: a namespace at the source to its name at the destination. */
     public static final String RENAME = "towpath.rename";
 

@@ -37,7 +37,7 @@ final class CopyThreads implements AutoCloseable {
     private final RateLimit limit;
     private final NaturalReads natural;
     private final LinkedBlockingDeque<Job> jobs = new LinkedBlockingDeque<>();
-    private final CopySteps steps = new CopySteps(MOST_WAITING_BYTES);
+    private final CopyReports reports = new CopyReports(MOST_WAITING_BYTES);
     private final List<Thread> threads = new ArrayList<>();
 
     /** @param name of the pipeline */
@@ -70,9 +70,9 @@ final class CopyThreads implements AutoCloseable {
         }
     }
 
-    /** As {@link CopySteps#next}. */
-    CopySteps.Step next(long waitMs) throws InterruptedException {
-        return steps.next(waitMs);
+    /** As {@link CopyReports#next}. */
+    CopyReports.Report next(long waitMs) throws InterruptedException {
+        return reports.next(waitMs);
     }
 
     private void work() {
@@ -93,7 +93,7 @@ final class CopyThreads implements AutoCloseable {
     private void fail(String namespace, Throwable error) {
         if (error instanceof MongoException fault && ReadFault.isInterrupt(fault)) return;
         try {
-            steps.put(new CopySteps.Failed(namespace, error));
+            reports.put(new CopyReports.Failed(namespace, error));
         } catch (InterruptedException stopped) {
             Thread.currentThread().interrupt();
         }
@@ -103,7 +103,7 @@ final class CopyThreads implements AutoCloseable {
         for (Patience patience = new Patience(); ; ) {
             try {
                 RangePlan plan = natural.plan(namespace);
-                steps.put(new CopySteps.Planned(namespace, plan));
+                reports.put(new CopyReports.Planned(namespace, plan));
                 // before the collections that are not divided yet, so that few ranges wait
                 for (int range = plan.ranges() - 1; range >= 0; range--) {
                     if (isAlone
@@ -125,21 +125,21 @@ final class CopyThreads implements AutoCloseable {
                 while (pages.hasNext()) {
                     Page page = pages.next();
                     limit.take(page.documents().size(), page.bytes());
-                    steps.put(new CopySteps.Copied(page));
+                    reports.put(new CopyReports.Copied(page));
                     if (page.isLast()) return;
                     rest = new RangeRead.Range(rest.namespace(), rest.plan(), rest.index(), page.upTo());
                     patience = new Patience();
                 }
             } catch (OutdatedPlanException outdated) {
-                steps.put(new CopySteps.Outdated(rest.namespace(), RetryCause.OTHER, outdated.getMessage()));
+                reports.put(new CopyReports.Outdated(rest.namespace(), RetryCause.OTHER, outdated.getMessage()));
                 return;
             } catch (MongoException error) {
                 if (ReadFault.isInterrupt(error)) throw new InterruptedException();
                 RetryCause cause = RetryCause.of(error);
-                steps.put(new CopySteps.Retried(rest.namespace(), rest.index(), cause, ReadFault.message(error)));
+                reports.put(new CopyReports.Retried(rest.namespace(), rest.index(), cause, ReadFault.message(error)));
                 if (ReadFault.isAboutTime(error)) natural.timeIsGone(rest.namespace());
                 if (rest.plan().recordIds().isPresent() && patience.isOver() && ReadFault.isTransient(error)) {
-                    steps.put(new CopySteps.Outdated(rest.namespace(), cause, ReadFault.message(error)));
+                    reports.put(new CopyReports.Outdated(rest.namespace(), cause, ReadFault.message(error)));
                     return;
                 }
                 patience.afterFault(error);
@@ -156,7 +156,7 @@ final class CopyThreads implements AutoCloseable {
     @Override
     public void close() {
         threads.forEach(Thread::interrupt);
-        steps.clear();
+        reports.clear();
         natural.close();
     }
 

@@ -79,11 +79,11 @@ public final class InitialCopy implements Phase {
         if (others.isDue()) look();
         if (over) return null;
         long bytes = 0;
-        CopySteps.Step step = ledger.rows().isCopied() ? null : threads.next(WAIT_MS);
-        while (step != null) {
-            take(step, records);
-            bytes += step.bytes();
-            step = bytes < MOST_BYTES && !over ? threads.next(0) : null;
+        CopyReports.Report report = ledger.rows().isCopied() ? null : threads.next(WAIT_MS);
+        while (report != null) {
+            take(report, records);
+            bytes += report.bytes();
+            report = bytes < MOST_BYTES && !over ? threads.next(0) : null;
         }
         if (!share.isFirst()) {
             over = ledger.rows().isCopied(share);
@@ -101,21 +101,21 @@ public final class InitialCopy implements Phase {
         over = !goesOn;
     }
 
-    private void take(CopySteps.Step step, List<SourceRecord> records) {
-        if (step instanceof CopySteps.Copied copied) {
+    private void take(CopyReports.Report report, List<SourceRecord> records) {
+        if (report instanceof CopyReports.Copied copied) {
             records.addAll(Rows.copy(copied.page(), progress));
-        } else if (step instanceof CopySteps.Planned planned) {
+        } else if (report instanceof CopyReports.Planned planned) {
             records.add(ledger.plan(planned.namespace(), planned.plan()));
-        } else if (step instanceof CopySteps.Retried retried) {
+        } else if (report instanceof CopyReports.Retried retried) {
             ledger.rows().range(retried.namespace(), retried.range()).retried(retried.reason());
             progress.metrics().retried(retried.cause(), retried.namespace() + ": " + retried.reason());
             records.add(ledger.rangeRecord(retried.namespace(), retried.range()));
-        } else if (step instanceof CopySteps.Outdated outdated) {
+        } else if (report instanceof CopyReports.Outdated outdated) {
             LOGGER.warn("the copy of {} begins anew: {}", outdated.namespace(), outdated.reason());
             progress.metrics().retried(outdated.cause(), outdated.namespace() + ": " + outdated.reason());
             records.addAll(ledger.copyAnew(outdated.namespace()));
             over = true; // the task begins another one, whose threads know nothing of the former plan
-        } else if (step instanceof CopySteps.Failed failed) {
+        } else if (report instanceof CopyReports.Failed failed) {
             throw new ConnectException(
                     "%s cannot be copied from the source: %s. What is copied so far is kept; fix the cause and restart the connector"
                             .formatted(failed.namespace(), message(failed.cause())),

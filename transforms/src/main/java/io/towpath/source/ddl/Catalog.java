@@ -66,9 +66,11 @@ final class Catalog {
     /** What a selection includes. Throws the driver's exceptions. */
     static Catalog read(SourceCluster source, Predicate<String> selection, boolean withIndexes) {
         Catalog catalog = new Catalog();
-        for (String database : source.databases())
-            for (BsonDocument listed : source.collections(database, new BsonDocument()))
+        for (String database : source.databases()) {
+            for (BsonDocument listed : source.collections(database, new BsonDocument())) {
                 if (selection.test(namespace(database, listed))) catalog.add(source, database, listed, withIndexes);
+            }
+        }
         return catalog;
     }
 

@@ -21,7 +21,9 @@ public final class TopicPartitions implements AutoCloseable {
     private static final long TIMEOUT_MS = 10_000;
 
     private final String prefix;
-    private final Optional<Properties> client;
+    /** Null where all topics are new. */
+    private final Properties client;
+
     private final Counts counts;
     private final int ofNewTopics;
     private final Map<String, Integer> known = new HashMap<>();
@@ -43,7 +45,7 @@ public final class TopicPartitions implements AutoCloseable {
     /** @param counts null to ask Kafka */
     TopicPartitions(String prefix, Map<String, String> configuration, Optional<Properties> client, Counts counts) {
         this.prefix = prefix;
-        this.client = client;
+        this.client = client.orElse(null);
         this.counts = counts == null ? this::read : counts;
         this.ofNewTopics = Integer.parseInt(configuration.getOrDefault(NEW_TOPICS, "1"));
     }
@@ -59,7 +61,7 @@ public final class TopicPartitions implements AutoCloseable {
     }
 
     private int of(String topic) throws InterruptedException {
-        if (client.isEmpty()) return ofNewTopics;
+        if (client == null) return ofNewTopics;
         Integer count = known.get(topic);
         if (count != null) return count;
         OptionalInt read = counts.of(topic);
@@ -69,7 +71,7 @@ public final class TopicPartitions implements AutoCloseable {
     }
 
     private OptionalInt read(String topic) throws InterruptedException {
-        if (admin == null) admin = Admin.create(client.orElseThrow());
+        if (admin == null) admin = Admin.create(client);
         try {
             return OptionalInt.of(admin.describeTopics(List.of(topic))
                     .topicNameValues()

@@ -71,6 +71,14 @@ public final class CollectionCopy {
         return ranges.get(plan.rangeOf(key)).timeOf(key);
     }
 
+    /**
+     * Whether all rows are in the log among which the row of an {@code _id} would be: those of its range, or, in natural order, all. Under a
+     * default collation, which has another order, one range has all.
+     */
+    boolean hasRow(byte[] key) {
+        return isNatural() ? isDone() : ranges.get(plan.rangeOf(key)).isDone();
+    }
+
     Stream<ClusterTime> largestTimes() {
         return ranges.stream().flatMap(range -> range.largestTime().stream());
     }

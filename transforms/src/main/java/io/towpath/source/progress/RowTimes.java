@@ -39,8 +39,10 @@ public final class RowTimes {
     private final Map<String, PendingKeys> pending = new HashMap<>();
     /** Of collections that were read in natural order; empty when they have to be computed again. */
     private final Map<String, Optional<Times>> naturalTimes = new HashMap<>();
-    /** Null when it has to be computed again. */
-    private Optional<ClusterTime> largest;
+
+    private boolean isLargestKnown;
+    /** Null when no row and no document is remembered. */
+    private ClusterTime largest;
 
     /** @param root the root offset; null when nothing is stored */
     RowTimes(Map<String, Object> root, Partitions partitions, OffsetStorageReader reader) {
@@ -195,12 +197,12 @@ public final class RowTimes {
     }
 
     private void timesChanged() {
-        largest = null;
+        isLargestKnown = false;
         naturalTimes.clear();
     }
 
     private void extendTo(ClusterTime time) {
-        if (largest != null && largest.filter(known -> !time.isAfter(known)).isEmpty()) largest = Optional.of(time);
+        if (isLargestKnown && (largest == null || time.isAfter(largest))) largest = time;
     }
 
     /** Every collection whose copy is in progress or whose times are still needed; empty where it is not divided into ranges yet. */
@@ -244,6 +246,12 @@ public final class RowTimes {
         if (time.isAfter(natural.get().last())) return false;
         if (time.isAfter(natural.get().first())) addPending(namespace, key);
         return true;
+    }
+
+    /** Whether the row of an {@code _id} may be read later, so that it follows what is emitted now. */
+    public boolean rowFollows(String namespace, byte[] key) {
+        Optional<CollectionCopy> copy = copies.get(namespace);
+        return copy != null && copy.filter(planned -> planned.hasRow(key)).isEmpty();
     }
 
     private Optional<Times> computeNaturalTimes(String namespace) {
@@ -322,10 +330,12 @@ public final class RowTimes {
 
     /** The largest cluster time of any row or document that is remembered. */
     Optional<ClusterTime> largestTime() {
-        if (largest == null)
-            largest =
-                    Stream.concat(copyTimes(), documents.largestTime().stream()).max(ClusterTime::compareTo);
-        return largest;
+        if (!isLargestKnown)
+            largest = Stream.concat(copyTimes(), documents.largestTime().stream())
+                    .max(ClusterTime::compareTo)
+                    .orElse(null);
+        isLargestKnown = true;
+        return Optional.ofNullable(largest);
     }
 
     /** Includes the largest time of each range, and the smallest. */
@@ -375,7 +385,7 @@ public final class RowTimes {
     /** Returns whether the stream has passed any document. */
     boolean forgetDocuments(ClusterTime position) {
         boolean hasPassed = documents.forget(position);
-        if (hasPassed) largest = null;
+        if (hasPassed) isLargestKnown = false;
         return hasPassed;
     }
 

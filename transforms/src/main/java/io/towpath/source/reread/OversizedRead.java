@@ -8,7 +8,7 @@ import io.towpath.record.ClusterTime;
 import io.towpath.source.copy.DriverKey;
 import io.towpath.source.copy.Rows;
 import io.towpath.source.copy.SnapshotReads;
-import io.towpath.source.ddl.SchemaChanges;
+import io.towpath.source.ddl.SchemaCapture;
 import io.towpath.source.progress.Progress;
 import java.nio.ByteBuffer;
 import java.util.HashMap;
@@ -27,7 +27,7 @@ import org.slf4j.LoggerFactory;
  *
  * @param schema present if schema changes are captured; not closed by this
  */
-public record OversizedRead(Progress progress, SnapshotReads reads, Optional<SchemaChanges> schema) {
+public record OversizedRead(Progress progress, SnapshotReads reads, Optional<SchemaCapture> schema) {
     private static final Logger LOGGER = LoggerFactory.getLogger(OversizedRead.class);
 
     /** The records in place of Debezium's, which has the offset; empty when the read has to be retried. */

@@ -7,7 +7,7 @@ import io.towpath.net.ServerError;
 import io.towpath.record.ClusterTime;
 import io.towpath.source.copy.AddedCopy;
 import io.towpath.source.copy.SnapshotReads;
-import io.towpath.source.ddl.SchemaChanges;
+import io.towpath.source.ddl.SchemaCapture;
 import io.towpath.source.progress.Progress;
 import io.towpath.source.progress.RowTimes;
 import java.time.Duration;
@@ -34,8 +34,10 @@ public final class Rereads implements AutoCloseable {
     private final Progress progress;
     private final SnapshotReads reads;
     private final AddedCopy added;
-    private final Optional<SchemaChanges> schema;
-    private final Optional<RequestLog> requests;
+    private final Optional<SchemaCapture> schema;
+    /** Null where no requests are read. */
+    private final RequestLog requests;
+
     private final Map<String, Object> partition;
     private Position position;
     private long pausedUntil = System.nanoTime();
@@ -47,7 +49,7 @@ public final class Rereads implements AutoCloseable {
             RereadSettings settings,
             OffsetStorageReader reader,
             Predicate<String> selection,
-            Optional<SchemaChanges> schema) {
+            Optional<SchemaCapture> schema) {
         this.progress = progress;
         this.reads = reads;
         this.schema = schema;
@@ -55,8 +57,8 @@ public final class Rereads implements AutoCloseable {
         partition = progress.partitions().requests(settings.topic());
         position = Position.of(reader.offset(partition));
         requests = settings.areUsed()
-                ? Optional.of(new RequestLog(settings.topic(), settings.client(), position.next(), selection, progress))
-                : Optional.empty();
+                ? new RequestLog(settings.topic(), settings.client(), position.next(), selection, progress)
+                : null;
     }
 
     /** Whether there is something to read at the stream's next boundary. */
@@ -72,12 +74,12 @@ public final class Rereads implements AutoCloseable {
     }
 
     private Optional<RereadRequest> first() {
-        return requests.flatMap(RequestLog::first);
+        return requests == null ? Optional.empty() : requests.first();
     }
 
     /** The offset behind requests that are another connector's; empty when there are none. */
     public Optional<SourceRecord> skipped() {
-        long read = requests.map(RequestLog::skipped).orElse(position.next());
+        long read = requests == null ? position.next() : requests.skipped();
         if (read <= position.next()) return Optional.empty();
         position = new Position(read, 0, position.waiting());
         return Optional.of(offsetRecord("requests: read up to %d".formatted(read)));
@@ -125,7 +127,7 @@ public final class Rereads implements AutoCloseable {
     private List<SourceRecord> close(RereadRequest request, ClusterTime time) {
         progress.ledger().history().close(request.closes(), time);
         position = new Position(request.offset() + 1, 0, "");
-        requests.orElseThrow().answered();
+        requests.answered();
         return List.of(
                 offsetRecord("resnapshot %s: closed".formatted(request.closes())),
                 progress.ledger().rootRecord());
@@ -144,7 +146,7 @@ public final class Rereads implements AutoCloseable {
         int answered = index + answer.keys().size();
         boolean isAll = answered == request.keys().size();
         position = isAll ? new Position(request.offset() + 1, 0, "") : new Position(request.offset(), answered, "");
-        if (isAll) requests.orElseThrow().answered();
+        if (isAll) requests.answered();
         progress.metrics().reread(answer.keys().size());
         return answer.records(progress.name(), partition, position.offset());
     }
@@ -155,10 +157,9 @@ public final class Rereads implements AutoCloseable {
     }
 
     private List<SourceRecord> skip(RereadRequest request, MongoException error) {
-        requests.orElseThrow()
-                .skip("request %d for documents of %s: %s"
-                        .formatted(request.offset(), request.namespace(), ReadFault.message(error)));
-        requests.orElseThrow().answered();
+        requests.skip("request %d for documents of %s: %s"
+                .formatted(request.offset(), request.namespace(), ReadFault.message(error)));
+        requests.answered();
         position = new Position(request.offset() + 1, 0, "");
         return List.of(offsetRecord("request %d: skipped".formatted(request.offset())));
     }
@@ -191,7 +192,7 @@ public final class Rereads implements AutoCloseable {
 
     @Override
     public void close() {
-        requests.ifPresent(RequestLog::close);
+        if (requests != null) requests.close();
     }
 
     /**

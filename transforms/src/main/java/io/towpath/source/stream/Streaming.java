@@ -1,16 +1,19 @@
 package io.towpath.source.stream;
 
 import io.towpath.connector.Closing;
+import io.towpath.connector.LogRecord;
+import io.towpath.connector.TextHeaders;
 import io.towpath.debezium.DebeziumEvent;
 import io.towpath.debezium.DebeziumStream;
 import io.towpath.debezium.DebeziumToRecord;
 import io.towpath.debezium.EventTime;
 import io.towpath.debezium.OversizedEvent;
 import io.towpath.debezium.SourceCluster;
+import io.towpath.record.BsonElements;
 import io.towpath.record.ClusterTime;
 import io.towpath.source.copy.OplogWatch;
 import io.towpath.source.copy.SnapshotReads;
-import io.towpath.source.ddl.SchemaChanges;
+import io.towpath.source.ddl.SchemaCapture;
 import io.towpath.source.progress.Ledger;
 import io.towpath.source.progress.Partitions;
 import io.towpath.source.progress.Phase;
@@ -44,7 +47,7 @@ public final class Streaming implements Phase {
     private final Heartbeats heartbeats = new Heartbeats(System::nanoTime);
     private final OplogWatch watch;
     private final SourceMetrics metrics;
-    private final Optional<SchemaChanges> schema;
+    private final Optional<SchemaCapture> schema;
     private final int namespaceAt;
     /** The time of the last emitted event; null before the first. */
     private ClusterTime last;
@@ -65,7 +68,7 @@ public final class Streaming implements Phase {
             Progress progress,
             SnapshotReads reads,
             Rereads rereads,
-            Optional<SchemaChanges> schema,
+            Optional<SchemaCapture> schema,
             boolean wholeDocuments) {
         this.debezium = debezium;
         this.last = last.orElse(null);
@@ -202,7 +205,27 @@ public final class Streaming implements Phase {
         if (converted == null) return Optional.of(List.of());
         boolean isChange = !converted.headers().isEmpty();
         if (isChange && isLeftOut(namespace(converted))) return Optional.of(List.of());
-        return isChange && isHeld(converted, time) ? dropped() : Optional.of(List.of(converted));
+        if (isChange && isHeld(converted, time)) return dropped();
+        return Optional.of(List.of(isChange ? marked(converted) : converted));
+    }
+
+    /** The record; marked if it is an update that may rightly find no document at the destination, as its row follows. */
+    private SourceRecord marked(SourceRecord record) {
+        byte[] key = (byte[]) record.key();
+        if (!ledger.rows().rowFollows(namespace(record), key) || !isUpdate(record)) return record;
+        return new LogRecord(
+                record.sourcePartition(),
+                record.sourceOffset(),
+                record.topic(),
+                record.kafkaPartition(),
+                key,
+                (byte[]) record.value(),
+                TextHeaders.withRowFollows(record.headers()));
+    }
+
+    private static boolean isUpdate(SourceRecord record) {
+        return record.value() instanceof byte[] value
+                && BsonElements.atId(value).isEmpty();
     }
 
     @SuppressWarnings("unchecked")
@@ -226,7 +249,7 @@ public final class Streaming implements Phase {
      * are read then.
      */
     private boolean isLeftOut(String namespace) {
-        return SourceCluster.isBookkeeping(namespace) || schema.isPresent() && SchemaChanges.isTemporary(namespace);
+        return SourceCluster.isBookkeeping(namespace) || schema.isPresent() && SchemaCapture.isTemporary(namespace);
     }
 
     private String namespace(SourceRecord record) {

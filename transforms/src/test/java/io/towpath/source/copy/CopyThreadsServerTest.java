@@ -37,7 +37,7 @@ class CopyThreadsServerTest {
                 CopyThreads threads = new CopyThreads(Sources.reads(source), "p")) {
             threads.read(new RangeRead.Range("shop.orders", new RangePlan(bounds, 1, 1, 1), 0, RangePlan.OPEN_END));
             threads.start();
-            CopySteps.Failed failed = assertInstanceOf(CopySteps.Failed.class, threads.next(30_000));
+            CopyReports.Failed failed = assertInstanceOf(CopyReports.Failed.class, threads.next(30_000));
             assertEquals("shop.orders", failed.namespace());
             assertEquals(error, failed.cause());
         }

@@ -74,7 +74,9 @@ class SharedCopyServerTest {
     @Test
     void anotherNumberOfTasksGoesOnWhereTheTasksBeforeWereCommitted() throws Exception {
         try (Generation three = new Generation(3)) {
-            for (int page = 0; page < 4; page++) for (Task task : three.tasks) task.commit(task.pollRecords());
+            for (int page = 0; page < 4; page++) {
+                for (Task task : three.tasks) task.commit(task.pollRecords());
+            }
             for (Task task : three.tasks) assertTrue(task.rows > 0, "each task has copied");
             three.tasks.get(1).pollRecords(); // not committed: it is killed
         }

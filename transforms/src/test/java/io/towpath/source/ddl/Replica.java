@@ -183,7 +183,7 @@ final class Replica {
         if (document != null) document.putAll(value.getDocument("$set"));
         else
             assertTrue(
-                    !collection.awaits.isEmpty(),
+                    TextHeaders.rowFollows(record),
                     () -> "update without its document " + key + " of " + name + " at " + record.sourceOffset()
                             + " after " + history());
         assertTrue(Change.decode((byte[]) record.value()) instanceof Change.Update);

@@ -36,7 +36,7 @@ class SchemaErrorsServerTest {
     private final SourceCluster source = Sources.connected(Sources.configuration());
     private final SourceContext context = new SourceContext(Map.of());
     private final SourceMetrics metrics = new SourceMetrics("p-source", "p", "p", new CopyShare(0, 1));
-    private SchemaChanges changes;
+    private SchemaCapture changes;
 
     @BeforeEach
     void begin() throws InterruptedException {
@@ -47,7 +47,7 @@ class SchemaErrorsServerTest {
         ledger.beginStream();
         Progress progress = new Progress("p", partitions, ledger, metrics);
         TopicPartitions topics = new TopicPartitions("p", Map.of(), Optional.empty());
-        changes = new SchemaChanges(source, name -> name.startsWith(database + ".s"), topics, progress, context);
+        changes = new SchemaCapture(source, name -> name.startsWith(database + ".s"), topics, progress, context);
         Optional<List<SourceRecord>> begun = Optional.empty();
         while (begun.isEmpty()) begun = changes.beginStream(ledger.start());
         context.store(begun.get());

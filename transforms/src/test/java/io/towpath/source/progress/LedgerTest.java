@@ -89,6 +89,37 @@ class LedgerTest {
     }
 
     @Test
+    void aRowFollowsUntilItsRangeIsInTheLog() throws Exception {
+        Ledger ledger = begun();
+        store(List.of(ledger.rootRecord()));
+        assertTrue(restored().rows().rowFollows(ORDERS, id(1)), "no range is known yet");
+        store(List.of(ledger.plan(ORDERS, new RangePlan(List.of(id(10)), 30, 3000, 7))));
+        advance(ledger, page(1, new ClusterTime(105, 2), true, 10, 11));
+        advance(ledger, page(0, new ClusterTime(106, 1), false, 1, 2));
+        for (Ledger each : List.of(ledger, restored())) {
+            assertTrue(each.rows().rowFollows(ORDERS, id(9)));
+            assertTrue(each.rows().rowFollows(ORDERS, id(1)), "under a collation, 1 may come behind 2");
+            assertFalse(each.rows().rowFollows(ORDERS, id(10)));
+            assertFalse(each.rows().rowFollows("shop.other", id(9)), "is not copied");
+        }
+        advance(ledger, page(0, new ClusterTime(107, 1), true, 3));
+        for (Ledger each : List.of(ledger, restored())) assertFalse(each.rows().rowFollows(ORDERS, id(9)));
+        store(ledger.copyAgain("again", List.of(ORDERS), new ClusterTime(110, 1), false));
+        for (Ledger each : List.of(ledger, restored())) assertTrue(each.rows().rowFollows(ORDERS, id(10)));
+    }
+
+    @Test
+    void inNaturalOrderAnyRowMayFollowUntilAllAreInTheLog() throws Exception {
+        Ledger ledger = begun();
+        ledger.reselect("x", List.of(), List.of("shop.empty"));
+        store(List.of(ledger.rootRecord(), ledger.plan(ORDERS, natural())));
+        advance(ledger, piece(0, new ClusterTime(105, 2), RangePlan.OPEN_END));
+        for (Ledger each : List.of(ledger, restored())) assertTrue(each.rows().rowFollows(ORDERS, id(1)));
+        advance(ledger, piece(1, new ClusterTime(106, 2), RangePlan.OPEN_END));
+        for (Ledger each : List.of(ledger, restored())) assertFalse(each.rows().rowFollows(ORDERS, id(1)));
+    }
+
+    @Test
     void offsetsOfTheVersionBeforePiecesGoOn() throws Exception {
         Map<String, Object> root = new TreeMap<>(Map.of(
                 "phase",
@@ -501,6 +532,155 @@ class LedgerTest {
         store(List.of(first.rootRecord()));
         store(first.forget(new ClusterTime(106, 1)));
         assertFalse(late.followFirst(reader()));
+    }
+
+    /** Otherwise a change would be applied to a row that has it already. */
+    @Test
+    void whatIsReadAfterAChangeWasJudgedHoldsLaterChanges() throws Exception {
+        Ledger ledger = begun();
+        ledger.plan(ORDERS, new RangePlan(List.of(), 30, 3000, 7));
+        assertFalse(ledger.rows().holds(ORDERS, id(10), new ClusterTime(105, 1)), "nothing is read");
+        advance(ledger, page(0, new ClusterTime(105, 1), false, 10));
+        assertTrue(ledger.rows().holds(ORDERS, id(10), new ClusterTime(105, 1)));
+        advance(ledger, page(0, new ClusterTime(110, 1), false, 12));
+        assertTrue(ledger.rows().holds(ORDERS, id(12), new ClusterTime(110, 1)));
+        ledger.addDocument(ORDERS, id(50), new ClusterTime(120, 1), true);
+        assertTrue(ledger.rows().holds(ORDERS, id(50), new ClusterTime(120, 1)));
+    }
+
+    /** Otherwise the changes between the two times would be in no row and not in the stream. */
+    @Test
+    void theStreamBeginsBeforeEveryPartOfARange() throws Exception {
+        Ledger ledger = begun();
+        ledger.plan(ORDERS, new RangePlan(List.of(), 1, 1, 7));
+        advance(ledger, page(0, new ClusterTime(99, 5), false, 1));
+        advance(ledger, page(0, new ClusterTime(105, 1), true, 2));
+        ledger.beginStream();
+        assertEquals(new ClusterTime(99, 5), ledger.start());
+    }
+
+    @Test
+    void aCopyIsDoneWhenEachCollectionIsPlannedAndEachRangeIsRead() throws Exception {
+        Ledger ledger = restored();
+        ledger.begin("x", START, List.of(ORDERS));
+        assertFalse(ledger.rows().isCopied(), "not divided into ranges yet");
+        ledger.plan(ORDERS, new RangePlan(List.of(id(10)), 2, 1, 7));
+        advance(ledger, page(0, new ClusterTime(105, 1), true, 1));
+        assertFalse(ledger.rows().isCopied(), "a range is not read");
+        assertFalse(ledger.rows().isCopied(new CopyShare(0, 1)), "by the only task");
+        advance(ledger, page(1, new ClusterTime(105, 1), true, 11));
+        assertTrue(ledger.rows().isCopied());
+    }
+
+    @Test
+    void aNewSelectionCopiesWhatItAdds() throws Exception {
+        Ledger ledger = begun();
+        store(ledger.reselect("shop|bar", List.of("bar.added"), List.of("shop.empty")));
+        for (Ledger each : List.of(ledger, restored())) {
+            assertEquals("shop|bar", each.selection());
+            assertEquals(
+                    List.of(ORDERS, "bar.added"),
+                    List.copyOf(each.rows().copies().keySet()));
+            assertFalse(each.rows().isCopied());
+        }
+    }
+
+    /** Neither its times nor its pending documents say anything about the next collection of that name. */
+    @Test
+    void aCollectionThatIsNoLongerCapturedLeavesNothing() throws Exception {
+        Ledger ledger = copiedInPieces(new ClusterTime(105, 2), new ClusterTime(110, 1));
+        assertTrue(ledger.rows().holds(ORDERS, id(1), new ClusterTime(106, 1)));
+        store(ledger.newPending());
+        assertNotNull(reader().offset(partitions.pending(ORDERS, 0)));
+
+        store(ledger.reselect("none", List.of(), List.of(ORDERS)));
+        assertNull(reader().offset(partitions.pending(ORDERS, 0)));
+        assertNull(reader().offset(partitions.of(ORDERS)));
+        store(ledger.reselect("x", List.of(ORDERS), List.of()));
+        store(List.of(ledger.plan(ORDERS, new RangePlan(List.of(), 1, 1, 7))));
+        ledger.addDocument("shop.other", id(1), new ClusterTime(300, 1), true);
+        for (Ledger each : List.of(ledger, restored()))
+            assertFalse(each.rows().holds(ORDERS, id(1), new ClusterTime(105, 2)));
+    }
+
+    /** The log has its rows: the changes that they hold must not be applied to them. */
+    @Test
+    void aCollectionThatIsCopiedAgainKeepsTheTimesOfItsRowsInNaturalOrder() throws Exception {
+        Ledger ledger = copiedInPieces(new ClusterTime(105, 2), new ClusterTime(110, 1));
+        store(ledger.copyAgain("again", List.of(ORDERS), new ClusterTime(120, 1), false));
+        assertNull(reader().offset(partitions.of(ORDERS, 0)));
+        for (Ledger each : List.of(ledger, restored())) {
+            assertTrue(each.rows().holds(ORDERS, id(1), new ClusterTime(105, 2)));
+            assertFalse(each.rows().holds(ORDERS, id(1), new ClusterTime(110, 2)));
+        }
+    }
+
+    /** Its creation is in the log, so no state of it is missing there. */
+    @Test
+    void theRowsOfACollectionThatFollowsASchemaChangeSayNothingAboutTheLogsBeginning() throws Exception {
+        Ledger ledger = begun();
+        ledger.beginStream();
+        store(ledger.refill("shop.created"));
+        Ledger again = restored();
+        assertTrue(again.rows().copies().containsKey("shop.created"), "it is copied");
+        store(List.of(again.plan("shop.created", new RangePlan(List.of(), 1, 1, 7))));
+        advance(again, new Page("shop.created", 0, List.of(id(1)), 100, new ClusterTime(300, 1), true));
+        again.followOthers(new CopyShare(0, 1), reader());
+        for (Ledger each : List.of(again, restored()))
+            assertEquals(Optional.of(START.previous()), each.history().copied());
+    }
+
+    @Test
+    void closingAResnapshotDoesNotForgetWhatWasCopiedAfterIt() throws Exception {
+        Ledger ledger = begun();
+        store(ledger.restart("again", "x", START, new ClusterTime(900, 1), List.of(ORDERS)));
+        ledger.plan(ORDERS, new RangePlan(List.of(), 1, 1, 7));
+        advance(ledger, page(0, new ClusterTime(995, 1), true, 1));
+        ledger.history().close("again", new ClusterTime(990, 1));
+        assertEquals(Optional.of(new ClusterTime(995, 1)), ledger.history().copied());
+    }
+
+    /** Its own progress may not be committed yet: the offsets that it reads are behind. */
+    @Test
+    void aTaskTakesOverOnlyTheRangesOfOthers() throws Exception {
+        CopyShare first = new CopyShare(0, 2);
+        CopyShare second = new CopyShare(1, 2);
+        Ledger planning = restored();
+        planning.begin("x", START, List.of(ORDERS));
+        store(List.of(planning.rootRecord(), planning.plan(ORDERS, new RangePlan(List.of(id(10)), 2, 2, 7))));
+        int own = first.has(ORDERS, 0) ? 0 : 1;
+        Ledger other = restored();
+        assertTrue(other.followFirst(reader()));
+        ClusterTime early = new ClusterTime(105, 1);
+        ClusterTime late = new ClusterTime(200, 1);
+
+        planning.advance(page(own, early, false, 10 * own + 1));
+        assertTrue(planning.rows().holds(ORDERS, id(10 * own + 1), early));
+        other.advance(page(1 - own, early, false, 10 * (1 - own) + 1));
+        assertTrue(other.followFirst(reader()));
+        assertEquals(1, other.rows().range(ORDERS, 1 - own).rows(), "not stored yet");
+        assertTrue(other.rows().has(second, ORDERS, 1 - own));
+        advance(other, page(1 - own, late, true, 10 * (1 - own) + 2));
+        planning.followOthers(first, reader());
+
+        assertEquals(1, planning.rows().range(ORDERS, own).rows(), "not stored yet");
+        assertEquals(2, planning.rows().range(ORDERS, 1 - own).rows());
+        assertTrue(planning.rows().holds(ORDERS, id(10 * (1 - own) + 2), late));
+        assertEquals(Optional.of(late), planning.history().copied(), "the log lacks states before that");
+    }
+
+    @Test
+    void largePendingKeysAreSharedOutToMoreChunks() throws Exception {
+        Ledger ledger = copiedInPieces(new ClusterTime(105, 2), new ClusterTime(110, 1));
+        for (int n = 0; n < 20; n++) {
+            byte[] key = BsonBytes.of(new BsonDocument("_id", new BsonString(n + "x".repeat(10_000))));
+            assertTrue(ledger.rows().holds(ORDERS, key, new ClusterTime(106, 1)));
+            assertTrue(ledger.rows().holds(ORDERS, key, new ClusterTime(107, 1)), "it is in one chunk only");
+        }
+        List<SourceRecord> chunks = ledger.newPending();
+        assertEquals(4, chunks.size(), "of six at most");
+        store(chunks);
+        assertEquals(2, restored().rows().nextPending().orElseThrow().keys().size());
     }
 
     private Ledger begun() {

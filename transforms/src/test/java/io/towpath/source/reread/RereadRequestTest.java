@@ -5,8 +5,10 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.towpath.record.BsonBytes;
+import io.towpath.record.CanonicalKey;
 import io.towpath.support.Raw;
 import java.util.List;
+import java.util.Optional;
 import java.util.Random;
 import org.apache.kafka.connect.errors.DataException;
 import org.bson.BsonDocument;
@@ -77,6 +79,15 @@ class RereadRequestTest {
 
         assertEquals(
                 List.of("{\"_id\": 1}", "{\"_id\": {\"a\": 1}}", "{\"_id\": {\"$ref\": \"c\", \"$id\": 5}}"), readable);
+    }
+
+    /** Another document, or none, would be read by what the driver sends, and none means a delete. */
+    @Test
+    void anIdThatNoDriverSendsUnchangedHasAReason() {
+        byte[] notUtf8 = {3, 0, 0, 0, (byte) 0xC3, 0x28, 0};
+        assertEquals(
+                Optional.of("no driver sends such an _id unchanged"),
+                RereadRequest.oddity(CanonicalKey.of(Raw.document(Raw.element(2, "_id", notUtf8)))));
     }
 
     @Test

@@ -10,7 +10,7 @@ import io.towpath.debezium.SourceCluster;
 import io.towpath.record.BsonBytes;
 import io.towpath.record.CanonicalKey;
 import io.towpath.record.ClusterTime;
-import io.towpath.source.ddl.SchemaChanges;
+import io.towpath.source.ddl.SchemaCapture;
 import io.towpath.source.ddl.TopicPartitions;
 import io.towpath.source.progress.CopyShare;
 import io.towpath.source.progress.Ledger;
@@ -53,7 +53,7 @@ class RereadsServerTest {
     private final Ledger ledger = new Ledger(new Partitions("p"), context);
     private final Progress progress = new Progress("p", new Partitions("p"), ledger, metrics);
     private final byte[] key = CanonicalKey.of(BsonBytes.of(BsonDocument.parse("{_id: 1}")));
-    private SchemaChanges schema;
+    private SchemaCapture schema;
     private Rereads rereads;
     private ClusterTime position;
 
@@ -72,7 +72,7 @@ class RereadsServerTest {
         ledger.beginStream();
         assertTrue(ledger.rows().holds(namespace, key, position));
         TopicPartitions topics = new TopicPartitions("p", Map.of(), Optional.empty());
-        schema = new SchemaChanges(source, namespace::equals, topics, progress, context);
+        schema = new SchemaCapture(source, namespace::equals, topics, progress, context);
         Optional<List<SourceRecord>> begun = Optional.empty();
         while (begun.isEmpty()) begun = schema.beginStream(position);
         RereadSettings none = new RereadSettings("", new Properties());

@@ -4,14 +4,18 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.towpath.source.splice.ArrayDiff.Stretch;
-import io.towpath.support.Fuzz;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Map;
 import java.util.Optional;
-import java.util.Random;
 import java.util.stream.IntStream;
 import java.util.stream.Stream;
+import net.jqwik.api.Arbitraries;
+import net.jqwik.api.Arbitrary;
+import net.jqwik.api.Combinators;
+import net.jqwik.api.ForAll;
+import net.jqwik.api.Property;
+import net.jqwik.api.Provide;
+import net.jqwik.api.arbitraries.ListArbitrary;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.Arguments;
@@ -113,36 +117,44 @@ class ArrayDiffTest {
         assertEquals(Optional.of(List.of(put(1, 1, 1, 1))), ArrayDiff.between(before, hashes(List.of(1, 2, 3))));
     }
 
-    /** Few distinct elements, so that many are equal; and any edit. */
-    @Test
-    void theStretchesMakeTheArrayOfTheOneBefore() {
-        Map<String, Integer> seen = Fuzz.run("array diffs", 20_000, random -> {
-            int kinds = 1 + random.nextInt(random.nextBoolean() ? 3 : 1_000);
-            List<Integer> before = numbers(random, random.nextInt(200), kinds);
-            List<Integer> now = edited(random, before, kinds);
-            Optional<List<Stretch>> stretches = ArrayDiff.between(hashes(before), hashes(now));
-            if (stretches.isEmpty()) return "given up";
-            requireInOrder(stretches.get());
-            assertEquals(now, applied(before, now, stretches.get()));
-            return before.equals(now) ? "nothing" : "found";
-        });
-        assertTrue(seen.get("found") > Fuzz.times(12_000), seen::toString);
+    /** An edit of any array: from a place on, so many elements are gone, and these are in their place. */
+    record Edit(int at, int deleted, List<Integer> inserted) {}
+
+    @Provide
+    Arbitrary<List<Integer>> arrays() {
+        return Arbitraries.of(1, 3, 1_000).flatMap(kinds -> numbers(kinds).ofMaxSize(200));
     }
 
-    private static List<Integer> numbers(Random random, int count, int kinds) {
-        return random.ints(count, 0, kinds).boxed().toList();
+    @Provide
+    Arbitrary<List<Edit>> edits() {
+        return Combinators.combine(
+                        Arbitraries.integers().between(0, 200),
+                        Arbitraries.integers().between(0, 3),
+                        Arbitraries.of(3, 1_000).flatMap(kinds -> numbers(kinds).ofMaxSize(3)))
+                .as(Edit::new)
+                .list()
+                .ofMaxSize(4);
     }
 
-    private static List<Integer> edited(Random random, List<Integer> before, int kinds) {
+    /** Few distinct elements, so that many are equal. */
+    private static ListArbitrary<Integer> numbers(int kinds) {
+        return Arbitraries.integers().between(0, kinds - 1).list();
+    }
+
+    @Property
+    void theStretchesMakeTheArrayOfTheOneBefore(
+            @ForAll("arrays") List<Integer> before, @ForAll("edits") List<Edit> edits) {
         List<Integer> now = new ArrayList<>(before);
-        for (int edits = random.nextInt(5); edits > 0; edits--) {
-            int at = random.nextInt(now.size() + 1);
-            int end = Math.min(now.size(), at + random.nextInt(4));
-            List<Integer> stretch = now.subList(at, end);
+        for (Edit edit : edits) {
+            int at = Math.min(now.size(), edit.at());
+            List<Integer> stretch = now.subList(at, Math.min(now.size(), at + edit.deleted()));
             stretch.clear();
-            stretch.addAll(numbers(random, random.nextInt(4), kinds));
+            stretch.addAll(edit.inserted());
         }
-        return now;
+        List<Stretch> stretches = ArrayDiff.between(hashes(before), hashes(now)).orElse(null);
+        if (stretches == null) return;
+        requireInOrder(stretches);
+        assertEquals(now, applied(before, now, stretches));
     }
 
     private static void requireInOrder(List<Stretch> stretches) {

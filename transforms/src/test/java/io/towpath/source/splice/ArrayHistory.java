@@ -2,6 +2,7 @@ package io.towpath.source.splice;
 
 import io.towpath.record.BsonBytes;
 import io.towpath.record.Change;
+import io.towpath.support.LogModel;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;

@@ -13,6 +13,7 @@ import io.towpath.record.RecordHeaders;
 import io.towpath.source.progress.CopyShare;
 import io.towpath.source.progress.SourceMetrics;
 import io.towpath.support.Fuzz;
+import io.towpath.support.LogModel;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.Map;

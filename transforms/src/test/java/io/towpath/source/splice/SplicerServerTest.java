@@ -15,6 +15,7 @@ import io.towpath.sink.ChangeEvents;
 import io.towpath.source.progress.CopyShare;
 import io.towpath.source.progress.SourceMetrics;
 import io.towpath.support.Fuzz;
+import io.towpath.support.LogModel;
 import io.towpath.support.Server;
 import java.util.HashMap;
 import java.util.List;

@@ -166,6 +166,41 @@ class StreamingServerTest {
     }
 
     @Test
+    void updatesAreMarkedWhileTheRowsOfAnAddedCollectionAreRead() throws InterruptedException {
+        server.requireTestCommands();
+        configuration.put("towpath.whole.documents", "false");
+        configuration.put("capture.mode", "change_streams");
+        collection.insertMany(List.of(document("{_id: 1}"), document("{_id: 2}")));
+        ClusterTime start = source.now().next();
+        SourceContext context = new SourceContext(configuration);
+        Ledger ledger = new Ledger(new Partitions("p"), context);
+        ledger.begin("", start, List.of());
+        ledger.beginStream();
+        context.store(ledger.reselect("", List.of(namespace), List.of()));
+        server.fail("alwaysOn", "failCommands: ['find'], namespace: '%s', errorCode: 246".formatted(namespace));
+        collection.updateOne(Filters.eq("_id", 1), Updates.set("n", 1));
+        collection.insertOne(document("{_id: 3}"));
+        List<String> before = emitted(context, ledger, start, "3c");
+        collection.replaceOne(Filters.eq("_id", 2), document("{_id: 2, n: 1}"));
+        collection.updateOne(Filters.eq("_id", 2), Updates.set("n", 2));
+        collection.insertOne(document("{_id: 4}"));
+        List<String> resumed = emitted(context, new Ledger(new Partitions("p"), context), start, "4c");
+        server.fail("off", "");
+        collection.insertOne(document("{_id: 5}"));
+        List<String> read = emitted(context, new Ledger(new Partitions("p"), context), start, "3r");
+        collection.updateOne(Filters.eq("_id", 2), Updates.set("n", 3));
+        collection.deleteOne(Filters.eq("_id", 2));
+        List<String> after = emitted(context, new Ledger(new Partitions("p"), context), start, "2d");
+
+        assertEquals(List.of("1u row follows", "3c"), before);
+        assertEquals(List.of("2u", "2u row follows", "4c"), resumed, "a replacement makes its document");
+        assertTrue(read.containsAll(List.of("1r", "2r", "3r")), read::toString);
+        assertEquals(
+                List.of("2u", "2d"),
+                after.stream().filter(each -> each.startsWith("2")).toList());
+    }
+
+    @Test
     void aHeartbeatComesOnceForEachPosition() throws InterruptedException {
         collection.insertOne(document("{_id: 1}"));
         ClusterTime start = source.now().next();
@@ -234,7 +269,8 @@ class StreamingServerTest {
                 .map(record -> new RawBsonDocument((byte[]) record.key())
                                 .getNumber("_id")
                                 .intValue()
-                        + operation(record))
+                        + operation(record)
+                        + (TextHeaders.rowFollows(record) ? " row follows" : ""))
                 .toList();
     }
 
@@ -244,7 +280,8 @@ class StreamingServerTest {
         RereadSettings none = new RereadSettings("", new Properties());
         Rereads rereads = new Rereads(progress, reads, none, context, namespace::equals, Optional.empty());
         Optional<ClusterTime> last = EventTime.of(context.offset(DebeziumStream.partition(configuration)));
-        return new Streaming(debezium, last, progress, reads, rereads, Optional.empty(), true);
+        boolean wholeDocuments = configuration.get("towpath.whole.documents").equals("true");
+        return new Streaming(debezium, last, progress, reads, rereads, Optional.empty(), wholeDocuments);
     }
 
     private static RawBsonDocument document(String json, Object... values) {

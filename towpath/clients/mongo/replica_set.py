@@ -1,0 +1,192 @@
+"""The basic queries of a cluster: the replica set, the collections, the cluster time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from bson import ObjectId
+from pymongo.errors import OperationFailure, PyMongoError
+
+from towpath.clients.mongo.client import REPLAY, Client, Cluster, ClusterTime
+from towpath.clients.mongo.versions import OLDEST, imitation, series, short
+from towpath.errors import Refused
+
+_OCCUPIED_MS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """One namespace of a cluster; `kind` is collection, view or timeseries."""
+
+    namespace: str
+    kind: str
+    options: dict[str, Any]
+    uuid: str
+    """Hexadecimal; a recreated collection has another one. Empty for a view."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSet:
+    """The identity of a replica set, written as `name/host,host` into a connector's configuration.
+
+    A standalone mongod, to which plain mode can write, has an empty name and one host.
+    """
+
+    name: str
+    hosts: tuple[str, ...]
+    process: ObjectId | None = field(default=None, compare=False)
+    """The mongod that answered, under whatever address it was reached; no privilege is needed to ask for it."""
+
+    def __str__(self) -> str:
+        return f"{self.name}/{','.join(self.hosts)}"
+
+    @classmethod
+    def parse(cls, mark: str) -> ReplicaSet:
+        name, _, members = mark.partition("/")
+        return cls(name, tuple(members.split(",")))
+
+    def is_same(self, other: ReplicaSet) -> bool:
+        """Whether this is the same set, even if members were added or removed, or one is reached by another name."""
+        if self.process and other.process and (self.process == other.process or not (self.name or other.name)):
+            return self.process == other.process
+        return self.name == other.name and bool(set(self.hosts) & set(other.hosts))
+
+
+def source_set(client: Client) -> ReplicaSet:
+    """The replica set of the source. Raises `Refused` for a standalone and for a mongos."""
+    return _with_name(replica_set(client, "source"), "source", "change streams", " ([source] uri)")
+
+
+def destination_set(client: Client, *, transactions: bool) -> ReplicaSet:
+    """The replica set of the destination.
+
+    Raises `Refused` for a mongos and, if `transactions` are required, for a standalone.
+    """
+    destination = replica_set(client, "destination")
+    advice = ', or set mode = "plain", which writes without them ([destination] uri)'
+    return _with_name(destination, "destination", "transactions", advice) if transactions else destination
+
+
+def replay_set(client: Client) -> ReplicaSet:
+    """The replica set that a replay writes to. Raises `Refused` for a standalone and for a mongos."""
+    return _with_name(replica_set(client, *REPLAY), REPLAY[0], "transactions", "")
+
+
+def _with_name(replica_set: ReplicaSet, side: str, lacks: str, advice: str) -> ReplicaSet:
+    """The replica set, unless it is a standalone."""
+    if replica_set.name:
+        return replica_set
+    raise Refused(
+        f"the {side} is a standalone mongod, which has no {lacks}",
+        f"start it with --replSet and initiate a replica set of one node{advice}",
+    )
+
+
+def replica_set(client: Client, side: str, setting: str = "") -> ReplicaSet:
+    """The replica set that answers on `side`; `setting` names it, `[side] uri` by default.
+
+    Raises `Refused` for a mongos, for a version that is not supported, and for what is not MongoDB.
+    """
+    setting, hello = setting or f"[{side}] uri", client.admin.command("hello")
+    if service := imitation(host for host, _ in client.nodes):
+        raise Refused(
+            f"the {side} is {service}, which is not MongoDB: its change streams and reads differ, and it is not"
+            " supported",
+            f"name a MongoDB replica set ({setting})",
+        )
+    if hello.get("msg") == "isdbgrid":
+        raise Refused(f"the {side} is a mongos: sharded clusters are not supported", f"name a replica set ({setting})")
+    version = client.server_info()["version"]
+    known = series(tuple(map(int, version.split("-")[0].split("."))))
+    if known.support == "not supported":
+        raise Refused(
+            f"the {side} is MongoDB {version}, which is not supported: {known.words}",
+            f"upgrade it to MongoDB {short(OLDEST)} or later ({setting})",
+        )
+    process = hello.get("topologyVersion", {}).get("processId")
+    if "setName" not in hello:
+        host, port = client.address or ("", 0)
+        return ReplicaSet("", (f"{host}:{port}",), process)
+    return ReplicaSet(str(hello["setName"]), tuple(sorted(hello["hosts"])), process)
+
+
+def collections(client: Client, databases: Iterable[str] | None = None) -> list[Collection]:
+    """Every collection, view and time-series collection of these databases; by default of all but MongoDB's own."""
+    return [
+        Collection(
+            f"{database}.{entry['name']}",
+            entry["type"],
+            entry.get("options", {}),
+            bytes(entry.get("info", {}).get("uuid", b"")).hex(),
+        )
+        for database in (client.list_database_names() if databases is None else databases)
+        if database not in ("admin", "config", "local")
+        for entry in client[database].list_collections()
+        if not entry["name"].startswith("system.")
+    ]
+
+
+def operation_time(client: Client) -> ClusterTime:
+    """The cluster time of the primary's newest operation: all writes acknowledged so far are at or before it."""
+    return clocks(client)[0]
+
+
+def clocks(client: Client) -> tuple[ClusterTime, float]:
+    """(`operation_time`, the primary's wall clock in seconds since the epoch)"""
+    hello = client.admin.command("hello")
+    stamp = hello["operationTime"]
+    return ClusterTime(stamp.time, stamp.inc), hello["localTime"].timestamp()
+
+
+def add_note(client: Client) -> None:
+    """Add an entry to the oplog that changes nothing, so that change streams pass the present time at once.
+
+    A user without the privilege `appendOplogNote` waits for the server's own such entry, which comes every
+    `periodicNoopIntervalSecs` (10 by default) where nobody writes.
+    """
+    with suppress(PyMongoError):
+        client.admin.command("appendOplogNote", data={"from": "towpath"})
+
+
+def passed_time(source: Cluster) -> ClusterTime:
+    """The source's time now, which its change streams pass at once also where nobody writes."""
+    with source.connected() as client:
+        now = operation_time(client)
+        add_note(client)
+        return now
+
+
+def open_connections(client: Client, count: int) -> None:
+    """Have the client hold this many connections to the primary, for threads that wait in change streams and another.
+
+    Each `hello` that waits for a change of the topology occupies one; it needs no privilege.
+    """
+    waiting = {"topologyVersion": client.admin.command("hello")["topologyVersion"], "maxAwaitTimeMS": _OCCUPIED_MS}
+    with ThreadPoolExecutor(count - 1) as pool:
+        occupied = [pool.submit(lambda: client.admin.command("hello", **waiting)) for _ in range(count - 1)]
+        while not all(each.done() for each in occupied):
+            client.admin.command("ping")
+        for each in occupied:
+            each.result()
+
+
+_INVALID_REGEX = 51091  # MongoDB's error code of a regular expression that it cannot compile
+
+
+def regex_refusal(client: Client, expression: str) -> str:
+    """Why the server cannot match names with an expression, such as its size when compiled; empty if it can.
+
+    Only the server knows: its library limits the compiled form, 64 KB in MongoDB 6.0.
+    """
+    filtered = {"name": {"$regex": expression, "$options": "i"}}  # as Debezium asks
+    try:
+        client.admin.command("listDatabases", nameOnly=True, filter=filtered)
+    except OperationFailure as error:
+        if error.code != _INVALID_REGEX:
+            raise
+        return str((error.details or {}).get("errmsg", error))
+    return ""

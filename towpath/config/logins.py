@@ -1,0 +1,230 @@
+"""How Towpath logs in to Kafka and to Connect, and the files with that: passwords, keys and CAs.
+
+Files with secrets that other users can read are refused. `[kafka] client` names a `client.properties` with Java's
+names of settings, as Kafka's own tools read it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import javaproperties
+
+from towpath.errors import BadPipelineFile, TowpathError
+
+PROTOCOL, MECHANISM, LOGIN = "security.protocol", "sasl.mechanism", "sasl.jaas.config"
+CA, CERTIFICATE, KEY_PASSWORD = "ssl.truststore.location", "ssl.keystore.location", "ssl.key.password"
+_CA_TYPE, _CERTIFICATE_TYPE = "ssl.truststore.type", "ssl.keystore.type"
+HOST_CHECK = "ssl.endpoint.identification.algorithm"
+KNOWN = (PROTOCOL, MECHANISM, LOGIN, CA, _CA_TYPE, CERTIFICATE, _CERTIFICATE_TYPE, KEY_PASSWORD, HOST_CHECK)
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN")
+_MODULES = {"PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule"}
+_SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+_OPTION = r'%s\s*=\s*"((?:[^"\\]|\\.)*)"'
+_SETTING = re.compile(r"[a-z]+(\.[a-z]+)+")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class KafkaLogin:
+    """Settings of all Kafka clients, by Java's names, those that Connect creates for the connectors included.
+
+    None for brokers without authentication. May hold passwords.
+    """
+
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def has_secret(self) -> bool:
+        return LOGIN in self.settings or KEY_PASSWORD in self.settings
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """Setting → the PEM file that it names."""
+        return {key: Path(self.settings[key]) for key in (CA, CERTIFICATE) if key in self.settings}
+
+    @property
+    def user(self) -> tuple[str, str] | None:
+        """User and password, if the client logs in with them."""
+        return login(self.settings[LOGIN]) if LOGIN in self.settings else None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ConnectLogin:
+    """For Connect's REST API: user and password, and PEM files for TLS; empty where not needed."""
+
+    user: str = ""
+    password: str = ""
+    ca: str = ""
+    certificate: str = ""
+
+
+def login(jaas: str) -> tuple[str, str] | None:
+    """User and password in a value of `sasl.jaas.config`; None when it lacks one of them."""
+    user, password = (re.search(_OPTION % name, jaas) for name in ("username", "password"))
+    return (_unescaped(user[1]), _unescaped(password[1])) if user and password else None
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\(.)", r"\1", text)
+
+
+def kafka_login(properties: Mapping[str, str], folder: Path) -> KafkaLogin:
+    """The settings of a properties file in `folder`, to which its paths are relative.
+
+    Raises `TowpathError` for unknown, missing and incompatible settings; its message holds no secret.
+    """
+    settings = dict(properties)
+    unknown = sorted(set(settings) - set(KNOWN))
+    if not all(map(_SETTING.fullmatch, unknown)):  # perhaps a part of a password
+        raise TowpathError("a line is not key=value")
+    if unknown:
+        raise TowpathError(f"unknown setting {', '.join(unknown)}; Towpath passes on {', '.join(KNOWN)}")
+    _one_of(settings, PROTOCOL, _PROTOCOLS)
+    if settings[PROTOCOL].startswith("SASL"):
+        _one_of(settings, MECHANISM, _MECHANISMS)
+        module = _MODULES.get(settings[MECHANISM], _SCRAM_MODULE)
+        if login(settings.get(LOGIN, "")) is None or module not in settings[LOGIN]:
+            raise TowpathError(f'{LOGIN}: write {module} required username="…" password="…";')
+    if settings[PROTOCOL] == "SASL_PLAINTEXT" and settings[MECHANISM] == "PLAIN":
+        raise TowpathError(f"{MECHANISM}=PLAIN sends the password as it is; write {PROTOCOL}=SASL_SSL, or use SCRAM")
+    if not settings[PROTOCOL].startswith("SASL") and (LOGIN in settings or MECHANISM in settings):
+        raise TowpathError(f"{PROTOCOL}={settings[PROTOCOL]} has no user and password; write SASL_SSL")
+    for key, kind in ((CA, _CA_TYPE), (CERTIFICATE, _CERTIFICATE_TYPE)):
+        if key in settings:
+            _one_of(settings, kind, ("PEM",))
+            file = folder / Path(settings[key]).expanduser()
+            # not what a link leads to: in a Secret of Kubernetes that has another name in each pod
+            settings[key] = str(file.parent.resolve() / file.name)
+    return KafkaLogin(settings)
+
+
+def _one_of(settings: Mapping[str, str], key: str, allowed: tuple[str, ...]) -> None:
+    if settings.get(key) not in allowed:
+        raise TowpathError(f"{key} is {settings.get(key, 'missing')}; write one of {', '.join(allowed)}")
+
+
+def refuse_open(file: Path, why: str) -> None:
+    """Raise `BadPipelineFile` for a file that other users can read. A file that does not exist yet passes.
+
+    On a read-only mount its group may read it: Kubernetes gives files of a Secret to root and to the group of the pod.
+    """
+    if not file.exists():
+        return
+    is_mounted = os.statvfs(file).f_flag & os.ST_RDONLY
+    if file.stat().st_mode & (stat.S_IROTH if is_mounted else stat.S_IRGRP | stat.S_IROTH):
+        raise BadPipelineFile(f"{file} can be read by others, and {why}", f"run: chmod 600 {file}", where=str(file))
+
+
+def refuse_open_key(file: Path) -> None:
+    """Raise `BadPipelineFile` for a key that everybody can read. Its group may: the Connect workers read it as well."""
+    if file.stat().st_mode & stat.S_IRWXO:
+        raise BadPipelineFile(
+            f"{file} can be read by everybody, and it holds a private key", f"run: chmod o= {file}", where=str(file)
+        )
+
+
+def refuse_files(files: Iterable[tuple[str, str]], where: str, *, plain_sink: bool) -> None:
+    """Raise `BadPipelineFile` for PEM files of a URI that cannot be used. `files`: (option, path)."""
+    for option, name in files:
+        file = Path(name)
+        if plain_sink:
+            raise BadPipelineFile(
+                f'mongo-kafka\'s sink, which mode = "plain" uses, does not read {option}; give the workers a'
+                " trust store (-Djavax.net.ssl.trustStore) and leave the option out, or deploy with mode ="
+                ' "exactly-once"',
+                where=where,
+            )
+        if not file.is_absolute():
+            raise BadPipelineFile(f"{option}={name}: write an absolute path: the workers read it as well", where=where)
+        _refuse_unreadable(file, f"{where}: {option}")
+        if option == "tlsCertificateKeyFile":
+            refuse_open_key(file)
+
+
+def read_kafka_login(file: Path, where: str) -> KafkaLogin:
+    """The client settings in the file of [kafka] client."""
+    try:
+        login = kafka_login(javaproperties.loads(_text(file, where)), file.parent)
+    except ValueError as error:
+        raise BadPipelineFile(f"{file} is not a properties file: {error}", where=where) from error
+    except BadPipelineFile:
+        raise
+    except TowpathError as error:
+        raise BadPipelineFile(f"{file}: {error}", where=where) from error
+    if login.has_secret:
+        refuse_open(file, "it holds a password for Kafka")
+    for key, pem in login.files.items():
+        _refuse_unreadable(pem, f"{file}: {key}")
+        if key != CA:
+            refuse_open_key(pem)
+    return login
+
+
+def read_connect_login(user_file: Path | None, ca: Path | None, certificate: Path | None, where: str) -> ConnectLogin:
+    """User, password and PEM files for Connect's REST API. `where`: the pipeline file."""
+    user = password = ""
+    if user_file is not None:
+        place = f"{where}: [connect] user_file"
+        user, mark, password = _text(user_file, place).strip().partition(":")
+        refuse_open(user_file, "it holds a password for Kafka Connect")
+        if not mark or not user or "\n" in password:
+            raise BadPipelineFile(f"{user_file} must hold one line, user:password", where=place)
+    for name, file in (("ca", ca), ("certificate", certificate)):
+        if file is not None:
+            _refuse_unreadable(file, f"{where}: [connect] {name}")
+    if certificate is not None:
+        refuse_open_key(certificate)
+    return ConnectLogin(user, password, str(ca or ""), str(certificate or ""))
+
+
+def connect_url(url: str) -> str:
+    """The URL of a Connect worker. Raises `ValueError` for any other text, in words without a password."""
+    if "@" in url:
+        raise ValueError(
+            "it holds a user, which would be printed with it; write user:password into a file that only you can read,"
+            " and name that with [connect] user_file"
+        )
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port  # raises for one that is too large
+    except ValueError as error:
+        raise ValueError(f"{shown(url)} is not a URL: {error}") from error
+    if parts.scheme not in ("http", "https") or not host:
+        raise ValueError(f"{shown(url)} is not the URL of a Connect worker: http://host:8083")
+    return url
+
+
+def shown(value: object) -> str:
+    """The `repr` of a value, cut after 80 characters."""
+    text = repr(value)
+    return text if len(text) <= 80 else text[:80] + "…"
+
+
+def beside(folder: Path, name: str) -> Path:
+    """The path of a file or folder that a pipeline file in `folder` names. Raises `ValueError`."""
+    try:
+        return (folder / Path(name).expanduser()).resolve()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ValueError(f"{shown(name)} is not a path: {error}") from error
+
+
+def _text(file: Path, where: str) -> str:
+    _refuse_unreadable(file, where)
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise BadPipelineFile(f"{file} is not text in UTF-8", where=where) from error
+
+
+def _refuse_unreadable(file: Path, where: str) -> None:
+    try:
+        file.open("rb").close()
+    except (OSError, ValueError) as error:
+        raise BadPipelineFile(f"cannot read {shown(str(file))}: {error}", where=where) from error

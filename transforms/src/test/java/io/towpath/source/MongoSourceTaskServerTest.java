@@ -1,0 +1,126 @@
+package io.towpath.source;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
+
+import com.mongodb.client.MongoCollection;
+import io.towpath.debezium.SourceCluster;
+import io.towpath.record.ClusterTime;
+import io.towpath.source.progress.CopyShare;
+import io.towpath.source.progress.Ledger;
+import io.towpath.source.progress.Partitions;
+import io.towpath.source.progress.RangePlan;
+import io.towpath.support.Server;
+import io.towpath.support.Sources;
+import io.towpath.support.StoredOffsets;
+import java.util.List;
+import java.util.Map;
+import java.util.stream.Stream;
+import org.apache.kafka.common.metrics.PluginMetrics;
+import org.apache.kafka.connect.source.SourceRecord;
+import org.apache.kafka.connect.source.SourceTaskContext;
+import org.apache.kafka.connect.storage.OffsetStorageReader;
+import org.bson.RawBsonDocument;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
+
+/** A task besides the first, which the offsets alone tell what to do. */
+@Tag("server")
+@EnabledIfEnvironmentVariable(named = Server.URI, matches = ".+")
+@Timeout(value = 120, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
+class MongoSourceTaskServerTest {
+    private static final CopyShare SHARE = new CopyShare(1, 2);
+    private static final int LOOKS = 2;
+
+    private final Server server = new Server();
+    /** Its only range belongs to the task. */
+    private final MongoCollection<RawBsonDocument> collection = Stream.iterate(0, n -> n + 1)
+            .map(n -> server.fresh("shares" + n))
+            .filter(one -> SHARE.has(one.getNamespace().getFullName(), 0))
+            .findFirst()
+            .orElseThrow();
+
+    private final String namespace = collection.getNamespace().getFullName();
+    private final Partitions partitions = new Partitions("p");
+    private final StoredOffsets offsets = new StoredOffsets();
+    private final MongoSourceTask task = new MongoSourceTask();
+    private ClusterTime now;
+
+    @BeforeEach
+    void begin() {
+        collection.insertOne(RawBsonDocument.parse("{_id: 1}"));
+        try (SourceCluster source = Sources.connected(Sources.configuration())) {
+            now = source.now();
+        }
+    }
+
+    @AfterEach
+    void close() {
+        task.stop();
+        offsets.close();
+        server.close();
+    }
+
+    @Test
+    void itWaitsUntilTheFirstTaskHasBegunTheCopyThatItsConfigurationAsksFor() throws Exception {
+        start(Map.of("towpath.resnapshot", "again"));
+        waits("nothing has begun");
+        Ledger ledger = new Ledger(partitions, offsets.reader());
+        ledger.begin("former", now, List.of(namespace));
+        offsets.store(List.of(ledger.rootRecord(), ledger.plan(namespace, plan())));
+        waits("these are the ranges of another selection");
+        offsets.store(ledger.reselect("x", List.of(), List.of()));
+        waits("these are the ranges from before the resnapshot");
+        offsets.store(ledger.restart("again", "x", now, now, List.of(namespace)));
+        waits("nothing is planned");
+        offsets.store(List.of(ledger.plan(namespace, plan())));
+
+        List<SourceRecord> rows = null;
+        while (rows == null) rows = task.poll();
+
+        assertEquals(1, rows.size());
+        assertEquals("p." + namespace, rows.get(0).topic());
+        waits("its share is copied");
+    }
+
+    @Test
+    void itIdlesWhereTheFirstTaskStreams() throws Exception {
+        start(Map.of());
+        Ledger ledger = new Ledger(partitions, offsets.reader());
+        ledger.begin("x", now, List.of(namespace));
+        ledger.plan(namespace, plan());
+        ledger.beginStream();
+        offsets.store(List.of(ledger.rootRecord()));
+        waits("the copy is over");
+    }
+
+    private static RangePlan plan() {
+        return new RangePlan(List.of(), 1, 1, 7);
+    }
+
+    private void waits(String why) throws InterruptedException {
+        for (int look = 0; look < LOOKS; look++) assertNull(task.poll(), why);
+    }
+
+    private void start(Map<String, String> settings) {
+        Map<String, String> configuration = Sources.configuration();
+        configuration.put("collection.include.list", "x");
+        configuration.put(CopyShare.TASK, "1");
+        configuration.put(CopyShare.TASKS, "2");
+        configuration.putAll(settings);
+        task.initialize(new Context(configuration, offsets.reader()));
+        task.start(configuration);
+    }
+
+    private record Context(Map<String, String> configs, OffsetStorageReader offsetStorageReader)
+            implements SourceTaskContext {
+        @Override
+        public PluginMetrics pluginMetrics() {
+            throw new UnsupportedOperationException();
+        }
+    }
+}
