@@ -7,6 +7,7 @@ import secrets
 import signal
 import sys
 from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from random import SystemRandom
 from typing import Any
@@ -43,27 +44,40 @@ def guard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What commands keep on this machine does not outlive the run."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--long", action="store_true", help="also run what takes long and is the long form of other tests")
+    parser.addoption("--nightly", action="store_true", help="also run what is left to the night, in full sizes")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.getoption("--long"):
-        left_out = [item for item in items if item.get_closest_marker("long")]
-        items[:] = [item for item in items if not item.get_closest_marker("long")]
+    if not config.getoption("--nightly"):
+        left_out = [item for item in items if item.get_closest_marker("nightly")]
+        items[:] = [item for item in items if not item.get_closest_marker("nightly")]
         config.hook.pytest_deselected(items=left_out)
     # Long files first and short ones last, so that at the end no process waits long for another.
     items.sort(key=_turn)
 
 
-#: Files that take more than a minute, the longest first.
+@pytest.fixture(scope="session")
+def nightly(pytestconfig: pytest.Config) -> bool:
+    """Whether a test is to run in its full size."""
+    return bool(pytestconfig.getoption("--nightly"))
+
+
+#: Files that take more than half a minute, the longest first.
 _LONG = (
-    *("sink/test_log_gap.py", "capture/test_java.py", "deploy/test_trust.py", "history/test_replay.py"),
-    *("deploy/test_schema_changes.py", "cli/test_wheel.py", "prometheus/test_prometheus.py"),
-    "monitor/test_page.py",
-    *("cutover/test_cutover.py", "verify/test_verdicts.py", "stack/test_stack.py", "capture/test_changes.py"),
-    *("sink/test_exactly_once.py", "verify/test_repair.py", "capture/test_collections.py", "faults/test_faults.py"),
-    *("run/test_run.py", "history/test_compaction.py", "splices/test_splices.py"),
+    *("capture/test_java.py", "history/test_replay.py", "cutover/test_cutover.py", "sink/test_exactly_once.py"),
+    *("deploy/test_trust.py", "cli/test_wheel.py", "sink/test_log_gap.py", "prometheus/test_prometheus.py"),
+    *("stack/test_stack.py", "verify/test_repair.py", "verify/test_verdicts.py", "capture/test_changes.py"),
+    *("deploy/test_schema_changes.py", "splices/test_splices.py", "capture/test_collections.py"),
+    *("run/test_run.py", "history/test_compaction.py", "servers/test_pairs.py"),
 )
 
 
@@ -171,29 +185,48 @@ def destination_client(addresses: Addresses) -> Iterator[raw.Client]:
         yield client
 
 
-@pytest.fixture
-def make_pipeline(
-    addresses: Addresses, source_client: raw.Client, destination_client: raw.Client, tmp_path: Path
+@contextmanager
+def making(
+    addresses: Addresses, source: raw.Client, destination: raw.Client, folder: Path, owner: str
 ) -> Iterator[MakePipeline]:
-    """Makes the test's pipeline, once, with databases and a name of its own; removes all of it at the end."""
+    """Makes one pipeline, with databases and a name of its own; removes all of it at the end."""
     made: list[Pipeline] = []
 
     def make(settings: Settings) -> Pipeline:
-        assert not made, "one pipeline a test"
+        assert not made, f"one pipeline a {owner}"
         name = f"t{secrets.token_hex(4)}"
-        file = tmp_path / f"{name}.toml"
-        made.append(Pipeline(name, file, addresses, source_client, destination_client, settings))
+        made.append(Pipeline(name, folder / f"{name}.toml", addresses, source, destination, settings))
         return made[0]
 
     yield make
     for pipeline in made:
         try:
-            if pipeline.file.exists() and pipeline.has_left_something():
-                pipeline.write()
+            if pipeline.file.exists():
                 pipeline.discard()
         finally:
-            source_client.drop_database(pipeline.name)
-            destination_client.drop_database(pipeline.name)
+            source.drop_database(pipeline.name)
+            destination.drop_database(pipeline.name)
+
+
+@pytest.fixture
+def make_pipeline(
+    addresses: Addresses, source_client: raw.Client, destination_client: raw.Client, tmp_path: Path
+) -> Iterator[MakePipeline]:
+    """Makes the test's pipeline."""
+    with making(addresses, source_client, destination_client, tmp_path, "test") as make:
+        yield make
+
+
+@pytest.fixture(scope="module")
+def make_shared_pipeline(
+    addresses: Addresses,
+    source_client: raw.Client,
+    destination_client: raw.Client,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[MakePipeline]:
+    """Makes a pipeline for all tests of a file, each with collections of its own or only reading."""
+    with making(addresses, source_client, destination_client, tmp_path_factory.mktemp("shared"), "file") as make:
+        yield make
 
 
 @pytest.fixture

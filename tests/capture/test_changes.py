@@ -20,7 +20,7 @@ def workload(pipeline: Pipeline, seed: int, *, documents: int = 300) -> Workload
     return Workload(seed, [pipeline.source(name) for name in COLLECTIONS], documents=documents)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_changes_in_tiny_batches_leave_both_sides_equal_byte_for_byte(make_pipeline: MakePipeline, seed: int) -> None:
     pipeline = make_pipeline(Settings(write=BATCHES["tiny"]))
     changes = workload(pipeline, seed)
@@ -33,7 +33,7 @@ def test_changes_in_tiny_batches_leave_both_sides_equal_byte_for_byte(make_pipel
     pipeline.assert_same(*COLLECTIONS, at_least=300)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_changes_that_pile_up_into_huge_batches_leave_both_sides_equal_byte_for_byte(
     make_pipeline: MakePipeline, seed: int
 ) -> None:
@@ -62,7 +62,7 @@ def test_changes_in_the_stream_leave_both_sides_equal_byte_for_byte(pipeline: Pi
     pipeline.assert_same(*COLLECTIONS, at_least=300)
 
 
-@pytest.mark.parametrize("mode", ["exactly-once", pytest.param("plain", marks=pytest.mark.long)])
+@pytest.mark.parametrize("mode", ["exactly-once", pytest.param("plain", marks=pytest.mark.nightly)])
 def test_changes_under_way_during_the_first_copy_leave_both_sides_equal(
     make_pipeline: MakePipeline, seed: int, mode: str
 ) -> None:

@@ -25,7 +25,7 @@ _HELD_BACK = "rsSyncApplyStop"
 Client = MongoClient[dict[str, Any]]
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_collection_that_the_member_does_not_have_yet_is_copied(
     tmp_path: Path, addresses: Addresses, destination_client: Client
 ) -> None:

@@ -152,7 +152,7 @@ def test_what_the_destination_refuses_is_shown_with_its_reason(exactly_once: Pip
     assert database["docs"].count_documents({}) == 50, "the others are there"
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_what_is_asked_for_is_read_again_in_its_place(exactly_once: Pipeline) -> None:
     documents, copies = exactly_once.source("docs"), exactly_once.destination("docs")
     documents.insert_many([{"_id": n, "n": n} for n in range(100)])

@@ -57,7 +57,7 @@ def test_changes_during_a_copy_in_natural_order_leave_both_sides_equal(
     assert any(b"are to be re-read" in text for text in heartbeats), "nothing was pending"
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_copy_in_natural_order_stays_with_its_member_when_that_steps_down(
     tmp_path: Path, addresses: Addresses, destination_client: raw.Client, seed: int
 ) -> None:

@@ -82,7 +82,7 @@ def test_an_event_that_is_too_large_is_read_by_id_in_its_place(
     assert [b"\x10q\0" in (one.value or b"") for one in found] == [False, False, True, True]
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_the_largest_documents_and_updates_there_can_be_arrive(pipeline: Pipeline) -> None:
     documents = pipeline.source("docs")
     documents.insert_one({"_id": 0, "x": os.urandom(LARGEST - 30)})
@@ -95,7 +95,7 @@ def test_the_largest_documents_and_updates_there_can_be_arrive(pipeline: Pipelin
     pipeline.assert_same("docs", at_least=3)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_record_that_its_topic_does_not_take_is_set_aside_and_repaired_once_it_does(pipeline: Pipeline) -> None:
     documents = pipeline.source("docs")
     documents.insert_one({"_id": 0})

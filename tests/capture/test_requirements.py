@@ -138,7 +138,7 @@ def _all(bootstrap: str, topic: str, least: int) -> list[log.Logged] | None:
     return found if len(found) >= least else None
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_task_on_a_worker_without_transactions_says_so(pipeline: Pipeline, configs: Configs, tmp_path: Path) -> None:
     """A standalone worker has none, whatever the connector requires."""
     source = next(iter(configs))

@@ -1,22 +1,26 @@
-"""What `towpath demo` shows while it waits."""
+"""What `towpath demo` does, and what it shows while it waits."""
 
 from __future__ import annotations
 
 import io
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 
-from tests.support.page import commands
+from tests.support.page import alike, commands
+from tests.support.pipeline import Pipeline, towpath
+from towpath import stack as embedded
 from towpath.cli import demo
 from towpath.cli.demo import progress_line
+from towpath.cli.demo.load import NAMESPACES
 from towpath.run.status.status import Copied, Status
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
+(SHOWN,) = (command.output for command in commands(README) if command.text == "scripts/demo")
 #: What was seen of a demo, once a second: documents copied, lag, rate.
 LOOKS = [(0, 0, 0.0), (0, 0, 0.0), (9_551, 4_215, 441.0), (20_651, 16_261, 2_068.0), (20_651, 9_000, 2_311.0)]
 
@@ -84,9 +88,26 @@ def test_what_a_demo_has_seen_makes_no_line_twice(
     ]
 
 
+@pytest.mark.servers
+def test_a_demo_ends_with_both_sides_the_same_and_prints_what_the_readme_shows(
+    pipeline: Pipeline, stack: embedded.Stack
+) -> None:
+    """On the stack of the tests, which is made as the demo makes one."""
+    try:
+        done = towpath("demo", "--keep", "--dir", stack.directory, "--messages", "2000", "--seconds", "2")
+        printed = {alike(line) for line in (done.stdout + done.stderr).splitlines()}
+        shown = [line for line in SHOWN if not line.startswith(("1/6", "    initial copy:")) and line.strip() != "…"]
+        assert [line for line in shown if alike(line) not in printed] == []
+        assert f"Still running. Look around: scripts/towpath status {stack.directory / 'demo.toml'}" in done.stderr
+    finally:
+        replace(pipeline, name="demo").discard()
+        for namespace in NAMESPACES:
+            for client in (pipeline.source_client, pipeline.destination_client):
+                client.drop_database(namespace.partition(".")[0])
+
+
 def test_the_readme_shows_each_step_once() -> None:
     """Progress in other figures only would be a line that the demo does not print."""
-    (shown,) = (command.output for command in commands(README) if command.text == "scripts/demo")
-    lines = [line.split(";")[0] for line in shown if line.strip() != "…"]
+    lines = [line.split(";")[0] for line in SHOWN if line.strip() != "…"]
     assert len(lines) == len(set(lines)) > 15
     assert [line[:3] for line in lines if re.match(r"\d/6 ", line)] == [f"{step}/6" for step in range(1, 7)]

@@ -113,7 +113,7 @@ def test_missing_privileges(filled: Pipeline, guarded: str, side: str, user: str
     said = refused(filled, **{side: f"mongodb://{user}:secret@{guarded}/?authSource=admin"})
     assert words in said
     assert "grant" in said
-    assert not filled.has_left_something()
+    assert filled.leftovers() == ([], [])
 
 
 def test_connect_down(filled: Pipeline) -> None:

@@ -24,7 +24,7 @@ from tests.support.mongod import start_standalone
 from tests.support.page import Command, commands, differs
 from towpath.stack import parts, tools
 
-pytestmark = pytest.mark.servers
+pytestmark = [pytest.mark.servers, pytest.mark.nightly]
 
 _ROOT = Path(__file__).parents[2]
 #: What a wheel takes of the checkout → where it is in the wheel.

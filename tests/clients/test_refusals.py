@@ -169,7 +169,7 @@ def test_manifests_are_those_of_a_first_deployment_only_where_nothing_answers() 
         inventory: Any = type("Inventory", (), {"deployed": property(failing(error))})()
         session: Any = SimpleNamespace(connect=SimpleNamespace(url="http://c"), pipeline=LOGGED)
         with suppress(AttributeError):  # the property of this stand-in cannot be set
-            manifests._look_at_connect(session, inventory)
+            manifests._read_connect(session, inventory)
 
     looked(AWAY)
     for error in (ConnectError("403", status=403), ConnectUnreachable("404, and not from Connect", status=404)):

@@ -1,12 +1,11 @@
 """Commands that talk to a real Connect worker through a proxy that is unwell: words and a status, and a repeat mends.
 
-Every command meets every fault `TOWPATH_TEST_UNWELL` times (a share of the pairs if it is not set), each at a request
-of its own; now the request did not reach the worker, now only its answer is lost.
+With `TOWPATH_FUZZ_TIMES`, every command meets every fault, else a share of the pairs: each at a request of its own; now
+the request did not reach the worker, now only its answer is lost.
 """
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from dataclasses import replace
 from random import Random
@@ -14,7 +13,7 @@ from random import Random
 import pytest
 
 from tests.support import commands
-from tests.support.fuzz import SEED
+from tests.support.fuzz import SEED, TIMES
 from tests.support.pipeline import Pipeline, towpath
 from tests.support.unwell import unwell
 from towpath.clients.connect.control import Wait, wait_running
@@ -24,7 +23,6 @@ from towpath.errors import ConnectUnreachable, NoSuchConnector, NotYet
 
 pytestmark = pytest.mark.servers
 
-TIMES = int(os.environ.get("TOWPATH_TEST_UNWELL", "0"))
 #: A slow answer is waited for 90 s, so that it is none for this test; see tests/clients/test_connect_unwell.py.
 FAULTS = ("rebalance", "error", "gateway", "half", "nothing", "garbage", "list", "object", "no such thing")
 #: What is done, through the proxy and then again without it.
@@ -41,8 +39,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 
 def pairs(random: Random) -> list[tuple[str, str]]:
     every = [(command, fault) for command in COMMANDS for fault in FAULTS]
-    if TIMES:
-        return every * TIMES
+    if TIMES > 1:
+        return every
     return [(command, random.choice(FAULTS)) for command in ("deploy", "pause", "resume", "remove")]
 
 

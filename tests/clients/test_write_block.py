@@ -145,7 +145,7 @@ def test_other_servers_are_told_apart(guarded: dict[str, Client], tmp_path: Path
         assert "a standalone mongod cannot block writes" in write_block.trouble(client)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_nothing_expires_and_no_index_is_built_while_blocked(tmp_path: Path) -> None:
     with (
         servers.replica_set(tmp_path, "--setParameter", "ttlMonitorSleepSecs=1") as address,
@@ -221,7 +221,7 @@ def test_every_acknowledged_write_is_there_when_it_returns_and_none_comes_later(
         write_block.unblock(guarded["blocker"])
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_block_outlives_step_downs_and_the_primarys_death(tmp_path: Path) -> None:
     with mongod.start_replica_set(tmp_path, nodes=3) as running, Client(running.uri) as client:
         orders = client.shop.orders.with_options(write_concern=WriteConcern("majority"))

@@ -276,6 +276,7 @@ def ended_at_its_limit(pipeline: Pipeline, folder: Path) -> None:
     assert "has reached its limit of 1 s while stopping the writers;" in told[-1]["words"]
 
 
+@pytest.mark.nightly
 def test_an_interrupt_a_kill_and_whatever_is_red_leave_all_as_it_was(pipeline: Pipeline, tmp_path: Path) -> None:
     with ready(pipeline):
         refused(pipeline, tmp_path)
@@ -291,7 +292,7 @@ def test_an_interrupt_a_kill_and_whatever_is_red_leave_all_as_it_was(pipeline: P
         killed(pipeline, tmp_path, "beginning the way back")
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_an_interrupt_and_a_kill_at_every_step(pipeline: Pipeline, tmp_path: Path) -> None:
     with ready(pipeline):
         for step in STEPS:
@@ -299,7 +300,7 @@ def test_an_interrupt_and_a_kill_at_every_step(pipeline: Pipeline, tmp_path: Pat
             killed(pipeline, tmp_path, step)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_without_connect_the_source_takes_writes_and_the_rest_is_told(
     pipeline: Pipeline, tmp_path: Path, stack: Stack
 ) -> None:
@@ -316,7 +317,7 @@ def test_without_connect_the_source_takes_writes_and_the_rest_is_told(
         assert_as_before(pipeline)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_destination_that_sleeps_holds_writes_up_no_longer_than_the_limit(
     pipeline: Pipeline, tmp_path: Path, stack: Stack
 ) -> None:
@@ -339,7 +340,7 @@ def test_a_destination_that_sleeps_holds_writes_up_no_longer_than_the_limit(
         assert_as_before(pipeline)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_of_two_tools_only_the_later_goes_on(
     pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -76,7 +76,7 @@ def stood_still(pipeline: Pipeline) -> None:
     assert found.matched_count >= 2 * pipeline.settings.partitions
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_what_is_written_after_the_move_comes_back_and_nothing_goes_round(
     make_pipeline: MakePipeline, seed: int
 ) -> None:

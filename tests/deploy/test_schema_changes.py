@@ -1,12 +1,8 @@
-"""Schema changes go through the log in order with the documents, and are made at the destination, whatever happens.
-
-`TOWPATH_TEST_SCHEMA_BULKS` is the number of bulks of a hundred writes that the writer does (default 100).
-"""
+"""Schema changes go through the log in order with the documents, and are made at the destination, whatever happens."""
 
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import time
@@ -21,7 +17,7 @@ from pymongo import MongoClient
 
 from tests.conftest import MakePipeline
 from tests.deploy.schema_writer import SchemaWriter
-from tests.support import cleaner, control, definitions, log, mongod, oracle, progress, raw, rest, schema, workers
+from tests.support import cleaner, control, definitions, fuzz, log, mongod, oracle, progress, raw, rest, schema, workers
 from tests.support.awaited import until
 from tests.support.cleaner import Disk
 from tests.support.compactor import Service
@@ -37,7 +33,7 @@ from towpath.store.schema_changes import latest
 
 pytestmark = pytest.mark.servers
 
-BULKS = int(os.environ.get("TOWPATH_TEST_SCHEMA_BULKS", "100"))
+BULKS = 40 * fuzz.TIMES  # of a hundred writes
 SMALL = MongodSizes(0.25, 64)
 
 
@@ -131,6 +127,7 @@ def test_every_schema_change_is_made_in_its_place_while_documents_change(
     assert pipeline.status()["dead_letters"] == 0
 
 
+@pytest.mark.nightly
 def test_a_drop_is_held_and_a_refused_change_waits_while_other_collections_go_on(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(Settings())
     for name in ("old", "kept", "other", "more"):
@@ -341,7 +338,7 @@ def it_stays_refused_while_it_is_tried_again(pipeline: Pipeline) -> None:
     assert "h_hashed" in built.index_information()
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_compacted_log_makes_the_same_schema(
     make_pipeline: MakePipeline, stack: embedded.Stack, tmp_path: Path, third: tuple[str, raw.Client]
 ) -> None:
@@ -402,6 +399,7 @@ def refills(pipeline: Pipeline) -> list[dict[str, str]]:
     return listed
 
 
+@pytest.mark.nightly
 def test_a_point_in_time_has_the_schema_of_that_time_and_the_new_topic_alone_rebuilds_what_was_renamed(
     make_pipeline: MakePipeline, third: tuple[str, raw.Client]
 ) -> None:
@@ -451,7 +449,7 @@ def test_a_point_in_time_has_the_schema_of_that_time_and_the_new_topic_alone_reb
     assert f"add --only {pipeline.namespace('d')}," in said
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_description_that_was_refused_is_shown_and_others_are_not(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(Settings())
     stored, config = pipeline.destination_client["towpath"]["schema_changes"], read(pipeline.write())
@@ -463,7 +461,7 @@ def test_a_description_that_was_refused_is_shown_and_others_are_not(make_pipelin
         assert [change.id for change in latest(client, config, 5)] == ["2", "1"]
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_the_build_of_an_index_on_a_million_documents_holds_up_no_other_collection(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(ddl())
     built, other = pipeline.source("built"), pipeline.source("other")
@@ -496,7 +494,7 @@ def test_the_build_of_an_index_on_a_million_documents_holds_up_no_other_collecti
     pipeline.assert_same("built", "other", at_least=1_000_001)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_schema_changes_go_back_after_a_cutover_and_on_after_the_fail_back(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(ddl("apply"))
     limits = ("--max-pause", "2m", "--max-lag", "60", "--stop-with", "true")

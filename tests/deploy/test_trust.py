@@ -34,7 +34,7 @@ from towpath.clients.mongo.client import Cluster
 from towpath.config.logins import ConnectLogin, kafka_login
 from towpath.errors import TopicError, TowpathError
 
-pytestmark = pytest.mark.servers
+pytestmark = [pytest.mark.servers, pytest.mark.nightly]
 
 DOCUMENTS = 200
 _LEAK = re.compile(r"leak-[0-9a-f]{16}")

@@ -103,7 +103,7 @@ def same(stack: embedded.Stack, name: str, destination: str | None = None) -> No
     oracle.assert_same(stack.source, destination or stack.destination, [namespace], at_least=100)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_pipelines_of_the_version_before_go_on(
     before: Checkout, now: Checkout, place: Path, third: Servers, tmp_path: Path

@@ -15,19 +15,19 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.faults.faults import FAULTS
-from tests.faults.hits import Hits, Pair
-from tests.faults.runs import Plan, Result, Strike, run
-from tests.faults.shapes import SHAPES
-from tests.faults.site import Site, site
-from tests.faults.states import STATES
+from benchmarks.soak.faults import FAULTS
+from benchmarks.soak.hits import Hits, Pair
+from benchmarks.soak.runs import Plan, Result, Strike, run
+from benchmarks.soak.states import STATES
 from tests.support import log, progress
 from tests.support.awaited import promised, until
 from tests.support.pipeline import Settings
+from tests.support.shapes import SHAPES
+from tests.support.site import Site, site
 from towpath.clients.kafka.topics import Topic
 from towpath.session import opened
 
-pytestmark = pytest.mark.servers
+pytestmark = [pytest.mark.servers, pytest.mark.nightly, pytest.mark.serial]
 
 _TRIES = 3  # until a fault meets its state
 WAITS = "the task waits for a primary of the source"
@@ -88,7 +88,6 @@ def test_a_new_primary_at_the_destination_and_a_broker_that_comes_back_lose_noth
     assert result.struck[0].recovered_s < 15
 
 
-@pytest.mark.long
 def test_records_flow_within_15_s_of_there_being_another_primary_than_one_that_sleeps_at_the_source(
     there: Site, tmp_path: Path, seed: int
 ) -> None:
@@ -96,7 +95,6 @@ def test_records_flow_within_15_s_of_there_being_another_primary_than_one_that_s
     assert result.recovered_s < 15
 
 
-@pytest.mark.long
 def test_a_task_that_starts_while_the_source_has_no_primary_waits_for_one(there: Site, tmp_path: Path) -> None:
     with there.deployed(tmp_path) as pipeline:
         pipeline.wait()
@@ -112,7 +110,6 @@ def test_a_task_that_starts_while_the_source_has_no_primary_waits_for_one(there:
         pipeline.assert_same("docs", at_least=100)
 
 
-@pytest.mark.long
 def test_a_source_without_primary_for_longer_than_the_driver_waits_holds_up_the_hand_over_and_does_not_end_it(
     there: Site, tmp_path: Path
 ) -> None:
@@ -126,7 +123,6 @@ def test_a_source_without_primary_for_longer_than_the_driver_waits_holds_up_the_
         pipeline.assert_same("docs", at_least=1000)
 
 
-@pytest.mark.long
 def test_a_destination_that_is_over_its_quota_is_waited_for(there: Site, tmp_path: Path) -> None:
     with there.deployed(tmp_path) as pipeline:
         pipeline.wait()
@@ -143,7 +139,6 @@ def test_a_destination_that_is_over_its_quota_is_waited_for(there: Site, tmp_pat
         assert not log.records(there.addresses.bootstrap, f"{pipeline.name}.dead-letters")
 
 
-@pytest.mark.long
 def test_a_primary_of_the_destination_that_sleeps_while_much_is_written_to_it_is_given_up(
     there: Site, tmp_path: Path
 ) -> None:
@@ -172,12 +167,10 @@ def test_a_primary_of_the_destination_that_sleeps_while_much_is_written_to_it_is
         pipeline.assert_same("docs", at_least=9)
 
 
-@pytest.mark.long
 def test_a_copy_during_which_the_source_has_another_primary_goes_on(there: Site, tmp_path: Path, seed: int) -> None:
     strike(there, tmp_path, seed, ("source-step-down", "copy"))
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("change", ["ddl", "rename", "drop"])
 @pytest.mark.parametrize("fault", ["worker-kill", "broker-kill", "destination-primary-kill"])
 def test_a_schema_change_is_made_once_whatever_is_killed_at_each_of_its_states(

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
-from tests.faults.command import Command
 from tests.support import control, oracle, raw
 from tests.support.awaited import until
+from tests.support.command import Command
 from tests.support.disk import Disk, small_disk
 from tests.support.mongod import MongodSizes
 from tests.support.pipeline import TOWPATH, Addresses, Pipeline, Settings, towpath
 from tests.support.ticker import Ticker
 from towpath import stack as embedded
 
-pytestmark = [pytest.mark.long, pytest.mark.servers]
+pytestmark = [pytest.mark.nightly, pytest.mark.servers]
 COUNT = 200
 BROKER, WORKER = "kafka", "connect-0"
 

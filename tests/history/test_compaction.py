@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
@@ -17,9 +16,9 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pymongo import UpdateOne
 
-from tests.bench import load
+from benchmarks.bench import load
 from tests.conftest import MakePipeline
-from tests.support import bsonbytes, cleaner, control, log, mongod, oracle, raw
+from tests.support import bsonbytes, cleaner, control, fuzz, log, mongod, oracle, raw
 from tests.support.awaited import until
 from tests.support.cleaner import Disk
 from tests.support.compactor import Service
@@ -40,9 +39,9 @@ from towpath.session import opened
 
 pytestmark = pytest.mark.servers
 
-OPERATIONS = int(os.environ.get("TOWPATH_TEST_COMPACTED_OPERATIONS", "1500"))
-RATE = int(os.environ.get("TOWPATH_TEST_COMPACTED_RATE", "150"))  # operations a second
-LAG = int(os.environ.get("TOWPATH_TEST_COMPACTED_LAG", "3"))  # seconds
+OPERATIONS = 1500 * fuzz.TIMES
+RATE = 150  # operations a second
+LAG = 3  # seconds
 SMALL = MongodSizes(0.25, 64)
 
 
@@ -170,7 +169,7 @@ def ends(pipeline: Pipeline, names: Sequence[str]) -> dict[Any, tuple[int, int]]
     return topics.ends([existing[pipeline.topic(name)] for name in names])
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_two_instances_share_and_one_goes_on_when_the_other_kafka_and_connect_are_killed(
     make_pipeline: MakePipeline, stack: embedded.Stack, serve: Serve
 ) -> None:
@@ -224,7 +223,7 @@ def break_the_rule(pipeline: Pipeline, ids: list[int], other: int) -> set[bytes]
     return {bson.encode({"_id": Int64(n)}) for n in ids}  # as in keys
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_broken_rule_is_found_and_mended_also_when_the_updates_were_committed(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(Settings(partitions=1, extra=logged(lag=2)))
     pipeline.source("docs").insert_many([{"_id": n, "n": 0} for n in range(50)])
@@ -256,7 +255,7 @@ def commit_the_end(pipeline: Pipeline) -> None:
     admin.alter_consumer_group_offsets([wanted])[group].result(30)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_the_cleaner_is_let_at_an_old_log_once_it_is_protected_and_taken_off_again(
     make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:

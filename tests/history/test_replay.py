@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -20,7 +19,7 @@ from confluent_kafka.admin import AdminClient
 from pymongo import MongoClient
 
 from tests.conftest import MakePipeline
-from tests.support import bsonbytes, control, mongod, oracle, raw, rest, workers
+from tests.support import bsonbytes, control, fuzz, mongod, oracle, raw, rest, workers
 from tests.support.awaited import until
 from tests.support.damage import damage, document
 from tests.support.mongod import MongodSizes, Servers
@@ -34,7 +33,7 @@ from towpath.clients.connect.rest import Connect
 pytestmark = pytest.mark.servers
 
 #: Moments of a workload that are rebuilt.
-MOMENTS = int(os.environ.get("TOWPATH_TEST_MOMENTS", "3"))
+MOMENTS = 3 * fuzz.TIMES
 SIZES = MongodSizes(cache_gb=0.25, oplog_mb=200)
 #: Documents by the bytes of their `_id`.
 State = Mapping[bytes, bytes]
@@ -218,6 +217,7 @@ def test_a_replay_goes_on_after_the_command_is_interrupted_and_the_worker_killed
     third.assert_same(pipeline, "docs", at_least=count)
 
 
+@pytest.mark.nightly
 def test_a_second_destination_follows_until_it_is_removed(pipeline: Pipeline, third: Third, seed: int) -> None:
     load = Workload(seed, [pipeline.source("docs")], documents=200)
     load.fill()
@@ -305,6 +305,7 @@ def test_what_the_log_lacks_or_the_destination_refuses_is_told(pipeline: Pipelin
     until("end of the dead letters", lambda: letters not in kafka.list_topics(timeout=10).topics)
 
 
+@pytest.mark.nightly
 def test_a_replay_whose_log_is_deleted_under_it_stops_and_is_to_be_begun_anew(pipeline: Pipeline, third: Third) -> None:
     pipeline = replace(pipeline, settings=Settings(partitions=1))
     pipeline.source("docs").insert_many([{"_id": n} for n in range(100)])

@@ -72,10 +72,10 @@ def offset(pipeline: Pipeline) -> dict[str, Any]:
 
 
 def test_a_pipeline_whose_resume_point_is_gone_is_brought_back_by_the_log(
-    pipeline: Pipeline, stack: embedded.Stack, tmp_path: Path, pytestconfig: pytest.Config
+    pipeline: Pipeline, stack: embedded.Stack, tmp_path: Path, nightly: bool
 ) -> None:
     documents, file = pipeline.source("docs"), pipeline.file
-    if pytestconfig.getoption("--long"):  # it takes as long as the source was there before
+    if nightly:  # it takes as long as the source was there before
         _is_warned_of(pipeline, stack)
     lost = _lose_history(pipeline)
     _is_told(pipeline, lost)
@@ -160,7 +160,7 @@ def _is_right_in_the_log(pipeline: Pipeline, lost: str, place: Path) -> None:
         )  # fmt: skip
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_documents_are_read_again_in_place_where_nothing_is_lost(pipeline: Pipeline) -> None:
     pipeline.destination("docs").delete_many({"_id": {"$lt": 5}})
     pipeline.destination("others").delete_many({})

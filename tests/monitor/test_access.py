@@ -30,7 +30,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from tests.bench.following import following
+from benchmarks.bench.following import following
 from tests.monitor.test_clients import WHOLE, connect
 from tests.support import api
 from tests.support.awaited import promised, until
@@ -413,6 +413,7 @@ def test_too_many_connections_are_refused(tmp_path: Path, monkeypatch: pytest.Mo
         until("place", lambda: client.get("/healthz").status_code == 200)
 
 
+@pytest.mark.serial
 def test_who_reads_nothing_is_dropped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

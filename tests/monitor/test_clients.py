@@ -71,10 +71,10 @@ def connect(url: str, path: str, request: str = WHOLE, receive: int = 0) -> sock
     return connection
 
 
+@pytest.mark.nightly
+@pytest.mark.serial
 @pytest.mark.servers
-def test_clients_that_never_read_lose_updates_and_others_get_all(
-    pipeline: Pipeline, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_clients_that_never_read_lose_updates_and_others_get_all(pipeline: Pipeline, tmp_path: Path) -> None:
     """Kafka answers, but Connect does not, and each poll says so in 30 KB."""
     pipeline.source("a").insert_one({"_id": 1})
     pipeline.deploy()
@@ -98,9 +98,8 @@ def test_clients_that_never_read_lose_updates_and_others_get_all(
             assert reader.polls == shown  # none is missing
             assert reader.size > 10 * LONG
         assert grown < UNREAD * (300 << 10)
-        if request.config.getoption("--long"):
-            lively = f"towpath_clients {len(readers):.1f}"
-            promised("end of who never reads", lambda: lively in monitor.client.get("/metrics").text, 90, 1)
+        lively = f"towpath_clients {len(readers):.1f}"
+        promised("end of who never reads", lambda: lively in monitor.client.get("/metrics").text, 90, 1)
         for connection in [*unread, *(reader.connection for reader in readers)]:
             connection.close()
 
@@ -140,9 +139,11 @@ def follow(connection: socket.socket, received: list[int], number: int) -> None:
         received[number] += len(data)
 
 
+@pytest.mark.nightly
+@pytest.mark.serial
 @pytest.mark.servers
-def test_fifty_clients_cost_little(pipeline: Pipeline, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    seconds = 60 if request.config.getoption("--long") else 4
+def test_fifty_clients_cost_little(pipeline: Pipeline, tmp_path: Path) -> None:
+    seconds = 60
     workload = Workload(1, [pipeline.source("a")], documents=200)
     workload.fill()
     pipeline.deploy()

@@ -38,7 +38,7 @@ needs_browser = pytest.mark.skipif(
     not (shutil.which("chromium") and shutil.which("chromedriver")),
     reason="no browser (Debian: apt-get install chromium chromium-driver)",
 )
-pytestmark = [pytest.mark.servers, needs_browser]
+pytestmark = [pytest.mark.servers, pytest.mark.nightly, pytest.mark.serial, needs_browser]
 WRITE_PICTURES = os.environ.get("TOWPATH_PICTURES") == "write"
 #: Seconds within which the page shows what has become true.
 SOON = 30.0 if WRITE_PICTURES else 3.0
@@ -159,7 +159,6 @@ def test_the_page_shows_what_happens_to_a_pipeline(
     stack: embedded.Stack,
     tmp_path: Path,
     folder: Path,
-    request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -176,8 +175,7 @@ def test_the_page_shows_what_happens_to_a_pipeline(
             a_worker_that_dies(page, stack)
             a_dead_letter(page, pipeline, session)
         a_damaged_document(page, pipeline)
-        if request.config.getoption("--long"):
-            a_verify_of_the_page(page, pipeline)
+        a_verify_of_the_page(page, pipeline)
         press(page, "repair")
         page.shows("events", " repaired, 0 left", 60)
         page.shows("verification", "repaired since")

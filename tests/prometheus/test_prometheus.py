@@ -34,6 +34,7 @@ from towpath.stack.processes import HOST
 
 pytestmark = [
     pytest.mark.servers,
+    pytest.mark.nightly,
     pytest.mark.skipif(shutil.which("prometheus") is None, reason="no prometheus (Debian: apt-get install prometheus)"),
     pytest.mark.skipif(shutil.which("jcmd") is None, reason="no jcmd on PATH: it comes with a JDK"),
 ]
@@ -178,7 +179,7 @@ def answers(url: str) -> bool:
 
 
 def test_prometheus_sees_a_pipeline_through_its_troubles(
-    make_pipeline: MakePipeline, stack: embedded.Stack, tmp_path: Path, request: pytest.FixtureRequest
+    make_pipeline: MakePipeline, stack: embedded.Stack, tmp_path: Path
 ) -> None:
     pipeline, listen = make_pipeline(SETTINGS), free_port()
     for name in "abcde":
@@ -206,9 +207,8 @@ def test_prometheus_sees_a_pipeline_through_its_troubles(
         write_targets(tmp_path, listen)
         with mended(pipeline, look, tmp_path):
             look.await_health()
-            if request.config.getoption("--long"):
-                lose_connect(stack, look)
-                look.await_health()
+            lose_connect(stack, look)
+            look.await_health()
         assert_documented(look)
         assert_panels_have_data(look, pipeline)
 

@@ -128,7 +128,7 @@ def test_the_sbom_names_every_jar_of_kafkas_archive_and_is_the_same_at_every_bui
     assert {f"{one['name']}-{one['version']}.jar" for one in components} == jars
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_two_builds_of_the_plugin_have_the_same_bytes(
     plugin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,7 +148,7 @@ def test_checksums_are_those_that_sha256sum_finds(tmp_path: Path) -> None:
     assert len(sums.read_text().splitlines()) == 2
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_release_is_whole_and_its_sboms_name_what_is_in_it() -> None:
     subprocess.run([ROOT / "scripts" / "release"], check=True)
     dist = ROOT / "dist"

@@ -16,12 +16,12 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.admin import KafkaAdminClient
 
-from tests.faults.command import Command
-from tests.faults.shapes import SHAPES
-from tests.faults.site import Site, site
 from tests.support import log
 from tests.support.awaited import promised, until
+from tests.support.command import Command
 from tests.support.pipeline import towpath
+from tests.support.shapes import SHAPES
+from tests.support.site import Site, site
 from towpath.session import opened
 
 pytestmark = pytest.mark.servers
@@ -71,7 +71,8 @@ def lose_ends(there: Site, connector: str, topic: str) -> None:
     until("partitions with leader", lambda: not has_no_leader(), 60, 0.1)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
+@pytest.mark.serial
 def test_a_transaction_that_has_lost_its_end_gets_the_one_that_was_decided(there: Site, tmp_path: Path) -> None:
     with there.deployed(tmp_path) as pipeline, opened(pipeline.file) as it:
         pipeline.wait()

@@ -3,8 +3,9 @@
 import json
 from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
 
+from tests.checks.test_check_judgements import PIPELINE
+from tests.support.sessions import session_of
 from towpath import stack as embedded
 from towpath.cli import status as status_verb
 from towpath.cli.options import print_tables
@@ -44,9 +45,7 @@ def state(task, counts, retried_at=None, reason=""):
 
 def reported(found):
     """The report of a status, of which nothing else is known."""
-    pipeline = {"name": "shop", "mode": "exactly-once", "source_uri": "mongodb://a", "destination_uri": "mongodb://b"}
-    session = SimpleNamespace(pipeline=SimpleNamespace(**pipeline, compaction=None), file=Path("shop.toml"))
-    return report.report(session, found, Verified(), Replays(), None, None)
+    return report.report(session_of(PIPELINE), found, Verified(), Replays(), None, None)
 
 
 def shown(capsys, **more):

@@ -31,7 +31,7 @@ from tests.support.writer import Writer
 from towpath import stack as embedded
 from towpath.clients.mongo.versions import WRITE_BLOCK
 
-pytestmark = pytest.mark.servers
+pytestmark = [pytest.mark.servers, pytest.mark.nightly]
 
 _OWN = os.environ.get("TOWPATH_TEST_MONGOD", "")
 EVERYTHING = Settings()
@@ -123,7 +123,6 @@ def test_a_source_of_5_0_is_copied_streamed_and_replayed_and_told_what_it_lacks(
         restored_in_the_other_direction(pipeline)
 
 
-@pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("pair", [*PAIRS, *([Pair(_OWN, _OWN)] if _OWN else [])], ids=str)
 def test_the_core(pair: Pair, tmp_path: Path, seed: int) -> None:
@@ -137,7 +136,6 @@ def test_the_core(pair: Pair, tmp_path: Path, seed: int) -> None:
             schema_changes_are_seen_after_the_upgrade(pipeline)
 
 
-@pytest.mark.long
 def test_plain_mode_from_5_0(tmp_path: Path, seed: int) -> None:
     with pipeline_of(Pair("5.0.4", "6.0.27"), tmp_path, Settings(mode="plain")) as pipeline:
         workload, _ = fill(pipeline, seed)
@@ -149,7 +147,6 @@ def test_plain_mode_from_5_0(tmp_path: Path, seed: int) -> None:
         pipeline.assert_same("mixed", at_least=100, ignore_field_order=True)
 
 
-@pytest.mark.long
 def test_schema_changes_are_made_at_a_destination_of_5_0(tmp_path: Path, seed: int) -> None:
     ddl = Settings(extra='[ddl]\ndrop = "apply"')
     with pipeline_of(Pair("6.0.27", "5.0.4"), tmp_path, ddl) as pipeline:
@@ -174,7 +171,6 @@ def test_schema_changes_are_made_at_a_destination_of_5_0(tmp_path: Path, seed: i
         assert {change["state"] for change in pipeline.status()["schema_changes"]} == {"done"}
 
 
-@pytest.mark.long
 def test_a_pipeline_goes_on_when_its_servers_are_upgraded_from_5_0_to_6_0(tmp_path: Path, seed: int) -> None:
     with pipeline_of(Pair("5.0.4", "5.0.4"), tmp_path) as pipeline:
         workload, _ = fill(pipeline, seed)

@@ -1,12 +1,8 @@
-"""Each change exactly once, in the source's order, whatever dies, sleeps, comes back late or comes in addition.
-
-`TOWPATH_TEST_ROUNDS` says how often a worker is killed, in one state after another (default 2).
-"""
+"""Each change exactly once, in the source's order, whatever dies, sleeps, comes back late or comes in addition."""
 
 from __future__ import annotations
 
 import json
-import os
 import signal
 from collections import Counter
 from collections.abc import Iterator
@@ -21,7 +17,7 @@ import pytest
 from bson import Int64
 
 from tests.conftest import MakePipeline
-from tests.support import control, log, workers
+from tests.support import control, fuzz, log, workers
 from tests.support.awaited import until
 from tests.support.batches import BATCHES
 from tests.support.order import Order
@@ -39,7 +35,8 @@ from towpath.session import Session, opened
 pytestmark = pytest.mark.servers
 
 COLLECTIONS = ("one", "two")
-ROUNDS = int(os.environ.get("TOWPATH_TEST_ROUNDS", "2"))
+#: How often a worker is killed, in one state after another.
+ROUNDS = 2 * fuzz.TIMES
 KILLED_IN: tuple[State, ...] = ("copy", "hand-over", "stream")
 #: The states of one pipeline in which its worker is killed.
 TURNS = [KILLED_IN[: ROUNDS - first] for first in range(0, ROUNDS, len(KILLED_IN))]
@@ -108,7 +105,7 @@ def test_both_sides_are_equal_after_the_worker_was_killed(
     assert events.seen(at_least=2000)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_copy_that_was_killed_half_way_goes_on_and_reads_the_rest_only(
     make_pipeline: MakePipeline, stack: embedded.Stack
 ) -> None:
@@ -127,7 +124,7 @@ def test_a_copy_that_was_killed_half_way_goes_on_and_reads_the_rest_only(
     assert len(log.records(pipeline.addresses.bootstrap, pipeline.topic("docs"))) == count
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_copy_onto_documents_that_were_there_survives_a_killed_worker(
     make_pipeline: MakePipeline, stack: embedded.Stack, seed: int
 ) -> None:
@@ -161,7 +158,7 @@ def second(stack: embedded.Stack) -> Iterator[str]:
         yield name
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_worker_that_slept_in_a_transaction_while_its_tasks_moved_changes_nothing_when_it_wakes(
     make_pipeline: MakePipeline, stack: embedded.Stack, second: str, seed: int
 ) -> None:
@@ -188,7 +185,7 @@ def test_a_worker_that_slept_in_a_transaction_while_its_tasks_moved_changes_noth
     assert events.seen(at_least=600)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_rolling_restart_to_another_version_of_the_jar_loses_and_repeats_nothing(
     make_pipeline: MakePipeline, stack: embedded.Stack, second: str, seed: int, tmp_path: Path
 ) -> None:
@@ -243,7 +240,7 @@ def test_documents_read_again_while_they_change_are_answered_once_each_and_equal
     )
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_destination_restored_from_a_backup_goes_on_from_the_position_in_it(
     make_pipeline: MakePipeline, seed: int
 ) -> None:

@@ -14,7 +14,7 @@ from tests.support.batches import sink_paused
 from tests.support.pipeline import Settings
 from towpath import stack as embedded
 
-pytestmark = [pytest.mark.servers, pytest.mark.long]
+pytestmark = [pytest.mark.servers, pytest.mark.nightly]
 
 _LARGE = 16 * 1024 * 1024 - 1024
 _COMPRESSIBLE, _RANDOM = 48, 24

@@ -180,7 +180,13 @@ CHANGES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(CHANGES["ends before"], id="ends before"),
+        pytest.param(CHANGES["has grown since"], id="has grown since", marks=pytest.mark.nightly),
+    ],
+)
 def test_a_log_that_was_cut_before_the_position_stops_the_sink(
     make_pipeline: MakePipeline, change: dict[str, Any]
 ) -> None:
@@ -227,7 +233,7 @@ def ends(pipeline: Pipeline) -> tuple[int, int]:
         return pipeline_ends(it.pipeline, it.topics)[pipeline.topic("docs"), 0]
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_what_is_deleted_after_it_was_applied_is_nothing(make_pipeline: MakePipeline) -> None:
     """Neither for a sink that was just stopped by the version before, nor for one that runs on."""
     pipeline = make_pipeline(ONE)
@@ -252,7 +258,7 @@ def test_what_is_deleted_after_it_was_applied_is_nothing(make_pipeline: MakePipe
     pipeline.assert_same("docs", at_least=200)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_in_plain_mode_a_gap_is_told_while_the_sink_stands(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(replace(ONE, mode="plain", copy="towpath"))
     deployed(pipeline)

@@ -1,14 +1,12 @@
 """A destination that refuses writes and accepts them again: some documents, all of them, a user's, or for want of room.
 
 One pipeline goes through it, with updates at the source all the time, to a destination of its own on a small disk.
-`TOWPATH_TEST_REFUSALS` is how often, all of it (not set: once, the shorter parts); `TOWPATH_TEST_REVOKED` for how many
-seconds a role is missing (3; more than 30 goes beyond the time for which the sink itself tries again).
+With `TOWPATH_FUZZ_TIMES`, so often, with its longer parts.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import threading
 import time
 from collections.abc import Iterator
@@ -22,7 +20,7 @@ from pymongo import MongoClient
 from pymongo.errors import PyMongoError
 
 from tests.conftest import MakePipeline
-from tests.support import control, mongod, raw, rest
+from tests.support import control, fuzz, mongod, raw, rest
 from tests.support.awaited import until
 from tests.support.disk import Disk, small_disk
 from tests.support.pipeline import Pipeline, Settings, towpath
@@ -32,8 +30,9 @@ from towpath import stack as embedded
 
 pytestmark = pytest.mark.servers
 
-ROUNDS = int(os.environ.get("TOWPATH_TEST_REFUSALS", "0"))
-REVOKED = float(os.environ.get("TOWPATH_TEST_REVOKED", "3"))
+IS_LONG = fuzz.TIMES > 1
+#: Seconds for which a role is missing; the longer form goes beyond the time for which the sink itself tries again.
+REVOKED = 40 if IS_LONG else 3
 COUNT = 300
 NODE = "tight-0"
 ROLES = ["readWriteAnyDatabase", "dbAdminAnyDatabase", "clusterMonitor"]
@@ -96,7 +95,7 @@ def validate(pipeline: Pipeline, validator: dict[str, Any]) -> None:
     pipeline.destination_client[pipeline.name].command("collMod", "docs", validator=validator)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_destination_that_refuses_and_accepts_again_has_lost_nothing(pipeline: Pipeline, disk: Disk) -> None:
     documents, tick = pipeline.source("docs"), iter(range(10**9))
 
@@ -104,16 +103,16 @@ def test_a_destination_that_refuses_and_accepts_again_has_lost_nothing(pipeline:
         with STILL:
             documents.update_one({"_id": next(tick) % COUNT}, {"$inc": {"n": 1}})
 
-    for number in range(max(1, ROUNDS)):
+    for number in range(fuzz.TIMES):
         with Ticker(0.02, change) as changes:
             some_are_refused(pipeline, number)
-            if ROUNDS:
+            if IS_LONG:
                 a_unique_index_refuses(pipeline)
             before = epochs(pipeline), len(letters(pipeline))
             a_role_is_gone(pipeline, changes)
             the_disk_is_full(pipeline, changes, disk)
             assert (epochs(pipeline), len(letters(pipeline))) == before, "a task began anew, or set something aside"
-        if ROUNDS:
+        if IS_LONG:
             all_are_refused(pipeline)
         same(pipeline)
 

@@ -17,7 +17,7 @@ COLLECTIONS = ("one", "two")
 WORKER = "connect-0"
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_content_is_equal_in_plain_mode_after_a_worker_was_killed_while_streaming(
     make_pipeline: MakePipeline, stack: embedded.Stack, seed: int
 ) -> None:

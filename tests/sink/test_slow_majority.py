@@ -56,7 +56,7 @@ def majority_held_up(addresses: list[tuple[str, int]]) -> Iterator[None]:
             holding.join(60)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_majority_that_takes_16_seconds_leaves_the_transactions_as_large_as_they_were(
     make_pipeline: MakePipeline, tmp_path: Path
 ) -> None:

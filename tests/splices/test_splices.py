@@ -1,11 +1,7 @@
-"""Edited arrays travel as splices, and both sides stay byte-identical, whatever is killed, folded or damaged.
-
-`TOWPATH_TEST_EDITS` is the number of edits (default 50,000).
-"""
+"""Edited arrays travel as splices, and both sides stay byte-identical, whatever is killed, folded or damaged."""
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 from collections import Counter
@@ -22,7 +18,7 @@ from pymongo.client_session import ClientSession
 
 from tests.conftest import MakePipeline
 from tests.splices.edits import CAP, DOTTED, ROWS, Edits, dotted, row
-from tests.support import control, log, raw, workers
+from tests.support import control, fuzz, log, raw, workers
 from tests.support.awaited import until
 from tests.support.batches import BATCHES, await_backlog, sink_paused
 from tests.support.pipeline import TOWPATH, Pipeline, Settings, towpath
@@ -35,7 +31,7 @@ from towpath.session import opened
 
 pytestmark = pytest.mark.servers
 
-EDITS = int(os.environ.get("TOWPATH_TEST_EDITS", "50000"))
+EDITS = 10_000 * fuzz.TIMES
 DOCUMENTS, STRETCH = 120, 500
 #: `[write]` one after another, and what is killed meanwhile. A broker without replicas may lose the end of a
 #: transaction when it is killed (KAFKA-20734), so it is told to end.
@@ -92,7 +88,7 @@ def in_log(pipeline: Pipeline, collection: str) -> tuple[Documents, Counter[byte
     return held, versions
 
 
-def test_fifty_thousand_edits_of_arrays_leave_both_sides_identical(
+def test_thousands_of_edits_of_arrays_leave_both_sides_identical(
     make_pipeline: MakePipeline, stack: embedded.Stack, seed: int
 ) -> None:
     settings = Settings(whole_documents=("odd",))
@@ -161,7 +157,7 @@ def version_of_a_push(pipeline: Pipeline) -> bytes:
     return version
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_the_cache_is_switched_off_and_on_with_a_deployed_pipeline(make_pipeline: MakePipeline) -> None:
     settings = Settings(capture={"splice_cache": 0})
     pipeline = make_pipeline(settings)

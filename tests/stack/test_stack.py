@@ -252,6 +252,7 @@ def up_by_job(url: str) -> dict[str, str] | None:
     return jobs if len(jobs) == 3 and jobs["connect"] == "1" else None
 
 
+@pytest.mark.nightly
 def test_a_killed_worker_comes_back_with_exported_plugins_and_another_can_join_it(
     directory: Path, tmp_path: Path
 ) -> None:

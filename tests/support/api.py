@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 import httpx
-from jsonschema import Draft202012Validator
 
 from tests.support import schema
 from towpath.monitor.api import description
@@ -48,6 +47,8 @@ def refuse(value: Any, name: str) -> None:
 
 
 def _refuse(value: Any, schema_of_it: dict[str, Any]) -> None:
+    from jsonschema import Draft202012Validator  # takes seconds to import, which few tests need
+
     described = {**schema_of_it, "components": closed(API["components"])}
     errors = [f"{error.json_path}: {error.message}" for error in Draft202012Validator(described).iter_errors(value)]
     assert not errors, errors

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -23,11 +22,8 @@ def until(what: str, look: Callable[[], Fact | None], timeout: float = 60, every
 
 
 def promised(what: str, look: Callable[[], Fact | None], seconds: float, every: float = 0.15) -> Fact:
-    """As `until`, for what the product promises within so many seconds.
-
-    A test that runs by itself holds it to them. Beside others, which want the processors too, it may take longer.
-    """
-    return _awaited(what, look, patient(seconds) if "PYTEST_XDIST_WORKER" in os.environ else seconds, every)
+    """As `until`, for what the product promises within so many seconds: only in a test that is marked `serial`."""
+    return _awaited(what, look, seconds, every)
 
 
 def _awaited(what: str, look: Callable[[], Fact | None], seconds: float, every: float) -> Fact:

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-import httpx
-
 from tests.support.awaited import until
 from tests.support.pipeline import Pipeline
+from towpath.clients.connect.rest import Connect
 
 #: Bounds of `[write]`, by name: one record a transaction, odd ends of a transaction, and all that is there.
 BATCHES: Mapping[str, Mapping[str, Any]] = {
@@ -21,11 +20,14 @@ BATCHES: Mapping[str, Mapping[str, Any]] = {
 
 @contextmanager
 def sink_paused(pipeline: Pipeline) -> Iterator[None]:
-    """The sink stands still, so that what happens meanwhile comes to it in batches as large as they may be."""
-    sink = f"{pipeline.addresses.connect}/connectors/{pipeline.name}-sink"
-    httpx.put(f"{sink}/pause", timeout=30).raise_for_status()
-    yield
-    httpx.put(f"{sink}/resume", timeout=30).raise_for_status()
+    """No task of the sink reads in the meantime: what happens comes to it in batches as large as they may be."""
+    sink = f"{pipeline.name}-sink"
+    with Connect(pipeline.addresses.connect) as connect:
+        connect.pause(sink)
+        # Connect answers before its tasks pause: until they have, they apply some of the backlog
+        until("paused sink", lambda: {task.state for task in connect.status(sink).tasks} == {"PAUSED"})
+        yield
+        connect.resume(sink)
 
 
 def await_backlog(pipeline: Pipeline, records: int) -> None:

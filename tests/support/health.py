@@ -14,10 +14,10 @@ import psutil
 import pytest
 from pymongo import MongoClient
 
-from tests.faults.site import Site
 from tests.support import control, rest
 from tests.support.awaited import until
 from tests.support.pipeline import TOWPATH
+from tests.support.site import Site
 from towpath import stack as embedded
 from towpath.clients.kafka import hanging_transactions
 from towpath.clients.kafka.topics import Topics

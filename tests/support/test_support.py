@@ -45,7 +45,7 @@ def content(client: raw.Client, database: str) -> dict[bytes, bytes]:
     return {b.field(document, "_id").payload: document for document in found}
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_every_kind_happens_and_one_seed_gives_one_result(
     source_client: raw.Client, databases: tuple[str, str], seed: int
 ) -> None:
@@ -82,7 +82,7 @@ def test_the_oracle_sees_damage_on_a_server(
         oracle.assert_same(addresses.source, addresses.source, mapping, at_least=10, ignore_field_order=True)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_counter_rises_with_every_write_and_the_order_checker_sees_all_of_them(
     source_client: raw.Client, databases: tuple[str, str], seed: int
 ) -> None:

@@ -54,7 +54,7 @@ def test_that_leaves_the_worker_dead(stack):
     control.kill(stack.directory, "connect-0")
 
 def test_that_finds_it_alive(pipeline):
-    assert not pipeline.has_left_something()
+    assert pipeline.leftovers() == ([], [])
 
 @pytest.mark.timeout(5)
 def test_that_is_never_over(tmp_path):
@@ -80,7 +80,7 @@ def _ignore() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell does for what it runs with &
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_failed_test_is_the_only_one_that_fails(stack: embedded.Stack, tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(_TESTS)
     options = ["-p", "tests.conftest", "-p", "no:cacheprovider", "-n", "1", "--basetemp", tmp_path / "base", "-rA"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 from bson import json_util
 
 from tests.conftest import MakePipeline
-from tests.support import schema
+from tests.support import fuzz, schema
 from tests.support.awaited import until
 from tests.support.damage import damage, document
 from tests.support.pipeline import TOWPATH, Pipeline, Settings, towpath
@@ -26,8 +25,8 @@ from towpath.session import opened
 
 pytestmark = pytest.mark.servers
 
-COUNT = int(os.environ.get("TOWPATH_TEST_DOCUMENTS", "2000"))
-PLACES = int(os.environ.get("TOWPATH_TEST_DAMAGES", "56"))
+COUNT = 2000 * fuzz.TIMES
+PLACES = 56 * fuzz.TIMES
 
 
 @pytest.fixture(autouse=True)
@@ -91,7 +90,7 @@ def test_damage_of_every_kind_is_found_and_mended_while_the_source_changes(pipel
     pipeline.assert_same("docs", at_least=COUNT)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_only_what_the_newest_records_are_about_is_verified(pipeline: Pipeline) -> None:
     documents, copies = pipeline.source("docs"), pipeline.destination("docs")
     changed = COUNT // 10
@@ -113,7 +112,7 @@ def test_only_what_the_newest_records_are_about_is_verified(pipeline: Pipeline) 
     pipeline.assert_same("docs", at_least=COUNT - 1)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_following_finds_damage_to_what_changes_and_status_shows_it(pipeline: Pipeline, seed: int) -> None:
     documents, copies = pipeline.source("docs"), pipeline.destination("docs")
 
@@ -162,7 +161,7 @@ def test_options_and_indexes_are_verified_unless_told_not_to(make_pipeline: Make
     assert "0 differences in options, views and indexes" in towpath("verify", pipeline.file).stdout
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_what_the_destination_refuses_is_left_with_the_reason_until_that_is_gone(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(Settings())
     documents, bad = pipeline.source("docs"), [3, 5]

@@ -121,7 +121,7 @@ def verify(pipeline: Pipeline, folder: Path, *options: str) -> Iterator[Verify]:
         running.process.wait()
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_two_verifications_at_once_both_end_with_their_verdicts(
     pipeline: Pipeline, tmp_path: Path, state: Path
 ) -> None:
@@ -142,6 +142,7 @@ def test_two_verifications_at_once_both_end_with_their_verdicts(
         assert f"pid {first.process.pid}, since 2" in said
 
 
+@pytest.mark.nightly
 def test_what_was_compared_before_another_history_began_does_not_count(
     pipeline: Pipeline, tmp_path: Path, state: Path
 ) -> None:
@@ -209,7 +210,7 @@ def test_a_destination_that_takes_no_verdict_leaves_it_on_this_machine(pipeline:
         database.command("collMod", "verdicts", validator={})
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_documents_read_again_in_part_leave_no_verdict_on_everything(pipeline: Pipeline) -> None:
     filled(pipeline)
     pipeline.source("users").insert_one({"_id": 1})
@@ -230,6 +231,7 @@ def test_one_that_is_removed_shows_no_copy(make_pipeline: MakePipeline) -> None:
     assert "copy" not in towpath("status", pipeline.file, expect=1).stdout.split()
 
 
+@pytest.mark.nightly
 def test_one_that_follows_keeps_to_itself_and_goes_on_where_it_was(
     pipeline: Pipeline, tmp_path: Path, state: Path
 ) -> None:
@@ -283,7 +285,7 @@ def _ends_of_the_log(pipeline: Pipeline, folder: Path) -> None:
         fourth.await_word("restored from a backup")
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_one_that_follows_outlives_kafka_that_is_away(pipeline: Pipeline, stack: Stack, tmp_path: Path) -> None:
     filled(pipeline)
     with verify(pipeline, tmp_path, "--follow") as following:

@@ -198,7 +198,7 @@ def peak(pid: int) -> int:
     return next((int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:")), 0)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_documents_of_16_mb_leave_a_worker_under_300_mb(sets: Sets, tmp_path: Path) -> None:
     for uri in (sets.source, sets.destination):
         with MongoClient[dict[str, Any]](uri) as client:

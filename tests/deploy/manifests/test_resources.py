@@ -10,16 +10,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 import yaml
 
 from tests.prometheus.test_prometheus_files import promtool
 from towpath.config import loading
-from towpath.config.logins import refuse_open
+from towpath.config.logins import KafkaLogin, refuse_open
 from towpath.deploy.configs import definitions
 from towpath.deploy.manifests import resources as made_for
-from towpath.deploy.manifests.plan import Options, Plan
+from towpath.deploy.manifests.plan import PIPELINES, Options, Plan
 from towpath.deploy.manifests.resources import Resource, as_yaml
 from towpath.errors import BadPipelineFile, Refused
 from towpath.stack import tools
@@ -76,7 +75,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def plan_of(folder: Path, options: Options = OPTIONS, text: str = BASE, kafka: str = "", rest: str = "") -> Plan:
     file, content = folder / "pipeline" / "shop.toml", text % {"kafka": kafka, "rest": rest}
-    return Plan(loading.parse(content, file), loading.as_written(content, file), content, options)
+    return Plan(loading.parse(content, file), loading.as_written(content, Path(PIPELINES, file.name)), content, options)
 
 
 def resources(plan: Plan) -> list[Resource]:
@@ -101,7 +100,7 @@ def with_login(folder: Path, more: str = "") -> Plan:
     client.chmod(0o600)
     plan = plan_of(folder, kafka='client = "../secrets/client.properties"')
     settings = dict(plan.pipeline.kafka.login.settings) | {"ssl.truststore.location": "/mnt/towpath/ca.pem"}
-    return replace(plan, pipeline=replace(plan.pipeline, kafka_client=type(plan.pipeline.kafka.login)(settings)))
+    return replace(plan, pipeline=plan.pipeline.changed(kafka={"login": KafkaLogin(settings)}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +183,8 @@ def test_the_resources_of_strimzi_fit_its_custom_resource_definitions(
     strimzi: Published, folder: Path, tmp_path: Path
 ) -> None:
     """With what they require, and the values that they allow."""
+    import jsonschema  # takes seconds, for all of its formats
+
     classes = {"KafkaConnect": "connect.KafkaConnect", "KafkaConnector": "connector.KafkaConnector"}
     files = [f"io.strimzi.api.kafka.model.{name}={tmp_path}/{kind}.yaml" for kind, name in classes.items()]
     done = strimzi.run("io.strimzi.crdgenerator.CrdGenerator", "--yaml", *files)

@@ -23,7 +23,7 @@ abstract class DestinationTest {
 
     @BeforeAll
     static void connect() {
-        Assumptions.assumeTrue(System.getenv(Server.URI) != null, Server.URI + " names no server");
+        Assumptions.assumeTrue(Server.uri() != null, Server.URI + " names no server");
         server = new Server();
     }
 

@@ -7,6 +7,7 @@ import com.mongodb.client.MongoCollection;
 import com.mongodb.client.model.BulkWriteOptions;
 import com.mongodb.client.model.WriteModel;
 import io.towpath.record.Change;
+import io.towpath.support.Fuzz;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -37,9 +38,8 @@ class FolderServerTest extends DestinationTest {
         source = server.fresh("source");
     }
 
-    /** Two seeds, or as many as the environment variable says. */
     static LongStream seeds() {
-        return LongStream.rangeClosed(1, Long.parseLong(System.getenv().getOrDefault("TOWPATH_TEST_ROUNDS", "2")));
+        return LongStream.rangeClosed(1, Fuzz.times(2));
     }
 
     @ParameterizedTest

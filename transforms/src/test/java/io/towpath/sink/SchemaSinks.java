@@ -64,7 +64,7 @@ final class SchemaSinks implements AutoCloseable {
             String... more) {
         this.collection = collection;
         this.source = source;
-        String uri = System.getenv(Server.URI);
+        String uri = Server.uri();
         this.settings = new HashMap<>(Map.of(
                 "connection.uri",
                 uri + (uri.contains("?") ? "&" : "?") + "appName=sink",

@@ -44,7 +44,7 @@ final class TestTask implements AutoCloseable {
                 new TopicPartition(PIPELINE + "." + collection.getNamespace().getFullName(), 0);
         Map<String, String> settings = Definitions.filled("sink.json");
         settings.keySet().removeIf(key -> key.startsWith("towpath.") || key.startsWith("topics"));
-        settings.put("connection.uri", System.getenv(Server.URI));
+        settings.put("connection.uri", Server.uri());
         settings.put("topics", partition.topic());
         settings.put("database", "unused");
         settings.put("namespace.mapper", TopicNamespaceMapper.class.getName());

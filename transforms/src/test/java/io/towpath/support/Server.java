@@ -17,12 +17,21 @@ import org.bson.BsonValue;
 import org.bson.RawBsonDocument;
 import org.junit.jupiter.api.Assumptions;
 
-/** The MongoDB server that some tests compare with, named by the environment variable {@value #URI}. */
+/**
+ * The MongoDB server that some tests compare with, named by the environment variable {@value #URI}: one URI, or with a
+ * space between them one for each JVM that runs tests.
+ */
 public final class Server implements AutoCloseable {
     public static final String URI = "TOWPATH_TEST_MONGODB_URI";
 
-    private final MongoClient client = MongoClients.create(System.getenv(URI));
+    private final MongoClient client = MongoClients.create(uri());
     private final String database = "transforms_" + ProcessHandle.current().pid();
+
+    /** That of this JVM; null where the environment names no server. */
+    public static String uri() {
+        String uris = System.getenv(URI);
+        return uris == null ? null : uris.split(" ")[Integer.getInteger("towpath.fork", 1) - 1];
+    }
 
     public MongoCollection<RawBsonDocument> fresh(String name) {
         MongoCollection<RawBsonDocument> collection =

@@ -26,7 +26,7 @@ public final class Sources {
                 "towpath.name",
                 "p",
                 "mongodb.connection.string",
-                System.getenv(Server.URI),
+                Server.uri(),
                 "mongodb.authentication.class",
                 RawDocuments.class.getName(),
                 "cursor.pipeline",

@@ -33,7 +33,7 @@ class SplicerFuzzTest {
     @Test
     void aReaderHasTheDocumentsOfTheSource() {
         try (SourceMetrics metrics = new SourceMetrics("p-source", "p", "p", new CopyShare(0, 1))) {
-            Fuzz.run("spliced histories", 300, random -> {
+            Fuzz.run("spliced histories", 100, random -> {
                 long cache = CACHES[random.nextInt(CACHES.length)];
                 Splicer splicer = new Splicer(cache, metrics, new SpliceTotals(null));
                 Map<Integer, Replicated> documents = new HashMap<>();

@@ -154,7 +154,7 @@ class SplicerServerTest {
         Map<BsonValue, LogModel> whole = copies();
         Map<BsonValue, LogModel> spliced = copies();
         List<BsonDocument> events = ChangeEvents.during(collection, () -> {
-            for (int i = 0; i < Fuzz.times(2_000); i++) change(random.nextInt(DOCUMENTS));
+            for (int i = 0; i < Fuzz.times(500); i++) change(random.nextInt(DOCUMENTS));
         });
         int splices = 0;
         for (BsonDocument event : events.subList(0, events.size() - 1)) {
@@ -166,7 +166,7 @@ class SplicerServerTest {
             assertArrayEquals(whole.get(id).bytes(), spliced.get(id).bytes(), event::toJson);
         }
         System.out.printf("server: %d events, %d splices%n", events.size(), splices);
-        assertTrue(splices > events.size() / 4);
+        assertTrue(splices > events.size() / 6);
         collection.find(Filters.type("_id", "int")).forEach(document -> {
             BsonDocument copy = spliced.get(document.get("_id")).document();
             assertEquals(document, copy);

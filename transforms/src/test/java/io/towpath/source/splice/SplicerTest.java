@@ -436,12 +436,12 @@ class SplicerTest {
         List<byte[]> fields = Stream.of(set("list", ints(LENGTH)), set("a.list", ints(LENGTH - 1)))
                 .map(BsonBytes::of)
                 .toList();
-        for (int id = 0; id < 3_000; id++) {
+        for (int id = 0; id < 1_500; id++) {
             splicer.applyTo(Records.record(Records.key(id), fields.get(id % 2)));
             if (id % 50 == 0) assertTrue(attributeOf("SpliceCacheBytes") <= ROOM);
         }
         assertTrue(attributeOf("SpliceCacheBytes") > ROOM - (20 << 10), "and is used");
-        assertTrue(attributeOf("SpliceCacheDropped") > 2_000);
+        assertTrue(attributeOf("SpliceCacheDropped") > 500);
     }
 
     private static long attributeOf(String name) {
