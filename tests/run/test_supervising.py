@@ -63,12 +63,6 @@ def test_what_became_well_by_itself_is_not_tried():
     assert not pause.is_due(100)
 
 
-MISSED = (
-    "org.apache.kafka.connect.errors.ConnectException: deletes may be missing in what is left to apply of"
-    " shop.shop.orders-0: it is applied up to what came in until 2026-11-01T00:00:00Z, and the log keeps deletes for"
-    " PT192H (min.compaction.lag.ms + delete.retention.ms). `towpath restart PIPELINE --accept-missed-deletes` has"
-    " the sink go on; then `towpath verify PIPELINE` finds the documents that should be gone"
-)
 LOST = (
     "io.debezium.DebeziumException: Error while attempting to process\n"
     "Caused by: com.mongodb.MongoCommandException: Command failed with error 286 (ChangeStreamHistoryLost): 'Resume of"
@@ -86,7 +80,6 @@ STEPPED = "Caused by: com.mongodb.MongoNotPrimaryException: Command failed with 
 @pytest.mark.parametrize(
     ("trace", "verbs"),
     [
-        (MISSED, ["restart", "verify", "repair"]),
         (LOST, ["resnapshot", "verify"]),
         (BAD, ["check", "deploy"]),
         (GAP, ["restart", "verify", "repair"]),

@@ -175,9 +175,9 @@ class Brokers:
         self.asked["ends"] += 1
         return {(topic.name, 0): (0, int(topic.name == self.filled)) for topic in topics}
 
-    def offsets_at(self, topics: Any, time_ms: int) -> dict[Place, int]:
+    def offsets_at(self, times_ms: Mapping[Place, int]) -> dict[Place, int]:
         self.asked["offsets"] += 1
-        return {(topic.name, number): -1 for topic in topics for number in range(topic.partitions)}
+        return dict.fromkeys(times_ms, -1)
 
     def bytes_on_disk(self) -> None:
         return None

@@ -218,9 +218,7 @@ class Passing:
         try:
             return self._passed(target)
         except (TowpathError, PyMongoError) as error:  # it may succeed when the next document is due
-            if not self._reported:
-                self.session.say(f"cannot read the pipeline's position: {error}; differences wait for it")
-            self._reported = True
+            self._report(f"cannot read the pipeline's position: {error}; differences wait for it")
             return False
 
     def _passed(self, target: Timestamp) -> bool:
@@ -241,22 +239,24 @@ class Passing:
         unapplied = gaps(ends, self.done())
         contents = peek(self.session.topics, unapplied, limit=0)
         behind = {topic for (topic, _), gap in contents.items() if gap.records}  # else control records only
-        if behind and not self._reported and (reason := self._holdup(behind)):
-            self.session.say(f"differences wait for the pipeline: {reason}")
-            self._reported = True
+        if behind and not self._reported:
+            pipeline = self.session.pipeline
+            if reason := holdup(self.session.destination, pipeline, behind, STUCK):
+                self._report(f"differences wait for the pipeline: {reason}")
         return not behind
-
-    def _holdup(self, topics: Collection[str]) -> str:
-        return holdup(self.session.destination, self.session.pipeline, topics, STUCK)
 
     def _captured(self, target: ClusterTime) -> bool:
         """Whether capture has passed `target`. Reports once when it has lagged for `_LATE` seconds."""
         reason = _uncaptured(self.session.pipeline, self.session.connect, target)
         self._behind_since = (self._behind_since or time.monotonic()) if reason else None
-        if self._behind_since and not self._reported and time.monotonic() - self._behind_since > _LATE:
-            self.session.say(f"differences wait for the pipeline: {reason}")
-            self._reported = True
+        if self._behind_since and time.monotonic() - self._behind_since > _LATE:
+            self._report(f"differences wait for the pipeline: {reason}")
         return not reason
+
+    def _report(self, words: str) -> None:
+        if not self._reported:
+            self.session.say(words)
+        self._reported = True
 
 
 @contextlib.contextmanager

@@ -137,7 +137,7 @@ def _overgrown(pipeline: Pipeline, topics: Topics, done: Mapping[Place, Applied]
     a later one before the position, which costs one request for all partitions.
     """
     within = {place: one for place, one in done.items() if place in ends and one.last_read in range(*ends[place])}
-    later = topics.offsets_at_times({place: _ms(at) + 1 for place, one in within.items() if (at := one.last_at)})
+    later = topics.offsets_at({place: _ms(at) + 1 for place, one in within.items() if (at := one.last_at)})
     window = {place: (n, n + 1) for place in later if 0 <= later[place] <= (n := done[place].last_read)}
     if not window:
         return

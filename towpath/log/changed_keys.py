@@ -7,7 +7,8 @@ the log at a time, so that memory does not grow with the number of records. They
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from hashlib import blake2b
@@ -16,7 +17,7 @@ from typing import NamedTuple
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from towpath.clients.kafka.consume import Window, batch, is_record, messages, place_of
-from towpath.clients.kafka.topics import Place, Topic, Topics
+from towpath.clients.kafka.topics import Place, Topics
 from towpath.config.namespaces import namespace_of
 from towpath.config.pipeline import Pipeline
 from towpath.errors import TowpathError
@@ -68,35 +69,19 @@ def _newest(topics: Topics, within: Window, count: int) -> Window:
     """
     now, back = int(time.time() * 1000) + 60_000, 60_000  # a broker's clock may be ahead
 
-    def enough(time_ms: int) -> Window | None:
-        window = _from(topics, within, time_ms)
-        return window if sum(end - start for start, end in window.values()) >= count else None
+    def is_enough(back_ms: int) -> bool:
+        return sum(end - start for start, end in _from(topics, within, now - back_ms).values()) >= count
 
-    while (window := enough(now - back)) is None:
+    while not is_enough(back):
         if back > now:
             return within
         back *= 2
-    return _narrowed(now - back, now, window, enough)
-
-
-def _narrowed(early: int, late: int, shortest: Window, enough: Callable[[int], Window | None]) -> Window:
-    """`shortest` is what `enough` returns for `early`; for `late` it returns None."""
-    while late - early > 1:
-        middle = (early + late) // 2
-        window = enough(middle)
-        if window is None:
-            late = middle
-        else:
-            early, shortest = middle, window
-    return shortest
+    return _from(topics, within, now - bisect_left(range(back), True, key=is_enough))
 
 
 def _from(topics: Topics, within: Window, time_ms: int) -> Window:
     """The part of these windows at or after `time_ms`."""
-    partitions: dict[str, int] = {}
-    for topic, partition in within:
-        partitions[topic] = max(partitions.get(topic, 0), partition + 1)
-    firsts = topics.offsets_at([Topic(name, count) for name, count in partitions.items()], max(0, time_ms))
+    firsts = topics.offsets_at(dict.fromkeys(within, max(0, time_ms)))
     return {
         place: (max(start, min(end, firsts[place] if firsts[place] >= 0 else end)), end)
         for place, (start, end) in within.items()

@@ -15,7 +15,7 @@ from itertools import groupby
 from confluent_kafka import Consumer, Message
 
 from towpath.clients.kafka.consume import Window, messages
-from towpath.clients.kafka.topics import Place, Topic, Topics
+from towpath.clients.kafka.topics import Place, Topics
 from towpath.clients.mongo.client import ClusterTime, cluster_time
 from towpath.config.namespaces import namespace_of
 from towpath.config.pipeline import Pipeline
@@ -119,20 +119,14 @@ def _scans(topics: Topics, ends: Window) -> list[Scan]:
 
     When compaction ends, `deploy` keeps the topic's compaction lag, which shows that it was compacted.
     """
-    now_ms = int(time.time() * 1000)
-    counts: dict[str, int] = {}
-    for topic, partition in ends:
-        counts[topic] = max(counts.get(topic, 0), partition + 1)
-    settings = topics.settings_of_all(counts)
-    cut_ms = {
-        topic: max(0, now_ms - int(of.get(MARK, 0)))
-        for topic, of in settings.items()
+    now_ms, names = int(time.time() * 1000), {topic for topic, _ in ends}
+    lags = {
+        topic: int(of.get(MARK, 0))
+        for topic, of in topics.settings_of_all(names).items()
         if int(of.get(MARK, 0)) > 0 or is_compacted(of)
     }
-    cuts: dict[Place, Cut] = {}
-    for time_ms in set(cut_ms.values()):  # as many requests as there are compaction lags
-        at = [Topic(topic, counts[topic]) for topic, ms in cut_ms.items() if ms == time_ms]
-        cuts |= {place: Cut(time_ms, offset) for place, offset in topics.offsets_at(at, time_ms).items()}
+    times = {place: max(0, now_ms - lags[place[0]]) for place in ends if place[0] in lags}
+    cuts = {place: Cut(times[place], offset) for place, offset in topics.offsets_at(times).items()}
     return [
         Scan(place, bounds, cuts.get(place)) for place, bounds in sorted(ends.items()) if place in cuts or bounds[0] > 0
     ]

@@ -28,7 +28,7 @@ _OPTIONS: CodecOptions[SON[str, Any]] = CodecOptions(
 NOT_BSON = (bson.errors.BSONError, RecursionError, OverflowError, IndexError)
 _DEEPEST = 250  # levels of nesting: the maximum of mongod's `maxBSONDepth`
 _LEVEL = 8  # the least bytes of a level
-_HEADERS = ("v", "op", "t", "at")
+_PARTS = ("v", "op", "t", "at")
 _SPLICE = "$splice"
 _LONGEST_MS = 2**63  # the limit of a 64-bit clock
 
@@ -167,7 +167,7 @@ def record(message: Message) -> Record:
     if not (is_schema_change(key) or is_key(key)):
         raise TowpathError(f"{place}: not a record of Towpath's (its key is not {{_id: …}})")
     if missing := [name for name, text in headers.items() if not text]:
-        raise TowpathError(f"{place}: a record that breaks the contract: its headers have no {missing[0]}")
+        raise TowpathError(f"{place}: a record that breaks the contract: its header has no {missing[0]}")
     raw = value if isinstance(value, bytes) else None
     try:
         return Record(
@@ -194,15 +194,13 @@ def _kind(value: bytes | None) -> Kind:
 
 
 def contract_headers(message: Message) -> dict[str, str]:
-    """What the record contract says of a message: version `v`, operation `op`, cluster time `t`, the source's wall
-    clock `at`; empty texts for what is not there. Version 1 has a header for each, later ones all in the header `v`;
-    there, an update may have a fifth part, `row-follows`, which is for those who apply it.
+    """The parts of the header `v`: version `v`, operation `op`, cluster time `t`, the source's wall clock `at`.
+
+    Empty texts for what is not there. An update may have a fifth part, `row-follows`, for those who apply it.
     """
-    headers = {name: text.decode(errors="replace") for name, text in headers_of(message) if isinstance(text, bytes)}
-    parts = headers.get("v", "").split(" ")
-    if len(parts) > 1:
-        headers.update(zip(_HEADERS, parts, strict=False))
-    return {name: headers.get(name, "") for name in _HEADERS}
+    header = dict(headers_of(message)).get("v")
+    parts = header.decode(errors="replace").split(" ") if isinstance(header, bytes) else []
+    return dict.fromkeys(_PARTS, "") | dict(zip(_PARTS, parts, strict=False))
 
 
 def headers_of(message: Message) -> list[tuple[str, Any]]:
@@ -210,7 +208,7 @@ def headers_of(message: Message) -> list[tuple[str, Any]]:
 
 
 def source_milliseconds(message: Message) -> int | None:
-    """The source's wall clock in a message's header `at`, ms since the epoch; None without such a header."""
+    """The source's wall clock in a message's header, ms since the epoch; None without one."""
     try:
         return _milliseconds(contract_headers(message)["at"])
     except ValueError:

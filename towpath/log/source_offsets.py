@@ -7,11 +7,12 @@ import json
 import struct
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import bson
+from pydantic import BeforeValidator, Field, TypeAdapter
 
 from towpath.clients.connect.rest import Connect
 from towpath.clients.mongo.client import ClusterTime, cluster_time
@@ -19,6 +20,11 @@ from towpath.errors import TowpathError
 
 #: The key in the partitions of MongoSource's own offsets; its value is the connector's topic.prefix.
 OURS = "towpath"
+#: Offsets of which a connector has one each: a key of the partition, and the field of `SourceState`.
+_PARTS = ("requests", "ddl", "schema", "splices")
+_Time = Annotated[ClusterTime, BeforeValidator(cluster_time)]
+_MaybeTime = Annotated[ClusterTime | None, BeforeValidator(lambda text: cluster_time(text) if text else None)]
+_Words = Annotated[str, BeforeValidator(lambda text: text or "")]
 #: The setting of a source connector that selects the namespaces to capture.
 SELECTION = "collection.include.list"
 
@@ -45,10 +51,10 @@ class Range:
     rows: int
     bytes: int
     done: bool
-    time: ClusterTime | None
+    time: Annotated[_MaybeTime, Field(validation_alias="t")] = None
     """The largest cluster time at which a part of the range was read."""
-    retries: int
-    reason: str
+    retries: int = 0
+    reason: _Words = ""
     """The last error; empty without one."""
 
 
@@ -103,8 +109,8 @@ class Requests:
     """How far the connector has answered re-read requests: all before `next`."""
 
     next: int
-    index: int
-    waiting: str
+    index: int = 0
+    waiting: _Words = ""
     """Why the requests wait; empty when they do not."""
 
 
@@ -128,9 +134,9 @@ class Refill:
     """The rows of a collection that was renamed or replaced follow its schema change."""
 
     namespace: str
-    start: ClusterTime
+    start: Annotated[_Time, Field(validation_alias="from")]
     """Of the change."""
-    end: ClusterTime | None
+    end: Annotated[_MaybeTime, Field(validation_alias="to")] = None
     """When the log has all rows; None until then."""
 
 
@@ -138,166 +144,14 @@ class Refill:
 class SchemaCapture:
     """How far one source connector has written schema changes to the log."""
 
-    is_on: bool
+    is_on: Annotated[bool, Field(validation_alias="on")] = True
     """Whether it still does: not once `[ddl]` is removed."""
-    upto: ClusterTime | None
+    upto: _MaybeTime = None
     """None before the stream."""
-    refills: tuple[Refill, ...]
+    refills: Annotated[tuple[Refill, ...], BeforeValidator(lambda text: json.loads(text or "[]"))] = ()
     """The newest ones."""
-    trouble: str
+    trouble: _Words = ""
     """Why schema changes cannot be read at present; empty when they can."""
-
-
-@dataclass(frozen=True, slots=True)
-class SourceState:
-    """All that one source connector has committed; Debezium's own connector has only a `position`."""
-
-    position: SourcePosition | None
-    phase: Literal["copy", "stream"] | None = None
-    selection: str | None = None
-    """The `collection.include.list` that the connector has applied."""
-    copies: tuple[CollectionCopy, ...] = ()
-    copied: ClusterTime | None = None
-    """The largest cluster time of all copies so far; once no copy is in progress, the log is exact from there on.
-    None when unknown."""
-    requests: Requests | None = None
-    warning: str = ""
-    """A warning about the source's oplog; empty without one."""
-    start: ClusterTime | None = None
-    """Where the stream begins after a copy."""
-    resnapshot: str = ""
-    """The last resnapshot that began; empty without one."""
-    closed: str = ""
-    """The last resnapshot that ended; empty without one."""
-    gap: ClusterTime | None = None
-    """Since when changes are missing from the log and documents are re-read instead; None when none are missing."""
-    lost: bool = False
-    """Whether the offsets were gone while the log had records: nothing is captured until a resnapshot."""
-    ddl: DdlHistory | None = None
-    """The schema changes seen; None when the connector does not watch them."""
-    schema: SchemaCapture | None = None
-    """None when schema changes are not in the log."""
-    splices: Splices = Splices()
-
-    @property
-    def copying(self) -> tuple[CollectionCopy, ...]:
-        return tuple(copy for copy in self.copies if not copy.done)
-
-    @property
-    def held(self) -> tuple[CollectionCopy, ...]:
-        """Collections that are copied, but whose copy the stream has not passed yet."""
-        return tuple(copy for copy in self.copies if copy.done)
-
-    def has_answered(self, offset: int) -> bool:
-        """Whether the request at this offset of the request topic is answered: its documents are in the log."""
-        return self.requests is not None and self.requests.next > offset
-
-
-def read_state(connect: Connect, name: str) -> SourceState:
-    """Raises `NoSuchConnector`, and `TowpathError` for offsets in an unknown format."""
-    return source_state(connect.offsets(name))
-
-
-def source_state(offsets: Iterable[Mapping[str, Any]]) -> SourceState:
-    """The state in `[{"partition": {…}, "offset": {…}}, …]`, as Connect lists a connector's offsets."""
-    pairs = [(item["partition"], item["offset"]) for item in offsets]
-    ours = [(partition, offset) for partition, offset in pairs if OURS in partition]
-    position = debezium_position(pairs)
-    try:
-        root = next((offset for partition, offset in ours if len(partition) == 1), None)
-        if root is None:
-            return SourceState(position)
-        requests = [offset for partition, offset in ours if "requests" in partition]
-        ddl = [offset for partition, offset in ours if "ddl" in partition]
-        splices = [offset for partition, offset in ours if "splices" in partition]
-        copies = _copies(json.loads(root["namespaces"]), ours)
-        return SourceState(
-            position=position,
-            phase=root["phase"],
-            selection=root["selection"],
-            copies=copies,
-            copied=_copied(root, copies),
-            requests=_requests(requests[0]) if requests else None,
-            warning=root.get("warning", ""),
-            start=cluster_time(root["start"]) if "start" in root else None,
-            resnapshot=root.get("resnapshot", ""),
-            closed=root.get("closed", ""),
-            gap=cluster_time(root["gap"]) if root.get("gap") else None,
-            lost=bool(root.get("lost")),
-            ddl=ddl_history(ddl[0]) if ddl else None,
-            schema=next((_schema(offset) for partition, offset in ours if "schema" in partition), None),
-            splices=_splices(splices[0]) if splices else Splices(),
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise TowpathError(f"the source connector committed offsets that cannot be understood: {error!r}") from error
-
-
-def _copied(root: Mapping[str, Any], copies: Iterable[CollectionCopy]) -> ClusterTime | None:
-    """The connector commits it when a copy is over; the times of copies in progress are with their ranges."""
-    if "copied" not in root:
-        return None
-    return max([cluster_time(root["copied"]), *(copy.time for copy in copies if copy.time)])
-
-
-def _copies(namespaces: Iterable[str], ours: list[tuple[Any, Any]]) -> tuple[CollectionCopy, ...]:
-    plans: dict[str, Mapping[str, Any]] = {}
-    ranges: dict[str, dict[int, Range]] = {}
-    pending: Counter[str] = Counter()
-    for partition, offset in ours:
-        if "range" in partition:
-            ranges.setdefault(partition["namespace"], {})[int(partition["range"])] = _range(offset)
-        elif "namespace" in partition:
-            plans[partition["namespace"]] = offset
-        elif "pending" in partition:
-            pending[partition["pending"]] += int(offset["documents"])
-    return tuple(
-        replace(_copy(namespace, plans.get(namespace), ranges.get(namespace, {})), pending=pending[namespace])
-        for namespace in sorted(set(namespaces))
-    )
-
-
-def _copy(namespace: str, plan: Mapping[str, Any] | None, ranges: Mapping[int, Range]) -> CollectionCopy:
-    begun = tuple(ranges[number] for number in sorted(ranges))
-    if plan is None:
-        return CollectionCopy(namespace, None, 0, 0, begun)
-    return CollectionCopy(namespace, int(plan["ranges"]), int(plan["documents"]), int(plan["bytes"]), begun)
-
-
-def _range(offset: Mapping[str, Any]) -> Range:
-    time = offset.get("t")
-    return Range(
-        rows=int(offset["rows"]),
-        bytes=int(offset.get("bytes", 0)),
-        done=bool(offset["done"]),
-        time=cluster_time(time) if time else None,
-        retries=int(offset.get("retries", 0)),
-        reason=str(offset.get("reason") or ""),
-    )
-
-
-def _requests(offset: Mapping[str, Any]) -> Requests:
-    return Requests(int(offset["next"]), int(offset.get("index", 0)), str(offset.get("waiting") or ""))
-
-
-def _splices(offset: Mapping[str, Any]) -> Splices:
-    return Splices(int(offset["splices"]), int(offset["saved"]), int(offset["dropped"]))
-
-
-def _schema(offset: Mapping[str, Any]) -> SchemaCapture:
-    refills = json.loads(offset.get("refills") or "[]")
-    return SchemaCapture(
-        bool(offset.get("on", True)),
-        cluster_time(offset["upto"]) if offset.get("upto") else None,
-        tuple(
-            Refill(
-                refill["namespace"],
-                cluster_time(refill["from"]),
-                cluster_time(refill["to"]) if refill.get("to") else None,
-            )
-            for refill in refills
-        ),
-        str(offset.get("trouble") or ""),
-    )
 
 
 #: Documents disappeared or appeared without a record.
@@ -310,7 +164,7 @@ UNSEEN = "unseen"
 class Ddl:
     """A schema change at a cluster time; of several changes of one kind to one collection, the last."""
 
-    time: ClusterTime
+    time: Annotated[_Time, Field(validation_alias="t")]
     kind: str
     """drop, rename, create, modify, createIndexes or dropIndexes, as the server names them; or unseen."""
     namespace: str
@@ -338,19 +192,117 @@ class Ddl:
 class DdlHistory:
     """The schema changes that one source connector has seen; `dropped` counts older ones that are no longer kept."""
 
-    upto: ClusterTime
-    events: tuple[Ddl, ...]
+    upto: _Time
+    events: Annotated[tuple[Ddl, ...], BeforeValidator(json.loads)]
     dropped: int
     trouble: str
     """Why the connector cannot see schema changes at present; empty when it can."""
 
 
-def ddl_history(offset: Mapping[str, Any]) -> DdlHistory:
-    """From the connector's offset. Raises KeyError, TypeError or ValueError for an invalid one."""
-    events = (
-        Ddl(cluster_time(ddl["t"]), ddl["kind"], ddl["namespace"], ddl["to"]) for ddl in json.loads(offset["events"])
+@dataclass(frozen=True, slots=True)
+class SourceState:
+    """All that one source connector has committed; Debezium's own connector has only a `position`."""
+
+    position: SourcePosition | None
+    phase: Literal["copy", "stream"] | None = None
+    selection: str | None = None
+    """The `collection.include.list` that the connector has applied."""
+    copies: tuple[CollectionCopy, ...] = ()
+    copied: ClusterTime | None = None
+    """The largest cluster time of all copies so far; once no copy is in progress, the log is exact from there on.
+    None when unknown."""
+    requests: Requests | None = None
+    warning: str = ""
+    """A warning about the source's oplog; empty without one."""
+    start: _MaybeTime = None
+    """Where the stream begins after a copy."""
+    resnapshot: str = ""
+    """The last resnapshot that began; empty without one."""
+    closed: str = ""
+    """The last resnapshot that ended; empty without one."""
+    gap: _MaybeTime = None
+    """Since when changes are missing from the log and documents are re-read instead; None when none are missing."""
+    lost: bool = False
+    """Whether the offsets were gone while the log had records: nothing is captured until a resnapshot."""
+    ddl: DdlHistory | None = None
+    """The schema changes seen; None when the connector does not watch them."""
+    schema: SchemaCapture | None = None
+    """None when schema changes are not in the log."""
+    splices: Splices = Splices()
+
+    @property
+    def copying(self) -> tuple[CollectionCopy, ...]:
+        return tuple(copy for copy in self.copies if not copy.done)
+
+    @property
+    def held(self) -> tuple[CollectionCopy, ...]:
+        """Collections that are copied, but whose copy the stream has not passed yet."""
+        return tuple(copy for copy in self.copies if copy.done)
+
+    def has_answered(self, offset: int) -> bool:
+        """Whether the request at this offset of the request topic is answered: its documents are in the log."""
+        return self.requests is not None and self.requests.next > offset
+
+
+_RANGE, _STATE = TypeAdapter(Range), TypeAdapter(SourceState)
+
+
+def read_state(connect: Connect, name: str) -> SourceState:
+    """Raises `NoSuchConnector`, and `TowpathError` for offsets in an unknown format."""
+    return source_state(connect.offsets(name))
+
+
+def source_state(offsets: Iterable[Mapping[str, Any]]) -> SourceState:
+    """The state in `[{"partition": {…}, "offset": {…}}, …]`, as Connect lists a connector's offsets."""
+    pairs = [(item["partition"], item["offset"]) for item in offsets]
+    ours = [(partition, offset) for partition, offset in pairs if OURS in partition]
+    position = debezium_position(pairs)
+    try:
+        root = next((offset for partition, offset in ours if len(partition) == 1), None)
+        if root is None:
+            return SourceState(position)
+        copies = _copies(json.loads(root["namespaces"]), ours)
+        given = {
+            "phase": root["phase"],
+            "selection": root["selection"],
+            "position": position,
+            "copies": copies,
+            "copied": _copied(root, copies),
+        }
+        parts = {part: offset for partition, offset in ours for part in _PARTS if part in partition}
+        return _STATE.validate_python(root | parts | given)
+    except (KeyError, TypeError, ValueError) as error:
+        raise TowpathError(f"the source connector committed offsets that cannot be understood: {error!r}") from error
+
+
+def _copied(root: Mapping[str, Any], copies: Iterable[CollectionCopy]) -> ClusterTime | None:
+    """The connector commits it when a copy is over; the times of copies in progress are with their ranges."""
+    if "copied" not in root:
+        return None
+    return max([cluster_time(root["copied"]), *(copy.time for copy in copies if copy.time)])
+
+
+def _copies(namespaces: Iterable[str], ours: list[tuple[Any, Any]]) -> tuple[CollectionCopy, ...]:
+    plans: dict[str, Mapping[str, Any]] = {}
+    ranges: dict[str, dict[int, Range]] = {}
+    pending: Counter[str] = Counter()
+    for partition, offset in ours:
+        if "range" in partition:
+            ranges.setdefault(partition["namespace"], {})[int(partition["range"])] = _RANGE.validate_python(offset)
+        elif "namespace" in partition:
+            plans[partition["namespace"]] = offset
+        elif "pending" in partition:
+            pending[partition["pending"]] += int(offset["documents"])
+    return tuple(
+        _copy(namespace, plans.get(namespace), ranges.get(namespace, {}), pending[namespace])
+        for namespace in sorted(set(namespaces))
     )
-    return DdlHistory(cluster_time(offset["upto"]), tuple(events), int(offset["dropped"]), offset["trouble"])
+
+
+def _copy(namespace: str, plan: Mapping[str, Any] | None, ranges: Mapping[int, Range], pending: int) -> CollectionCopy:
+    planned = None if plan is None else int(plan["ranges"])
+    documents, size = (int(plan["documents"]), int(plan["bytes"])) if plan else (0, 0)
+    return CollectionCopy(namespace, planned, documents, size, tuple(ranges[n] for n in sorted(ranges)), pending)
 
 
 def in_order(histories: Iterable[DdlHistory]) -> tuple[Ddl, ...]:

@@ -7,13 +7,13 @@ commands, on several machines, one at most goes on.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 from uuid import uuid4
 
-from pymongo import ReadPreference, ReturnDocument, WriteConcern
-from pymongo.collection import Collection as MongoCollection
+from pymongo import ReturnDocument
+from pymongo.collection import Collection
 from pymongo.errors import DuplicateKeyError
 
 from towpath.clients.mongo.client import Client
@@ -21,7 +21,7 @@ from towpath.config.pipeline import Pipeline
 from towpath.config.text import utc
 from towpath.errors import Overtaken, Refused
 from towpath.session import Session
-from towpath.store.positions import CUTOVERS, DATABASE
+from towpath.store.positions import CUTOVERS, collection_of
 
 #: `over`: the destination is primary. `returned`: the source is primary again. The others: under way or interrupted.
 State = Literal["to the destination", "over", "back to the source", "returned"]
@@ -77,13 +77,13 @@ def insert(client: Client, pipeline: Pipeline, cutover: Cutover) -> None:
             raise _overtaken(pipeline) from error
 
 
-def replace_own(client: Client, pipeline: Pipeline, tokens: Collection[str], cutover: Cutover) -> None:
+def replace_own(client: Client, pipeline: Pipeline, tokens: Iterable[str], cutover: Cutover) -> None:
     """Replace the marker if it has one of these tokens. Raises `Overtaken` otherwise."""
     if not _markers(client).replace_one(_own(pipeline, tokens), _document(cutover)).matched_count:
         raise _overtaken(pipeline)
 
 
-def take(client: Client, pipeline: Pipeline, tokens: Collection[str], token: str) -> Cutover:
+def take(client: Client, pipeline: Pipeline, tokens: Iterable[str], token: str) -> Cutover:
     """Give the marker a new token if it has one of these, and return what is stored.
 
     Whatever an earlier token was to write, and has not reached the server yet, has no effect any more. Raises
@@ -97,13 +97,13 @@ def take(client: Client, pipeline: Pipeline, tokens: Collection[str], token: str
     return _cutover(stored)
 
 
-def delete_own(client: Client, pipeline: Pipeline, tokens: Collection[str]) -> None:
+def delete_own(client: Client, pipeline: Pipeline, tokens: Iterable[str]) -> None:
     """Remove the marker if it has one of these tokens. Raises `Overtaken` for a marker with another token."""
     if not _markers(client).delete_one(_own(pipeline, tokens)).deleted_count and read(client, pipeline) is not None:
         raise _overtaken(pipeline)
 
 
-def _own(pipeline: Pipeline, tokens: Collection[str]) -> dict[str, Any]:
+def _own(pipeline: Pipeline, tokens: Iterable[str]) -> dict[str, Any]:
     return {"_id": pipeline.name, "token": {"$in": list(tokens)}}
 
 
@@ -142,8 +142,5 @@ def refuse(session: Session) -> None:
     )
 
 
-def _markers(client: Client) -> MongoCollection[dict[str, Any]]:
-    database = client.get_database(
-        DATABASE, read_preference=ReadPreference.PRIMARY, write_concern=WriteConcern("majority")
-    )
-    return database[CUTOVERS]
+def _markers(client: Client) -> Collection[dict[str, Any]]:
+    return collection_of(client, CUTOVERS)

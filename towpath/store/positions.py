@@ -20,6 +20,7 @@ from typing import Any, Self
 
 from bson.int64 import Int64
 from bson.max_key import MaxKey
+from pydantic.alias_generators import to_camel
 from pymongo import ReadPreference, UpdateOne, WriteConcern
 from pymongo.collection import Collection
 
@@ -41,15 +42,15 @@ DATABASE, OFFSETS, TASKS = "towpath", "offsets", "tasks"
 LOG_GAP = "--accept-log-gap"
 #: Where the log was truncated or recreated, and the sink continued nevertheless; see `towpath.log.bounds`.
 LOG_BREAKS = "log_breaks"
-#: Rebuilds that are under way; see `towpath.replay.rebuild`.
+#: Rebuilds that are under way; see `towpath.history.replay.rebuild`.
 REBUILDS = "rebuilds"
-#: Cutovers that are under way, or over; see `towpath.bookkeeping.cutover`.
+#: Cutovers that are under way, or over; see `towpath.store.cutover`.
 CUTOVERS = "cutovers"
-#: The last verdict on everything; see `towpath.bookkeeping.verdict`.
+#: The last verdict on everything; see `towpath.store.verdict`.
 VERDICTS = "verdicts"
-#: Who writes at the destination; see `towpath.bookkeeping.writers`.
+#: Who writes at the destination; see `towpath.store.writers`.
 WRITERS = "writers"
-#: Schema changes in the log; see `towpath.bookkeeping.schema_changes`.
+#: Schema changes in the log; see `towpath.store.schema_changes`.
 SCHEMA_CHANGES = "schema_changes"
 
 
@@ -115,7 +116,7 @@ class Counts:
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Self:
         """From a document of `towpath.tasks`, whose field names are in camel case; a missing number is 0."""
-        return cls(**{field.name: int(document.get(_camel(field.name), 0)) for field in fields(cls)})
+        return cls(**{field.name: int(document.get(to_camel(field.name), 0)) for field in fields(cls)})
 
     def __add__(self, other: Counts) -> Counts:
         names = [field.name for field in fields(Counts)]
@@ -127,7 +128,7 @@ class TransactionTimes:
     """How long the transactions of a task took, from their start to their commit, as a histogram."""
 
     within: Mapping[str, int]
-    """A time in seconds, or `+Inf`, → how many took no longer; all are 0 while the plugin does not count them."""
+    """A time in seconds, or `+Inf`, → how many took no longer."""
     sum: float
     """In seconds."""
 
@@ -149,7 +150,7 @@ class TaskState:
     retried_at: datetime | None
     reason: str
     retries_by_cause: Mapping[str, int]
-    """Every one of `RETRY_CAUSES`; `other` includes what an earlier version of the plugin counted without a cause."""
+    """Every one of `RETRY_CAUSES`."""
     transaction_seconds: TransactionTimes
 
 
@@ -167,22 +168,15 @@ def task_states(client: Client, pipeline: Pipeline) -> tuple[TaskState, ...]:
 
 def task_state(document: Mapping[str, Any]) -> TaskState:
     """From a document of `towpath.tasks`."""
-    last, counts = document.get("lastRetry") or {}, Counts.of(document)
-    causes = {cause: int((document.get("retriesBy") or {}).get(cause, 0)) for cause in RETRY_CAUSES}
-    causes["other"] += max(0, counts.retries - sum(causes.values()))
+    last, by_cause = document.get("lastRetry") or {}, document.get("retriesBy") or {}
     return TaskState(
         task=int(document["_id"]["task"]),
-        counts=counts,
+        counts=Counts.of(document),
         retried_at=last.get("at"),
         reason=str(last.get("reason") or ""),
-        retries_by_cause=causes,
+        retries_by_cause={cause: int(by_cause.get(cause, 0)) for cause in RETRY_CAUSES},
         transaction_seconds=TransactionTimes.of(document),
     )
-
-
-def _camel(name: str) -> str:
-    first, *others = name.split("_")
-    return first + "".join(other.title() for other in others)
 
 
 def accept_missed_deletes(client: Client, pipeline: Pipeline) -> int:
@@ -201,7 +195,7 @@ def skip_to(client: Client, pipeline: Pipeline, offsets: Mapping[Place, int], at
     All records before them were appended before `at`. It matters for a compacted log; otherwise the sink removes it
     when it opens the partition. The epoch is increased, so that a zombie task can no longer write.
     """
-    collection = collection_of(client, OFFSETS).with_options(write_concern=WriteConcern("majority"))
+    collection = collection_of(client, OFFSETS)
     writes = [
         UpdateOne(
             {"_id": {"pipeline": pipeline.name, "topic": topic, "partition": partition}},
@@ -233,7 +227,7 @@ def forget(client: Client, pipeline: Pipeline) -> int:
 
 def note_breaks(client: Client, pipeline: Pipeline, codes: Mapping[Place, str], at: datetime) -> None:
     """Record that the log of these partitions has lost records."""
-    collection = collection_of(client, LOG_BREAKS).with_options(write_concern=WriteConcern("majority"))
+    collection = collection_of(client, LOG_BREAKS)
     for (topic, partition), code in codes.items():
         place = {"pipeline": pipeline.name, "topic": topic, "partition": partition}
         collection.replace_one({"_id": place}, {"code": code, "at": at}, upsert=True)
@@ -256,5 +250,7 @@ def id_range(pipeline: Pipeline, second: str) -> dict[str, Any]:
     return {"_id": {"$gte": {"pipeline": pipeline.name}, "$lte": {"pipeline": pipeline.name, second: MaxKey()}}}
 
 
-def collection_of(client: Client, name: str) -> Collection[dict[str, Any]]:
-    return client.get_database(DATABASE, read_preference=ReadPreference.PRIMARY)[name]
+def collection_of(client: Client, name: str, wtimeout_ms: int | None = None) -> Collection[dict[str, Any]]:
+    """Reads come from the primary, and a majority acknowledges writes."""
+    concern = WriteConcern("majority", wtimeout=wtimeout_ms)
+    return client.get_database(DATABASE, read_preference=ReadPreference.PRIMARY, write_concern=concern)[name]

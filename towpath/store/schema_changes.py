@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from pymongo import WriteConcern
 from pymongo.collection import Collection
 
 from towpath.clients.mongo.client import Client
@@ -127,7 +126,7 @@ def decide(client: Client, pipeline: Pipeline, ids: Iterable[str], decision: Dec
 
     Where no partition waits for a change, as a log gap was accepted, no task would carry out that it is skipped.
     """
-    collection, ids = _collection(client).with_options(write_concern=WriteConcern("majority")), set(ids)
+    collection, ids = _collection(client), set(ids)
     matched = collection.update_many(_open(pipeline, ids), {"$set": {"decision": decision}}).matched_count
     if decision == "skip":
         awaited = collection_of(client, OFFSETS).distinct("barrier", id_range(pipeline, "topic"))
@@ -153,7 +152,7 @@ def forget(client: Client, pipeline: Pipeline, topics: Sequence[str] | None = No
             if not document["change"].get("topics", {}).keys().isdisjoint(topics)
         ]
         chosen = {"_id": {"$in": involved}}
-    _collection(client).with_options(write_concern=WriteConcern("majority")).delete_many(chosen)
+    _collection(client).delete_many(chosen)
 
 
 def _of(pipeline: Pipeline, states: Sequence[State]) -> dict[str, Any]:

@@ -13,14 +13,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from pymongo import ReadPreference, WriteConcern
 from pymongo.collection import Collection
 
 from towpath.clients.mongo.client import Client
 from towpath.config.pipeline import Pipeline
-from towpath.store.positions import DATABASE, VERDICTS
-
-_WTIMEOUT_MS = 10_000
+from towpath.store.positions import VERDICTS, collection_of
 
 
 def read(client: Client, pipeline: Pipeline) -> dict[str, Any] | None:
@@ -55,5 +52,4 @@ def forget(client: Client, pipeline: Pipeline) -> None:
 
 
 def _verdicts(client: Client) -> Collection[dict[str, Any]]:
-    concern = WriteConcern("majority", wtimeout=_WTIMEOUT_MS)
-    return client.get_database(DATABASE, read_preference=ReadPreference.PRIMARY, write_concern=concern)[VERDICTS]
+    return collection_of(client, VERDICTS, wtimeout_ms=10_000)

@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from itertools import product
 from typing import Any, Self
 
-from pymongo import WriteConcern
 from pymongo.collection import Collection
 
 from towpath.clients.mongo.client import Client
@@ -23,7 +22,6 @@ from towpath.store.positions import WRITERS, collection_of
 
 #: What removes the registration of a pipeline that no longer exists, in mongosh at the destination.
 MONGOSH_FORGET = 'db.getSiblingDB("towpath").writers.deleteOne({{_id: "{name}"}})'
-_WTIMEOUT_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,4 +113,4 @@ def forget(client: Client, name: str) -> None:
 
 
 def _writers(client: Client) -> Collection[dict[str, Any]]:
-    return collection_of(client, WRITERS).with_options(write_concern=WriteConcern("majority", wtimeout=_WTIMEOUT_MS))
+    return collection_of(client, WRITERS, wtimeout_ms=10_000)

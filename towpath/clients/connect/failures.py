@@ -18,13 +18,11 @@ _CLASSES = dict.fromkeys(("ConfigException", "ClassNotFoundException", "NoClassD
 #: ... by MongoDB's error code in the driver's message (286 is ChangeStreamHistoryLost), ...
 _SERVER_ERROR = re.compile(r"\b(?:error|code) (\d+)\b")
 _SERVER_CODES = {"286": "TWP-HISTORY-LOST"}
-#: ... and by text: of Debezium, Kafka Connect, and older versions of our plugin, which had no codes.
+#: ... and by text: of Debezium and Kafka Connect.
 _WORDS = {
     "may no longer be in the oplog": "TWP-HISTORY-LOST",
     r"Invalid value .* for configuration": "TWP-CONFIG",
     "Failed to find any class": "TWP-CONFIG",
-    "towpath resnapshot": "TWP-HISTORY-LOST",
-    "--accept-missed-deletes": "TWP-DELETES-MISSED",
 }
 #: User and password of a MongoDB URI, also where somebody has not escaped an @, a slash or a space.
 _USER = re.compile(r"(mongodb(?:\+srv)?://)(?:[^@\s]*|[^@/]*)@(?:\S*@)?")

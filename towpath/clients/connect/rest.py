@@ -10,12 +10,14 @@ import ssl
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit
 
 import httpx
 import tenacity
+from pydantic import Field, TypeAdapter
 
 from towpath.clients.connect.failures import Failure, without_users
 from towpath.clients.tls import Trouble, Trust, trouble
@@ -45,7 +47,7 @@ class Task:
 
     id: int
     state: str
-    worker: str
+    worker: Annotated[str, Field(validation_alias="worker_id")]
     trace: str = ""
 
 
@@ -55,7 +57,7 @@ class Connector:
 
     name: str
     state: str
-    worker: str
+    worker: Annotated[str, Field(validation_alias="worker_id")]
     tasks: tuple[Task, ...]
     trace: str = ""
 
@@ -144,11 +146,11 @@ class Connect:
         self._client.close()
 
     def version(self) -> str:
-        return self._read("GET", "/", lambda root: of(str, root["version"]))
+        return self._read("GET", "/", lambda root: _TEXT.validate_python(root["version"]))
 
     def kafka_cluster(self) -> str:
         """The id of the workers' Kafka cluster."""
-        return self._read("GET", "/", lambda root: of(str, root["kafka_cluster_id"]))
+        return self._read("GET", "/", lambda root: _TEXT.validate_python(root["kafka_cluster_id"]))
 
     def plugins(self) -> dict[str, str]:
         """Class name → version of every plugin that the worker has, transforms and converters included."""
@@ -160,12 +162,12 @@ class Connect:
         )
 
     def names(self) -> list[str]:
-        return self._read("GET", "/connectors", names)
+        return self._read("GET", "/connectors", _names)
 
     def config(self, name: str) -> dict[str, str] | None:
         """The configuration as it was put, `${…}` unresolved; None if there is no such connector."""
         try:
-            return self._read("GET", f"/connectors/{name}/config", settings)
+            return self._read("GET", f"/connectors/{name}/config", _SETTINGS.validate_python)
         except NoSuchConnector:
             return None
 
@@ -186,11 +188,13 @@ class Connect:
     def recommended(self, plugin: str, setting: str) -> list[str]:
         """The values that a connector class recommends for a setting; empty where it has no such setting."""
         path = f"/connector-plugins/{plugin.rsplit('.', 1)[-1]}/config/validate"
-        values = self._read("PUT", path, recommendations, json={"connector.class": plugin})
+        values = self._read(
+            "PUT", path, lambda found: _values(found, "recommended_values"), json={"connector.class": plugin}
+        )
         return values.get(setting, [])
 
     def status(self, name: str) -> Connector:
-        return self._read("GET", f"/connectors/{name}/status", lambda status: _connector(name, status))
+        return self._read("GET", f"/connectors/{name}/status", partial(_connector, name))
 
     def topics(self, name: str) -> list[str]:
         """The topics that a connector has written or read since it was created; none if it does not exist.
@@ -198,7 +202,7 @@ class Connect:
         None either where the workers do not keep count of them (`topic.tracking.enable=false`).
         """
         try:
-            return self._read("GET", f"/connectors/{name}/topics", lambda found: names(found[name]["topics"]))
+            return self._read("GET", f"/connectors/{name}/topics", lambda found: _names(found[name]["topics"]))
         except NoSuchConnector:
             return []
         except ConnectError as error:
@@ -288,17 +292,6 @@ class Connect:
         return kind(what, f"{advice} ([connect] url)", where=self.url)
 
 
-def _connector(name: str, status: Any) -> Connector:
-    tasks = tuple(Task(int(task["id"]), *_state(task)) for task in status["tasks"])
-    state, worker, trace = _state(status["connector"])
-    return Connector(name, state, worker, tasks, trace)
-
-
-def _state(status: Any) -> tuple[str, str, str]:
-    """(state, worker, trace) of a connector or task"""
-    return of(str, status["state"]), str(status["worker_id"]), str(status.get("trace", ""))
-
-
 _WHOLE = 120.0  # seconds until the last byte of an answer must have come, however steadily it drips
 _LARGEST = 256 << 20  # bytes; the largest answer, all offsets of a copy of many ranges, is far below
 
@@ -315,37 +308,32 @@ def read(answer: httpx.Response) -> httpx.Response:
     return httpx.Response(answer.status_code, content=b"".join(parts))
 
 
-def names(answer: Any) -> list[str]:
-    return sorted(of(str, name) for name in of(list, answer))
+def _connector(name: str, status: Any) -> Connector:
+    return _CONNECTOR.validate_python(status["connector"] | {"name": name, "tasks": status["tasks"]})
 
 
-def settings(answer: Any) -> dict[str, str]:
-    return {of(str, key): of(str, value) for key, value in answer.items()}
-
-
-def faults(answer: Any) -> dict[str, list[str]]:
-    values = [item["value"] for item in answer["configs"] if item["value"]]  # Debezium lists settings without one
-    return {
-        value["name"]: [without_users(of(str, error)) for error in value["errors"]]
-        for value in values
-        if value["errors"]
-    }
-
-
-def recommendations(answer: Any) -> dict[str, list[str]]:
-    values = [item["value"] for item in answer["configs"] if item["value"]]
-    return {value["name"]: [of(str, text) for text in value["recommended_values"]] for value in values}
+def _names(answer: Any) -> list[str]:
+    return sorted(_TEXTS.validate_python(answer))
 
 
 def offsets(answer: Any) -> list[dict[str, Any]]:
-    items = [item for item in of(list, answer["offsets"]) if item["offset"] is not None]
-    return [{"partition": of(dict, item["partition"]), "offset": of(dict, item["offset"])} for item in items]
+    return [item for item in _OFFSETS.validate_python(answer["offsets"]) if item["offset"] is not None]
 
 
-def of(kind: type[T], value: Any) -> T:
-    if not isinstance(value, kind):
-        raise TypeError(f"{value!r} is no {kind.__name__}")
-    return value
+def faults(answer: Any) -> dict[str, list[str]]:
+    found = {name: [without_users(text) for text in texts] for name, texts in _values(answer, "errors").items()}
+    return {name: texts for name, texts in found.items() if texts}
+
+
+def _values(answer: Any, part: str) -> dict[str, list[str]]:
+    """One part of the answer to a validation: setting → texts. Debezium lists settings without a value."""
+    values = [item["value"] for item in answer["configs"] if item["value"]]
+    return {value["name"]: _TEXTS.validate_python(value[part]) for value in values}
+
+
+_TEXT, _TEXTS, _SETTINGS = TypeAdapter(str), TypeAdapter(list[str]), TypeAdapter(dict[str, str])
+_OFFSETS = TypeAdapter(list[dict[str, dict[str, Any] | None]])
+_CONNECTOR = TypeAdapter(Connector)
 
 
 def message(answer: httpx.Response) -> str:

@@ -47,6 +47,7 @@ _REACHED = 10.0  # seconds until the brokers count as unreachable
 _NO_SETTINGS = KafkaLogin()
 _NO_LOGIN = "broker might require SASL authentication"
 _ATTEMPT = 1.0  # seconds until we look for the reason why no broker has answered yet
+_EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 _DISK_TIMEOUT_MS = 5_000
 _TIMEOUT = 15.0  # seconds for one request to the brokers
@@ -204,13 +205,13 @@ class Topics:
         """
         partitions = _partitions(topics)
         level = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
-        firsts = self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
-        ends = self._offsets(partitions, _LATEST, level)
+        firsts = self._offsets(dict.fromkeys(partitions, _EARLIEST))
+        ends = self._offsets(dict.fromkeys(partitions, _LATEST), level)
         return {place: (firsts[place], end) for place, end in ends.items()}
 
     def written(self, topics: Iterable[Topic]) -> dict[Place, int]:
         """Partition → the end of all that was written, as in `ends` without `stable`."""
-        return self._offsets(_partitions(topics), _LATEST, IsolationLevel.READ_UNCOMMITTED)
+        return self._offsets(dict.fromkeys(_partitions(topics), _LATEST), IsolationLevel.READ_UNCOMMITTED)
 
     def ids(self, names: Iterable[str]) -> dict[str, str]:
         """Existing topic → its id; a topic that is recreated under the same name has another one."""
@@ -231,35 +232,23 @@ class Topics:
         """Partition → first offset of its first open transaction, in these topics; by default in all visible ones but
         Kafka's own."""
         topics = self._metadata().topics
-        partitions = [
-            TopicPartition(name, number)
+        partitions = {
+            TopicPartition(name, number): _LATEST
             for name in (topics.keys() - set(_INTERNAL) if names is None else topics.keys() & set(names))
             for number, partition in topics[name].partitions.items()
             if partition.leader >= 0
-        ]
-        written = self._offsets(partitions, _LATEST, IsolationLevel.READ_UNCOMMITTED)
-        stable = self._offsets(partitions, _LATEST)
+        }
+        written = self._offsets(partitions, IsolationLevel.READ_UNCOMMITTED)
+        stable = self._offsets(partitions)
         return {place: end for place, end in stable.items() if end < written[place]}
 
-    def offsets_at(self, topics: Iterable[Topic], time_ms: int) -> dict[Place, int]:
-        """Partition → the first offset at or after a time (ms since the epoch); -1 if there is none."""
-        return self._offsets(_partitions(topics), OffsetSpec.for_timestamp(time_ms))
-
-    def offsets_at_times(self, times_ms: Mapping[Place, int]) -> dict[Place, int]:
-        """As `offsets_at`, with a time for each partition."""
-        return self._offsets_of(
+    def offsets_at(self, times_ms: Mapping[Place, int]) -> dict[Place, int]:
+        """Partition → the first offset at or after its time (ms since the epoch); -1 if there is none."""
+        return self._offsets(
             {TopicPartition(*place): OffsetSpec.for_timestamp(time_ms) for place, time_ms in times_ms.items()}
         )
 
     def _offsets(
-        self,
-        partitions: list[TopicPartition],
-        spec: OffsetSpec,
-        level: IsolationLevel = IsolationLevel.READ_COMMITTED,
-    ) -> dict[Place, int]:
-        return self._offsets_of(dict.fromkeys(partitions, spec), level)
-
-    def _offsets_of(
         self, specs: dict[TopicPartition, OffsetSpec], level: IsolationLevel = IsolationLevel.READ_COMMITTED
     ) -> dict[Place, int]:
         if not specs:

@@ -137,9 +137,7 @@ class _Gathering:
     def rates(self) -> dict[str, float]:
         """Topic → records per second, including control records of transactions."""
         names = {topic for topic, _ in self.ends}
-        since = self.topics.offsets_at(
-            (self.existing[name] for name in names if name in self.existing), int((time.time() - RATE_WINDOW) * 1000)
-        )
+        since = self.topics.offsets_at(dict.fromkeys(self.ends, int((time.time() - RATE_WINDOW) * 1000)))
         rates = dict.fromkeys(names, 0.0)
         for place, (_, end) in self.ends.items():
             if since.get(place, -1) >= 0:
