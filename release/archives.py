@@ -15,7 +15,10 @@ _LEGAL = ("LICENSE", "release/NOTICE")
 _DOC = ("CHANGELOG.md", "README.md", *_LEGAL)
 _ETC = (
     "connectors/worker.properties",
-    *(f"towpath/stack/monitoring/{name}" for name in ("alerts.yaml", "board.json", "prometheus.yaml", "workers.yaml")),
+    *(
+        f"towpath/stack/monitoring/{name}"
+        for name in ("alerts.yaml", "dashboard.json", "prometheus.yaml", "workers.yaml")
+    ),
 )
 
 

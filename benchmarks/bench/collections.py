@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import time
@@ -19,8 +18,7 @@ from tests.support.awaited import until
 from towpath import stack as embedded
 from towpath.checks.facts import Facts
 from towpath.deploy import deployment
-from towpath.run.status import log_figures
-from towpath.run.status.collector import read_status
+from towpath.run.status.gather import read_log, read_status
 from towpath.session import Session, opened
 from towpath.verify.full_verdict import VerdictContext
 from towpath.verify.scope import metadata
@@ -92,13 +90,12 @@ def _fill(stack: embedded.Stack, names: Sequence[str]) -> None:
 
 def _looks(session: Session) -> dict[str, float]:
     """Seconds of each kind of look, on an open session as in `run`."""
-    pipeline = session.pipeline
     status = read_status(session)
     kinds: dict[str, Callable[[], object]] = {
-        _STATUS: lambda: json.dumps(read_status(session).as_json()),
-        _WARNINGS: lambda: log_figures.report(session, status.ends),
+        _STATUS: lambda: read_status(session),
+        _WARNINGS: lambda: read_log(session, status.ends),
         _VERDICT: lambda: VerdictContext.read(session, status.topic_ids),
-        _SCHEMAS: lambda: metadata(pipeline, ()),
+        _SCHEMAS: lambda: metadata(session, ()),
         _CHECK: lambda: deployment.findings(Facts(session)),
     }
     return {f"{kind} s": _timed(look) for kind, look in kinds.items()}

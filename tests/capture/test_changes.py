@@ -74,7 +74,7 @@ def test_changes_under_way_during_the_first_copy_leave_both_sides_equal(
         writer.wait_for(100)
         pipeline.deploy()
         before = writer.applied
-        while not pipeline.status()["snapshot"]["done"]:
+        while not pipeline.status()["copy"]["done"]:
             writer.wait_for(writer.applied + 20)
         writer.wait_for(max(before + 500, 3000))
     pipeline.wait()

@@ -86,4 +86,4 @@ def _is_waited_for(member: Client) -> bool:
 
 
 def _is_copied(pipeline: Pipeline) -> bool:
-    return bool(pipeline.status()["snapshot"]["done"])
+    return bool(pipeline.status()["copy"]["done"])

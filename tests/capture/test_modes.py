@@ -54,7 +54,7 @@ def test_a_collection_with_documents_can_be_added_and_once_taken_out_not_come_ba
     both.source("later").delete_one({"_id": 7})
     both.wait()
     both.assert_same("docs", "later", at_least=999)
-    assert both.status()["snapshot"]["done"]
+    assert both.status()["copy"]["done"]
     first.deploy()
     assert f"{exactly_once.name}.later was included in this pipeline before, and then excluded" in refused(both)
 

@@ -46,7 +46,7 @@ def test_changes_during_a_copy_in_natural_order_leave_both_sides_equal(
             writer.wait_for(writer.applied + 100)
         finally:
             control.start(stack.directory, WORKER)
-        until("end of the copy", lambda: pipeline.status()["snapshot"]["done"], timeout=120)
+        until("end of the copy", lambda: pipeline.status()["copy"]["done"], timeout=120)
         writer.wait_for(writer.applied + 300)
     pipeline.wait()
     print(changes.statistics)

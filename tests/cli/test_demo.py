@@ -17,7 +17,7 @@ from towpath import stack as embedded
 from towpath.cli import demo
 from towpath.cli.demo import progress_line
 from towpath.cli.demo.load import NAMESPACES
-from towpath.run.status.figures import Copied, Status
+from towpath.run.status.status import Copied, Status
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 (SHOWN,) = (command.output for command in commands(README) if command.text == "scripts/demo")

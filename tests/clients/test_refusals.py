@@ -34,7 +34,8 @@ from towpath.clients.tls import Trouble
 from towpath.errors import ConnectError, ConnectUnreachable, MongoError, MongoUnreachable, TowpathError
 from towpath.history.replay import preconditions, steps
 from towpath.history.replay.plan import Plan, Replay
-from towpath.run.status import replay_states
+from towpath.run.status import gather
+from towpath.run.status.report import Problem, Replays
 
 URI = "mongodb://127.0.0.1:1/?directConnection=true"
 DENIED = OperationFailure("not authorized on towpath", 13, {"errmsg": "not authorized on towpath"})
@@ -106,13 +107,11 @@ def test_deploy_makes_no_collection_without_its_options(error: MongoError, monke
 
 def test_status_says_that_a_rebuild_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     session: Any = SimpleNamespace(connect=None, pipeline=LOGGED, topics=None)
-    monkeypatch.setattr(replay_states, "find_all", lambda *_: ())
-    monkeypatch.setattr(replay_states.rebuild, "read_state", failing(REFUSED))
-    found = replay_states.report(session)
-    assert found.as_json()["rebuild_trouble"] == str(REFUSED)
-    assert [*found.rows()] == [("rebuilding", f"unknown: {REFUSED}", "red")]
-    monkeypatch.setattr(replay_states.rebuild, "read_state", failing(GONE))
-    assert replay_states.report(session) == replay_states.Replays(), "the status itself reports that"
+    monkeypatch.setattr(gather, "find_all", lambda *_: ())
+    monkeypatch.setattr(gather.rebuild, "read_state", failing(REFUSED))
+    assert gather.read_replays(session) == Replays(rebuild_error=Problem.of(REFUSED))
+    monkeypatch.setattr(gather.rebuild, "read_state", failing(GONE))
+    assert gather.read_replays(session) == Replays(), "the status itself reports that"
 
 
 def test_check_names_what_keeps_it_from_the_oplog(monkeypatch: pytest.MonkeyPatch) -> None:

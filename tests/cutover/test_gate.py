@@ -25,8 +25,8 @@ from towpath.cutover import gate
 from towpath.cutover.gate import GATE, PRECONDITIONS, Readiness, lines, red
 from towpath.deploy.schema.apply import Step
 from towpath.deploy.schema.changes import SchemaChanges
-from towpath.errors import ConnectUnreachable, MongoUnreachable, Refused
-from towpath.run.status.figures import Copied, Waiting
+from towpath.errors import ConnectUnreachable, MongoUnreachable, Refused, TowpathError
+from towpath.run.status.status import Copied, Waiting
 from towpath.session import Session
 from towpath.verify.full_verdict import Verified
 from towpath.verify.scope import Metadata
@@ -156,7 +156,7 @@ RED: list[tuple[str, Callable[[Case], None], str]] = [
     ("connectors", change(status="cannot reach Kafka Connect"), "cannot reach Kafka Connect"),
     ("connectors", change(status=status(state="paused")), "paused"),
     ("connectors", change(status=status(state="failed", connectors=(FAILED,))), "failed; shop-source: boom"),
-    ("connectors", change(status=status(trouble=("the destination is away",))), "running; the destination is away"),
+    ("connectors", change(status=status(errors=(TowpathError("no destination"),))), "running; no destination"),
     ("copy", change(status=status(snapshot_done=False, snapshot=(Copied("a.b", 1, 2, 0, 0, 1, 0),))), "1 collection"),
     ("lag", change(status=status(lag_records=9, apply_seconds=10.5)), "10.5 s, 9 records (limit 10 s)"),
     ("lag", change(status=status(capture_seconds=11.0)), "(limit 10 s)"),

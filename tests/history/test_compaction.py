@@ -278,7 +278,7 @@ def test_the_cleaner_is_let_at_an_old_log_once_it_is_protected_and_taken_off_aga
     assert policy(pipeline)["cleanup.policy"] == "compact"
     assert "nothing to change" in towpath("deploy", pipeline.file).stdout
     found = pipeline.status()["log"]
-    assert [(one["dirty"], one["compacted"]) for one in found["topics"]] == [(0, True)]
+    assert [(one["unprotected_documents"], one["compacted"]) for one in found["topics"]] == [(0, True)]
     assert found["warnings"] == []
     pipeline.file.write_text(file)
     assert "cleanup.policy=compact: " in towpath("check", pipeline.file, expect=1).stdout

@@ -23,7 +23,7 @@ from towpath.history.compaction.preconditions import CompactedLog, interval
 from towpath.log.definitions import definitions
 from towpath.log.topic_settings import change_settings, plain_settings, request_settings
 from towpath.log.unprotected import Figures, First, Part, figures, is_update
-from towpath.run.status.log_figures import LogReport, TopicLog
+from towpath.run.status.status import TopicLog, unprotected
 
 HOUR = 3_600_000
 COMPACTION = Log(compact=True)
@@ -154,8 +154,8 @@ def test_a_file_that_gives_the_service_no_time_is_a_trap() -> None:
 
 def test_status_warns_from_half_of_the_lag_on() -> None:
     def topic(dirty: int | None, oldest: float | None, told: float | None, behind: int) -> list[str]:
-        one = TopicLog("shop.a", "move.shop.a", 10, None, 0, True, dirty, oldest, told, behind, {})
-        return LogReport(COMPACTION, (one,)).warnings
+        one = TopicLog("shop.a", "move.shop.a", 10, None, 0, True, dirty, oldest, told, behind)
+        return [*unprotected(COMPACTION, (one,))]
 
     half = COMPACTION.compaction_lag / 2000
     assert topic(3, half - 1, half - 1, 9) == []

@@ -25,7 +25,7 @@ from towpath.clients.mongo import client as clusters
 from towpath.clients.mongo.client import Cluster
 from towpath.errors import MongoUnreachable
 from towpath.log import lag
-from towpath.run.status.collector import read_status
+from towpath.run.status.gather import read_status
 from towpath.session import opened
 
 pytestmark = pytest.mark.servers

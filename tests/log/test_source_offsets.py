@@ -14,7 +14,8 @@ from towpath.errors import TowpathError
 from towpath.history.resnapshot import Captures
 from towpath.log.barrier import uncaptured
 from towpath.log.source_offsets import SourceState, Splices, source_state
-from towpath.run.status.figures import copied_by_ranges, held
+from towpath.run.status.report import as_json
+from towpath.run.status.status import copied_by_ranges, held
 
 SELECTION = "^(?-i:shop\\..*)$"
 MOMENT = ClusterTime(200, 1)
@@ -78,7 +79,7 @@ def test_a_copy_is_not_done_while_documents_wait_for_a_reread() -> None:
     pending = [item({"documents": n, "keys": ""}, towpath="shop", pending="shop.a", chunk=n) for n in (0, 1, 2)]
     (copy,) = copying = source_state([*offsets, *pending]).copying
     assert (copy.pending, copy.ranges_done, copy.planned) == (3, 1, 1)
-    assert [(it.done, it.pending) for it in copied_by_ranges("shop", copying, {})] == [(False, 3)]
+    assert [(it.done, it.pending_documents) for it in copied_by_ranges("shop", copying, {})] == [(False, 3)]
     assert "still copying" in words(*offsets, *pending)
     assert words(*offsets) == ""
 
@@ -111,13 +112,13 @@ def told(copied: str, *namespaces: str) -> dict[str, Any]:
 def test_a_copy_s_progress_rate_and_time_left() -> None:
     state = source_state([root("copy", "shop.a", "shop.b"), plan("shop.a", 4), part("shop.a", 0, 200, done=True)])
     a, b = copied_by_ranges("shop", state.copies, {"shop.shop.a": 40.0})
-    assert (a.documents, a.of, a.ranges, a.ranges_done) == (200, 1000, 4, 1)
-    assert (a.seconds_left, a.as_json()["seconds_left"]) == (20.0, 20.0)
+    assert (a.documents, a.estimated_documents, a.ranges, a.done_ranges) == (200, 1000, 4, 1)
+    assert (a.remaining_seconds, as_json(a)["remaining_seconds"]) == (20.0, 20.0)
     assert not b.started
-    assert b.seconds_left is None, "nobody knows yet how much there is"
+    assert b.remaining_seconds is None, "it is not known yet how much there is"
     more = source_state([root("copy", "shop.a"), plan("shop.a", 1, documents=50), part("shop.a", 0, 80)])
     (grown,) = copied_by_ranges("shop", more.copies, {})
-    assert (grown.documents, grown.of, grown.seconds_left) == (80, 80, None)
+    assert (grown.documents, grown.estimated_documents, grown.remaining_seconds) == (80, 80, None)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Commands of the page, with other programs in place of verbs."""
+"""Commands of the page, with other programs in place of Towpath."""
 
 from __future__ import annotations
 
@@ -9,33 +9,34 @@ from typing import Any, cast
 
 import pytest
 
+from tests.monitor.test_pages import report
 from towpath.monitor import commands as module
-from towpath.monitor.board import Command, Shown
 from towpath.monitor.commands import Commands, Running
+from towpath.monitor.dashboard import Command, Shown
 from towpath.run.children import Child
 
 
-class Board:
+class Dashboard:
     def refresh(self, name: str) -> None:
         assert name == "shop"
 
 
 @pytest.fixture
 def commands() -> Commands:
-    return Commands(cast(Any, Board()))
+    return Commands(cast(Any, Dashboard()))
 
 
 @pytest.fixture
 def shown() -> Shown:
-    return Shown({"name": "shop", "file": "shop.toml"}, lambda: None)
+    return Shown(report(), lambda: None)
 
 
 @pytest.fixture
 def program(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Has every verb run this text of a shell."""
+    """Has every command run this text of a shell."""
 
     def use(text: str) -> None:
-        monkeypatch.setattr(Child, "start", lambda verb, arguments: Child.of(verb, ["sh", "-c", text]))
+        monkeypatch.setattr(Child, "start", lambda name, arguments: Child.of(name, ["sh", "-c", text]))
 
     return use
 
@@ -48,7 +49,7 @@ async def ended(command: Command) -> Command:
 
 
 async def longest_pause(of: Awaitable[Any]) -> float:
-    """For how long nothing else got its turn in the event loop meanwhile, in seconds."""
+    """For how long nothing else got its turn in the event loop, in seconds."""
     task, longest = asyncio.ensure_future(of), 0.0
     while not task.done():
         began = time.monotonic()
@@ -72,7 +73,7 @@ def test_the_server_answers_while_a_command_that_ended_leaves_its_output_open(
     assert asyncio.run(run()) < 1
 
 
-def test_a_verb_can_be_started_again_after_a_fault(
+def test_a_command_can_be_started_again_after_a_fault(
     commands: Commands, shown: Shown, program: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:

@@ -1,4 +1,4 @@
-"""Who looks, and who shows it: neither waits for the other, and no fault of the page ends what supervises."""
+"""Who polls, and who shows it: neither waits for the other, and no fault of the page ends what supervises."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 
 from tests.run.test_screens import status
 from tests.support.awaited import until
+from towpath.errors import TowpathError
 from towpath.monitor import watch as watching
 from towpath.monitor.watch import SupervisorWatch, Watch
 from towpath.run import supervisor as supervising
@@ -24,7 +25,7 @@ Report = Mapping[str, Any]
 
 @dataclass(slots=True)
 class Pages:
-    """In place of board and reporter: what was published."""
+    """In place of dashboard and reporter: what was published."""
 
     make: Callable[..., Report]
     published: list[Report] = field(default_factory=list)
@@ -35,20 +36,20 @@ class Pages:
     def event(self, *_: object) -> None:
         pass
 
-    def report(self, *look: Any) -> Report:
-        return self.make(*look)
+    def report(self, *poll: Any) -> Report:
+        return self.make(*poll)
 
     def failure(self, error: Exception | str) -> Report:
-        return {"state": "unknown", "trouble": str(error)}
+        return {"state": "unknown", "error": str(error)}
 
 
 @pytest.fixture
 def supervisor(monkeypatch: pytest.MonkeyPatch) -> Supervisor:
-    """One that reads a status at once. Its trouble keeps it from looking further."""
+    """One that reads a status at once. Its error keeps it from reading further."""
     idle: Any = SimpleNamespace(turn=lambda *_, **__: (), remaining=0, repaired=0, services=())
     run = SimpleNamespace(run=SimpleNamespace(repair=False), connectors=())
     session: Any = SimpleNamespace(pipeline=run, connect=None, topics=None, file="shop.toml")
-    monkeypatch.setattr(supervising, "read_status", lambda *_: status(trouble=("no source",)))
+    monkeypatch.setattr(supervising, "read_status", lambda *_: status(errors=(TowpathError("no source"),)))
     return Supervisor(session, Events(lambda _: None), idle, idle, idle)
 
 
@@ -71,7 +72,7 @@ def shown() -> Iterator[Callable[..., SupervisorWatch]]:
         assert not thread.is_alive()
 
 
-def test_a_command_that_ends_during_a_look_has_the_next_come_at_once(
+def test_a_command_that_ends_during_a_poll_has_the_next_come_at_once(
     supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     began: list[float] = []
@@ -80,7 +81,7 @@ def test_a_command_that_ends_during_a_look_has_the_next_come_at_once(
     def read(*_: object) -> Any:
         if not began:
             supervisor.hurry()
-        return status(trouble=("no source",))
+        return status(errors=(TowpathError("no source"),))
 
     monkeypatch.setattr(supervising, "read_status", read)
     for _ in range(3):
@@ -89,7 +90,7 @@ def test_a_command_that_ends_during_a_look_has_the_next_come_at_once(
     assert all(map(math.isfinite, began))
 
 
-def test_a_page_that_waits_for_a_server_delays_no_look_and_shows_the_newest(
+def test_a_page_that_waits_for_a_server_delays_no_poll_and_shows_the_newest(
     supervisor: Supervisor, shown: Callable[[Pages], SupervisorWatch]
 ) -> None:
     answered, waits = threading.Event(), threading.Event()
@@ -108,10 +109,10 @@ def test_a_page_that_waits_for_a_server_delays_no_look_and_shows_the_newest(
         assert waits.wait(10)
     assert pages.published == []
     answered.set()
-    until("newest look", lambda: pages.published == [{"began": began[0]}, {"began": began[2]}])
+    until("newest poll", lambda: pages.published == [{"began": began[0]}, {"began": began[2]}])
 
 
-def test_a_fault_of_the_page_is_shown_and_the_next_look_too(
+def test_a_fault_of_the_page_is_shown_and_the_next_poll_too(
     supervisor: Supervisor, shown: Callable[[Pages], SupervisorWatch]
 ) -> None:
     def make(*_: object) -> Report:
@@ -123,11 +124,11 @@ def test_a_fault_of_the_page_is_shown_and_the_next_look_too(
         supervisor.hurry()
         supervisor.turn()
         until("report", lambda count=count: len(pages.published) == count)
-    assert "a fault of Towpath: KeyError('absent') at test_monitor_watch.py:" in pages.published[0]["trouble"]
+    assert "a fault of Towpath: KeyError('absent') at test_monitor_watch.py:" in pages.published[0]["error"]
     assert pages.published[1] == {"state": "running"}
 
 
-def test_a_fault_of_a_look_that_nobody_supervises_does_not_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_of_a_poll_does_not_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
     pages = Pages(lambda *_: {"state": "running"})
     monkeypatch.setattr(watching, "add", lambda *_: pages)
     monkeypatch.setattr(watching, "_INTERVAL", 0.0)

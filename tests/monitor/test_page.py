@@ -30,8 +30,8 @@ from tests.support.served import TOKEN, Served, served
 from towpath import stack as embedded
 from towpath.errors import NoSuchConnector
 from towpath.log.source_offsets import read_state
-from towpath.run.status.collector import read_status
-from towpath.run.status.figures import Status
+from towpath.run.status.gather import read_status
+from towpath.run.status.status import Status
 from towpath.session import Session, opened
 
 needs_browser = pytest.mark.skipif(

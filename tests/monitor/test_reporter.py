@@ -1,4 +1,4 @@
-"""The report of a look: what it has of each part, and what it does while a part cannot be read. No server is asked."""
+"""The report of a poll: what it has of each part, and what it does while a part cannot be read. No server is asked."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -16,18 +15,22 @@ import pytest
 
 from tests.monitor.test_access import BEARER, PASSWORD, TOKEN, pipeline_file
 from tests.run.test_screens import status
-from tests.support import api
+from tests.support import api, schema
 from tests.support.awaited import until
 from tests.support.served import HOOKS, listen_at
+from towpath.checks.capture import Oplog
 from towpath.clients.connect.rest import Connector, Task
 from towpath.config.events import Note
-from towpath.errors import TopicError
+from towpath.errors import MongoUnreachable, TopicError
 from towpath.monitor import reporter as module
-from towpath.monitor.board import Board
+from towpath.monitor.access import access_of
+from towpath.monitor.dashboard import Dashboard
 from towpath.monitor.reporter import Reporter
-from towpath.monitor.server import Settings, access_of, served
+from towpath.monitor.server import Settings, served
 from towpath.monitor.watch import add
 from towpath.run.children import Events
+from towpath.run.status.report import Replays, Report, Verification, as_json
+from towpath.run.status.status import LogReport
 from towpath.session import opened
 from towpath.store.cutover import Cutover
 from towpath.verify.full_verdict import VerdictContext
@@ -54,18 +57,20 @@ def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: Counter[str])
 
         return read
 
-    def jsons(value: Any) -> Any:
-        return SimpleNamespace(as_json=lambda: value)
-
     monkeypatch.setattr(module, "_SLOW_INTERVAL", 0.0)
-    monkeypatch.setattr(module.replay_states, "report", reading("replays", jsons({"replays": [], "rebuild": None})))
+    monkeypatch.setattr(module.gather, "read_replays", reading("replays", Replays()))
     monkeypatch.setattr(module.unreplicated, "as_json", reading("ddl", []))
-    monkeypatch.setattr(module.log_figures, "report", reading("log", jsons({"topics": [], "warnings": []})))
+    monkeypatch.setattr(module.gather, "read_log", reading("log", LogReport((), ())))
     monkeypatch.setattr(module.VerdictContext, "read", reading("verdicts", VerdictContext(None, "", None, "")))
-    monkeypatch.setattr(Reporter, "_oplog", reading("oplog", {"window_seconds": 100, "estimated": False}))
+    monkeypatch.setattr(Reporter, "_read_oplog", reading("oplog", Oplog(100, 1, 1, kept=100 / 3600)))
     with opened(pipeline_file(tmp_path)) as session:
         reporter = Reporter(session)
-        yield lambda **fields: reporter.report(status(**fields), 0.0)
+
+        def make(**fields: Any) -> Report:
+            return reporter.report(status(**fields), 0.0)
+
+        make.reporter = reporter  # type: ignore[attr-defined]
+        yield make
 
 
 PARTS = {"replays", "ddl", "log", "verdicts", "oplog"}
@@ -76,27 +81,29 @@ def test_a_side_that_does_not_answer_is_not_asked_again_for_each_part(
     report: Callable[..., Any], reads: Counter[str], away: dict[str, None]
 ) -> None:
     before = report(uncaptured_seconds=30.0)
-    assert (set(reads), before["oplog"]["remaining_seconds"]) == (PARTS, 70)
+    assert (set(reads), before.oplog.remaining_seconds) == (PARTS, 70)
     reads.clear()
     during = report(**away)
     assert reads == {}
-    assert (during["oplog"] is None) == ("uncaptured_seconds" in away)
-    assert during["log"] == before["log"]
+    assert (during.oplog is None) == ("uncaptured_seconds" in away)
+    assert during.log == before.log
     report()
     assert set(reads) == PARTS
 
 
-def test_trouble_that_lasts_is_in_each_report(
+def messages(found: Report) -> list[str]:
+    return [error.message for error in found.errors]
+
+
+def test_an_error_that_lasts_is_in_each_report(
     report: Callable[..., Any], reads: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reads["log"] = reads["oplog"] = -1
-    assert report()["trouble"] == ["cannot read oplog", "cannot read log"]
+    assert messages(report()) == ["cannot read oplog", "cannot read log"]
     monkeypatch.setattr(module, "_SLOW_INTERVAL", 100.0)
-    again = report(trouble=("cannot read log",))
-    assert again["trouble"] == ["cannot read log", "cannot read oplog"]
-    assert [error["what"] for error in again["errors"]] == ["cannot read oplog", "cannot read log"]
+    assert messages(report(errors=(TopicError("cannot read log"),))) == ["cannot read log", "cannot read oplog"]
     monkeypatch.setattr(module, "_SLOW_INTERVAL", 0.0)
-    assert report()["trouble"] == []
+    assert messages(report()) == []
 
 
 def test_verdicts_that_cannot_be_read_are_answered_as_described(
@@ -104,10 +111,18 @@ def test_verdicts_that_cannot_be_read_are_answered_as_described(
 ) -> None:
     reads["verdicts"] = -1
     found = report()
-    assert found["trouble"] == ["cannot read verdicts"]
-    names = ("verify", "last_verdict", "full_verdict", "verdict_doubt")
-    assert [found[name] for name in names] == [None, None, None, ""]
-    api.refuse({**found, "events": [], "commands": []}, "Pipeline")
+    assert (messages(found), found.verification) == (["cannot read verdicts"], Verification())
+    api.refuse({**as_json(found), "events": [], "commands": []}, "Pipeline")
+
+
+def test_a_poll_that_failed_shows_the_last_numbers_in_an_unknown_state(report: Callable[..., Any]) -> None:
+    before = report()
+    reporter = report.reporter  # type: ignore[attr-defined]
+    for count in (1, 2):
+        failed = reporter.failure(TopicError("no broker answers"))
+        assert (failed.state, failed.at, messages(failed)) == ("unknown", before.at, ["no broker answers"])
+        assert (failed.failed_polls, failed.lag) == (count, before.lag)
+    assert (report().state, report().failed_polls) == ("running", 2)
 
 
 def full() -> dict[str, Any]:
@@ -116,8 +131,8 @@ def full() -> dict[str, Any]:
     return {
         "state": "failed",
         "connectors": (Connector("shop-sink", "RUNNING", "worker", (failed,)),),
-        "cutover": Cutover("to the destination", ("stop",), 1.0, token=CUTOVER_TOKEN),
-        "trouble": ("cannot reach the source at mongodb://db.example",),
+        "cutover": Cutover("cutting over", ("stop",), 1.0, token=CUTOVER_TOKEN),
+        "errors": (MongoUnreachable("cannot reach the source at mongodb://db.example"),),
     }
 
 
@@ -125,18 +140,18 @@ def test_no_answer_holds_a_secret(tmp_path: Path, report: Callable[..., Any]) ->
     token = tmp_path / "token"
     token.write_text(TOKEN)
     token.chmod(0o600)
-    board, listening = Board(), listen_at("127.0.0.1:0", token_file=token)
+    dashboard, listening = Dashboard(), listen_at("127.0.0.1:0", token_file=token)
     paths = ["/pipelines/shop", "/api/v1/pipelines", "/metrics", "/login", "/api/v1/pipelines/nothing"]
-    paths += [f"/api/v1/pipelines/shop{part}" for part in ("", "/verdict", "/gate", "/dead-letters", "/history")]
+    paths += ["/api/v1/pipelines/shop", "/api/v1/pipelines/shop/history"]
     with (
         opened(pipeline_file(tmp_path)) as session,
-        served(board, access_of(listening), Settings(listening, 60)) as url,
+        served(dashboard, access_of(listening), Settings(listening, 60)) as url,
         httpx.Client(base_url=url, headers=BEARER, timeout=10, event_hooks=HOOKS) as client,
     ):
-        add(board, session, lambda: None)
-        board.publish(report(**full()))
+        add(dashboard, session, lambda: None)
+        dashboard.publish(report(**full()))
         note = Note(event="trouble", about="look", words="cannot reach mongodb://db.example")
-        Events(lambda event: board.event("shop", event)).report(note)
+        Events(lambda event: dashboard.event("shop", event)).report(note)
         until("event", lambda: client.get("/api/v1/pipelines/shop").json()["events"])
         answers = [client.get(path) for path in paths]
         with client.stream("GET", "/api/v1/events") as stream:
@@ -144,14 +159,14 @@ def test_no_answer_holds_a_secret(tmp_path: Path, report: Callable[..., Any]) ->
                 json.loads(line.removeprefix("data: ")) for line in stream.iter_lines() if line.startswith("data")
             )
             short = next(frames)
-            board.event("shop", replace(note, at=datetime.now(UTC)))
+            dashboard.event("shop", replace(note, at=datetime.now(UTC)))
             event = next(frames)
     api.refuse(short, "Short")
-    assert (short["cutover"], event.pop("pipeline")) == ("to the destination", "shop")
-    api.refuse(event, "Event")
+    assert (short["cutover"], event.pop("pipeline")) == ("cutting over", "shop")
+    assert list(schema.complaints("run", event)) == []
     whole = answers[5].json()
     api.refuse(whole, "Pipeline")
-    assert (len(whole["connectors"][0]["reasons"]), whole["cutover"]["state"]) == (1, "to the destination")
+    assert (len(whole["connectors"][0]["failures"]), whole["cutover"]["state"]) == (1, "cutting over")
     assert sum("mongodb://db.example" in answer.text for answer in answers) >= 2
     secrets = (PASSWORD, TOKEN, CUTOVER_TOKEN)
     assert [answer.url for answer in answers if any(secret in answer.text for secret in secrets)] == []

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_type_hints
 
 import httpx
 import psutil
@@ -15,12 +16,18 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.conftest import MakePipeline
+from tests.monitor.test_pages import REPLAY, report
 from tests.support import api
 from tests.support.awaited import until
 from tests.support.pipeline import TOWPATH, Pipeline, Settings
+from tests.support.schema import page
 from tests.support.served import Served, served
-from towpath.monitor.metrics import CUTOVER_STATES, OWN, ROWS, family
+from towpath.monitor.metrics import CUTOVER_STATES, OWN, ROWS
+from towpath.run.status.report import CutoverState, Verdict, Verification, as_json
+from towpath.run.status.status import LogReport, TopicLog
 from towpath.store import cutover as marker
+from towpath.store.positions import Counts, TaskState, TransactionTimes
+from towpath.verify.full_verdict import Verified
 
 PAGE = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
 #: Metrics of what this pipeline does not do: it copies nothing by now, has no replay, and none of the services.
@@ -29,62 +36,59 @@ ELSEWHERE = re.compile(r"towpath_(copy_(?!done$)|replay_|verify_|dead_letters_by
 
 @pytest.fixture(scope="module")
 def names() -> set[str]:
-    return {row.name for row in ROWS} | {name for name, _, _, _ in OWN}
+    return {row.name for row in ROWS} | set(OWN)
 
 
 def test_the_table_of_metrics_is_the_one_in_the_code() -> None:
-    rows = re.findall(r"^\| `(towpath_\w+)` \| (\w+) \| (.*?) \|$", PAGE, re.MULTILINE)
-    described = {name: (kind, [cell.strip() for cell in rest.split("|")]) for name, kind, rest in rows}
+    rows = re.findall(r"^\| `(towpath_\w+)` \| (\w+) \| (.*?) \| (.*?) \|$", PAGE, re.MULTILINE)
+    described = {name: (kind, labels, words) for name, kind, labels, words in rows}
     for row in ROWS:
-        shown = f"{row.name}_info" if row.kind == "info" else row.name
         labels = ", ".join(f"`{label}`" for label in row.labels)
-        assert described.pop(shown) == (row.kind, [labels, row.unit, row.help])
-    assert {name: (kind, cells) for name, kind, *cells in OWN} == {n: (k, c) for n, (k, c) in described.items()}
-    assert [row.name for row in ROWS if (row.kind == "counter") != row.name.endswith("_total")] == []
+        assert described.pop(row.name) == (row.kind, labels, row.help)
+    own = {name: (kind, "`code`" if "requests" in name else "", words) for name, (kind, words) in OWN.items()}
+    assert described == own
 
 
-def test_times_and_retries_of_a_task_are_series_that_prometheus_knows() -> None:
-    times = {"within": {"0.01": 1, "60.0": 2, "+Inf": 2}, "sum": 1.5}
-    tasks = [{"task": 3, "retries_by_cause": {"network": 4, "other": 0}, "transaction_seconds": times}]
-    idle = {"task": 4, "retries_by_cause": {}, "transaction_seconds": {"within": {"+Inf": 0}, "sum": 0.0}}
-    rows = {row.name: row for row in ROWS}
-    reports = [{"name": "shop", "state": "running", "sink_tasks": [*tasks, idle]}]
-    found = [family(rows[name], reports) for name in ("towpath_sink_transaction_seconds", "towpath_sink_retries_total")]
-    assert [(one.name.removeprefix("towpath_sink_"), {s.labels["task"] for s in one.samples}) for one in found] == [
-        ("transaction_seconds", {"3"}),
-        ("retries", {"3"}),
-    ]
-    samples = {(s.name, s.labels.get("le"), s.labels.get("cause")): s.value for one in found for s in one.samples}
-    assert samples == {
-        ("towpath_sink_transaction_seconds_bucket", "0.01", None): 1,
-        ("towpath_sink_transaction_seconds_bucket", "60.0", None): 2,
-        ("towpath_sink_transaction_seconds_bucket", "+Inf", None): 2,
-        ("towpath_sink_transaction_seconds_count", None, None): 2,
-        ("towpath_sink_transaction_seconds_sum", None, None): 1.5,
-        ("towpath_sink_retries_total", None, "network"): 4,
-        ("towpath_sink_retries_total", None, "other"): 0,
-    }
-
-
-def samples(name: str, **report: Any) -> dict[tuple[str, ...], float]:
+def samples(name: str, **fields: Any) -> dict[tuple[str, ...], float]:
     """Of one metric: label values, without the pipeline → the number."""
     (row,) = (row for row in ROWS if row.name == name)
-    found = family(row, [{"name": "shop", "state": "running", **report}]).samples
+    found = row.family([report(**fields)]).samples
     return {tuple(sample.labels[label] for label in row.labels): sample.value for sample in found}
 
 
+def test_times_and_retries_of_a_task_are_series_that_prometheus_knows() -> None:
+    times, idle = TransactionTimes({"0.01": 1, "60.0": 2, "+Inf": 2}, 1.5), TransactionTimes({"+Inf": 0}, 0.0)
+    tasks = (
+        TaskState(3, Counts(), None, "", {"network": 4, "other": 0}, times),
+        TaskState(4, Counts(), None, "", {}, idle),
+    )
+    assert samples("towpath_sink_retries_total", sink_tasks=tasks) == {("3", "network"): 4, ("3", "other"): 0}
+    (row,) = (row for row in ROWS if row.kind == "histogram")
+    found = row.family([report(sink_tasks=tasks)]).samples
+    assert {sample.labels["task"] for sample in found} == {"3"}
+    assert {(s.name.rpartition("_")[2], s.labels.get("le")): s.value for s in found} == {
+        ("bucket", "0.01"): 1,
+        ("bucket", "60.0"): 2,
+        ("bucket", "+Inf"): 2,
+        ("count", None): 2,
+        ("sum", None): 1.5,
+    }
+
+
 def test_a_new_topic_hides_nothing_of_the_others() -> None:
-    """When `towpath compact` has ended, and somebody creates a collection then."""
-    old = {"offsets": 9, "dirty": 2, "oldest_seconds": 50.0, "told_seconds": 70.0}
-    clean = {"offsets": 9, "dirty": 0, "oldest_seconds": None, "told_seconds": 10.0}
-    new = {"offsets": 1, "dirty": None, "oldest_seconds": None, "told_seconds": None}
-    half = {"offsets": 9, "dirty": 1, "oldest_seconds": 60.0, "told_seconds": None}  # one of its partitions
-    empty = new | {"offsets": 0}
+    """When `towpath compact` has ended, and a collection is created then."""
+
+    def topic(offsets: int, documents: int | None, oldest: float | None, reported: float | None) -> TopicLog:
+        return TopicLog("shop.a", "move.shop.a", offsets, None, 0, True, documents, oldest, reported, 0)
+
+    old, clean, new = topic(9, 2, 50.0, 70.0), topic(9, 0, None, 10.0), topic(1, None, None, None)
+    half = topic(9, 1, 60.0, None)  # one of its partitions
+    empty = replace(new, offsets=0)
     names = ("unprotected_age_seconds", "compaction_report_age_seconds", "compaction_unreported_topics")
 
-    def values(*topics: Mapping[str, Any], lag: float | None = 100.0) -> list[float | None]:
-        report = {"log": {"topics": topics}, "compaction_lag_seconds": lag}
-        return [samples(f"towpath_{name}", **report).get(()) for name in names]
+    def values(*topics: TopicLog, lag: float | None = 100.0) -> list[float | None]:
+        log = LogReport(topics, ())
+        return [samples(f"towpath_{name}", log=log, compaction_lag_seconds=lag).get(()) for name in names]
 
     assert values(old, clean) == values(old, clean, empty) == [50, 70, 0]
     assert values(old, clean, new) == [50, 70, 1]
@@ -96,35 +100,54 @@ def test_a_new_topic_hides_nothing_of_the_others() -> None:
 
 
 def test_what_is_repaired_is_taken_off_the_verdict_on_everything() -> None:
-    full = {"id": "1", "clean": False, "different": 2, "missing": 0, "extra": 0, "order": 0, "metadata": None}
+    at = "2026-11-22T00:00:00+00:00"
+    counts = {"compared": 9, "different": 2, "missing": 0, "extra": 0, "order": 0, "metadata": None}
+    full = {"id": "1", "at": at, "since": at, "verdict": "not the same", "of": "everything", "clean": False}
+    full |= {"seconds": 1.0, "held_back": None, "origin": {}} | counts
     repaired = full | {"clean": True, "different": 0, "repaired": 2}
     for last, left in ((full, 2), (repaired, 0), (repaired | {"id": "2"}, 2), (None, 2)):
-        report = {"full_verdict": full, "last_verdict": last}
-        assert samples("towpath_verdict_differences", **report)["full", "different"] == left
-        assert samples("towpath_verdict_clean", **report)["full",] == (not left)
+        found = Verification.of(Verified(last, full))
+        assert samples("towpath_verdict_differences", verification=found)["full", "different"] == left
+        assert samples("towpath_verdict_clean", verification=found)["full",] == (not left)
+    assert [Verdict.read(one).shown for one in (full, repaired)] == ["not the same", "repaired since"]
 
 
 def test_one_state_is_present_and_all_others_are_known() -> None:
-    for cutover, present in ((None, "none"), *(({"state": state}, state) for state in CUTOVER_STATES[1:])):
-        found = samples("towpath_cutover_state", cutover=cutover)
+    for present in CUTOVER_STATES:
+        marked = CutoverState(present, (), 0.0, "", 0.0, False, True)
+        found = samples("towpath_cutover_state", cutover=None if present == "none" else marked)
         assert found == {(state,): float(state == present) for state in CUTOVER_STATES}
-    assert set(get_args(marker.State)) <= set(CUTOVER_STATES)
+    assert get_args(get_type_hints(CutoverState)["state"]) == get_args(marker.State)
     assert samples("towpath_pipeline_state", state="missing")["missing",] == 1
 
 
+def test_of_an_unknown_state_only_that_and_its_age_are_shown() -> None:
+    nothing = report(state="unknown", at=1.0, records_per_second=5.0)
+    assert {row.name.removeprefix("towpath_") for row in ROWS if row.family([nothing]).samples} == {
+        *("pipeline_state", "pipeline_info", "poll_age_seconds", "failed_polls_total")
+    }
+
+
 def test_a_replay_has_its_metrics() -> None:
-    replay = {"label": "b", "records": 9, "records_done": 4, "records_behind": None, "dead_letters": 1}
-    assert samples("towpath_replay_records", replays=[replay]) == {("b",): 9}
-    assert samples("towpath_replay_applied_records", replays=[replay]) == {("b",): 4}
-    assert samples("towpath_replay_behind_records", replays=[replay]) == {}
-    assert samples("towpath_replay_dead_letters", replays=[replay]) == {("b",): 1}
+    replays = (replace(REPLAY, records_behind=None),)
+    assert samples("towpath_replay_records", replays=replays) == {("b",): 2000}
+    assert samples("towpath_replay_applied_records", replays=replays) == {("b",): 1500}
+    assert samples("towpath_replay_behind_records", replays=replays) == {}
+    assert samples("towpath_replay_dead_letters", replays=replays) == {("b",): 1}
 
 
 def test_the_description_says_what_is_in_each_object() -> None:
     assert api.vague(api.API) == []
-    with pytest.raises(AssertionError, match=r"\$\.lag: Additional properties"):
-        lag = {"records": 0, "seconds": 0.0, "capture_seconds": 0.0, "apply_seconds": 0.0, "more": 1}
-        api.refuse({"lag": lag}, "Pipeline")
+    whole = {**as_json(report()), "events": [], "commands": []}
+    api.refuse(whole, "Pipeline")
+    with pytest.raises(AssertionError, match="Additional properties"):
+        api.refuse(whole | {"more": 1}, "Pipeline")
+
+
+def test_the_page_on_json_has_each_field_of_a_report_and_no_other() -> None:
+    _, table = page()["status"]
+    fields = set(api.API["components"]["schemas"]["Pipeline"]["properties"]) - {"events", "commands"}
+    assert {name for name in table if name.isidentifier()} == fields
 
 
 @pytest.fixture
@@ -147,22 +170,19 @@ def test_api_and_metrics_are_as_described(running: tuple[Pipeline, Served], name
     command(client, path, "verify", "same: 500 documents compared")
     pipeline.destination("a").update_one({"_id": 7}, {"$set": {"text": 5}})
     command(client, path, "verify", "not the same")
-    until("difference", lambda: client.get(f"{path}/verdict").json()["differences"])
+    until("difference", lambda: client.get(path).json()["differences"])
     command(client, path, "cutover-dry-run", "not started")
-    for part, name in (
-        *(("", "Pipeline"), ("/verdict", "Verification"), ("/gate", "Gate"), ("/dead-letters", "DeadLetters")),
-        ("/history", "History"),
-    ):
-        api.refuse(client.get(path + part).json(), name)
+    whole = client.get(path).json()
+    api.refuse(whole, "Pipeline")
+    api.refuse(client.get(f"{path}/history").json(), "History")
     short = client.get("/api/v1/pipelines").json()["pipelines"]
     api.refuse(short[0], "Short")
-    (difference,) = client.get(f"{path}/verdict").json()["differences"]
+    (difference,) = whole["differences"]
     assert difference["paths"] == [["text", json.dumps("x" * 100), "5"]] or difference["kind"] == "different"
-    gate = client.get(f"{path}/gate").json()
-    assert {"connectors", "verified"} <= {check["name"] for check in gate["checks"]}
-    assert {"metadata", "late writes"} <= {check["name"] for check in gate["dry_run"]["checks"]}
+    assert {"connectors", "verified"} <= {check["name"] for check in whole["checks"]}
+    assert {"metadata", "late writes"} <= {check["name"] for check in whole["commands"][-1]["checks"]}
     command(client, path, "repair", "1 repaired, 0 left")
-    until("end of the difference", lambda: not client.get(f"{path}/verdict").json()["differences"])
+    until("end of the difference", lambda: not client.get(path).json()["differences"])
     events = client.get(path).json()["events"]
     assert any("is running" in event["words"] for event in events)
     assert client.post(f"{path}/cutover").status_code == 404  # only its dry run is here
@@ -173,8 +193,7 @@ def served_metrics(client: httpx.Client, pipeline: Pipeline, names: set[str]) ->
     families = {family.name: family for family in text_string_to_metric_families(client.get("/metrics").text)}
     ours = {name.removesuffix("_total"): family for name, family in families.items() if name.startswith("towpath")}
     assert all(family.documentation for family in ours.values())
-    expected = {name.removesuffix("_total") for name in names if not ELSEWHERE.match(name)}
-    assert {name.removesuffix("_info") for name in ours} == expected
+    assert set(ours) == {name.removesuffix("_total") for name in names if not ELSEWHERE.match(name)}
     values = {
         (sample.name, *sorted(sample.labels.values())): sample.value
         for family in ours.values()
@@ -186,7 +205,7 @@ def served_metrics(client: httpx.Client, pipeline: Pipeline, names: set[str]) ->
         ("towpath_verdict_clean", "full"): 1,  # the same verdict, with what was repaired
         ("towpath_verdict_differences", "full", "different"): 0,
         ("towpath_compaction_unreported_topics",): 1,
-        ("towpath_troubles",): 0,
+        ("towpath_poll_errors",): 0,
         ("towpath_dead_letters",): 0,
     }
     assert {key: values[key[0], *sorted([pipeline.name, *key[1:]])] for key in expected_values} == expected_values
@@ -204,13 +223,13 @@ def command(client: httpx.Client, path: str, name: str, words: str) -> None:
 
     def ended() -> bool:
         last = client.get(path).json()["commands"][-1]
-        return last["verb"] == name and last["ended"] is not None and words in last["words"]
+        return last["command"] == name and last["ended"] is not None and words in last["words"]
 
     until(f"{name} that says {words!r}", ended, every=0.3)
 
 
 @pytest.mark.servers
-def test_events_tell_of_each_look(running: tuple[Pipeline, Served]) -> None:
+def test_events_tell_of_each_poll(running: tuple[Pipeline, Served]) -> None:
     pipeline, run = running
     shorts = []
     with run.client.stream("GET", "/api/v1/events", params={"pipeline": pipeline.name}) as stream:
@@ -224,7 +243,7 @@ def test_events_tell_of_each_look(running: tuple[Pipeline, Served]) -> None:
 
 
 @pytest.mark.servers
-def test_several_pipelines_are_shown_that_nobody_supervises(pipeline: Pipeline, tmp_path: Path) -> None:
+def test_several_pipelines_are_shown_that_no_one_supervises(pipeline: Pipeline, tmp_path: Path) -> None:
     pipeline.source("a").insert_one({"_id": 1})
     pipeline.deploy()
     other = tmp_path / "other.toml"

@@ -11,8 +11,9 @@ from tests.monitor.test_access import pipeline_file
 from tests.monitor.test_page import browser, needs_browser
 from tests.support.awaited import until
 from tests.support.served import TOKEN, listen_at
-from towpath.monitor.board import Board
-from towpath.monitor.server import Settings, access_of, served
+from towpath.monitor.access import access_of
+from towpath.monitor.dashboard import Dashboard
+from towpath.monitor.server import Settings, served
 from towpath.monitor.watch import add
 from towpath.session import opened
 
@@ -22,22 +23,22 @@ def test_a_page_follows_again_and_who_was_signed_out_is_asked_for_the_token(tmp_
     token = tmp_path / "token"
     token.write_text(TOKEN)
     token.chmod(0o600)
-    board, listening = Board(), listen_at("0.0.0.0:0", token_file=token)
+    dashboard, listening = Dashboard(), listen_at("0.0.0.0:0", token_file=token)
     access = access_of(listening)
     with opened(pipeline_file(tmp_path)) as session:
-        add(board, session, lambda: None)
-        with served(board, access, Settings(listening, 60)) as url, browser(tmp_path) as page:
+        add(dashboard, session, lambda: None)
+        with served(dashboard, access, Settings(listening, 60)) as url, browser(tmp_path) as page:
             page.driver.get(url.replace("0.0.0.0", "127.0.0.1"))
             page.driver.find_element(By.ID, "token").send_keys(TOKEN, Keys.ENTER)
             until("the page", lambda: page.driver.current_url.endswith("/pipelines/shop"))
-            until("client", lambda: board.updates.clients)
+            until("client", lambda: dashboard.updates.clients)
             page.driver.execute_script("dispatchEvent(new PageTransitionEvent('pagehide', {persisted: true}))")
-            until("page that is left", lambda: not board.updates.clients)
+            until("page that is left", lambda: not dashboard.updates.clients)
             page.driver.execute_script("dispatchEvent(new PageTransitionEvent('pageshow', {persisted: true}))")
-            until("page that is back", lambda: board.updates.clients)
+            until("page that is back", lambda: dashboard.updates.clients)
             access.logins.clear()
             page.driver.find_element(By.CSS_SELECTOR, "[data-command='verify']").send_keys(Keys.ENTER)
             page.shows("answer", "you are signed out")
-            assert board.loop is not None
-            board.loop.call_soon_threadsafe(board.updates.close)  # as the end of the server does
+            assert dashboard.loop is not None
+            dashboard.loop.call_soon_threadsafe(dashboard.updates.close)  # as the end of the server does
             until("the form for the token", lambda: page.driver.current_url.endswith("/login"))

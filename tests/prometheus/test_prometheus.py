@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 from tests.conftest import MakePipeline
-from tests.prometheus import board, rules
+from tests.prometheus import dashboard, rules
 from tests.prometheus.test_prometheus_files import documented
 from tests.run.test_run import REFUSING, Running, running
 from tests.support import api, control, rest
@@ -46,7 +46,7 @@ SETTINGS = Settings(
 #: Texts of the rules, and what a test of a minute has in their place.
 LIMITS = {"> 300": "> 2", "[1m]": "[3s]", "[2h]": "[3s]", "> 60\n": "> 6\n"}
 DOWN, UNKNOWN = "TowpathScrapeDown", "TowpathStateUnknown"
-MISSING, TROUBLES = "TowpathMissing", "TowpathTroubles"
+MISSING, ERRORS = "TowpathMissing", "TowpathErrors"
 HEALTHY = ('towpath_pipeline_state{state="running"} == 1', "min(towpath_verdict_clean) == 1")
 #: Metrics of replays; this run has none, and tests/monitor/test_serving.py has some.
 ABSENT = re.compile(r"towpath_replay_\w+")
@@ -203,7 +203,7 @@ def test_prometheus_sees_a_pipeline_through_its_troubles(
         look.await_fired({DOWN, MISSING})
         with monitored(other, pipeline.file):
             pipeline.deploy()
-            await_empty("alert that fires", lambda: look.firing() & {DOWN, MISSING, TROUBLES})
+            await_empty("alert that fires", lambda: look.firing() & {DOWN, MISSING, ERRORS})
         write_targets(tmp_path, listen)
         with mended(pipeline, look, tmp_path):
             look.await_health()
@@ -285,6 +285,6 @@ def assert_documented(look: Monitor) -> None:
 
 
 def assert_panels_have_data(look: Monitor, pipeline: Pipeline) -> None:
-    queries = [query for panels in board.BOARD.values() for panel in panels for query in panel.queries.values()]
-    asked = [query.replace(board.PIPELINE, pipeline.name).replace(board.INTERVAL, "10s") for query in queries]
+    queries = [query for panels in dashboard.DASHBOARD.values() for panel in panels for query in panel.queries.values()]
+    asked = [query.replace(dashboard.PIPELINE, pipeline.name).replace(dashboard.INTERVAL, "10s") for query in queries]
     assert [query for query in asked if not look.values(query)] == []

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.prometheus import board, rules
+from tests.prometheus import dashboard, rules
 from towpath.stack.parts import MONITORING
 from towpath.stack.plan import ALERTS, WORKER_RULES
 from towpath.store import positions
@@ -44,12 +44,12 @@ def promtool(*words: str | Path, folder: Path = MONITORING) -> str:
     return done.stdout
 
 
-def test_the_board_is_that_of_its_table() -> None:
-    assert board.FILE.read_text() == board.text(), "run scripts/board"
+def test_the_dashboard_is_that_of_its_table() -> None:
+    assert dashboard.FILE.read_text() == dashboard.text(), "run scripts/dashboard"
 
 
-def test_the_board_has_a_row_for_each_question_and_no_panel_twice() -> None:
-    panels = json.loads(board.FILE.read_text())["panels"]
+def test_the_dashboard_has_a_row_for_each_question_and_no_panel_twice() -> None:
+    panels = json.loads(dashboard.FILE.read_text())["panels"]
     assert [panel["title"][-1] for panel in panels if panel["type"] == "row"] == ["?"] * 5
     places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels]
     assert len(set(places)) == len(places) == len({panel["id"] for panel in panels})
@@ -57,7 +57,7 @@ def test_the_board_has_a_row_for_each_question_and_no_panel_twice() -> None:
 
 
 def test_every_metric_that_is_asked_for_is_documented() -> None:
-    queries = [query for panels in board.BOARD.values() for panel in panels for query in panel.queries.values()]
+    queries = [query for panels in dashboard.DASHBOARD.values() for panel in panels for query in panel.queries.values()]
     names = {name for query in queries for name in METRIC.findall(query)}
     for query in rules.expressions().values():
         names |= set(re.findall(r"\b(?:towpath_\w+|up)\b", query))

@@ -53,7 +53,7 @@ def test_the_archive_has_the_layout_of_a_component_and_every_jar_of_the_plugin_f
         "doc/NOTICE",
         "doc/README.md",
         "etc/alerts.yaml",
-        "etc/board.json",
+        "etc/dashboard.json",
         "etc/prometheus.yaml",
         "etc/worker.properties",
         "etc/workers.yaml",

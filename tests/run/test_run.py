@@ -149,4 +149,6 @@ def refuse_and_accept(pipeline: Pipeline, run: Running) -> None:
 
 def clean(pipeline: Pipeline) -> bool:
     found = pipeline.status()
-    return found["state"] == "running" and not any(found["verify"][name] for name in ("missing", "different", "extra"))
+    return found["state"] == "running" and not any(
+        found["verification"]["follow"][name] for name in ("missing", "different", "extra")
+    )

@@ -4,6 +4,8 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
+from tests.checks.test_check_judgements import PIPELINE
+from tests.support.sessions import session_of
 from towpath import stack as embedded
 from towpath.cli import status as status_verb
 from towpath.cli.options import print_tables
@@ -11,9 +13,12 @@ from towpath.cli.stack import _show
 from towpath.clients.connect.rest import Connector, Task
 from towpath.log.dead_letters import Cause, DeadLetters
 from towpath.log.source_offsets import Splices
-from towpath.run.status.figures import Copied, Held, Status, Waiting
+from towpath.run.status import report
+from towpath.run.status.report import Lag, Replays
+from towpath.run.status.status import Copied, Held, Status, Waiting
 from towpath.stack.processes import Process
 from towpath.store.positions import Counts, TaskState, TransactionTimes
+from towpath.verify.full_verdict import Verified
 
 
 def test_pids_ports_and_logs_are_never_cut(capsys):
@@ -36,6 +41,11 @@ def status(**more):
 
 def state(task, counts, retried_at=None, reason=""):
     return TaskState(task, counts, retried_at, reason, {}, TransactionTimes({}, 0.0))
+
+
+def reported(found):
+    """The report of a status, of which nothing else is known."""
+    return report.report(session_of(PIPELINE), found, Verified(), Replays(), None, None)
 
 
 def shown(capsys, **more):
@@ -75,13 +85,11 @@ def test_what_was_refused_retried_and_waits(capsys):
     assert "full response" not in said
     assert "4 requests wait for shop-source: capture lags" in said
     assert "1 to 4 on 4 partitions" in said
-    told = json.loads(json.dumps(status(dead_letters=letters, tasks=(task,), waiting=waiting, epochs=epochs).as_json()))
+    found = status(dead_letters=letters, tasks=(task,), waiting=waiting, epochs=epochs)
+    told = json.loads(json.dumps(report.as_json(reported(found))))
     assert told["epochs"] == {"shop.shop.a": {"0": 1, "1": 2, "2": 3, "3": 4}}
-    assert (told["dead_letters"], told["sink_tasks"][0]["retries"], told["requests_waiting"][0]["requests"]) == (
-        7,
-        3,
-        4,
-    )
+    assert (told["dead_letters"], told["sink_tasks"][0]["counts"]["retries"]) == (7, 3)
+    assert told["requests_waiting"] == [{"connector": "shop-source", "requests": 4, "reason": "capture lags"}]
 
 
 def test_what_the_sink_wrote_is_told_for_all_its_tasks_together(capsys):
@@ -92,12 +100,8 @@ def test_what_the_sink_wrote_is_told_for_all_its_tasks_together(capsys):
     assert "sink          1,204 records in 32 writes (37.6 a write), 5 inserts, 22 updates, 5 deletes" in lines
     assert " " * 14 + "20 transactions of 60 records and 25 ms on average, 22 waves" in lines
     assert " " * 14 + "3.2 MB in, 2.9 MB out; 1 found no document" in lines
-    told = status(tasks=tasks).as_json()
-    assert (told["sink"]["records"], told["sink"]["bytes_out"], told["sink_tasks"][1]["updates"]) == (
-        1204,
-        2_900_000,
-        2,
-    )
+    told = reported(status(tasks=tasks))
+    assert (told.sink.records, told.sink.bytes_out, told.sink_tasks[1].counts.updates) == (1204, 2_900_000, 2)
     nothing_written = (state(0, Counts(batches=1, records=3, refused=3)),)
     assert "sink          3 records in 0 writes " in shown(capsys, tasks=nothing_written)
     assert "sink" not in shown(capsys)
@@ -107,14 +111,13 @@ def test_what_splices_saved_is_a_line(capsys):
     assert "splices" not in shown(capsys)
     assert "splices       5 arrays as splices, 1.2 MB saved " in shown(capsys, splices=Splices(5, 1_200_000))
     lines = [line.rstrip() for line in shown(capsys, splices=Splices(0, 0, 3)).splitlines()]
-    forgotten = "3 forgotten for want of room ([capture] splice_cache)"
+    forgotten = "3 forgotten for want of space ([capture] splice_cache)"
     assert f"splices       0 arrays as splices, 0 bytes saved; {forgotten}" in lines
-    assert status(splices=Splices(5, 6, 7)).as_json()["splices"] == {"splices": 5, "saved": 6, "dropped": 7}
 
 
 def test_a_lag_that_nobody_tells_is_not_nought(capsys):
     assert "lag           unknown" in shown(capsys, lag_records=None, apply_seconds=None)
-    assert status(lag_records=None, apply_seconds=None).as_json()["lag"]["records"] is None
+    assert reported(status(lag_records=None, apply_seconds=None)).lag == Lag(None, None, 0.0, None)
 
 
 def test_the_code_of_a_failure_decides_what_is_to_be_run(capsys):
@@ -128,8 +131,9 @@ def test_the_code_of_a_failure_decides_what_is_to_be_run(capsys):
     ):
         connector = Connector("shop-sink", "RUNNING", "w", (Task(0, "FAILED", "w", trace),))
         assert advice in shown(capsys, connectors=(connector,))
-    failures = status(connectors=(connector,)).as_json()["connectors"][0]["failures"]
-    assert failures == [{"what": "a.B: the disk is full", "code": ""}]
+    (told,) = report.as_json(reported(status(connectors=(connector,))))["connectors"]
+    assert told["failures"] == [{"what": "a.B: the disk is full", "code": ""}]
+    assert "trace" not in told["tasks"][0]
 
 
 def test_a_reason_is_one_line(capsys):

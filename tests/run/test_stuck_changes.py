@@ -19,15 +19,14 @@ from towpath.config.events import Ddl, TimedEvent
 from towpath.config.pipeline import Pipeline
 from towpath.cutover import gate
 from towpath.deploy.schema.changes import SchemaChanges, Shown
-from towpath.errors import MongoUnreachable
-from towpath.monitor.board import ddl_waiting
-from towpath.monitor.reporter import Reporter
+from towpath.errors import MongoUnreachable, TowpathError
+from towpath.monitor.reporter import Reporter, _Slow
 from towpath.run import supervisor as supervising
 from towpath.run.children import Events
 from towpath.run.dead_letters import DeadLetterRetries
 from towpath.run.restarts import HangingTransactions
 from towpath.run.services import Services
-from towpath.run.status import collector
+from towpath.run.status import gather
 from towpath.run.supervisor import Supervisor
 from towpath.session import opened
 from towpath.verify.full_verdict import Verified
@@ -46,7 +45,7 @@ class Run:
     def look(self, found: SchemaChanges | None) -> list[str]:
         """What is reported of schema changes."""
         self._told.clear()
-        seen = status(changes=found, trouble=("nothing else is looked at",))
+        seen = status(changes=found, errors=(TowpathError("nothing else is read"),))
         self._patch.setattr(supervising, "read_status", lambda *_: seen)
         self.supervisor._read_status()
         return [str(event.words) for event in self._told if isinstance(event, Ddl)]
@@ -106,7 +105,7 @@ def test_what_is_not_read_is_not_taken_for_nothing() -> None:
     away = FakeCluster(error=MongoUnreachable("the destination does not answer"))
 
     def changes_of(pipeline: Pipeline) -> SchemaChanges | None:
-        return collector._Collector(session_of(pipeline, topics=NoTopics(), destination=away)).changes
+        return gather._Gathering(session_of(pipeline, topics=NoTopics(), destination=away)).changes
 
     assert changes_of(LOGGED) is None
     assert changes_of(PIPELINE.changed(mode="plain")) == SchemaChanges()
@@ -116,9 +115,9 @@ def test_the_page_keeps_what_was_known_while_the_destination_does_not_answer(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gate, "known", lambda *_: [])
-    monkeypatch.setattr(Reporter, "_verdicts", lambda *_, **__: {})
-    reporter = Reporter(run.supervisor.session, _slow={"oplog": None, "ddl": []}, _slow_at=time.monotonic())
+    monkeypatch.setattr(Reporter, "_verdicts", lambda *_, **__: Verified())
+    reporter = Reporter(run.supervisor.session, _slow=_Slow(ddl=[]), _slow_at=time.monotonic())
     waiting = [
-        ddl_waiting(reporter.report(status(changes=found), 0.0)) for found in (changes(), None, SchemaChanges(), None)
+        reporter.report(status(changes=found), 0.0).ddl_waiting for found in (changes(), None, SchemaChanges(), None)
     ]
     assert waiting == [1, 1, 0, 0]

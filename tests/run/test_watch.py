@@ -62,7 +62,7 @@ def interrupted(process: subprocess.Popen[bytes]) -> int:
     return process.wait(30)
 
 
-def test_json_tells_the_trouble_and_goes_on(deployed: Pipeline, proxy: Proxy, tmp_path: Path) -> None:
+def test_json_tells_the_error_and_continues(deployed: Pipeline, proxy: Proxy, tmp_path: Path) -> None:
     out = tmp_path / "lines"
 
     def awaited(words: str) -> None:
@@ -72,13 +72,13 @@ def test_json_tells_the_trouble_and_goes_on(deployed: Pipeline, proxy: Proxy, tm
     with out.open("w") as stream, watching(deployed, stream.fileno(), "--json") as process:
         awaited('"state": "running"')
         with proxy.refusing():
-            awaited('"state": "unknown", "trouble": ["cannot reach Kafka Connect at')
+            awaited('"state": "unknown", "errors": [{"what": "cannot reach Kafka Connect at')
         awaited('"state": "running"')
         assert interrupted(process) == 0
     schema.refuse(("status", "--json"), out.read_text())
 
 
-def test_the_screen_shows_the_trouble_below_what_was_seen(deployed: Pipeline, proxy: Proxy) -> None:
+def test_the_screen_shows_the_error_below_what_was_seen(deployed: Pipeline, proxy: Proxy) -> None:
     ours, theirs = pty.openpty()
     try:
         os.set_blocking(ours, False)

@@ -33,7 +33,7 @@ from towpath.log import integrity
 from towpath.log.lag import change_topics
 from towpath.log.topic_settings import change_settings
 from towpath.run.restarts import HangingTransactions
-from towpath.run.status import log_figures
+from towpath.run.status.gather import read_log
 from towpath.verify import follow_state, follower, verdict_file
 from towpath_verifier import Difference as DocumentDifference
 from towpath_verifier import Pair, Verdict, descriptions
@@ -231,7 +231,7 @@ def test_the_report_of_the_log_goes_through_all_partitions_once() -> None:
     brokers = Brokers(change_settings(pipeline))
     captured_by_debezium = pipeline.changed(capture={"copy_method": "none"})
     session = session_of(captured_by_debezium, topics=brokers)
-    found = log_figures.report(session, ends)
+    found = read_log(session, ends)
     assert [(log.topic, log.offsets, log.begins) for log in found.topics] == [
         (topic, 9, 1) for topic in sorted({topic for topic, _ in dict(ends)})
     ]

@@ -123,7 +123,7 @@ def test_records_that_are_gone_before_they_are_applied_stop_everything_until_tha
 
     said = towpath("restart", pipeline.file, "--accept-log-gap").stderr
     assert f"the sink continues at offset {first:,}" in said and "towpath verify" in said and "towpath repair" in said
-    assert "when a gap in the log was accepted" in pipeline.status()["verdict_doubt"]
+    assert "when a gap in the log was accepted" in pipeline.status()["verification"]["doubt"]
     mend(pipeline, 1200)
     assert pipeline.status()["log_breaks"] == []
     assert "nothing to accept" in towpath("restart", pipeline.file, "--accept-log-gap", expect=2).stderr

@@ -261,7 +261,7 @@ def test_a_killed_worker_comes_back_with_exported_plugins_and_another_can_join_i
     assert options is not None and embedded.up(options).running
     embedded.export_plugins(tmp_path, print)
     monitoring = {file.name for file in (tmp_path / "towpath" / "monitoring").iterdir()}
-    assert monitoring >= {"jmx_prometheus_javaagent.jar", "workers.yaml", "alerts.yaml", "board.json"}
+    assert monitoring >= {"jmx_prometheus_javaagent.jar", "workers.yaml", "alerts.yaml", "dashboard.json"}
     with plugin_path(directory, "connect-0", tmp_path):
         control.kill(directory, "connect-0")
         control.start(directory, "connect-0")

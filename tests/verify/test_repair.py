@@ -117,7 +117,7 @@ def test_following_finds_damage_to_what_changes_and_status_shows_it(pipeline: Pi
     documents, copies = pipeline.source("docs"), pipeline.destination("docs")
 
     def verdict() -> dict[str, Any]:
-        found: dict[str, Any] = pipeline.status()["verify"] or {}
+        found: dict[str, Any] = pipeline.status()["verification"]["follow"] or {}
         return found
 
     with started([TOWPATH, "verify", pipeline.file, "--follow", "--json"], stdout=subprocess.PIPE) as follower:

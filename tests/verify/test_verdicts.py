@@ -76,14 +76,14 @@ def test_a_verdict_counts_for_one_life_of_a_pipeline_and_its_two_clusters(pipeli
     pipeline.write()
     assert gate(pipeline).startswith("ok"), "nothing is forgotten by looking"
     towpath("remove", pipeline.file, "--topics", "--yes")
-    assert pipeline.status(expect=1)["last_verdict"] is None
+    assert pipeline.status(expect=1)["verification"]["last"] is None
     pipeline.deploy()
     pipeline.wait()
-    assert pipeline.status()["last_verdict"] is None
+    assert pipeline.status()["verification"]["last"] is None
     assert "same" not in "".join(verified(pipeline))
     said = gate(pipeline)
     assert said.startswith("red") and "deployed again" in said and f"towpath verify {pipeline.file}" in said
-    ready = towpath("cutover", pipeline.file, "--dry-run", "--no-way-back", expect=1).stdout
+    ready = towpath("cutover", pipeline.file, "--dry-run", "--no-reverse-pipeline", expect=1).stdout
     assert [line.split()[1] for line in ready.splitlines() if line.startswith("red")] == ["verified"]
     towpath("verify", pipeline.file)
     assert gate(pipeline).startswith("ok")
@@ -181,7 +181,7 @@ def test_a_verdict_is_known_on_every_machine_and_not_believed_of_a_destination_t
     here = tmp_path / "state"
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
     assert gate(pipeline).startswith("ok")
-    assert pipeline.status()["last_verdict"]["compared"] == 200
+    assert pipeline.status()["verification"]["last"]["compared"] == 200
     monkeypatch.setenv("XDG_STATE_HOME", str(here))
     kept.update_one({"_id": pipeline.name}, {"$set": {"id": "another", "at": "2020-01-01T00:00:00+00:00"}})
     assert "restored from a backup" in gate(pipeline), "it holds an older one"
@@ -217,8 +217,8 @@ def test_documents_read_again_in_part_leave_no_verdict_on_everything(pipeline: P
     pipeline.wait()
     pipeline.destination("orders").delete_one({"_id": 7})
     towpath("resnapshot", pipeline.file, "--only", pipeline.namespace("users"), "--yes")
-    assert pipeline.status()["last_verdict"]["of"] == f"everything of {pipeline.namespace('users')}"
-    assert pipeline.status()["full_verdict"] is None
+    assert pipeline.status()["verification"]["last"]["of"] == f"everything of {pipeline.namespace('users')}"
+    assert pipeline.status()["verification"]["full"] is None
     assert "never" in gate(pipeline)
 
 
@@ -227,7 +227,7 @@ def test_one_that_is_removed_shows_no_copy(make_pipeline: MakePipeline) -> None:
     filled(pipeline)
     towpath("remove", pipeline.file)
     found = pipeline.status(expect=1)
-    assert (found["state"], found["snapshot"]["collections"]) == ("missing", [])
+    assert (found["state"], found["copy"]["collections"]) == ("missing", [])
     assert "copy" not in towpath("status", pipeline.file, expect=1).stdout.split()
 
 
@@ -242,8 +242,8 @@ def test_one_that_follows_keeps_to_itself_and_goes_on_where_it_was(
         assert gate(pipeline).startswith("ok")
         pipeline.destination("orders").delete_one({"_id": 3})
         pipeline.source("orders").update_one({"_id": 3}, {"$set": {"n": 1}})
-        until("difference", lambda: pipeline.status()["verify"]["missing"] == 1)
-        assert pipeline.status()["full_verdict"]["clean"], "the verdict on everything stays as it was"
+        until("difference", lambda: pipeline.status()["verification"]["follow"]["missing"] == 1)
+        assert pipeline.status()["verification"]["full"]["clean"], "the verdict on everything stays as it was"
         assert "1 difference found since" in gate(pipeline)
         first.process.kill()
         first.process.wait()
@@ -252,14 +252,14 @@ def test_one_that_follows_keeps_to_itself_and_goes_on_where_it_was(
     pipeline.destination("orders").delete_many({"_id": {"$in": [1000, 5]}})
     with verify(pipeline, tmp_path, "--follow") as second:
         second.await_word("continuing the `verify --follow` that ended")
-        until("difference of between", lambda: pipeline.status()["verify"]["missing"] == 2)
+        until("difference of between", lambda: pipeline.status()["verification"]["follow"]["missing"] == 2)
         assert {one.key[-5:-1] for one in verdict_file.read(state / pipeline.name / "follow.jsonl")} == {
             number.to_bytes(4, "little") for number in (3, 1000)
         }, "and not what no record is about: nothing else was read"
         second.process.send_signal(signal.SIGTERM)
         second.end(expect=1)
     assert "2 repaired" in towpath("repair", pipeline.file).stdout
-    assert pipeline.status()["verify"]["missing"] == 0
+    assert pipeline.status()["verification"]["follow"]["missing"] == 0
     assert gate(pipeline).startswith("ok")
     _ends_of_the_log(pipeline, tmp_path)
 
@@ -279,7 +279,7 @@ def _ends_of_the_log(pipeline: Pipeline, folder: Path) -> None:
     with verify(pipeline, folder, "--follow") as third:
         third.await_word("the log no longer reaches back to where it ended")
         third.await_word("comparing documents that change")
-        assert pipeline.status()["verify"]["missing"] == 1, "that no record was about"
+        assert pipeline.status()["verification"]["follow"]["missing"] == 1, "that no record was about"
     pipeline.destination_client["towpath"]["verdicts"].delete_one({"_id": pipeline.name})
     with verify(pipeline, folder, "--follow") as fourth:
         fourth.await_word("restored from a backup")
@@ -300,6 +300,6 @@ def test_one_that_follows_outlives_kafka_that_is_away(pipeline: Pipeline, stack:
         pipeline.wait()
         pipeline.destination("orders").delete_one({"_id": 5})
         pipeline.source("orders").update_one({"_id": 5}, {"$set": {"n": 1}})
-        until("difference", lambda: pipeline.status()["verify"]["missing"] == 1)
+        until("difference", lambda: pipeline.status()["verification"]["follow"]["missing"] == 1)
         following.process.send_signal(signal.SIGTERM)
         following.end(expect=1)

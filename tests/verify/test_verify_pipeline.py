@@ -69,7 +69,7 @@ def test_a_running_pipeline_is_verified_damaged_and_verified_again(make_pipeline
     assert retyped["paths"] == [["m", '{"$numberInt": "1"}', '{"$numberLong": "1"}']]
     assert retyped["id_bson"] == bson.encode({"_id": 7}).hex()
     _kept(pipeline, documents)
-    shown = pipeline.status()["last_verdict"]
+    shown = pipeline.status()["verification"]["last"]
     assert (shown["missing"], shown["verdict"]) == (1, "not the same")
     [line] = [line for line in towpath("status", pipeline.file).stdout.splitlines() if line.startswith("verified")]
     assert "not the same (1 missing, 2 extra, 1 different, 1 order, 1 metadata): 3,102 documents, everything" in line

@@ -16,7 +16,7 @@ from towpath.config.sections import Run
 from towpath.signals import handle
 
 if TYPE_CHECKING:
-    from towpath.monitor.board import Board
+    from towpath.monitor.dashboard import Dashboard
 
 _ADDRESS = "127.0.0.1:9300"
 _READY_LAG = 60.0
@@ -28,7 +28,7 @@ def listen_options(command: _Command) -> _Command:
     options = (
         click.option("--listen", metavar="ADDRESS", help="Serve page, API and metrics at host:port."),
         click.option("--token-file", type=FILE, help="File with the token that commands on the page need."),
-        flag("--read-only", help="Allow no commands, and let everybody read who reaches the address."),
+        flag("--read-only", help="Allow no commands, and let everyone read who reaches the address."),
         click.option("--certificate", type=FILE, help="PEM file with the certificate chain, for TLS."),
         click.option("--key", type=FILE, help="PEM file with its key; default: the file of the certificate."),
         click.option("--host", "hosts", multiple=True, help="A further name by which requests may address it."),
@@ -58,11 +58,11 @@ def chosen(configured: Run, options: Mapping[str, Any]) -> Run | None:
 
 
 @contextmanager
-def served(board: Board, listening: Run, ready_lag: float) -> Iterator[None]:
-    """Serve a board, and say where."""
-    from towpath.monitor import server  # this import takes 0.3 s
+def served(dashboard: Dashboard, listening: Run, ready_lag: float) -> Iterator[None]:
+    """Serve a dashboard, and say where."""
+    from towpath.monitor import access, server  # these imports take 0.3 s
 
-    with server.served(board, server.access_of(listening), server.Settings(listening, ready_lag)) as url:
+    with server.served(dashboard, access.access_of(listening), server.Settings(listening, ready_lag)) as url:
         say(f"serving {url}")
         yield
 
@@ -79,7 +79,7 @@ def monitor(files: tuple[Path, ...], **listen: Any) -> None:
 
     Exit codes: 0 interrupted; 2 it cannot be done.
     """
-    from towpath.monitor.board import Board
+    from towpath.monitor.dashboard import Dashboard
     from towpath.monitor.watch import watched
 
     listening = chosen(Run(), {**listen, "listen": listen["listen"] or _ADDRESS})
@@ -87,8 +87,8 @@ def monitor(files: tuple[Path, ...], **listen: Any) -> None:
     stop = threading.Event()
     handle(lambda *_: stop.set())
     signal.signal(signal.SIGINT, lambda *_: stop.set())  # also where a script has started it with `&`
-    board = Board()
-    with watched(board, files) as start, served(board, listening, listen["ready_lag"]):
+    dashboard = Dashboard()
+    with watched(dashboard, files) as start, served(dashboard, listening, listen["ready_lag"]):
         start()
         while not stop.wait(0.5):
             pass

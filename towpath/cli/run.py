@@ -84,18 +84,18 @@ def run(file: Path, deploys: bool, as_json: bool, **listen: Any) -> None:
 @contextmanager
 def _serving(supervisor: Supervisor, listening: Run, ready_lag: float) -> Iterator[None]:
     """Serve what the supervisor reads and reports."""
-    from towpath.monitor.board import Board  # these imports take 0.3 s
+    from towpath.monitor.dashboard import Dashboard  # these imports take 0.3 s
     from towpath.monitor.watch import supervised
 
-    board, events, session = Board(), supervisor.events, supervisor.session
+    dashboard, events, session = Dashboard(), supervisor.events, supervisor.session
     write, name = events.write, session.pipeline.name
 
     def write_and_show(event: TimedEvent) -> None:
         write(event)
-        board.event(name, event)
+        dashboard.event(name, event)
 
     events.write = write_and_show
-    with supervised(board, session, supervisor.hurry) as supervisor.watch, served(board, listening, ready_lag):
+    with supervised(dashboard, session, supervisor.hurry) as supervisor.watch, served(dashboard, listening, ready_lag):
         yield
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.console import Console, Group, RenderableType
@@ -18,18 +18,16 @@ from rich.text import Text
 
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json, print_tables
 from towpath.config.pipeline import Pipeline
-from towpath.config.text import duration, size
+from towpath.config.text import duration, size, utc
 from towpath.deploy.schema import unreplicated
 from towpath.deploy.schema.changes import UNREAD
-from towpath.errors import fields
 from towpath.log import bounds
 from towpath.log.source_offsets import Splices
 from towpath.run.restarts import lasting
-from towpath.run.status import log_figures, replay_states
-from towpath.run.status.collector import read_status
-from towpath.run.status.figures import RATE_WINDOW, Copied, Status
-from towpath.run.status.log_figures import LogReport
-from towpath.run.status.replay_states import Replays
+from towpath.run.status import report
+from towpath.run.status.gather import read_log, read_replays, read_status
+from towpath.run.status.report import Problem, Replays, ReplayState, Report
+from towpath.run.status.status import RATE_WINDOW, Copied, LogReport, Status, TopicLog
 from towpath.session import ERRORS, Session
 from towpath.store.positions import Counts
 from towpath.verify.full_verdict import Verified
@@ -56,7 +54,7 @@ def status(file: Path, watch: bool, as_json: bool) -> None:
         else:
             current = read_status(session)
             if as_json:
-                print_json(_as_json(session, current))
+                print_json(report.as_json(_report(session, current)))
             else:
                 print_tables(_screen(session, current))
     raise click.exceptions.Exit(exit_status(session.pipeline, current))
@@ -69,14 +67,13 @@ def exit_status(pipeline: Pipeline, status: Status | None) -> int:
     return 1 if status.state != "running" or status.breaks or stuck else 0
 
 
-def _as_json(session: Session, status: Status) -> dict[str, Any]:
-    reports = Verified.read(session, status.topic_ids).as_json() | replay_states.report(session).as_json()
-    reports |= {"ddl": unreplicated.as_json(session, status.ddl)}
-    reports |= {"schema_changes": status.changes and status.changes.as_json(session.file)}
-    return status.as_json() | reports | {"log": log_figures.report(session, status.ends).as_json()}
+def _report(session: Session, status: Status) -> Report:
+    verified, replays = Verified.read(session, status.topic_ids), read_replays(session)
+    ddl = unreplicated.as_json(session, status.ddl)
+    return report.report(session, status, verified, replays, ddl, read_log(session, status.ends))
 
 
-def _watch(session: Session, show: Callable[[Status], None], trouble: Callable[[Exception], None]) -> Status | None:
+def _watch(session: Session, show: Callable[[Status], None], failed: Callable[[Exception], None]) -> Status | None:
     """Read and show the status again and again until Ctrl-C. Returns the last one; None if the last read failed."""
     status: Status | None = None
     with suppress(KeyboardInterrupt, SystemError):  # Kafka's client may turn the one into the other
@@ -86,7 +83,7 @@ def _watch(session: Session, show: Callable[[Status], None], trouble: Callable[[
                 show(status)
             except ERRORS as error:
                 status = None
-                trouble(error)
+                failed(error)
             time.sleep(_INTERVAL)
     return status
 
@@ -94,11 +91,10 @@ def _watch(session: Session, show: Callable[[Status], None], trouble: Callable[[
 def _watch_json(session: Session) -> Status | None:
     """Print a line for each read; when it fails, `state` is unknown."""
 
-    def trouble(error: Exception) -> None:
-        failure = {"trouble": [str(error)], "errors": [fields(error)]}
-        print_json({"name": session.pipeline.name, "state": "unknown"} | failure)
+    def failed(error: Exception) -> None:
+        print_json(report.as_json(replace(report.unknown(session), errors=(Problem.of(error),))))
 
-    return _watch(session, lambda status: print_json(_as_json(session, status)), trouble)
+    return _watch(session, lambda status: print_json(report.as_json(_report(session, status))), failed)
 
 
 def _watch_screen(session: Session) -> Status | None:
@@ -110,21 +106,22 @@ def _watch_screen(session: Session) -> Status | None:
             last[:] = [_screen(session, status)]
             live.update(last[0], refresh=True)
 
-        def trouble(error: Exception) -> None:
+        def failed(error: Exception) -> None:
             at = datetime.now(UTC)
             line = Text(f"no status at {at:%H:%M:%S} UTC: {error}; retrying until it answers", style="red")
             live.update(Group(*last, line), refresh=True)
 
-        return _watch(session, draw, trouble)
+        return _watch(session, draw, failed)
 
 
 def _screen(session: Session, status: Status) -> RenderableType:
     return screen(
         status,
         Verified.read(session, status.topic_ids),
-        replay_states.report(session),
-        log_figures.report(session, status.ends),
+        read_replays(session),
+        read_log(session, status.ends),
         [*_changes(session, status), *unreplicated.lines(session, status.ddl)],
+        compacts=session.pipeline.log.compact,
     )
 
 
@@ -134,8 +131,8 @@ def _changes(session: Session, status: Status) -> list[str]:
     return [shown.line(session.file) for shown in status.changes.open]
 
 
-#: Collections or causes with a line of their own; the rest is counted.
-_MAX_LINES = 20
+_MAX_LINES = 20  # of collections, causes or topics; the rest is counted
+_HEALTHY = ("RUNNING", "UNASSIGNED", "RESTARTING")  # states of a replay's connector
 
 
 def screen(
@@ -144,21 +141,24 @@ def screen(
     replays: Replays | None = None,
     log: LogReport | None = None,
     ddl: Iterable[str] = (),
+    *,
+    compacts: bool = False,
 ) -> RenderableType:
+    """`compacts`: the pipeline has a compacted log."""
     facts = Table.grid(padding=(0, 2))
     facts.add_row("pipeline", f"{status.name}: {status.state} ({status.mode})")
     if status.cutover is not None:
         facts.add_row("cutover", Text(status.cutover.description, style="yellow"))
-    log_rows = log.rows() if log else ()
+    log_rows = _log(log, compacts=compacts) if log else ()
     for name, line in (*_copy(status), *_numbers(status), *_sink(status), *_dead_letters(status), *log_rows):
         # Text: servers' messages may hold [markup]
         facts.add_row(Text(name), Text(line) if isinstance(line, str) else line)
     for line, is_different in verified.lines() if verified else ():
         facts.add_row("verified", Text(line, style="red" if is_different else ""))
-    for name, line, style in replays.rows() if replays else ():
+    for name, line, style in _replays(replays or Replays()):
         facts.add_row(name, Text(line, style=style))
     messages = [Text(f"{c.name}: {reason}", style="red") for c in status.connectors for reason in c.failures]
-    messages += [Text(trouble, style="red") for trouble in status.trouble]
+    messages += [Text(str(error), style="red") for error in status.errors]
     if status.breaks:
         messages.append(Text(f"A restart does not help: {bounds.describe(status.breaks)}", style="red"))
     elif failure := lasting(cause.code for c in status.connectors for cause in c.causes):
@@ -176,7 +176,7 @@ def _copy(status: Status) -> Iterator[tuple[str, RenderableType]]:
     yield "copy", "done" if status.snapshot_done else _total(status.snapshot)
     under_way = [copy for copy in status.snapshot if copy.started and not copy.done]
     for copy in under_way[:_MAX_LINES]:
-        bar = ProgressBar(total=max(copy.of, 1), completed=copy.documents, width=24)
+        bar = ProgressBar(total=max(copy.estimated_documents, 1), completed=copy.documents, width=24)
         line = Table.grid(padding=(0, 1))
         line.add_row(bar, _progress(copy))
         yield f"  {copy.namespace}", line
@@ -201,18 +201,18 @@ def _latest(status: Status) -> str:
 def _total(copies: tuple[Copied, ...]) -> str:
     if len(copies) < 2:
         return "under way"
-    documents, of = sum(copy.documents for copy in copies), sum(copy.of for copy in copies)
-    rate = sum(copy.per_second for copy in copies)
+    documents, of = sum(copy.documents for copy in copies), sum(copy.estimated_documents for copy in copies)
+    rate = sum(copy.records_per_second for copy in copies)
     left = f", {duration((of - documents) / rate)} left" if rate > 0 else ""
     return f"under way: {documents:,} of about {of:,} in {len(copies):,} collections, {rate:,.0f} a second{left}"
 
 
 def _progress(copy: Copied) -> str:
-    ranges = f", {copy.ranges_done:,} of {copy.ranges:,} ranges" if copy.ranges is not None else ""
-    pending = f", {copy.pending:,} changed meanwhile are re-read next" if copy.pending else ""
-    speed = f", {copy.per_second:,.0f} a second" if copy.per_second else ""
-    left = "" if copy.seconds_left is None else f", {duration(copy.seconds_left)} left"
-    return f"{copy.documents:,} of about {copy.of:,}{ranges}{pending}{speed}{left}"
+    ranges = f", {copy.done_ranges:,} of {copy.ranges:,} ranges" if copy.ranges is not None else ""
+    pending = f", {copy.pending_documents:,} changed in the meantime are re-read next" if copy.pending_documents else ""
+    speed = f", {copy.records_per_second:,.0f} a second" if copy.records_per_second else ""
+    left = "" if copy.remaining_seconds is None else f", {duration(copy.remaining_seconds)} left"
+    return f"{copy.documents:,} of about {copy.estimated_documents:,}{ranges}{pending}{speed}{left}"
 
 
 def _times(count: int) -> str:
@@ -238,7 +238,7 @@ def _numbers(status: Status) -> Iterator[tuple[str, str]]:
 
 def _splices(splices: Splices) -> Iterator[tuple[str, str]]:
     if splices.splices or splices.dropped:
-        forgotten = f"; {splices.dropped:,} forgotten for want of room ([capture] splice_cache)"
+        forgotten = f"; {splices.dropped:,} forgotten for want of space ([capture] splice_cache)"
         saved = f"{splices.splices:,} arrays as splices, {size(splices.saved)} saved"
         yield "splices", saved + (forgotten if splices.dropped else "")
 
@@ -281,6 +281,55 @@ def _dead_letters(status: Status) -> Iterator[tuple[str, str]]:
         yield "", f"and {len(letters.causes) - _MAX_LINES:,} more causes"
     if letters.count:
         yield "", "to print them: towpath tail PIPELINE --dead-letters"
+
+
+def _log(log: LogReport, *, compacts: bool) -> Iterator[tuple[str, str]]:
+    """A row for each topic, those with the most unprotected updates first."""
+    topics = sorted(log.topics, key=lambda topic: (-(topic.unprotected_documents or 0), topic.namespace))
+    for number, topic in enumerate(topics[:_MAX_LINES]):
+        disk = "" if topic.bytes is None else f", {size(topic.bytes)}"
+        line = f"{topic.namespace}: {topic.offsets:,} offsets{disk}"
+        yield "" if number else "log", f"{line}, {_protection(topic)}" if compacts else line
+    if len(topics) > _MAX_LINES:
+        yield "", f"and {len(topics) - _MAX_LINES:,} more topics"
+
+
+def _protection(topic: TopicLog) -> str:
+    if topic.reported_seconds is None or topic.unprotected_documents is None:
+        return "not read by `towpath compact` yet"
+    oldest = "" if topic.oldest_seconds is None else f", the oldest {duration(topic.oldest_seconds)} old"
+    reported = f"reported {duration(topic.reported_seconds)} ago{'' if topic.compacted else '; not compacted yet'}"
+    return f"{topic.unprotected_documents:,} documents with unprotected updates{oldest}, {reported}"
+
+
+def _replays(replays: Replays) -> Iterator[tuple[str, str, str]]:
+    """Label, text and style of each row."""
+    if (rebuild := replays.rebuild) is not None:
+        progress = f"{rebuild.records_done:,} of about {rebuild.records:,} records applied"
+        words = f"since {utc(rebuild.since)}, {progress}; the same `towpath replay --rebuild` continues it"
+        yield "rebuilding", words, ""
+    if replays.rebuild_error is not None:
+        yield "rebuilding", f"unknown: {replays.rebuild_error.message}", "red"
+    for state in replays.replays:
+        bad = bool(state.reasons or state.dead_letters) or state.state not in _HEALTHY
+        yield f"replay {state.label}", _replay(state), "red" if bad else ""
+
+
+def _replay(state: ReplayState) -> str:
+    text = f"to {state.destination}: "
+    if state.records_done is None:
+        text += f"progress unknown ({state.error.message if state.error else ''})"
+    elif state.records_done < state.records:
+        text += f"{state.records_done:,} of about {state.records:,} records"
+    elif state.follow:
+        text += f"follows, {state.records_behind or 0:,} records behind"
+    else:
+        text += "all of the log is applied; the same `towpath replay` ends it"
+    if state.dead_letters:
+        text += f"; {state.dead_letters:,} dead letters in {state.dead_letter_topic}"
+    if state.state != "RUNNING":
+        text += f"; {state.state}" + (f": {'; '.join(state.reasons)}" if state.reasons else "")
+    return text
 
 
 def _connectors(status: Status) -> Table:

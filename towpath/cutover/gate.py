@@ -35,8 +35,8 @@ from towpath.deploy.schema.apply import Step
 from towpath.deploy.schema.changes import UNREAD
 from towpath.errors import TowpathError
 from towpath.run.dead_letters import DeadLetterRetries
-from towpath.run.status.collector import read_status
-from towpath.run.status.figures import Status
+from towpath.run.status.gather import read_status
+from towpath.run.status.status import Status
 from towpath.session import Session
 from towpath.verify.full_verdict import Verified, age, summary
 from towpath.verify.scope import metadata
@@ -129,7 +129,7 @@ def _connectors(readiness: Readiness) -> Result:
     if isinstance(status, str):
         return False, status, f"towpath status {file}"
     reasons = [f"{connector.name}: {reason}" for connector in status.connectors for reason in connector.failures]
-    reasons += status.trouble
+    reasons += map(str, status.errors)
     good = status.state == "running" and not reasons
     return good, "; ".join([status.state, *reasons[:_SHOWN]]), f"towpath status {file}; towpath restart {file}"
 

@@ -1,35 +1,34 @@
-"""Who may read, and who may start commands; and which requests are refused before anything looks at them."""
+"""Who may read, and who may start commands; and which requests are refused before anything answers them."""
 
 from __future__ import annotations
 
 import hmac
 import ipaddress
-import json
+import re
 import secrets
 import socket
 import time
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections import Counter, OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from starlette.requests import cookie_parser
+from starlette.datastructures import MutableHeaders
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from towpath.config.logins import refuse_open
+from towpath.config.sections import Run
 from towpath.errors import TowpathError
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
-
-LONGEST_BODY = 16 * 1024  # bytes
 _SHORTEST_TOKEN = 16  # characters
 _LOGIN_SECONDS = 12 * 3600.0
 _MOST_LOGINS = 100
-#: Open to everybody: whether it lives, the form for the token, the style of that page, and to sign out, even if one is.
+#: Open to everyone: whether it lives, the form for the token, the style of that page, and to sign out.
 _OPEN = ("/healthz", "/readyz", "/login", "/logout", "/static/")
+_HOST = re.compile(r"(\[.+\]|[^:]+)(:\d*)?")
 _HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self';"
     " img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -59,17 +58,19 @@ def read_token(file: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """`token` is empty where nobody can start commands. `open`: whether everybody may read."""
+    """Who may do what at one address."""
 
     token: str
+    """Empty where no one can start commands."""
     open: bool
+    """Whether everyone may read."""
     secure: bool
     """Whether it is served with TLS."""
     cookie: str
     """The name of the cookie: browsers send the cookies of a host to each of its ports."""
-    hosts: frozenset[str]
-    """Names, in lower case, by which requests may address the server. IP addresses are always allowed: a page of
-    another site cannot make its own name resolve to them and read the answer under that name (DNS rebinding)."""
+    hosts: tuple[str, ...]
+    """Names by which requests may address the server. IP addresses are always allowed: a page of another site cannot
+    make its own name resolve to them and read the answer under that name (DNS rebinding)."""
     logins: OrderedDict[str, float] = field(default_factory=OrderedDict)
     """Cookies, and until when they are valid."""
 
@@ -77,136 +78,134 @@ class Access:
     def actions(self) -> bool:
         return bool(self.token)
 
-    def knows(self, host: str) -> bool:
-        """Whether the `Host` header names this server."""
-        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() and not host.endswith("]") else host
-        if name.startswith("[") and name.endswith("]"):
-            name = name[1:-1]
-        try:
-            ipaddress.ip_address(name)
-        except ValueError:
-            return name.lower().rstrip(".") in self.hosts
-        return True
-
     def fits(self, token: str) -> bool:
         return bool(self.token) and hmac.compare_digest(token.encode(), self.token.encode())
 
-    def login(self) -> str:
-        """A new cookie value."""
+    def sign_in(self, request: Request, response: Response) -> None:
+        """Give the browser a cookie; it is `Secure` also behind a proxy that speaks TLS."""
         value = secrets.token_urlsafe(32)
         self.logins[value] = time.monotonic() + _LOGIN_SECONDS
         while len(self.logins) > _MOST_LOGINS:
             self.logins.popitem(last=False)
-        return value
+        secure = self.secure or request.headers.get("origin", "").startswith("https:")
+        response.set_cookie(self.cookie, value, httponly=True, samesite="strict", secure=secure)
 
-    def logout(self, headers: dict[bytes, bytes]) -> None:
-        self.logins.pop(self._cookie(headers), None)
+    def sign_out(self, request: Request, response: Response) -> None:
+        self.logins.pop(request.cookies.get(self.cookie, ""), None)
+        response.delete_cookie(self.cookie)
 
-    def is_known(self, headers: dict[bytes, bytes]) -> bool:
-        """Whether a request brings the token, or the cookie of somebody who has entered it."""
-        scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+    def is_known(self, request: HTTPConnection) -> bool:
+        """Whether a request brings the token, or the cookie that was given for it."""
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
             return self.fits(token.strip())
-        until = self.logins.get(self._cookie(headers), 0.0)
-        return until > time.monotonic()
+        return self.logins.get(request.cookies.get(self.cookie, ""), 0.0) > time.monotonic()
 
-    def _cookie(self, headers: dict[bytes, bytes]) -> str:
-        return cookie_parser(headers.get(b"cookie", b"").decode("latin-1")).get(self.cookie, "")
-
-    def is_foreign(self, headers: dict[bytes, bytes]) -> bool:
+    def is_foreign(self, headers: Mapping[str, str]) -> bool:
         """Whether a page of another site has made a browser send this request."""
-        if headers.get(b"authorization", b"").lower().startswith(b"bearer "):  # no browser adds that by itself
+        if headers.get("authorization", "").lower().startswith("bearer "):  # browsers never add that
             return False
-        site, origin, host = (headers.get(name, b"") for name in (b"sec-fetch-site", b"origin", b"host"))
-        own = {b"", b"https://" + host} | (
-            set() if self.secure else {b"http://" + host}
-        )  # a proxy may speak TLS for it
-        return site not in (b"", b"same-origin", b"none") or origin not in own
+        host = headers.get("host", "")
+        own = {"", f"https://{host}", f"{'https' if self.secure else 'http'}://{host}"}  # a proxy may speak TLS for it
+        is_same_site = headers.get("sec-fetch-site", "") in ("", "same-origin", "none")
+        return not is_same_site or headers.get("origin", "") not in own
 
 
-def allowed_hosts(listening: str, more: Iterable[str]) -> frozenset[str]:
-    """`listening`: the host that was given to listen at."""
-    own = ("localhost", listening, socket.gethostname(), socket.getfqdn())
-    return frozenset(name.lower().rstrip(".") for name in (*own, *more) if name)
+def access_of(listening: Run) -> Access:
+    """Who may do what. Raises `TowpathError` for an address that would be open to others although no option says so."""
+    host, port = address(listening.listen)
+    if not (_is_loopback(host) or listening.token_file or listening.read_only):
+        raise TowpathError(
+            f"{listening.listen} is not an address of the loopback, so others can reach it",
+            "give --token-file FILE, or --read-only if everyone who reaches it may read",
+        )
+    if listening.key and not listening.certificate:
+        raise TowpathError("a key without a certificate", "give --certificate FILE, too")
+    token = read_token(listening.token_file) if listening.token_file and not listening.read_only else ""
+    names = ("localhost", host, socket.gethostname(), socket.getfqdn(), *listening.hosts)
+    if wild := [name for name in names if "*" in name]:
+        raise TowpathError(f"{wild[0]!r} is not the name of a host", "give each name that requests may use: --host")
+    is_open = _is_loopback(host) or listening.read_only
+    return Access(token, is_open, listening.certificate is not None, f"towpath-{port}", tuple(filter(None, names)))
+
+
+def address(text: str) -> tuple[str, int]:
+    """Host and port. Raises `TowpathError`."""
+    host, _, port = text.rpartition(":")
+    if not host or "/" in host or not port.isdigit() or int(port) > 65535:
+        raise TowpathError(f"{text!r} is not an address; write host:port, such as 127.0.0.1:9300")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _is_loopback(host: str) -> bool:
+    return host == "localhost" or (is_address(host) and ipaddress.ip_address(host).is_loopback)
+
+
+def is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+class Hosts(TrustedHostMiddleware):
+    """Also trusts IP addresses; see `Access.hosts`."""
+
+    def __init__(self, app: ASGIApp, access: Access) -> None:
+        super().__init__(app, access.hosts, www_redirect=False)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        host = _HOST.fullmatch(HTTPConnection(scope).headers.get("host", "")) if scope["type"] == "http" else None
+        is_trusted = host is not None and is_address(host[1].strip("[]"))
+        await (self.app if is_trusted else super().__call__)(scope, receive, send)
+
+
+@dataclass(frozen=True, slots=True)
+class Headers:
+    """Adds the headers that keep browsers from harm, and counts the answers by their status code."""
+
+    app: ASGIApp
+    counts: Counter[int]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self.counts[message["status"]] += 1
+                headers = MutableHeaders(scope=message)
+                age = "max-age=300" if scope["path"].startswith("/static/") else "no-store"
+                for name, value in (*_HEADERS.items(), ("cache-control", age)):
+                    headers.setdefault(name, value)
+            await send(message)
+
+        await self.app(scope, receive, send_with_headers)
 
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Refuses what is not allowed, before the application; adds the headers that keep browsers from harm."""
+    """Refuses who may not read, who may not start commands, and what a page of another site sends."""
 
-    app: App
+    app: ASGIApp
     access: Access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
+        refusal = self._refusal(Request(scope)) if scope["type"] == "http" else None
+        await (refusal or self.app)(scope, receive, send)
 
-        async def send_with_headers(message: MutableMapping[str, Any]) -> None:
-            if message["type"] == "http.response.start":
-                present = {name for name, _ in message.get("headers", ())}
-                more = {**_HEADERS, "cache-control": "no-store"}
-                message["headers"] = [
-                    *message.get("headers", ()),
-                    *((n.encode(), v.encode()) for n, v in more.items() if n.encode() not in present),
-                ]
-            await send(message)
-
-        refusal = self._refusal(scope)
-        if refusal is not None:
-            status, words, headers = refusal
-            await answer(send_with_headers, status, words, headers)
-            return
-        await self.app(scope, _Limited(receive), send_with_headers)
-
-    def _refusal(self, scope: Scope) -> tuple[int, str, dict[str, str]] | None:
-        headers: dict[bytes, bytes] = dict(scope["headers"])
-        hosts = [value for name, value in scope["headers"] if name == b"host"]
-        if len(hosts) != 1 or not self.access.knows(hosts[0].decode("latin-1")):
-            return 421, "this server is not known by that name: give it with --host or [run] hosts", {}
-        if sum(len(name) + len(value) for name, value in scope["headers"]) > LONGEST_BODY:
-            return 431, f"the headers of a request may have {LONGEST_BODY:,} bytes", {}
-        length = headers.get(b"content-length", b"0")
-        if not length.isdigit() or int(length) > LONGEST_BODY:
-            return 413, f"a request may have {LONGEST_BODY:,} bytes", {}
-        path, method = scope["path"], scope["method"]
-        if method not in ("GET", "HEAD", "POST"):
-            return 405, "only GET, HEAD and POST", {"allow": "GET, HEAD, POST"}
-        if method == "POST" and self.access.is_foreign(headers):
-            return 403, "a page of another site may not send this", {}
-        if path.startswith(_OPEN):
+    def _refusal(self, request: Request) -> Response | None:
+        access, reads = self.access, request.method in ("GET", "HEAD")
+        if not reads and access.is_foreign(request.headers):
+            return refused(403, "a page of another site may not send this")
+        if request.url.path.startswith(_OPEN):
             return None
-        if method == "POST" and not self.access.actions:
-            return 403, "this server is read-only: start it with a token file for commands", {}
-        if (method == "POST" or not self.access.open) and not self.access.is_known(headers):
-            if method == "GET" and b"text/html" in headers.get(b"accept", b""):
-                return 303, "a token is needed", {"location": "/login"}
-            return 401, "a token is needed: Authorization: Bearer …", {"www-authenticate": "Bearer"}
-        return None
+        if not reads and not access.actions:
+            return refused(403, "this server is read-only: start it with a token file for commands")
+        if (reads and access.open) or access.is_known(request):
+            return None
+        if request.method == "GET" and "text/html" in request.headers.get("accept", ""):
+            return RedirectResponse("/login", 303)
+        return refused(401, "a token is needed: Authorization: Bearer …", {"www-authenticate": "Bearer"})
 
 
-class TooLong(Exception):
-    """The body of a request is longer than it may be."""
-
-
-@dataclass(slots=True)
-class _Limited:
-    """Receives a body that names no length, up to the limit."""
-
-    receive: Receive
-    size: int = 0
-
-    async def __call__(self) -> MutableMapping[str, Any]:
-        message = await self.receive()
-        self.size += len(message.get("body", b""))
-        if self.size > LONGEST_BODY:
-            raise TooLong
-        return message
-
-
-async def answer(send: Send, status: int, words: str, headers: dict[str, str]) -> None:
-    body = json.dumps({"error": words}).encode()
-    named = {"content-type": "application/json", "content-length": str(len(body)), "connection": "close", **headers}
-    start = {"type": "http.response.start", "status": status}
-    await send({**start, "headers": [(name.encode(), value.encode()) for name, value in named.items()]})
-    await send({"type": "http.response.body", "body": body})
+def refused(status: int, words: str, headers: Mapping[str, str] | None = None) -> Response:
+    return JSONResponse({"error": words}, status, headers)

@@ -1,18 +1,18 @@
-"""Commands that the page and the API may start: verbs of the command line, as child processes."""
+"""Commands that the page and the API may start: those of the command line, as child processes."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from towpath.config.events import BadLine, CutoverNote, Difference, Gate, Repaired, Reread, Verdict, parse
 from towpath.config.text import counted
-from towpath.monitor.board import Board, Command, Shown
+from towpath.monitor.dashboard import Command, Dashboard, Shown
 from towpath.run.children import Child, end
 
-#: Name → verb and options. The cutover itself is not among them: it stays on the command line.
+#: Name → arguments of `towpath`. The cutover itself is not among them: it stays on the command line.
 COMMANDS: Mapping[str, Sequence[str]] = {
     "pause": ("pause",),
     "resume": ("resume",),
@@ -34,27 +34,27 @@ class Running(Exception):
 class Commands:
     """Used in the server's event loop, whose thread the children die with."""
 
-    board: Board
+    dashboard: Dashboard
     _children: dict[tuple[str, str], Child] = field(default_factory=dict)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     def start(self, shown: Shown, name: str) -> Command:
         """Start a command of a pipeline. Raises `Running`."""
-        pipeline, verb = shown.report["name"], COMMANDS[name][0]
-        if (pipeline, verb) in self._children:
-            raise Running(f"`towpath {verb}` of {pipeline} was started here and has not ended")
-        child = Child.start(verb, [shown.report["file"], *COMMANDS[name][1:]])
-        self._children[pipeline, verb] = child
+        pipeline, (started, *options) = shown.report.name, COMMANDS[name]
+        if (pipeline, started) in self._children:
+            raise Running(f"`towpath {started}` of {pipeline} was started here and has not ended")
+        child = Child.start(started, [shown.report.file, *options])
+        self._children[pipeline, started] = child
         command = Command(name, began=round(time.time(), 3), words="started")
         shown.commands.append(command)
         task = asyncio.get_running_loop().create_task(self._follow(shown, command, child))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        self.board.refresh(pipeline)
+        self.dashboard.refresh(pipeline)
         return command
 
     async def _follow(self, shown: Shown, command: Command, child: Child) -> None:
-        name, is_json = shown.report["name"], "--json" in COMMANDS[command.verb]
+        name, is_json = shown.report.name, "--json" in COMMANDS[command.command]
         try:
             await self._read_lines(name, command, child, is_json=is_json)
             if child.exit_status and not (is_json and child.exit_status == 1):
@@ -63,11 +63,11 @@ class Commands:
             child.kill(f"a fault of Towpath: {error!r}")
             command.words = child.end_reason
             raise
-        finally:  # else the verb could not be started again
+        finally:  # else the command could not be started again
             command.exit, command.ended = child.exit_status, round(time.time(), 3)
             del self._children[name, child.verb]
             shown.hurry()
-            self.board.refresh(name)
+            self.dashboard.refresh(name)
 
     async def _read_lines(self, name: str, command: Command, child: Child, *, is_json: bool) -> None:
         counts = {"differences": 0, "documents": 0}
@@ -82,7 +82,7 @@ class Commands:
                 else:
                     _read(command, line.text, counts)
             if command.words != before:
-                self.board.refresh(name)
+                self.dashboard.refresh(name)
             if not has_ended:
                 await asyncio.sleep(_TICK)
 
@@ -112,6 +112,6 @@ def _read(command: Command, text: str, counts: dict[str, int]) -> None:
         case Repaired():
             command.words = f"{event.mended:,} repaired, {event.left:,} left, in {event.seconds:.1f} s"
         case Gate():
-            command.checks = [asdict(check) for check in event.checks]
+            command.checks = tuple(event.checks)
         case CutoverNote():
             command.words = event.words or command.words

@@ -1,39 +1,40 @@
-"""The metrics of `/metrics`: a table, each row with the figures that it takes from a pipeline's report.
+"""The metrics of `/metrics`: tables of name → help and the number that is taken from a pipeline's report.
 
-They show what the page and the API show, and nothing is read for a scrape. Figures that are not known are left out, so
-that no stale or invented number is stored: `towpath_pipeline_state` and `towpath_look_age_seconds` say why.
+They show what the page and the API show, and nothing is read for a scrape. Numbers that are not known (None) are left
+out, so that no stale or invented number is stored: `towpath_pipeline_state` and `towpath_poll_age_seconds` say why.
 """
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, TypeVar
 
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    InfoMetricFamily,
-    Metric,
-)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from towpath.monitor.board import ddl_waiting
-from towpath.verify.full_verdict import age
+from towpath.monitor.dashboard import Dashboard
+from towpath.run.status.report import ReplayState, Report, Verdict
+from towpath.run.status.status import Copied, TopicLog
+from towpath.store.positions import TaskState
 
-Report = Mapping[str, Any]
-#: Label values, and the number; None where it is not known. Of a histogram: an upper bound → how many are within, and
-#: the sum of all.
-Sample = tuple[tuple[str, ...], float | tuple[Mapping[str, int], float] | None]
-Kind = Literal["gauge", "counter", "histogram", "info"]
+T = TypeVar("T")
+Labels = tuple[str, ...]
+#: Of a histogram: an upper bound → how many are within, and the sum of all.
+Value = float | tuple[Mapping[str, int], float] | None
+#: Name → help, and how to read the number.
+Table = Mapping[str, tuple[str, Callable[[T], Value]]]
+#: Name → help, labels, and how to read the numbers, by label values.
+Labelled = Mapping[str, tuple[str, Labels, Callable[[Report], Iterable[tuple[Labels, float]]]]]
 
 #: Every value of the label `state`, by metric: exactly one of them is 1.
 PIPELINE_STATES = ("running", "paused", "stopped", "failed", "missing", "starting", "unknown")
 CONNECT_STATES = ("RUNNING", "PAUSED", "STOPPED", "FAILED", "UNASSIGNED", "RESTARTING", "MISSING")
-CUTOVER_STATES = ("none", "to the destination", "over", "back to the source", "returned")
-_KINDS = ("missing", "extra", "different", "order", "metadata")
+CUTOVER_STATES = ("none", "cutting over", "destination primary", "failing back", "source primary")
+_KINDS = ("missing", "extra", "different", "order")
+_HISTOGRAM = "towpath_sink_transaction_seconds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,689 +42,379 @@ class Row:
     """One metric. `labels` come after `pipeline`, which every metric of a pipeline has."""
 
     name: str
-    kind: Kind
-    unit: str
     help: str
-    read: Callable[[Report], Iterable[Sample]]
-    labels: tuple[str, ...] = ()
-    always: bool = False
-    """Whether it is known also while the pipeline's state is not."""
+    labels: Labels
+    read: Callable[[Report], Iterable[tuple[Labels, Value]]]
+
+    @property
+    def kind(self) -> str:
+        return "histogram" if self.name == _HISTOGRAM else "counter" if self.name.endswith("_total") else "gauge"
+
+    def family(self, reports: Iterable[Report]) -> Metric:
+        """The metric with its samples of all pipelines."""
+        kinds: Any = {"gauge": GaugeMetricFamily, "counter": CounterMetricFamily, "histogram": HistogramMetricFamily}
+        metric = kinds[self.kind](self.name, self.help, labels=("pipeline", *self.labels))
+        for report in reports:
+            if report.state == "unknown" and self.name not in ALWAYS:
+                continue
+            for labels, value in self.read(report):
+                if isinstance(value, tuple):
+                    within, total = value
+                    metric.add_metric((report.name, *labels), list(within.items()), total)
+                elif value is not None:
+                    metric.add_metric((report.name, *labels), value)
+        return metric  # type: ignore[no-any-return]
 
 
-def _under(report: Report, path: tuple[str, ...]) -> Any:
-    """What is under these keys; None where one of them is absent or null."""
-    value: Any = report
-    for key in path:
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return value
-
-
-def _at(*path: str) -> Callable[[Report], Iterator[Sample]]:
-    """The number under these keys."""
-
-    def read(report: Report) -> Iterator[Sample]:
-        if (value := _under(report, path)) is not None:
-            yield (), float(value)
-
-    return read
-
-
-def _each(path: tuple[str, ...], labels: tuple[str, ...], key: str) -> Callable[[Report], Iterator[Sample]]:
-    """The number `key` of each object in the array under `path`."""
-
-    def read(report: Report) -> Iterator[Sample]:
-        for value in _under(report, path) or ():
-            if value.get(key) is not None:
-                yield tuple(str(value[label]) for label in labels), float(value[key])
-
-    return read
-
-
-def _one_of(states: Sequence[str], present: str, *labels: str) -> Iterator[Sample]:
+def _one_of(states: Sequence[str], present: str, *labels: str) -> Iterator[tuple[Labels, float]]:
     """1 for the present state and 0 for the others, so that a state that ended does not linger."""
     for state in states if present in states else (*states, present):
         yield (*labels, state), float(state == present)
 
 
-def _state(report: Report) -> Iterator[Sample]:
-    return _one_of(PIPELINE_STATES, report["state"])
+def _tasks(report: Report) -> Iterator[tuple[Labels, float]]:
+    for connector in report.connectors:
+        for task in connector.tasks:
+            yield from _one_of(CONNECT_STATES, task.state, connector.name, str(task.id))
 
 
-def _cutover(report: Report) -> Iterator[Sample]:
-    return _one_of(CUTOVER_STATES, (report.get("cutover") or {}).get("state", "none"))
+def _restarts(report: Report) -> Iterator[tuple[Labels, float]]:
+    if report.supervisor:
+        yield from (((c.name,), report.supervisor.restarts.get(c.name, 0)) for c in report.connectors)
 
 
-def _connectors(report: Report) -> Iterator[Sample]:
-    for connector in report.get("connectors", ()):
-        yield from _one_of(CONNECT_STATES, connector["state"], connector["name"])
-
-
-def _tasks(report: Report) -> Iterator[Sample]:
-    for connector in report.get("connectors", ()):
-        for task in connector["tasks"]:
-            yield from _one_of(CONNECT_STATES, task["state"], connector["name"], str(task["id"]))
-
-
-def _causes(report: Report) -> Iterator[Sample]:
-    counts: dict[tuple[str, ...], float] = {}
-    for cause in report.get("dead_letter_causes", ()):
-        labels = cause["namespace"], cause["code"] or "none"
-        counts[labels] = counts.get(labels, 0) + cause["records"]
+def _causes(report: Report) -> Iterator[tuple[Labels, float]]:
+    counts = Counter[Labels]()
+    for cause in report.dead_letter_causes:
+        counts[cause.namespace, cause.code or "none"] += cause.records
     yield from counts.items()
 
 
-def _operations(report: Report) -> Iterator[Sample]:
-    for task in report.get("sink_tasks", ()):
-        for operation in ("insert", "update", "delete"):
-            yield (str(task["task"]), operation), float(task[f"{operation}s"])
+def _operations(report: Report) -> Iterator[tuple[Labels, float]]:
+    for task in report.sink_tasks:
+        counts = task.counts
+        for operation, count in (("insert", counts.inserts), ("update", counts.updates), ("delete", counts.deletes)):
+            yield (str(task.task), operation), count
 
 
-def _transactions(report: Report) -> Iterator[Sample]:
-    for task in report.get("sink_tasks", ()):
-        times = task["transaction_seconds"]
-        if times["within"]["+Inf"]:
-            yield (str(task["task"]),), (times["within"], times["sum"])
+def _retries(report: Report) -> Iterator[tuple[Labels, float]]:
+    for task in report.sink_tasks:
+        yield from (((str(task.task), cause), count) for cause, count in task.retries_by_cause.items())
 
 
-def _retries(report: Report) -> Iterator[Sample]:
-    for task in report.get("sink_tasks", ()):
-        yield from (((str(task["task"]), cause), float(n)) for cause, n in task["retries_by_cause"].items())
+def _verdicts(report: Report) -> Iterator[tuple[Labels, Verdict]]:
+    for scope, verdict in (("last", report.verification.last), ("full", report.verification.full)):
+        if verdict:
+            yield (scope,), verdict
 
 
-def _ddl(report: Report) -> Iterator[Sample]:
-    if "ddl" in report:
-        yield (), float(ddl_waiting(report))
+def _differences(report: Report) -> Iterator[tuple[Labels, float]]:
+    for (scope,), verdict in _verdicts(report):
+        yield from (((scope, kind), getattr(verdict, kind) or 0) for kind in (*_KINDS, "metadata"))
 
 
-def _fold(report: Report) -> Iterator[Sample]:
-    sink = report.get("sink") or {}
-    if sink.get("writes"):
-        yield (), sink["records"] / sink["writes"]
+def _followed(report: Report) -> Iterator[tuple[Labels, float]]:
+    if follow := report.verification.follow:
+        yield from (((kind,), getattr(follow, kind)) for kind in _KINDS)
 
 
-def _takeovers(report: Report) -> Iterator[Sample]:
-    if report.get("epochs"):
-        yield (), float(sum(epoch for partitions in report["epochs"].values() for epoch in partitions.values()))
+def _times(task: TaskState) -> Value:
+    times = task.transaction_seconds
+    return (times.within, times.sum) if times.within.get("+Inf") else None
 
 
-def _sum(key: str) -> Callable[[Report], Iterator[Sample]]:
-    """The sum over all topics of the log; nothing where it is not known of any."""
-
-    def read(report: Report) -> Iterator[Sample]:
-        known = [topic[key] for topic in (report.get("log") or {}).get("topics", ()) if topic[key] is not None]
-        if known:
-            yield (), float(sum(known))
-
-    return read
+def _of_topics(report: Report, read: Callable[[TopicLog], float | None]) -> list[float]:
+    """What is known of the topics of the log."""
+    values = map(read, report.log.topics) if report.log else ()
+    return [value for value in values if value is not None]
 
 
-def _compacted(report: Report) -> list[Mapping[str, Any]] | None:
-    """The topics of a compacted log that hold something; None where they are not known, or the log is not compacted."""
-    if report.get("compaction_lag_seconds") is None or report.get("log") is None:
+def _compacted(report: Report) -> list[TopicLog]:
+    """The topics of a compacted log that hold something."""
+    topics = report.log.topics if report.log and report.compaction_lag_seconds is not None else ()
+    return [topic for topic in topics if topic.offsets]
+
+
+def _sum(values: Sequence[float]) -> float | None:
+    return sum(values) if values else None
+
+
+def _unprotected_age(report: Report) -> float | None:
+    ages = (t.oldest_seconds or 0.0 for t in _compacted(report) if t.unprotected_documents is not None)
+    return max(ages, default=None)
+
+
+def _report_age(report: Report) -> float | None:
+    return max((t.reported_seconds for t in _compacted(report) if t.reported_seconds is not None), default=None)
+
+
+def _unreported(report: Report) -> float | None:
+    if report.compaction_lag_seconds is None or report.log is None:
         return None
-    return [topic for topic in report["log"]["topics"] if topic["offsets"]]
+    return sum(topic.reported_seconds is None for topic in _compacted(report))
 
 
-def _unprotected_age(report: Report) -> Iterator[Sample]:
-    if ages := [topic["oldest_seconds"] or 0.0 for topic in _compacted(report) or () if topic["dirty"] is not None]:
-        yield (), max(ages)
+def _at(path: str) -> Callable[[Report], float | None]:
+    """The number at this path of attributes; None where one of them is."""
 
-
-def _report_age(report: Report) -> Iterator[Sample]:
-    if ages := [topic["told_seconds"] for topic in _compacted(report) or () if topic["told_seconds"] is not None]:
-        yield (), max(ages)
-
-
-def _unreported(report: Report) -> Iterator[Sample]:
-    if (topics := _compacted(report)) is not None:
-        yield (), float(sum(topic["told_seconds"] is None for topic in topics))
-
-
-_VERDICTS = {"last": "last_verdict", "full": "full_verdict"}
-
-
-def _of_scope(report: Report, key: str) -> Mapping[str, Any] | None:
-    """A verdict. The last one alone has what was repaired since; it may be that on everything."""
-    verdict, last = report.get(key), report.get("last_verdict")
-    return last if verdict and last and last["id"] == verdict["id"] else verdict
-
-
-def _verdict(read: Callable[[Mapping[str, Any]], float]) -> Callable[[Report], Iterator[Sample]]:
-    def both(report: Report) -> Iterator[Sample]:
-        for scope, key in _VERDICTS.items():
-            if verdict := _of_scope(report, key):
-                yield (scope,), read(verdict)
-
-    return both
-
-
-def _differences(report: Report) -> Iterator[Sample]:
-    for scope, key in _VERDICTS.items():
-        if verdict := _of_scope(report, key):
-            yield from (((scope, kind), float(verdict.get(kind) or 0)) for kind in _KINDS)
-
-
-def _followed(report: Report) -> Iterator[Sample]:
-    if report.get("verify"):
-        yield from (((kind,), float(report["verify"][kind])) for kind in _KINDS if kind in report["verify"])
-
-
-def _age(report: Report) -> Iterator[Sample]:
-    if report.get("at") is not None:
-        yield (), max(0.0, time.time() - report["at"])
-
-
-def _length(*path: str) -> Callable[[Report], Iterator[Sample]]:
-    def read(report: Report) -> Iterator[Sample]:
-        if (values := _under(report, path)) is not None:
-            yield (), float(len(values))
+    def read(report: Report) -> float | None:
+        value: Any = report
+        for name in path.split("."):
+            value = None if value is None else getattr(value, name)
+        return value  # type: ignore[no-any-return]
 
     return read
 
 
-def _requests(report: Report) -> Iterator[Sample]:
-    if "requests_waiting" in report:
-        yield (), float(sum(waiting["requests"] for waiting in report["requests_waiting"]))
+def _age(report: Report) -> float | None:
+    return None if report.at is None else max(0.0, time.time() - report.at)
 
 
-def _restarts(report: Report) -> Iterator[Sample]:
-    if supervisor := report.get("supervisor"):
-        for connector in report.get("connectors", ()):
-            yield (connector["name"],), float(supervisor["restarts"].get(connector["name"], 0))
+#: They are known also while the pipeline's state is not.
+ALWAYS = (
+    *("towpath_pipeline_state", "towpath_pipeline_info"),
+    *("towpath_poll_age_seconds", "towpath_failed_polls_total"),
+)
 
-
-def _copied(key: str) -> Callable[[Report], Iterator[Sample]]:
-    return _each(("snapshot", "collections"), ("namespace",), key)
-
-
-def _task(key: str) -> Callable[[Report], Iterator[Sample]]:
-    return _each(("sink_tasks",), ("task",), key)
-
-
-def _replayed(key: str) -> Callable[[Report], Iterator[Sample]]:
-    return _each(("replays",), ("label",), key)
-
-
-#: In the order of docs/metrics.md, which a test holds against this table.
-ROWS: tuple[Row, ...] = (
-    # is it running?
-    Row("towpath_pipeline_state", "gauge", "", "1 for the pipeline's present state, else 0", _state, ("state",), True),
-    Row(
-        "towpath_pipeline",
-        "info",
-        "",
-        "The pipeline's mode and the version of Towpath that reports",
-        lambda r: (((r.get("mode") or "unknown", r["version"]), 1.0),),
+_LABELLED: Labelled = {
+    "towpath_pipeline_state": (
+        "1 for the pipeline's present state, else 0",
+        ("state",),
+        lambda r: _one_of(PIPELINE_STATES, r.state),
+    ),
+    "towpath_pipeline_info": (
+        "Always 1; the labels are the pipeline's mode and the version of Towpath that reports",
         ("mode", "version"),
-        True,
+        lambda r: (((r.mode, r.version), 1.0),),
     ),
-    Row("towpath_look_age_seconds", "gauge", "s", "Age of the figures: since the last successful look", _age, (), True),
-    Row("towpath_look_seconds", "gauge", "s", "How long the last successful look took", _at("look_seconds")),
-    Row(
-        "towpath_looks_failed_total",
-        "counter",
-        "",
-        "Looks that failed: Kafka or Connect did not answer",
-        _at("looks_failed"),
-        (),
-        True,
-    ),
-    Row("towpath_troubles", "gauge", "", "Parts of the last look that could not be read", _length("trouble")),
-    Row(
-        "towpath_connector_state",
-        "gauge",
-        "",
+    "towpath_connector_state": (
         "1 for the connector's present state, else 0",
-        _connectors,
         ("connector", "state"),
+        lambda r: (sample for c in r.connectors for sample in _one_of(CONNECT_STATES, c.state, c.name)),
     ),
-    Row(
-        "towpath_task_state",
-        "gauge",
-        "",
-        "1 for the task's present state, else 0",
-        _tasks,
-        ("connector", "task", "state"),
-    ),
-    Row(
-        "towpath_connector_restarts_total",
-        "counter",
-        "",
+    "towpath_task_state": ("1 for the task's present state, else 0", ("connector", "task", "state"), _tasks),
+    "towpath_connector_restarts_total": (
         "Restarts of failed tasks by `towpath run` since it began",
-        _restarts,
         ("connector",),
+        _restarts,
     ),
-    # how far behind?
-    Row(
-        "towpath_lag_seconds",
-        "gauge",
-        "s",
-        "The larger one of the capture lag and the apply lag",
-        _at("lag", "seconds"),
-    ),
-    Row(
-        "towpath_apply_lag_seconds",
-        "gauge",
-        "s",
-        "Age of the oldest record not applied, by the source's clock",
-        _at("lag", "apply_seconds"),
-    ),
-    Row(
-        "towpath_capture_lag_seconds",
-        "gauge",
-        "s",
-        "The source's cluster time minus the stream's position, which heartbeats move while nothing changes",
-        _at("lag", "capture_seconds"),
-    ),
-    Row("towpath_lag_records", "gauge", "records", "Records of the log that are not applied", _at("lag", "records")),
-    Row(
-        "towpath_log_records_per_second",
-        "gauge",
-        "records/s",
-        "Records into the log, over the last 10 seconds",
-        _at("records_per_second"),
-    ),
-    Row(
-        "towpath_oplog_window_seconds",
-        "gauge",
-        "s",
-        "How far back the source's oplog reaches, or will once it is full",
-        _at("oplog", "window_seconds"),
-    ),
-    Row(
-        "towpath_oplog_remaining_seconds",
-        "gauge",
-        "s",
-        "How much longer the oplog keeps what is not captured: the window minus the capture lag or a first copy's age",
-        _at("oplog", "remaining_seconds"),
-    ),
-    Row("towpath_copy_done", "gauge", "", "1 while nothing is being copied, else 0", _at("snapshot", "done")),
-    Row(
-        "towpath_copy_documents",
-        "gauge",
-        "documents",
-        "Documents of a collection that are copied into the log",
-        _copied("documents"),
-        ("namespace",),
-    ),
-    Row(
-        "towpath_copy_estimated_documents",
-        "gauge",
-        "documents",
-        "About how many there are to copy",
-        _copied("of"),
-        ("namespace",),
-    ),
-    Row(
-        "towpath_copy_bytes",
-        "gauge",
-        "bytes",
-        "Bytes of a collection that are copied",
-        _copied("bytes"),
-        ("namespace",),
-    ),
-    Row(
-        "towpath_copy_estimated_bytes",
-        "gauge",
-        "bytes",
-        "About how many there are to copy",
-        _copied("of_bytes"),
-        ("namespace",),
-    ),
-    Row(
-        "towpath_copy_ranges",
-        "gauge",
-        "ranges",
-        "Ranges that the collection was cut into",
-        _copied("ranges"),
-        ("namespace",),
-    ),
-    Row(
-        "towpath_copy_done_ranges", "gauge", "ranges", "Ranges that are copied", _copied("ranges_done"), ("namespace",)
-    ),
-    Row(
-        "towpath_copy_pending_documents",
-        "gauge",
-        "documents",
-        "Documents that changed during a copy in natural order and are not re-read yet",
-        _copied("pending"),
-        ("namespace",),
-    ),
-    Row(
-        "towpath_copy_retries_total",
-        "counter",
-        "",
-        "Reads of the copy that were retried",
-        _copied("retries"),
-        ("namespace",),
-    ),
-    Row(
-        "towpath_copy_remaining_seconds",
-        "gauge",
-        "s",
-        "Time left of the copy, at the present rate",
-        _copied("seconds_left"),
-        ("namespace",),
-    ),
-    Row("towpath_reread_requests_waiting", "gauge", "requests", "Re-read requests that are not answered", _requests),
-    # what did it refuse?
-    Row("towpath_dead_letters", "gauge", "records", "Records in the dead-letter topic", _at("dead_letters")),
-    Row(
-        "towpath_dead_letters_by_cause",
-        "gauge",
-        "records",
+    "towpath_dead_letters_by_cause": (
         "Of the newest 1,000 dead letters, those of a namespace with an error code",
-        _causes,
         ("namespace", "code"),
+        _causes,
     ),
-    Row(
-        "towpath_refused_documents",
-        "gauge",
-        "documents",
+    "towpath_verdict_differences": (
+        "Differences that it found and that are not repaired",
+        ("scope", "kind"),
+        _differences,
+    ),
+    "towpath_verify_differences": (
+        "Differences that `verify --follow` has found and that are not gone",
+        ("kind",),
+        _followed,
+    ),
+    "towpath_cutover_state": (
+        "1 for the present state of the cutover, else 0",
+        ("state",),
+        lambda r: _one_of(CUTOVER_STATES, r.cutover.state if r.cutover else "none"),
+    ),
+    "towpath_sink_operations_total": ("The same by operation", ("task", "operation"), _operations),
+    "towpath_sink_retries_total": (
+        "Transactions and other steps that a sink task has retried, by the cause of the failure",
+        ("task", "cause"),
+        _retries,
+    ),
+}
+
+_PIPELINE: Table[Report] = {
+    # is it running?
+    "towpath_poll_age_seconds": ("Age of the numbers: since the last successful poll", _age),
+    "towpath_poll_seconds": ("How long the last successful poll took", lambda r: r.poll_seconds),
+    "towpath_failed_polls_total": ("Polls that failed: Kafka or Connect did not answer", lambda r: r.failed_polls),
+    "towpath_poll_errors": ("Parts that the last poll could not read", lambda r: len(r.errors)),
+    # how far behind?
+    "towpath_lag_seconds": ("The larger one of the capture lag and the apply lag", _at("lag.seconds")),
+    "towpath_apply_lag_seconds": (
+        "Age of the oldest record not applied, by the source's clock",
+        _at("lag.apply_seconds"),
+    ),
+    "towpath_capture_lag_seconds": (
+        "The source's cluster time minus the stream's position, which heartbeats move while nothing changes",
+        _at("lag.capture_seconds"),
+    ),
+    "towpath_lag_records": ("Records of the log that are not applied", _at("lag.records")),
+    "towpath_log_records_per_second": (
+        "Records into the log, over the last 10 seconds",
+        lambda r: r.records_per_second,
+    ),
+    "towpath_oplog_window_seconds": (
+        "How far back the source's oplog reaches, or will once it is full",
+        _at("oplog.window_seconds"),
+    ),
+    "towpath_oplog_remaining_seconds": (
+        "How much longer the oplog keeps what is not captured: the window minus the capture lag or a first copy's age",
+        _at("oplog.remaining_seconds"),
+    ),
+    "towpath_copy_done": ("1 while nothing is being copied, else 0", lambda r: float(r.copy.done) if r.copy else None),
+    "towpath_reread_requests_waiting": (
+        "Re-read requests that are not answered",
+        lambda r: None if r.requests_waiting is None else sum(waiting.requests for waiting in r.requests_waiting),
+    ),
+    # what did it refuse?
+    "towpath_dead_letters": ("Records in the dead-letter topic", lambda r: r.dead_letters),
+    "towpath_refused_documents": (
         "Documents that the destination refused and that still differ, as `towpath run` knows them",
-        _at("supervisor", "refused_documents"),
+        _at("supervisor.refused_documents"),
     ),
-    Row(
-        "towpath_repaired_documents_total",
-        "counter",
-        "documents",
-        "Those that `towpath run` has repaired",
-        _at("supervisor", "repaired_documents"),
-    ),
-    Row(
-        "towpath_log_breaks",
-        "gauge",
-        "partitions",
+    "towpath_repaired_documents_total": ("Those that `towpath run` has repaired", _at("supervisor.repaired_documents")),
+    "towpath_log_breaks": (
         "Partitions whose records are gone before they were applied",
-        _length("log_breaks"),
+        lambda r: None if r.log_breaks is None else len(r.log_breaks),
     ),
-    Row(
-        "towpath_ddl_waiting",
-        "gauge",
-        "changes",
-        "Schema changes at the source that wait for somebody: not followed, held or refused",
-        _ddl,
+    "towpath_ddl_waiting": (
+        "Schema changes at the source that wait for a decision: not followed, held or refused",
+        lambda r: r.ddl_waiting,
     ),
     # is it the same?
-    Row(
-        "towpath_verdict_clean",
-        "gauge",
-        "",
-        "1 if the newest verdict that counts found no difference, or all are repaired, else 0",
-        _verdict(lambda verdict: float(bool(verdict["clean"]))),
-        ("scope",),
-    ),
-    Row(
-        "towpath_verdict_age_seconds",
-        "gauge",
-        "s",
-        "Age of the newest verdict that counts",
-        _verdict(age),
-        ("scope",),
-    ),
-    Row(
-        "towpath_verdict_documents",
-        "gauge",
-        "documents",
-        "Documents that it compared",
-        _verdict(lambda verdict: float(verdict["compared"])),
-        ("scope",),
-    ),
-    Row(
-        "towpath_verdict_differences",
-        "gauge",
-        "",
-        "Differences that it found and that are not repaired",
-        _differences,
-        ("scope", "kind"),
-    ),
-    Row(
-        "towpath_verify_behind_seconds",
-        "gauge",
-        "s",
+    "towpath_verify_behind_seconds": (
         "Age of the oldest record that `verify --follow` has not read",
-        _at("verify", "behind_seconds"),
+        _at("verification.follow.behind_seconds"),
     ),
-    Row(
-        "towpath_verify_behind_records",
-        "gauge",
-        "records",
+    "towpath_verify_behind_records": (
         "Records between `verify --follow` and the end of the log",
-        _at("verify", "behind_records"),
+        _at("verification.follow.behind_records"),
     ),
-    Row(
-        "towpath_verify_differences",
-        "gauge",
-        "",
-        "Differences that `verify --follow` has found and that are not gone",
-        _followed,
-        ("kind",),
-    ),
-    Row(
-        "towpath_verify_age_seconds",
-        "gauge",
-        "s",
-        "Since `verify --follow` last reported",
-        _at("verify", "age_seconds"),
-    ),
-    Row("towpath_cutover_state", "gauge", "", "1 for the present state of the cutover, else 0", _cutover, ("state",)),
+    "towpath_verify_age_seconds": ("Since `verify --follow` last reported", _at("verification.follow.age_seconds")),
     # how much does it cost?
-    Row(
-        "towpath_sink_records_total",
-        "counter",
-        "records",
-        "Records that a sink task has applied",
-        _task("records"),
-        ("task",),
+    "towpath_sink_fold_ratio": (
+        "Records for each write, since the pipeline began",
+        lambda r: r.sink.records / r.sink.writes if r.sink and r.sink.writes else None,
     ),
-    Row(
-        "towpath_sink_writes_total",
-        "counter",
-        "writes",
-        "Writes that these records were folded to",
-        _task("writes"),
-        ("task",),
-    ),
-    Row(
-        "towpath_sink_operations_total",
-        "counter",
-        "writes",
-        "The same by operation",
-        _operations,
-        ("task", "operation"),
-    ),
-    Row("towpath_sink_waves_total", "counter", "waves", "Waves of writes", _task("waves"), ("task",)),
-    Row("towpath_sink_fold_ratio", "gauge", "records/write", "Records for each write, since the pipeline began", _fold),
-    Row(
-        "towpath_sink_transaction_seconds",
-        "histogram",
-        "s",
-        "How long the transactions of a sink task took, from their start to their commit",
-        _transactions,
-        ("task",),
-    ),
-    Row(
-        "towpath_sink_read_bytes_total",
-        "counter",
-        "bytes",
-        "Bytes of the records' keys and values",
-        _task("bytes"),
-        ("task",),
-    ),
-    Row(
-        "towpath_sink_written_bytes_total",
-        "counter",
-        "bytes",
-        "Bytes of the documents and updates written",
-        _task("bytes_out"),
-        ("task",),
-    ),
-    Row(
-        "towpath_sink_refused_records_total",
-        "counter",
-        "records",
-        "Records that became dead letters",
-        _task("refused"),
-        ("task",),
-    ),
-    Row(
-        "towpath_sink_retries_total",
-        "counter",
-        "",
-        "Transactions and other steps that a sink task has retried, by the cause of the failure",
-        _retries,
-        ("task", "cause"),
-    ),
-    Row(
-        "towpath_sink_without_document_total",
-        "counter",
-        "writes",
-        "Updates and deletes that found no document",
-        _task("without_document"),
-        ("task",),
-    ),
-    Row(
-        "towpath_sink_takeovers_total",
-        "counter",
-        "",
+    "towpath_sink_takeovers_total": (
         "Partitions taken over by a sink task: the sum of all epochs",
-        _takeovers,
+        lambda r: _sum([epoch for partitions in r.epochs.values() for epoch in partitions.values()]),
     ),
-    Row("towpath_splices_total", "counter", "arrays", "Arrays that travelled as splices", _at("splices", "splices")),
-    Row(
-        "towpath_splices_saved_bytes_total",
-        "counter",
-        "bytes",
-        "Bytes by which their records are smaller",
-        _at("splices", "saved"),
+    "towpath_splices_total": ("Arrays that travelled as splices", _at("splices.splices")),
+    "towpath_splices_saved_bytes_total": ("Bytes by which their records are smaller", _at("splices.saved")),
+    "towpath_log_bytes": (
+        "Size of the log on disk, of one replica",
+        lambda r: _sum(_of_topics(r, lambda topic: topic.bytes)),
     ),
-    Row("towpath_log_bytes", "gauge", "bytes", "Size of the log on disk, of one replica", _sum("bytes")),
-    Row(
-        "towpath_log_offsets",
-        "gauge",
-        "offsets",
+    "towpath_log_offsets": (
         "Offsets of the log: records, markers, and what is compacted",
-        _sum("offsets"),
+        lambda r: _sum(_of_topics(r, lambda topic: topic.offsets)),
     ),
-    Row(
-        "towpath_unprotected_documents",
-        "gauge",
-        "documents",
+    "towpath_unprotected_documents": (
         "Documents with updates in a compacted log that no whole document follows",
-        _sum("dirty"),
+        lambda r: _sum(_of_topics(r, lambda topic: topic.unprotected_documents)),
     ),
-    Row(
-        "towpath_unprotected_age_seconds",
-        "gauge",
-        "s",
-        "Age of the oldest of these updates; 0 without one",
-        _unprotected_age,
-    ),
-    Row(
-        "towpath_compaction_report_age_seconds",
-        "gauge",
-        "s",
+    "towpath_unprotected_age_seconds": ("Age of the oldest of these updates; 0 without one", _unprotected_age),
+    "towpath_compaction_report_age_seconds": (
         "Since `towpath compact` last reported, of the topic for which that is longest",
         _report_age,
     ),
-    Row(
-        "towpath_compaction_unreported_topics",
-        "gauge",
-        "topics",
+    "towpath_compaction_unreported_topics": (
         "Topics of a compacted log on which `towpath compact` has not reported as a whole",
         _unreported,
     ),
-    Row(
-        "towpath_compaction_lag_seconds",
-        "gauge",
-        "s",
+    "towpath_compaction_lag_seconds": (
         "[log] compaction_lag: younger updates are never compacted",
-        _at("compaction_lag_seconds"),
+        lambda r: r.compaction_lag_seconds,
     ),
-    Row(
-        "towpath_log_warnings",
-        "gauge",
-        "",
+    "towpath_log_warnings": (
         "Warnings about the log, as `towpath status` prints them",
-        _length("log", "warnings"),
+        lambda r: len(r.log.warnings) if r.log else None,
     ),
-    # replays
-    Row(
-        "towpath_replay_records",
-        "gauge",
-        "records",
-        "Records of the log when the replay began",
-        _replayed("records"),
-        ("label",),
+}
+
+_COPIES: Table[Copied] = {
+    "towpath_copy_documents": ("Documents of a collection that are copied into the log", lambda c: c.documents),
+    "towpath_copy_estimated_documents": ("About how many there are to copy", lambda c: c.estimated_documents),
+    "towpath_copy_bytes": ("Bytes of a collection that are copied", lambda c: c.bytes),
+    "towpath_copy_estimated_bytes": ("About how many there are to copy", lambda c: c.estimated_bytes),
+    "towpath_copy_ranges": ("Ranges that the collection was cut into", lambda c: c.ranges),
+    "towpath_copy_done_ranges": ("Ranges that are copied", lambda c: c.done_ranges),
+    "towpath_copy_pending_documents": (
+        "Documents that changed during a copy in natural order and are not re-read yet",
+        lambda c: c.pending_documents,
     ),
-    Row(
-        "towpath_replay_applied_records",
-        "gauge",
-        "records",
-        "Those of them that the replay has applied",
-        _replayed("records_done"),
-        ("label",),
+    "towpath_copy_retries_total": ("Reads of the copy that were retried", lambda c: c.retries),
+    "towpath_copy_remaining_seconds": ("Time left of the copy, at the present rate", lambda c: c.remaining_seconds),
+}
+
+_VERDICTS: Table[Verdict] = {
+    "towpath_verdict_clean": (
+        "1 if the newest verdict that counts found no difference, or all are repaired, else 0",
+        lambda v: float(v.clean),
     ),
-    Row(
-        "towpath_replay_behind_records",
-        "gauge",
-        "records",
-        "Records between the replay and the end of the log",
-        _replayed("records_behind"),
-        ("label",),
+    "towpath_verdict_age_seconds": ("Age of the newest verdict that counts", lambda v: v.age),
+    "towpath_verdict_documents": ("Documents that it compared", lambda v: v.compared),
+}
+
+_SINK: Table[TaskState] = {
+    "towpath_sink_records_total": ("Records that a sink task has applied", lambda t: t.counts.records),
+    "towpath_sink_writes_total": ("Writes that these records were folded to", lambda t: t.counts.writes),
+    "towpath_sink_waves_total": ("Waves of writes", lambda t: t.counts.waves),
+    _HISTOGRAM: ("How long the transactions of a sink task took, from their start to their commit", _times),
+    "towpath_sink_read_bytes_total": ("Bytes of the records' keys and values", lambda t: t.counts.bytes),
+    "towpath_sink_written_bytes_total": ("Bytes of the documents and updates written", lambda t: t.counts.bytes_out),
+    "towpath_sink_refused_records_total": ("Records that became dead letters", lambda t: t.counts.refused),
+    "towpath_sink_without_document_total": (
+        "Updates and deletes that found no document",
+        lambda t: t.counts.without_document,
     ),
-    Row(
-        "towpath_replay_dead_letters",
-        "gauge",
-        "records",
-        "Records that the replay's destination refused",
-        _replayed("dead_letters"),
-        ("label",),
-    ),
+}
+
+_REPLAYS: Table[ReplayState] = {
+    "towpath_replay_records": ("Records of the log when the replay began", lambda r: r.records),
+    "towpath_replay_applied_records": ("Those of them that the replay has applied", lambda r: r.records_done),
+    "towpath_replay_behind_records": ("Records between the replay and the end of the log", lambda r: r.records_behind),
+    "towpath_replay_dead_letters": ("Records that the replay's destination refused", lambda r: r.dead_letters),
+}
+
+#: What the process says of itself; besides `process_…`, the standard metrics of a process.
+OWN = {
+    "towpath_clients": ("gauge", "Clients that follow the page or the events"),
+    "towpath_dropped_updates_total": ("counter", "Updates that slow clients did not get"),
+    "towpath_requests_total": ("counter", "HTTP requests by status code (label `code`)"),
+}
+
+
+def _rows(table: Table[T], labels: Labels, each: Callable[[Report], Iterable[tuple[Labels, T]]]) -> Iterator[Row]:
+    """A row for each line of a table, with a number for each of what a report has `each`."""
+
+    def reader(read: Callable[[T], Value]) -> Callable[[Report], Iterable[tuple[Labels, Value]]]:
+        return lambda report: ((values, read(one)) for values, one in each(report))
+
+    return (Row(name, help, labels, reader(read)) for name, (help, read) in table.items())
+
+
+#: docs/metrics.md has the same table, which a test compares with this one.
+ROWS: tuple[Row, ...] = (
+    *(Row(name, help, labels, read) for name, (help, labels, read) in _LABELLED.items()),
+    *_rows(_PIPELINE, (), lambda report: (((), report),)),
+    *_rows(_COPIES, ("namespace",), lambda r: (((c.namespace,), c) for c in (r.copy.collections if r.copy else ()))),
+    *_rows(_VERDICTS, ("scope",), _verdicts),
+    *_rows(_SINK, ("task",), lambda report: (((str(task.task),), task) for task in report.sink_tasks)),
+    *_rows(_REPLAYS, ("label",), lambda report: (((replay.label,), replay) for replay in report.replays)),
 )
-
-
-def family(row: Row, reports: Iterable[Report]) -> Metric:
-    """One metric with its samples of all pipelines."""
-    names = ("pipeline", *row.labels)
-    metric: Any
-    if row.kind == "info":
-        metric = InfoMetricFamily(row.name, row.help, labels=("pipeline",))
-    else:
-        by_kind = {"gauge": GaugeMetricFamily, "counter": CounterMetricFamily, "histogram": HistogramMetricFamily}
-        metric = by_kind[row.kind](row.name, row.help, labels=names)
-    for report in reports:
-        if report["state"] == "unknown" and not row.always:
-            continue
-        name = report["name"]
-        for labels, value in row.read(report):
-            if row.kind == "info":
-                metric.add_metric((name,), dict(zip(row.labels, labels, strict=True)))
-            elif isinstance(value, tuple):
-                within, total = value
-                metric.add_metric((name, *labels), list(within.items()), total)
-            elif value is not None:
-                metric.add_metric((name, *labels), value)
-    return metric  # type: ignore[no-any-return]
 
 
 @dataclass(slots=True, eq=False)
-class PipelineMetrics(Collector):
-    """The metrics of all pipelines, from their newest reports."""
+class Metrics(Collector):
+    """The metrics of all pipelines, from their newest reports, and those of the server."""
 
-    reports: Callable[[], Sequence[Report]]
+    dashboard: Dashboard
+    requests: Counter[int]
+    """Status code → requests."""
 
     def collect(self) -> Iterator[Metric]:
-        reports = self.reports()
-        for row in ROWS:
-            metric = family(row, reports)
-            if metric.samples:
-                yield metric
-
-
-#: What the process says of itself: name, kind, unit, help; and `process_…`, the standard metrics of a process.
-OWN = (
-    ("towpath_clients", "gauge", "clients", "Clients that follow the page or the events"),
-    ("towpath_dropped_updates_total", "counter", "updates", "Updates that slow clients did not get"),
-    ("towpath_requests_total", "counter", "requests", "HTTP requests by status code (label `code`)"),
-)
+        reports = [shown.report for shown in self.dashboard.pipelines]
+        yield from (metric for row in ROWS if (metric := row.family(reports)).samples)
+        (clients, (_, follow)), (dropped, (_, lost)), (requests, (_, answered)) = OWN.items()
+        yield GaugeMetricFamily(clients, follow, value=self.dashboard.updates.clients)
+        yield CounterMetricFamily(dropped, lost, value=self.dashboard.updates.dropped)
+        counts = CounterMetricFamily(requests, answered, labels=("code",))
+        for code, count in sorted(self.requests.items()):
+            counts.add_metric((str(code),), count)
+        yield counts

@@ -15,7 +15,7 @@ from towpath.config.text import counted, duration, size
 _TEMPLATES = Environment(
     loader=PackageLoader("towpath.monitor", "templates"),
     autoescape=True,
-    undefined=ChainableUndefined,  # before the first look, most figures are missing
+    undefined=ChainableUndefined,  # before the first poll, most parts are None
     trim_blocks=True,
     lstrip_blocks=True,
 )
@@ -45,12 +45,13 @@ def _bytes(value: float | None) -> str:
     return size(int(value)) if isinstance(value, int | float) else _UNKNOWN
 
 
-def _time(value: float | str | None, ago: bool = True) -> str:
+def _time(value: float | str | datetime | None, ago: bool = True) -> str:
     """A point in time; the script of the page shows how long ago that is, where `ago`."""
     if not value:
         return "never"
-    at = datetime.fromisoformat(value) if isinstance(value, str) else datetime.fromtimestamp(float(value), UTC)
-    at = at.astimezone(UTC)
+    if not isinstance(value, datetime):
+        value = datetime.fromisoformat(value) if isinstance(value, str) else datetime.fromtimestamp(value, UTC)
+    at = value.astimezone(UTC)
     age = Markup(' data-at="{}"').format(round(at.timestamp(), 1)) if ago else Markup()
     return Markup('<time datetime="{}"{}>{} UTC</time>').format(
         at.isoformat(timespec="seconds"), age, at.strftime("%Y-%m-%d %H:%M:%S")
@@ -113,8 +114,8 @@ def pipeline(context: Mapping[str, Any], parts: Mapping[str, str], visitor: Mapp
     return _TEMPLATES.get_template("pipeline.html").render(**context, parts=html, titles=SECTIONS, **visitor)
 
 
-def row(short: Mapping[str, Any]) -> str:
-    """The cells of one pipeline in the overview."""
+def row(short: object) -> str:
+    """The cells of one pipeline in the overview, which is given in short."""
     template = _TEMPLATES.get_template("sections.html")
     return "".join(template.blocks["row"](template.new_context({"s": short})))
 

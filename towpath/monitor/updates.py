@@ -52,7 +52,7 @@ class Client:
 
 
 class Full(Exception):
-    """As many clients follow as may."""
+    """No more clients can follow."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Looks at pipelines again and again: in the supervisor's own pace, or in a thread for each without a supervisor."""
+"""Polls pipelines: at the supervisor's pace, or in a thread for each pipeline without a supervisor."""
 
 from __future__ import annotations
 
@@ -15,61 +15,62 @@ from pathlib import Path
 from towpath.config.events import Gap, Note, State
 from towpath.errors import TowpathError, fields
 from towpath.log import bounds
-from towpath.monitor.board import Board
-from towpath.monitor.reporter import Known, Report, Reporter
+from towpath.monitor.dashboard import Dashboard
+from towpath.monitor.reporter import Known, Reporter
 from towpath.run.children import Events
-from towpath.run.status.collector import read_status
+from towpath.run.status.gather import read_status
+from towpath.run.status.report import Report, Service, Supervision
 from towpath.run.supervisor import Supervisor
 from towpath.session import ERRORS, Session, of, opened
 
 _INTERVAL = 2.0  # seconds, as of the supervisor
-_LAST_LOOK = 5.0  # seconds in which a look may end
+_LAST_POLL = 5.0  # seconds in which a poll may end
 
 
-def add(board: Board, session: Session, hurry: Callable[[], None]) -> Reporter:
-    """Show the pipeline, of which nothing is known yet. `hurry` makes the next look come at once."""
+def add(dashboard: Dashboard, session: Session, hurry: Callable[[], None]) -> Reporter:
+    """Show the pipeline, of which nothing is known yet. `hurry` makes the next poll come at once."""
     reporter = Reporter(session)
 
     def hurry_all() -> None:
         reporter.hurry()
         hurry()
 
-    board.add(session.pipeline, reporter.nothing(), hurry_all)
+    dashboard.add(reporter.last, hurry_all)
     return reporter
 
 
-def _publish(board: Board, reporter: Reporter, look: Callable[[], Report]) -> None:
-    """Publish what a look reports. If it fails, the page says why, and the next look tries again."""
+def _publish(dashboard: Dashboard, reporter: Reporter, poll: Callable[[], Report]) -> None:
+    """Publish what a poll reports. If it fails, the page says why, and the next poll tries again."""
     try:
-        board.publish(look())
+        dashboard.publish(poll())
     except ERRORS as error:
-        board.publish(reporter.failure(error))
-    except Exception as error:  # noqa: BLE001 - a fault of ours: it is shown, and the next look may have none
+        dashboard.publish(reporter.failure(error))
+    except Exception as error:  # noqa: BLE001 - a fault of ours: it is shown, and the next poll may have none
         place = traceback.extract_tb(error.__traceback__)[-1]
         words = f"a fault of Towpath: {error!r} at {Path(place.filename).name}:{place.lineno}"
-        board.publish(reporter.failure(words))
+        dashboard.publish(reporter.failure(words))
 
 
 @dataclass(slots=True)
 class SupervisorWatch:
     """Publishes what a supervisor reads: its `watch`.
 
-    In a thread of its own, because what only the page shows may wait for a server, and must not delay a restart.
+    In a separate thread, because what only the page shows may wait for a server, and must not delay a restart.
     """
 
-    board: Board
+    dashboard: Dashboard
     reporter: Reporter
     stopped: bool = False
     _wake: threading.Event = field(default_factory=threading.Event)
-    _looks: deque[Callable[[], Report]] = field(default_factory=lambda: deque(maxlen=1))
-    """The newest look that is not published."""
+    _polls: deque[Callable[[], Report]] = field(default_factory=lambda: deque(maxlen=1))
+    """The newest poll that is not published."""
 
     def __call__(self, supervisor: Supervisor) -> None:
         if supervisor.unreachable or supervisor.status is None:
-            self._looks.append(partial(self.reporter.failure, supervisor.unreachable))
+            self._polls.append(partial(self.reporter.failure, supervisor.unreachable))
         else:
             began, known = supervisor.look_began, _known(supervisor)
-            self._looks.append(partial(self.reporter.report, supervisor.status, began, known))
+            self._polls.append(partial(self.reporter.report, supervisor.status, began, known))
         self._wake.set()
 
     def run(self) -> None:
@@ -77,8 +78,8 @@ class SupervisorWatch:
         while not self.stopped:
             self._wake.wait()
             self._wake.clear()
-            while self._looks:
-                _publish(self.board, self.reporter, self._looks.popleft())
+            while self._polls:
+                _publish(self.dashboard, self.reporter, self._polls.popleft())
 
     def stop(self) -> None:
         self.stopped = True
@@ -86,29 +87,26 @@ class SupervisorWatch:
 
 
 def _known(supervisor: Supervisor) -> Known:
-    return Known(
-        supervisor.verdict_context,
-        [change.as_json() for change in supervisor.ddl],
-        supervisor.log.as_json() if supervisor.log else None,
-        {
-            "seconds": round(time.monotonic() - supervisor.since, 1),
-            "restarts": dict(supervisor.restarts),
-            "remedies": dict(supervisor.remedies),
-            "refused_documents": supervisor.dead_letters.remaining,
-            "repaired_documents": supervisor.dead_letters.repaired,
-            "services": [
-                {"verb": service.verb, "running": service.child is not None, "report": service.last_report}
-                for service in supervisor.services.services
-            ],
-        },
+    knowledge = Supervision(
+        seconds=round(time.monotonic() - supervisor.since, 1),
+        restarts=dict(supervisor.restarts),
+        remedies=dict(supervisor.remedies),
+        refused_documents=supervisor.dead_letters.remaining,
+        repaired_documents=supervisor.dead_letters.repaired,
+        services=tuple(
+            Service(service.verb, service.child is not None, service.last_report)
+            for service in supervisor.services.services
+        ),
     )
+    ddl = [change.as_json() for change in supervisor.ddl]
+    return Known(supervisor.verdict_context, ddl, supervisor.log, knowledge)
 
 
 @dataclass(slots=True)
 class Watch:
-    """Looks at one pipeline that another process supervises, or nobody."""
+    """Polls one pipeline that no one supervises, or another process."""
 
-    board: Board
+    dashboard: Dashboard
     session: Session
     reporter: Reporter = field(init=False)
     events: Events = field(init=False)
@@ -117,22 +115,22 @@ class Watch:
 
     def __post_init__(self) -> None:
         name = self.session.pipeline.name
-        self.reporter = add(self.board, self.session, self._wake.set)
-        self.events = Events(lambda event: self.board.event(name, event))
+        self.reporter = add(self.dashboard, self.session, self._wake.set)
+        self.events = Events(lambda event: self.dashboard.event(name, event))
 
     def run(self) -> None:
-        """Look every `_INTERVAL` until it is stopped."""
+        """Poll every `_INTERVAL` until it is stopped."""
         while not self.stopped:
             self._wake.clear()
             began = time.monotonic()
-            _publish(self.board, self.reporter, partial(self._look, began))
+            _publish(self.dashboard, self.reporter, partial(self._poll, began))
             self._wake.wait(max(0.1, _INTERVAL - (time.monotonic() - began)))
 
     def stop(self) -> None:
         self.stopped = True
         self._wake.set()
 
-    def _look(self, began: float) -> Report:
+    def _poll(self, began: float) -> Report:
         try:
             status = read_status(self.session)
         except ERRORS as error:
@@ -149,23 +147,23 @@ class Watch:
 
 
 @contextmanager
-def watched(board: Board, files: Iterable[Path]) -> Iterator[Callable[[], None]]:
-    """Show the pipelines; yields a function that starts to look at them. Raises `BadPipelineFile`."""
+def watched(dashboard: Dashboard, files: Iterable[Path]) -> Iterator[Callable[[], None]]:
+    """Show the pipelines; yields a function that starts to poll them. Raises `BadPipelineFile`."""
     with ExitStack() as stack:
         sessions = [stack.enter_context(opened(file)) for file in files]
         names = [session.pipeline.name for session in sessions]
         if again := [name for name in names if names.count(name) > 1]:
             raise TowpathError(f"two of the files are of a pipeline {again[0]}", "give each pipeline once")
-        watches = [Watch(board, session) for session in sessions]
+        watches = [Watch(dashboard, session) for session in sessions]
         with _threads(watches) as start:
             yield start
 
 
 @contextmanager
-def supervised(board: Board, session: Session, hurry: Callable[[], None]) -> Iterator[SupervisorWatch]:
-    """Show the pipeline of a supervisor. `hurry` makes its next look come at once."""
+def supervised(dashboard: Dashboard, session: Session, hurry: Callable[[], None]) -> Iterator[SupervisorWatch]:
+    """Show the pipeline of a supervisor. `hurry` makes its next poll come at once."""
     with of(session.pipeline, session.file) as own:  # shares no client with the supervisor
-        watch = SupervisorWatch(board, add(board, own, hurry))
+        watch = SupervisorWatch(dashboard, add(dashboard, own, hurry))
         with _threads([watch]) as start:
             start()
             yield watch
@@ -187,4 +185,4 @@ def _threads(watches: Sequence[Watch | SupervisorWatch]) -> Iterator[Callable[[]
             watch.stop()
         for thread in threads:
             if thread.is_alive():
-                thread.join(_LAST_LOOK)
+                thread.join(_LAST_POLL)

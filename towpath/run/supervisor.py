@@ -24,9 +24,9 @@ from towpath.run.children import Events, Row
 from towpath.run.dead_letters import DeadLetterRetries
 from towpath.run.restarts import Backoff, HangingTransactions, lasting
 from towpath.run.services import Services
-from towpath.run.status import log_figures
-from towpath.run.status.collector import read_status
-from towpath.run.status.figures import Status
+from towpath.run.status.gather import read_log, read_status
+from towpath.run.status.report import Verification, as_json
+from towpath.run.status.status import LogReport, Status
 from towpath.session import ERRORS, Session
 from towpath.verify.full_verdict import VerdictContext, Verified
 
@@ -56,7 +56,7 @@ class Supervisor:
     """Schema changes that waited for a decision at some time and are not over, by id, as they were then."""
     verdict_context: VerdictContext | None = None
     """What verdicts are compared with; None before it was first read."""
-    log: log_figures.LogReport | None = None
+    log: LogReport | None = None
     watch: Callable[[Supervisor], None] = lambda supervisor: None
     """Called after each reading of the status, also after one that failed. It must not wait for anything."""
     since: float = field(default_factory=time.monotonic)
@@ -68,7 +68,7 @@ class Supervisor:
     _warned_at: float = float("-inf")
     _unreachable_since: float = 0.0
     _kafka_is_down: bool = False
-    _troubles: tuple[str, ...] = ()
+    _errors: tuple[str, ...] = ()
 
     def hurry(self) -> None:
         """Read the status at the next turn, from any thread: a command has changed something."""
@@ -108,7 +108,7 @@ class Supervisor:
         self.events.report_state(Note(event="back", about="look"), recovery)
         self.watch(self)
         self._report_status(self.status)
-        if not self.status.trouble and time.monotonic() - self._warned_at >= _WARNINGS_INTERVAL:
+        if not self.status.errors and time.monotonic() - self._warned_at >= _WARNINGS_INTERVAL:
             self._attempt("warnings", self._check_warnings)
             self._warned_at = time.monotonic()
 
@@ -124,9 +124,10 @@ class Supervisor:
         copying = status.state == "running" and not status.snapshot_done
         copy = "; the copy is under way" if copying else ""
         self.events.report_state(State(words=f"{status.name} is {_state(status)}{copy}", state=status.state))
-        for words in dict.fromkeys((*self._troubles, *status.trouble)):
-            self._report_trouble(words, words if words in status.trouble else "")
-        self._troubles = status.trouble
+        errors = {str(error): error for error in status.errors}
+        for words in dict.fromkeys((*self._errors, *errors)):
+            self._report_trouble(words, words if words in errors else "", errors.get(words))
+        self._errors = tuple(errors)
         breaks = bounds.describe(status.breaks) if status.breaks else ""
         self.events.report_state(Gap(words=breaks, log_breaks=[gap.as_json() for gap in status.breaks]))
         self._report_changes(status.changes)
@@ -200,7 +201,7 @@ class Supervisor:
                 self.events.report(Ddl(**change.as_json() | {"words": change.line}))
         for mark in before - {change.ddl.mark for change in self.ddl}:
             self.events.report(Ddl(words=f"settled: {mark}"))
-        self.log = log_figures.report(self.session, self.status.ends)
+        self.log = read_log(self.session, self.status.ends)
         self.events.report_state(Note(event="warning", about="log", words="; ".join(self.log.warnings)))
 
     def _attempt(self, about: str, act: Callable[[], None]) -> None:
@@ -289,7 +290,7 @@ class Supervisor:
             mended=self.dead_letters.repaired,
             ddl=[change.as_json() for change in self.ddl],
             schema_changes=[shown.as_json(self.session.file) for shown in self.stuck.values()],
-            verify=verified.as_json(),
+            verify=as_json(Verification.of(verified)),
             exit=exit_status,
         )
 
@@ -306,8 +307,10 @@ def _state(status: Status) -> str:
 def _numbers(status: Status) -> Iterator[Row]:
     if not status.snapshot_done and status.state != "missing":
         unfinished = [copy for copy in status.snapshot if not copy.done]
-        progress = ", ".join(f"{copy.namespace} {copy.documents:,} of {copy.of:,}" for copy in unfinished)
+        progress = ", ".join(
+            f"{copy.namespace} {copy.documents:,} of {copy.estimated_documents:,}" for copy in unfinished
+        )
         yield "copy", f"under way: {progress}", ""
     yield "lag", f"{status.lag_text}; {status.records_per_second:,.0f} records/s into the log", ""
-    for trouble in status.trouble:
-        yield "", trouble, "red"
+    for error in status.errors:
+        yield "", str(error), "red"

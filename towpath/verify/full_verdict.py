@@ -164,14 +164,6 @@ class Verified:
         """`created` as text, the first few by name."""
         return first_few(self.created, _SHOWN)
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "verify": self.following and self.following.as_json(),
-            "last_verdict": _shown(self.last),
-            "full_verdict": _shown(self.full),
-            "verdict_doubt": self.doubt,
-        }
-
     def lines(self) -> Iterator[tuple[str, bool]]:
         """Lines of text, each with whether it reports differences."""
         if self.full is not None and self.last is not None and self.full["id"] != self.last["id"]:
@@ -193,12 +185,6 @@ def _following(pipeline: str, context: VerdictContext) -> RunningVerdict | None:
     if running is None or before is None or (context.origin and before.deployment_doubt(context.origin)):
         return None
     return running
-
-
-def _shown(verdict: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    if verdict is None:
-        return None
-    return {name: value for name, value in verdict.items() if name not in ("v", "event", "origin")}
 
 
 def _total(verdict: Mapping[str, Any]) -> int:

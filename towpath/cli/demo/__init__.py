@@ -32,7 +32,7 @@ from towpath.deploy.deployment import Deployment
 from towpath.errors import TowpathError
 from towpath.log import barrier
 from towpath.log.records import record
-from towpath.run.status.collector import read_status
+from towpath.run.status.gather import read_status
 from towpath.session import Session
 from towpath_verifier import Options, Pair, Verdict, Verification
 
@@ -153,7 +153,9 @@ def _show_progress(session: Session, seconds: float, show: Callable[[str, str], 
             raise TowpathError(failures or f"the pipeline is {status.state}")
         if status.snapshot_done and done_at is None:
             done_at = time.monotonic()
-        progress = ", ".join(f"{c.namespace} {c.documents:,} of {c.of:,}" for c in status.snapshot if c.documents)
+        progress = ", ".join(
+            f"{c.namespace} {c.documents:,} of {c.estimated_documents:,}" for c in status.snapshot if c.documents
+        )
         copy = "initial copy done" if status.snapshot_done else f"initial copy: {progress or 'starting'}"
         show(copy, f"lag {status.lag_text}; {status.records_per_second:,.0f} records/s")
         time.sleep(1)

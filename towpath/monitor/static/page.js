@@ -56,7 +56,7 @@ function draw(id, series, unit) {
   const axis = () => ({ stroke: color("--quiet"), grid: { stroke: color("--line"), width: 1 }, ticks: { stroke: color("--line"), width: 1 } });
   const chart = new uPlot({
     width: place.clientWidth, height: 190,
-    padding: [null, 28, null, null],  // room for half of the last label
+    padding: [null, 28, null, null],  // space for half of the last label
     cursor: { y: false },
     legend: { live: true },
     tzDate: (at) => uPlot.tzDate(new Date(at * 1000), "Etc/UTC"),
@@ -147,7 +147,7 @@ function follow() {
   source.addEventListener("sample", (event) => addSample(JSON.parse(event.data)));
 }
 
-// The server has refused: it has too many clients, or it has started again and knows nobody who had signed in.
+// The server has refused: it has too many clients, or it has started again and knows no one who had signed in.
 async function followAgain() {
   const answer = await fetch("/updates", { method: "HEAD" }).catch(() => null);
   if (answer && answer.status === 401) location.assign("/login");

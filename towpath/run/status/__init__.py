@@ -1,1 +1,1 @@
-"""The status of a pipeline: collected once, shown as text or JSON."""
+"""The status of a pipeline: gathered once (`gather`), decided in pure functions (`status`), written by `report`."""

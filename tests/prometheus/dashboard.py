@@ -1,4 +1,4 @@
-"""The Grafana board as a table: one row a question, one line a panel. `scripts/board` writes its JSON."""
+"""The Grafana dashboard as a table: one row a question, one line a panel. `scripts/dashboard` writes its JSON."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-FILE = Path(__file__).parents[2] / "towpath" / "stack" / "monitoring" / "board.json"
+FILE = Path(__file__).parents[2] / "towpath" / "stack" / "monitoring" / "dashboard.json"
 
 #: Grafana replaces these before it asks Prometheus.
 PIPELINE, INTERVAL = "$pipeline", "$__rate_interval"
@@ -44,7 +44,7 @@ def _quantile(share: float, buckets: str) -> str:
     return f"histogram_quantile({share}, {_rate(buckets, 'pipeline, le')})"
 
 
-BOARD: Mapping[str, tuple[Panel, ...]] = {
+DASHBOARD: Mapping[str, tuple[Panel, ...]] = {
     "Is it running?": (
         Panel(
             "State",
@@ -74,10 +74,10 @@ BOARD: Mapping[str, tuple[Panel, ...]] = {
             width=6,
         ),
         Panel(
-            "Age of the figures",
+            "Age of the numbers",
             "s",
-            {"{{pipeline}}": _of("towpath_look_age_seconds")},
-            "Time since the last look at the pipeline that succeeded. It rises while Kafka or Connect does not answer.",
+            {"{{pipeline}}": _of("towpath_poll_age_seconds")},
+            "Time since the last successful poll of the pipeline. It rises while Kafka or Connect does not answer.",
             width=6,
         ),
         Panel(
@@ -95,8 +95,8 @@ BOARD: Mapping[str, tuple[Panel, ...]] = {
         Panel(
             "Parts that cannot be read",
             "short",
-            {"{{pipeline}}": _of("towpath_troubles")},
-            "Above 0, other figures may be unknown: see the runbook of TowpathTroubles.",
+            {"{{pipeline}}": _of("towpath_poll_errors")},
+            "Above 0, other numbers may be unknown: see the runbook of TowpathErrors.",
         ),
     ),
     "How far behind?": (
@@ -303,8 +303,8 @@ BOARD: Mapping[str, tuple[Panel, ...]] = {
 }
 
 
-def board() -> dict[str, Any]:
-    """The board as Grafana imports it."""
+def dashboard() -> dict[str, Any]:
+    """The dashboard as Grafana imports it."""
     return {
         "title": "Towpath",
         "uid": "towpath",
@@ -358,7 +358,7 @@ def _numbered() -> Iterator[dict[str, Any]]:
 def _laid_out() -> Iterator[dict[str, Any]]:
     """Rows of panels, from left to right."""
     y = 0
-    for question, panels in BOARD.items():
+    for question, panels in DASHBOARD.items():
         yield {
             "type": "row",
             "title": question,
@@ -418,7 +418,7 @@ def _coloured(pattern: str, colour: str) -> dict[str, Any]:
 
 
 def text() -> str:
-    return json.dumps(board(), indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(dashboard(), indent=1, ensure_ascii=False) + "\n"
 
 
 if __name__ == "__main__":
