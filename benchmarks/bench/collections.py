@@ -16,7 +16,8 @@ from benchmarks.bench.sides import COMMAND, Settings, is_streaming, pipeline_fil
 from benchmarks.bench.switching import PAUSE, cut_over, removed
 from tests.support.awaited import until
 from towpath import stack as embedded
-from towpath.checks.everything import everything
+from towpath.checks.facts import Facts
+from towpath.deploy import deployment
 from towpath.run.status.gather import read_log, read_status
 from towpath.session import Session, opened
 from towpath.verify.full_verdict import VerdictContext
@@ -95,7 +96,7 @@ def _looks(session: Session) -> dict[str, float]:
         _WARNINGS: lambda: read_log(session, status.ends),
         _VERDICT: lambda: VerdictContext.read(session, status.topic_ids),
         _SCHEMAS: lambda: metadata(session, ()),
-        _CHECK: lambda: [*everything(session, session.file)],
+        _CHECK: lambda: deployment.findings(Facts(session)),
     }
     return {f"{kind} s": _timed(look) for kind, look in kinds.items()}
 

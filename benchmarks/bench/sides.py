@@ -18,12 +18,12 @@ from typing import Any, Literal
 from benchmarks.bench.measured import await_fact
 from tests.support.checkout import Checkout
 from towpath import stack as embedded
+from towpath.checks.facts import Facts
 from towpath.clients.connect.control import statuses
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.topics import Place, Topics
 from towpath.clients.mongo.client import ClusterTime
 from towpath.deploy.deployment import Deployment, remove
-from towpath.deploy.inventory import Inventory
 from towpath.errors import NoSuchConnector
 from towpath.log.lag import applied, gaps, peek
 from towpath.log.source_offsets import read_state
@@ -164,11 +164,11 @@ def _ours(stack: embedded.Stack, name: str, side: Side, settings: Settings) -> I
 
 def _prepared(it: Session) -> Mapping[str, dict[str, str]]:
     """Do what `towpath deploy` does before the connectors; their definitions."""
-    deployment = Deployment(Inventory(it, allow_missing=True))
+    deployment = Deployment(Facts(it, allow_missing=True))
     for change in deployment.plan():
         if not change.description.startswith("create connector "):
             change.apply()
-    return deployment.inventory.desired
+    return deployment.facts.desired
 
 
 def _deployed(it: Session, checkout: Checkout, file: Path) -> Mapping[str, dict[str, str]]:

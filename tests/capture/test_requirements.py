@@ -14,7 +14,7 @@ from tests.support.pipeline import Pipeline, Settings
 from tests.support.servers import standalone_connect
 from towpath.clients.connect.rest import Connect
 from towpath.config import loading as pipeline_file
-from towpath.deploy.configs import definitions
+from towpath.log.definitions import definitions
 from towpath.stack import parts
 
 pytestmark = pytest.mark.servers

@@ -148,8 +148,7 @@ def test_collections_at_the_destination(pipeline: Pipeline) -> None:
     before = everything_there(pipeline)
     for options in ((), ("--dry-run",)):
         said = towpath("deploy", pipeline.file, *options, expect=2).stderr
-        assert f"{place}.folded: has a default collation" in said
-        assert "the first of 2 errors" in said
+        assert f"{place}.folded: has a default collation" in said and f"{place}.view: is a view" in said
     assert everything_there(pipeline) == before
     for name in ("view", "folded"):
         database.drop_collection(name)

@@ -5,17 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from towpath.checks import cluster, connect, file, kafka, log
+from towpath.checks import capture, cluster, connect, file, kafka
+from towpath.checks.capture import Captured
+from towpath.checks.facts import DESTINATION_SET
+from towpath.checks.rule import Finding, refusal
 from towpath.clients.kafka.client import LARGEST_RECORD
 from towpath.clients.kafka.topics import Topic
 from towpath.clients.mongo.client import ClusterTime
-from towpath.config.finding import Finding, refusal
 from towpath.config.pipeline import Pipeline
 from towpath.config.sections import CopyMethod
-from towpath.deploy.inventory import DESTINATION_SET
-from towpath.deploy.preconditions import partition_count
 from towpath.errors import ConnectError, ConnectUnreachable, Refused
-from towpath.history.resnapshot import Captured
 from towpath.log.source_offsets import SourceState
 from towpath.log.topic_settings import TOPIC_SETTINGS
 
@@ -109,8 +108,11 @@ def test_a_topic_that_is_not_as_the_file_says(change: dict[str, str], partitions
     settings = TOPIC_SETTINGS | {"retention.ms": "-1"}
     name = "move.shop.orders"
     assert told(kafka.topic(name, settings, 0, PIPELINE)) == []
-    assert told(partition_count(Topic(name, 4), PIPELINE)) == []
-    findings = [*partition_count(Topic(name, partitions), PIPELINE), *kafka.topic(name, settings | change, 0, PIPELINE)]
+    assert told(kafka.partition_count(Topic(name, 4), PIPELINE)) == []
+    findings = [
+        *kafka.partition_count(Topic(name, partitions), PIPELINE),
+        *kafka.topic(name, settings | change, 0, PIPELINE),
+    ]
     ((found_level, finding),) = told(findings)
     assert found_level == level
     assert words in finding
@@ -123,7 +125,7 @@ def test_advice_is_what_was_raised_as_such() -> None:
         (
             ConnectError("500: one; two", where="GET /", status=500),
             "GET /: 500: one; two",
-            "deploy would stop with the same message",
+            "",
         ),
         (ConnectUnreachable("nobody is there", advice="start it"), "nobody is there", "start it"),
     ):
@@ -218,17 +220,17 @@ def test_a_foreign_connector_that_is_none_of_our_business(config: dict[str, str]
     ("found", "level", "words"),
     [
         (None, "warning", "its window is unknown"),
-        (log.Oplog(span=3600 * 5, size=100, limit=100), "warning", "reaches back 5.0 hours"),
-        (log.Oplog(span=3600 * 2, size=50, limit=100), "warning", "reaches back 4.0 hours"),
-        (log.Oplog(span=3600 * 30, size=100, limit=100), "ok", "reaches back 30 hours"),
-        (log.Oplog(span=3600 * 5, size=100, limit=100, kept=48), "ok", "reaches back 48 hours"),
-        (log.Oplog(span=3600 * 2, size=1, limit=100), "ok", "reaches back 200 hours"),
-        (log.Oplog(span=60, size=1, limit=1000), "ok", "is too new"),
-        (log.Oplog(span=60, size=95, limit=100), "warning", "reaches back 0.0 hours"),
+        (capture.Oplog(span=3600 * 5, size=100, limit=100), "warning", "reaches back 5.0 hours"),
+        (capture.Oplog(span=3600 * 2, size=50, limit=100), "warning", "reaches back 4.0 hours"),
+        (capture.Oplog(span=3600 * 30, size=100, limit=100), "ok", "reaches back 30 hours"),
+        (capture.Oplog(span=3600 * 5, size=100, limit=100, kept=48), "ok", "reaches back 48 hours"),
+        (capture.Oplog(span=3600 * 2, size=1, limit=100), "ok", "reaches back 200 hours"),
+        (capture.Oplog(span=60, size=1, limit=1000), "ok", "is too new"),
+        (capture.Oplog(span=60, size=95, limit=100), "warning", "reaches back 0.0 hours"),
     ],
 )
-def test_how_far_the_oplog_reaches(found: log.Oplog | None, level: str, words: str) -> None:
-    (finding,) = log.check_window(found)
+def test_how_far_the_oplog_reaches(found: capture.Oplog | None, level: str, words: str) -> None:
+    (finding,) = capture.check_window(found)
     assert finding.level == level
     assert words in finding.finding
 
@@ -236,26 +238,26 @@ def test_how_far_the_oplog_reaches(found: log.Oplog | None, level: str, words: s
 @pytest.mark.parametrize(
     ("found", "since", "lost", "level", "words"),
     [
-        (log.Oplog(4000, 95, 100, last=5000), 3000, False, "ok", "capture is 33 minutes behind"),
-        (log.Oplog(4000, 95, 100, last=5000), 2999, False, "warning", "reaches back 67 minutes, and capture is 33"),
-        (log.Oplog(4000, 40, 100, last=5000), 1000, False, "ok", "reaches back 3 hours, and capture is"),
-        (log.Oplog(4000, 95, 100, kept=9, last=5000), 500, False, "ok", "reaches back 9 hours, and capture is"),
-        (log.Oplog(4000, 95, 100, last=5000), 4999, True, "error", "no longer holds the changes since 4999:1"),
+        (capture.Oplog(4000, 95, 100, last=5000), 3000, False, "ok", "capture is 33 minutes behind"),
+        (capture.Oplog(4000, 95, 100, last=5000), 2999, False, "warning", "reaches back 67 minutes, and capture is 33"),
+        (capture.Oplog(4000, 40, 100, last=5000), 1000, False, "ok", "reaches back 3 hours, and capture is"),
+        (capture.Oplog(4000, 95, 100, kept=9, last=5000), 500, False, "ok", "reaches back 9 hours, and capture is"),
+        (capture.Oplog(4000, 95, 100, last=5000), 4999, True, "error", "no longer holds the changes since 4999:1"),
         (None, 4999, True, "error", "no longer holds the changes since 4999:1"),
     ],
 )
 def test_capture_has_to_stay_within_the_oplog(
-    found: log.Oplog | None, since: int, lost: bool, level: str, words: str
+    found: capture.Oplog | None, since: int, lost: bool, level: str, words: str
 ) -> None:
     captured = Captured("move-source", SourceState(None), ClusterTime(since, 1), lost, "", ".*")
-    (finding,) = log.check_capture(found, captured)
+    (finding,) = capture.check_capture(found, captured)
     assert (finding.level, words in finding.finding) == (level, True), finding.finding
 
 
 def test_a_resnapshot_that_is_not_over_is_told() -> None:
     state = SourceState(None, gap=ClusterTime(4000, 1))
     captured = Captured("move-source", state, ClusterTime(4999, 1), False, "x", ".*")
-    (finding,) = log.check_capture(log.Oplog(4000, 95, 100, last=5000), captured)
+    (finding,) = capture.check_capture(capture.Oplog(4000, 95, 100, last=5000), captured)
     assert (finding.level, "lacks the changes since 4000:1" in finding.finding) == ("warning", True)
 
 
@@ -271,14 +273,14 @@ def test_a_resnapshot_that_is_not_over_is_told() -> None:
 def test_the_oplog_has_to_reach_back_over_the_copy(
     documents: int, size: int, limits: tuple[int, int], level: str, words: str
 ) -> None:
-    window = log.Oplog(span=3600 * 10, size=100, limit=100)
+    window = capture.Oplog(span=3600 * 10, size=100, limit=100)
     limited = dict(zip(("documents_per_second", "bytes_per_second"), limits, strict=True))
     pipeline = PIPELINE.changed(capture={"copy_method": "towpath", **limited})
-    (finding,) = log.check_copy(window, documents, size, pipeline)
+    (finding,) = capture.check_copy(window, documents, size, pipeline)
     assert finding.level == level
     assert words in finding.finding
     assert finding.advice or level == "ok"
-    assert list(log.check_copy(window, documents, size, pipeline.changed(capture={"copy_method": "none"}))) == []
+    assert list(capture.check_copy(window, documents, size, pipeline.changed(capture={"copy_method": "none"}))) == []
 
 
 @pytest.mark.parametrize(("way", "level"), [("debezium", "warning"), ("towpath", "error")])
@@ -317,8 +319,8 @@ def test_an_unresolved_reference_is_told_from_a_cluster_out_of_reach() -> None:
     ],
 )
 def test_a_trap_in_the_pipeline_file(change: dict[str, object], words: str) -> None:
-    assert told(file.check(PIPELINE, Path("move.toml"))) == []
-    ((level, finding),) = told(file.check(PIPELINE.changed(**change), Path("move.toml")))
+    assert told(file.traps(PIPELINE, Path("move.toml"))) == []
+    ((level, finding),) = told(file.traps(PIPELINE.changed(**change), Path("move.toml")))
     assert level == "warning"
     assert words in finding
 
@@ -328,6 +330,6 @@ def test_a_secrets_file_open_to_everybody(tmp_path: Path) -> None:
     secrets.write_text("source.uri=mongodb://u:secret@a/\n")
     for mode, count in ((0o644, 1), (0o640, 0), (0o600, 0)):
         secrets.chmod(mode)
-        findings = told(file.check(PIPELINE.changed(connect={"secrets": tmp_path}), Path("move.toml")))
+        findings = told(file.traps(PIPELINE.changed(connect={"secrets": tmp_path}), Path("move.toml")))
         assert len(findings) == count
         assert "secret@" not in str(findings)

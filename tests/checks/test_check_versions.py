@@ -16,10 +16,10 @@ from tests.support.awaited import until
 from tests.support.servers import free_port, replica_set
 from tests.support.started import started
 from towpath.checks import cluster
+from towpath.checks.facts import Side
 from towpath.clients.mongo.client import Cluster
 from towpath.clients.mongo.replica_set import source_set
 from towpath.clients.mongo.versions import imitation
-from towpath.deploy.inventory import Side
 from towpath.errors import MongoError, Refused
 from towpath.stack.processes import accepts
 

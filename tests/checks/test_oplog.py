@@ -8,7 +8,7 @@ import pytest
 from pymongo.errors import OperationFailure
 
 from tests.support import mongod, raw
-from towpath.checks import log
+from towpath.checks import capture
 
 pytestmark = pytest.mark.servers
 
@@ -19,9 +19,9 @@ def test_a_first_entry_that_is_dropped_meanwhile_is_read_again(tmp_path: Path) -
     options = ["--setParameter", "enableTestCommands=1"]
     with mongod.start_replica_set(tmp_path, options=options) as servers, raw.Client(servers.uri) as client:
         client.admin.command("configureFailPoint", "failCommand", mode={"times": 3}, data=_LOST)
-        oplog = log.read(client)
+        oplog = capture.read(client)
         assert oplog is not None
         assert 0 <= oplog.span < 60
         client.admin.command("configureFailPoint", "failCommand", mode="alwaysOn", data=_LOST)
         with pytest.raises(OperationFailure, match="failCommand"):
-            log.read(client)
+            capture.read(client)

@@ -13,15 +13,15 @@ import pytest
 from pymongo import MongoClient
 
 from tests.checks.test_check import everything_there, nowhere
-from tests.checks.test_check_judgements import PIPELINE
 from tests.conftest import MakePipeline
 from tests.support import raw
 from tests.support.pipeline import Addresses, Pipeline, Settings, towpath
 from tests.support.servers import mongod_with_users, replica_set
-from towpath.checks.planning.sample import take
+from towpath.checks.facts import Extent
+from towpath.checks.sample import take
 from towpath.clients.kafka.topics import Topics
 from towpath.clients.mongo.client import Cluster
-from towpath.deploy.inventory import Extent
+from towpath.config.sections import Capture
 
 pytestmark = pytest.mark.servers
 
@@ -62,7 +62,7 @@ def test_a_plan_and_what_the_pipeline_then_needs(pipeline: Pipeline, tmp_path: P
     assert (orders["documents"], orders["indexes"]) == (found["documents"], 2) == (10_000, 2)
     assert orders["bytes"] == sum(len(one.raw) for one in _raw(pipeline, "orders"))
     assert 0 < found["sample"]["documents"] <= 20_000
-    assert found["copy"]["shortest_seconds"] <= found["copy"]["longest_seconds"]
+    assert found["pause"] == {"unique_indexes": 0, "entries": 0}
     assert found["log"]["replicas"] == 1
     assert found["log"]["free_bytes"] > 0 and found["destination"]["free_bytes"] > 0
     page = (tmp_path / "plan.html").read_text()
@@ -90,23 +90,22 @@ def test_servers_that_do_not_answer(pipeline: Pipeline) -> None:
     fill(pipeline.source("orders"), 10)
     found = plan(pipeline, expect=2, source=f"mongodb://{nowhere()}/?{SOON}")
     assert found["unreachable"] == ["source"]
-    assert (found["copy"], found["collections"], found["oplog"]) == (None, [], None)
-    assert {"what": "copy", "reason": "the source cannot be read"} in found["unknown"]
+    assert (found["sample"], found["collections"], found["oplog"]) == (None, [], None)
+    assert {"what": "sample", "reason": "the source cannot be read"} in found["unknown"]
     assert found["commands"][0]["command"].startswith("towpath plan ")
     found = plan(pipeline, expect=2, connect=f"http://{nowhere()}")
     assert (found["unreachable"], found["deployed"]) == (["connect"], None)
-    assert found["copy"]["longest_seconds"] >= 0
     found = plan(pipeline, expect=2, destination=f"mongodb://{nowhere()}/?{SOON}", bootstrap=nowhere())  # takes 10 s
     assert found["unreachable"] == ["destination", "kafka"]
     assert found["log"] is None and found["destination"]["free_bytes"] is None
-    assert found["documents"] == 10 and found["copy"]
+    assert found["documents"] == 10 and found["sample"]
     assert {one["subject"] for one in found["findings"] if one["level"] == "error"} == {"destination", "kafka"}
 
 
 def test_no_collection_matches(pipeline: Pipeline) -> None:
     found = plan(pipeline, expect=1)
     assert any("matches no collection" in words for words in errors(found))
-    assert (found["documents"], found["copy"]["longest_seconds"]) == (0, 0)
+    assert found["documents"] == 0
 
 
 def test_what_check_refuses_stops_it(pipeline: Pipeline) -> None:
@@ -117,8 +116,8 @@ def test_what_check_refuses_stops_it(pipeline: Pipeline) -> None:
 def test_no_sample(pipeline: Pipeline) -> None:
     fill(pipeline.source("orders"), 10)
     found = plan(pipeline, "--sample", "0")
-    assert (found["sample"], found["copy"]) == (None, None)
-    assert {"what": "copy", "reason": "no sample was taken (--sample 0)"} in found["unknown"]
+    assert (found["sample"], found["log"]) == (None, None)
+    assert {"what": "log", "reason": "no sample was taken (--sample 0)"} in found["unknown"]
 
 
 def test_a_collection_is_asked_once(pipeline: Pipeline) -> None:
@@ -135,23 +134,22 @@ def test_a_user_without_rights(pipeline: Pipeline, tmp_path: Path) -> None:
     with mongod_with_users(tmp_path, {"reader": [{"role": "read", "db": "shop"}]}) as address:
         found = plan(pipeline, expect=1, source=f"mongodb://reader:secret@{address}/")
         assert any("may not" in words and "in every database" in words for words in errors(found))
-        assert found["copy"] is None
-        assert "may not" in next(one["reason"] for one in found["unknown"] if one["what"] == "copy")
+        assert found["sample"] is None
         assert "may not" in next(one["reason"] for one in found["unknown"] if one["what"] == "changes")
         with MongoClient[dict[str, Any]](f"mongodb://root:secret@{address}/") as root:
             assert pipeline.name not in root.list_database_names()
 
 
 def test_an_oplog_that_is_too_short(make_pipeline: MakePipeline, tmp_path: Path) -> None:
-    pipeline = make_pipeline(Settings(capture={"documents_per_second": 50}))
+    """At the limits in [capture], as `check` says."""
+    pipeline = make_pipeline(Settings(capture={"documents_per_second": 1}))
     with replica_set(tmp_path, "--oplogSize", "1") as address:
         uri = f"mongodb://{address}/?replicaSet=guarded"
         with MongoClient[dict[str, Any]](uri) as client:
             fill(client[pipeline.name]["orders"], 6_000)
         found = plan(pipeline, expect=1, source=uri)
     assert not found["oplog"]["too_new"]
-    assert found["copy"]["shortest_seconds"] == 120 > found["oplog"]["hours"] * 3600
-    assert any(words.startswith("plan oplog: ") and "shortest estimate" in words for words in errors(found))
+    assert any(words.startswith("source oplog: ") and "at the limits in" in words for words in errors(found))
 
 
 def test_the_limits_of_the_copy_hold_for_the_sample(make_pipeline: MakePipeline) -> None:
@@ -159,21 +157,23 @@ def test_the_limits_of_the_copy_hold_for_the_sample(make_pipeline: MakePipeline)
     fill(pipeline.source("orders"), 30_000, size=100)
     found = plan(pipeline, "--sample", "1", expect=0)
     assert found["sample"]["documents"] < 30_000
-    assert found["copy"]["shortest_seconds"] == 30.0
 
 
-@pytest.mark.parametrize("order", ["id", "natural"])
-def test_a_sample_reads_whole_documents_in_either_order(pipeline: Pipeline, order: Any) -> None:
+def test_indexes_that_a_cutover_makes_unique_are_counted(pipeline: Pipeline) -> None:
+    fill(pipeline.source("orders"), 10)
+    pipeline.source("orders").create_index("text", unique=True)
+    assert plan(pipeline)["pause"] == {"unique_indexes": 1, "entries": 10}
+
+
+def test_a_sample_reads_whole_documents(pipeline: Pipeline) -> None:
     """As bytes, of a collection of several ranges whose `_id`s are random, and of several types."""
     documents = pipeline.source("orders")
     ids = [bson.ObjectId(), "x", 5, {"a": [1]}]
     documents.insert_many([{"_id": one, "text": "x" * 3_000} for one in ids])
     documents.insert_many([{"_id": bson.Binary(bson.ObjectId().binary[::-1]), "s": "x" * 900} for _ in range(21_000)])
-    settings = PIPELINE.changed(capture={"copy_method": "towpath", "copy_order": order})
     captured = Extent(pipeline.namespace("orders"), "", 21_004, 21_000_000, 1, 1, 1)
     with closing(Cluster(pipeline.addresses.source, "source")) as it, it.connected() as client:
-        sample = take(client, [captured], settings, 5)
-    assert sample.natural == ((captured.namespace,) if order == "natural" else ())
+        sample = take(client, [captured], Capture(), 5)
     assert 0 < sample.documents <= 2 * 21_004
     assert 900 < sample.bytes / sample.documents < 1_100
-    assert sample.kept_bytes > 100_000
+    assert 0 < sample.ratio < 1

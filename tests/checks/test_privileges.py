@@ -7,6 +7,7 @@ import pytest
 from tests.deploy.test_changes_in_log import LOGGED
 from tests.support.sessions import session_of
 from towpath.checks import destination, source
+from towpath.checks.facts import Facts
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.topics import Topics
 from towpath.clients.mongo.privileges import (
@@ -17,7 +18,6 @@ from towpath.clients.mongo.privileges import (
     privileges,
 )
 from towpath.config.pipeline import Pipeline
-from towpath.deploy.inventory import Inventory
 
 READ = ["changeStream", "collStats", "find", "listCollections", "listIndexes"]
 WRITE = [*READ, "insert", "remove", "update"]
@@ -98,9 +98,9 @@ def test_what_schema_changes_need_at_the_source_is_named() -> None:
 
     def found(pipeline: Pipeline) -> list[tuple[str, str, str]]:
         with Connect("http://127.0.0.1:1") as connect, Topics("127.0.0.1:1") as topics:
-            inventory = Inventory(session_of(pipeline, connect, topics))
-            inventory.source._answers[privileges] = reader
-            return [(finding.level, finding.finding, finding.advice) for finding in source.privileged(inventory)]
+            facts = Facts(session_of(pipeline, connect, topics))
+            facts._answers["source", privileges] = reader
+            return [(finding.level, finding.finding, finding.advice) for finding in source.privileged(facts)]
 
     [(level, finding, advice)] = found(LOGGED)
     assert (level, advice) == ("error", reader.grant([("readAnyDatabase", "admin")]))

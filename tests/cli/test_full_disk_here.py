@@ -11,9 +11,8 @@ import pytest
 from tests.support.disk import Disk, small_disk
 from tests.support.pipeline import TOWPATH
 from towpath.config.events import as_line
-from towpath.deploy import credentials
 from towpath.errors import TowpathError
-from towpath.store import state_files
+from towpath.store import credentials, state_files
 from towpath.verify import verdict_file
 from towpath_verifier import Pair, VerifierError
 from towpath_verifier.progress import Compared, Journal, Range

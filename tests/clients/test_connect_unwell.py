@@ -16,9 +16,10 @@ from towpath.errors import ConnectError, ConnectUnreachable
 
 CALLS: dict[str, Callable[[Connect], object]] = {
     "version": lambda it: it.version(),
-    "kafka_cluster": lambda it: it.kafka_cluster(),
+    "worker": lambda it: it.worker(),
     "plugins": lambda it: it.plugins(),
     "names": lambda it: it.names(),
+    "configs": lambda it: it.configs(),
     "config": lambda it: it.config("x"),
     "put": lambda it: it.put("x", {"connector.class": "a.B"}),
     "errors": lambda it: it.errors("x", {"connector.class": "a.B"}),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,7 +22,8 @@ from pymongo.errors import (
 
 from tests.deploy.test_changes_in_log import LOGGED
 from tests.support.sessions import FakeCluster, session_of
-from towpath.checks import log
+from towpath.checks import capture
+from towpath.checks.facts import Facts
 from towpath.cli import deploy, manifests
 from towpath.clients.connect import rest
 from towpath.clients.connect.rest import Connect
@@ -115,10 +115,10 @@ def test_status_says_that_a_rebuild_cannot_be_read(monkeypatch: pytest.MonkeyPat
 
 
 def test_check_names_what_keeps_it_from_the_oplog(monkeypatch: pytest.MonkeyPatch) -> None:
-    session: Any = SimpleNamespace(connect=None, pipeline=LOGGED.changed(capture={"copy_method": "towpath"}))
+    session = session_of(LOGGED.changed(capture={"copy_method": "towpath"}), SimpleNamespace(offsets=None, config=None))
     for error, levels in ((REFUSED, ["warning"]), (GONE, []), (ConnectError("500"), ["warning"]), (AWAY, [])):
-        monkeypatch.setattr(log.resnapshot, "read_captured", failing(error))
-        assert [finding.level for finding in log.check(session)] == levels
+        monkeypatch.setattr(capture, "read_captured", failing(error))
+        assert [finding.level for finding in capture.check(session)] == levels
 
 
 def test_a_replay_to_a_cluster_that_may_be_the_source_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,8 +130,8 @@ def test_a_replay_to_a_cluster_that_may_be_the_source_is_refused(monkeypatch: py
             return type("Away", (), {"side": side, "replica_set": property(failing(error))})()
 
         deployed = SimpleNamespace(source=cluster("source"), destination=cluster("destination"), configurations={})
-        inventory: Any = SimpleNamespace(pipeline=LOGGED, deployed=deployed, target=target)
-        return [finding.level for finding in preconditions.elsewhere(inventory)]
+        facts: Any = SimpleNamespace(pipeline=LOGGED, deployed=deployed, target=target)
+        return [finding.level for finding in preconditions.elsewhere(facts)]
 
     assert levels(GONE) == ["warning", "warning"]
     with pytest.raises(MongoError, match="the destination refused"):
@@ -165,13 +165,12 @@ def test_a_replay_whose_destination_refuses_is_not_half_removed(
 
 
 def test_manifests_are_those_of_a_first_deployment_only_where_nothing_answers() -> None:
-    def looked(error: ConnectError) -> None:
-        inventory: Any = type("Inventory", (), {"deployed": property(failing(error))})()
-        session: Any = SimpleNamespace(connect=SimpleNamespace(url="http://c"), pipeline=LOGGED)
-        with suppress(AttributeError):  # the property of this stand-in cannot be set
-            manifests._read_connect(session, inventory)
+    def looked(error: ConnectError) -> Facts:
+        facts = Facts(session_of(LOGGED, SimpleNamespace(url="http://c", config=failing(error))))
+        manifests._read_connect(facts)
+        return facts
 
-    looked(AWAY)
+    assert set(looked(AWAY).deployed.values()) == {None}
     for error in (ConnectError("403", status=403), ConnectUnreachable("404, and not from Connect", status=404)):
         with pytest.raises(ConnectError, match=error.what[:3]):
             looked(error)

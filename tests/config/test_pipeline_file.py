@@ -5,8 +5,8 @@ import pytest
 
 from towpath.config.loading import read
 from towpath.config.mongo_uri import without_credentials
-from towpath.deploy.credentials import destination_uri, properties, write
 from towpath.errors import BadPipelineFile
+from towpath.store.credentials import destination_uri, properties, write
 
 MINIMAL = """
 name = "shop"

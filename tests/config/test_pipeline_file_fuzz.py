@@ -15,8 +15,8 @@ from towpath import cli
 from towpath.clients.connect.rest import Connect
 from towpath.config.loading import read
 from towpath.config.mongo_uri import without_credentials
-from towpath.deploy.credentials import destination_uri, properties
 from towpath.errors import BadPipelineFile
+from towpath.store.credentials import destination_uri, properties
 
 FILE = """
 name = "shop"

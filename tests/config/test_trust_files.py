@@ -23,9 +23,9 @@ from towpath.config.loading import read
 from towpath.config.logins import KafkaLogin, kafka_login, login
 from towpath.config.mongo_uri import without_credentials
 from towpath.config.pipeline import Pipeline
-from towpath.deploy import credentials
-from towpath.deploy.configs import definitions
 from towpath.errors import BadPipelineFile, MongoError, TowpathError
+from towpath.log.definitions import definitions
+from towpath.store import credentials
 
 SCRAM = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="me" password="a\\"b\\\\c;";'
 PLAIN = {"sasl.jaas.config": SCRAM.replace("scram.Scram", "plain.Plain")}

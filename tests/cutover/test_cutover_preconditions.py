@@ -12,7 +12,7 @@ from pymongo import MongoClient
 from tests.support import mongod
 from towpath.config.events import Check
 from towpath.cutover import gate
-from towpath.cutover.gate import Readiness, Result, Rule
+from towpath.cutover.gate import Readiness, Result, _line, lines
 from towpath.cutover.steps import CutoverOptions
 from towpath.session import opened
 
@@ -63,7 +63,8 @@ def look(
 ) -> Check:
     options = CutoverOptions(10, 10, 1, False, True, None, None, 10, 30)
     with opened(folder / "shop.toml", FILE.format(source=source, destination=destination)) as session:
-        return Rule("a rule", rule).check(Readiness(session, None, options, returns=returns, answers=False))
+        (line,) = lines([_line("a rule", rule)], Readiness(session, None, options, returns=returns, answers=False))
+        return line
 
 
 @pytest.mark.parametrize("returns", [False, True])

@@ -17,12 +17,12 @@ from pymongo.errors import OperationFailure
 from tests.run.test_screens import status
 from tests.support.cutover_world import OPTIONS, pipeline_of
 from tests.support.sessions import session_of
+from towpath.checks.rule import Finding
 from towpath.clients.connect.rest import Connector, Task
 from towpath.clients.mongo.privileges import Privileges
 from towpath.clients.mongo.replica_set import ReplicaSet
-from towpath.config.finding import Finding
 from towpath.cutover import gate
-from towpath.cutover.gate import GATE, PRECONDITIONS, Readiness, red, run
+from towpath.cutover.gate import GATE, PRECONDITIONS, Readiness, lines, red
 from towpath.deploy.schema.apply import Step
 from towpath.deploy.schema.changes import SchemaChanges
 from towpath.errors import ConnectUnreachable, MongoUnreachable, Refused, TowpathError
@@ -71,7 +71,7 @@ class Case:
         self.fake("metadata", lambda *_: Metadata((), ()))
         self.fake("trouble", lambda client: "", gate.write_block)
         self.fake("writes_through", lambda client: True, gate.write_block)
-        self.fake("everything", lambda *_, **__: [Finding("warning", "kafka", "one broker")])
+        self.fake("findings", lambda facts: [Finding("warning", "kafka", "one broker")], gate.deployment)
         self.fake("refuse_existing", lambda reverse: None, gate.reverse_pipeline)
         self.fake("refuse_unmovable", lambda session: None, gate.reverse_pipeline)
         self.fake("source_set", lambda client: ReplicaSet("rs", ("a:1",)))
@@ -92,7 +92,7 @@ class Case:
             self.session("shop"), self.session("shop-back"), self.options, self.report, self.returns, answers=True
         )
         readiness.__dict__.update(status=self.status, verdict=self.verdict)
-        return run((*GATE, *PRECONDITIONS), readiness)
+        return lines((*GATE, *PRECONDITIONS), readiness)
 
 
 def step(namespace: str, command: str) -> Step:
@@ -181,7 +181,7 @@ RED: list[tuple[str, Callable[[Case], None], str]] = [
     ("verified", change(verdict=Verified()), "never"),
     ("verified", change(verdict=Verified(doubt="it was rebuilt since")), "it was rebuilt since"),
     ("verified", verified(age=7200), "2.0 h ago (limit 10 s)"),
-    ("verified", verified(age=-60), "in the future"),
+    ("verified", verified(age=-7200), "in the future"),
     ("verified", change(verdict=Verified(verdict(clean=False), verdict(clean=False))), "same: 7 documents"),
     (
         "verified",
@@ -194,7 +194,9 @@ RED: list[tuple[str, Callable[[Case], None], str]] = [
     ("write block", fake("trouble", lambda client: "it is MongoDB 5.0", gate.write_block), "it is MongoDB 5.0"),
     (
         "way back",
-        fake("everything", lambda *_, **__: [Finding("error", "source", "may not insert", "grant readWrite")]),
+        fake(
+            "findings", lambda facts: [Finding("error", "source", "may not insert", "grant readWrite")], gate.deployment
+        ),
         "source: may not insert",
     ),
     (

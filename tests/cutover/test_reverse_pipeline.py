@@ -41,7 +41,7 @@ def way_back_of(pipeline: Pipeline) -> Iterator[Session]:
         try:
             yield back
         finally:
-            deployment.remove(back.pipeline, back.connect, back.topics, log=True, say=say)
+            deployment.remove(back, log=True, say=say)
 
 
 def wait(it: Session) -> None:
@@ -112,10 +112,10 @@ def test_what_is_written_after_the_move_comes_back_and_nothing_goes_round(
         records = [len(log.records(pipeline.addresses.bootstrap, topic)) for topic in topics]
         assert sum(records) == changes.history.events > 500, "and nothing that the way there wrote"
 
-        deployment.remove(back.pipeline, back.connect, back.topics, log=False, say=say)
+        deployment.remove(back, log=False, say=say)
         with pytest.raises(Refused, match="hold records of an earlier reverse pipeline"):
             make_ready(back)
-        deployment.remove(back.pipeline, back.connect, back.topics, log=True, say=say)
+        deployment.remove(back, log=True, say=say)
         barrier.wait_captured(there, TIMEOUT, say)
         stood_still(pipeline)
         ends = reverse_pipeline.written_ends(there, TIMEOUT)

@@ -17,10 +17,10 @@ from towpath.config.draft import write_pipeline_file
 from towpath.config.loading import read
 from towpath.config.sections import Ddl
 from towpath.cutover.reverse_pipeline import reverse_file_text
-from towpath.deploy.configs import definitions
 from towpath.deploy.schema.changes import Progress, SchemaChanges, Shown, chosen
 from towpath.errors import BadPipelineFile
 from towpath.log.barrier import uncaptured
+from towpath.log.definitions import definitions
 from towpath.log.records import ends_documents, is_key, is_schema_change, schema_change_in_short
 from towpath.log.source_offsets import source_state
 from towpath.log.unprotected import Part

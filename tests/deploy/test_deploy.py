@@ -11,8 +11,8 @@ import pytest
 from bson import Int64
 
 from tests.support.pipeline import Pipeline, Settings, towpath
+from towpath.checks.facts import Facts
 from towpath.deploy.deployment import Deployment
-from towpath.deploy.inventory import Inventory
 from towpath.session import opened
 
 pytestmark = pytest.mark.servers
@@ -62,7 +62,7 @@ def test_what_an_interrupted_deployment_has_created_is_the_pipeline_s(pipeline: 
     pipeline.source("docs").insert_one({"_id": 1})
     for deploys_again in (False, True):
         with opened(pipeline.write()) as session:
-            changes = Deployment(Inventory(session)).plan()
+            changes = Deployment(Facts(session)).plan()
             last = next(n for n, change in enumerate(changes) if pipeline.topic("docs") in change.description)
             for change in changes[: last + 1]:
                 change.apply()

@@ -11,10 +11,10 @@ from pymongo import MongoClient
 
 from tests.checks.test_check_judgements import PIPELINE
 from tests.support import mongod
+from towpath.checks.rule import Finding
+from towpath.checks.source import filterable
 from towpath.clients.mongo.replica_set import regex_refusal
-from towpath.config.finding import Finding
 from towpath.config.namespaces import Selection
-from towpath.deploy.preconditions import filterable
 
 Client = MongoClient[dict[str, Any]]
 

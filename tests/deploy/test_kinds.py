@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from tests.deploy.test_changes_in_log import LOGGED
 from tests.support.sessions import session_of
+from towpath.checks import source as rules
+from towpath.checks.facts import Facts
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.topics import Topics
 from towpath.clients.mongo.replica_set import Collection
-from towpath.deploy import preconditions
-from towpath.deploy.configs import definitions
-from towpath.deploy.inventory import Inventory
 from towpath.errors import ConnectUnreachable
+from towpath.log.definitions import definitions
 
 PIPELINE = LOGGED.changed(capture={"copy_method": "towpath"})
 CAPPED = Collection("shop.capped", "collection", {"capped": True, "size": 4096}, "1")
@@ -24,11 +24,11 @@ BEFORE, WITH_DDL = definitions(PIPELINE.changed(ddl={"apply": False})), definiti
 
 def levels(source: Collection, deployed: Mapping[str, dict[str, str]], *, unreachable: bool = False) -> list[str]:
     with Connect("http://127.0.0.1:1") as connect, Topics("127.0.0.1:1") as topics:
-        inventory = Inventory(session_of(PIPELINE, connect, topics))
-        inventory.__dict__.update(collections=(source,), deployed=deployed)
+        facts = Facts(session_of(PIPELINE, connect, topics))
+        facts.__dict__.update(collections=(source,), deployed=deployed)
         if unreachable:
-            inventory.unreachable = {"connect": ConnectUnreachable("no answer")}
-        return [finding.level for finding in preconditions.kinds(inventory)]
+            facts.unreachable = {"connect": ConnectUnreachable("no answer")}
+        return [finding.level for finding in rules.kinds(facts)]
 
 
 def test_a_first_deployment_is_refused_and_a_later_one_warns_of_what_came_through_the_log() -> None:

@@ -13,17 +13,18 @@ from bson import ObjectId
 
 from tests.deploy.test_changes_in_log import LOGGED
 from tests.support.sessions import session_of
-from towpath.cli import control
+from towpath.checks import change, target
+from towpath.checks.facts import DESTINATION_SET, SOURCE_SET, Facts, OwnTopics
+from towpath.checks.rule import Rule, require, run
+from towpath.checks.target import Target
+from towpath.cli import control, prepare
 from towpath.clients.kafka.topics import Topic
-from towpath.clients.mongo.replica_set import ReplicaSet
-from towpath.config.finding import require
+from towpath.clients.mongo.replica_set import ReplicaSet, collections
 from towpath.config.namespaces import meet
-from towpath.deploy import own_topics, target
-from towpath.deploy.configs import definitions
-from towpath.deploy.own_topics import OwnTopics
-from towpath.deploy.preconditions import same_mode
-from towpath.deploy.target import Target
-from towpath.errors import MongoError, MongoUnreachable, Refused, TowpathError
+from towpath.deploy import deployment
+from towpath.deploy.schema.plan import EMPTY
+from towpath.errors import ConnectUnreachable, KafkaUnreachable, MongoError, MongoUnreachable, Refused, TowpathError
+from towpath.log.definitions import definitions
 from towpath.store import writers
 from towpath.store.writers import Registration
 
@@ -180,10 +181,12 @@ def owned(
             raise error
         return {"move": replace(OWN, topics=frozenset(registered), creating=frozenset(creating))}
 
-    monkeypatch.setattr(own_topics.writers, "read_all", read_all)
-    topics: Any = SimpleNamespace(all=lambda: IDS, ids=lambda names: {name: IDS[name] for name in names})
+    monkeypatch.setattr(writers, "read_all", read_all)
+    topics: Any = SimpleNamespace(
+        overview=lambda: ([1], "k1", IDS), ids=lambda names: {name: IDS[name] for name in names}
+    )
     connect: Any = SimpleNamespace(topics=lambda name: list(written) if name == "move-source" else [])
-    return own_topics.own_topics(session_of(PIPELINE, connect, topics))
+    return Facts(session_of(PIPELINE, connect, topics)).own_topics
 
 
 def test_topics_with_a_name_of_the_pipeline_that_it_did_not_make_are_not_its_own(
@@ -201,11 +204,11 @@ def test_topics_with_a_name_of_the_pipeline_that_it_did_not_make_are_not_its_own
 
 
 def test_an_id_that_kafka_does_not_tell_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own_topics, "_KNOWN_S", 0.0)
+    monkeypatch.setattr(deployment, "_KNOWN_S", 0.0)
     topics: Any = SimpleNamespace(bootstrap="k:1", ids=lambda names: {"move.shop.a": "2"})
-    assert own_topics.created_ids(topics, ["move.shop.a"]) == {"move.shop.a": "2"}
+    assert deployment.created_ids(topics, ["move.shop.a"]) == {"move.shop.a": "2"}
     with pytest.raises(TowpathError, match=r"move\.shop\.b, .*`towpath deploy` again"):
-        own_topics.created_ids(topics, ["move.shop.a", "move.shop.b"])
+        deployment.created_ids(topics, ["move.shop.a", "move.shop.b"])
 
 
 @pytest.mark.parametrize(
@@ -218,15 +221,15 @@ def test_an_id_that_kafka_does_not_tell_is_an_error(monkeypatch: pytest.MonkeyPa
 )
 def test_an_empty_topic_of_someone_else_shows_no_mode(foreign: tuple[str, ...], end: int, words: str | None) -> None:
     pipeline = PIPELINE.changed(mode="exactly-once")
-    inventory: Any = SimpleNamespace(
+    facts: Any = SimpleNamespace(
         pipeline=pipeline,
         deployed=dict.fromkeys(definitions(pipeline)),
         desired=definitions(pipeline),
         existing={"move.shop.a": Topic("move.shop.a", 1)},
-        foreign=foreign,
-        topics=SimpleNamespace(ends=lambda topics, stable: {(topic.name, 0): (0, end) for topic in topics}),
+        own_topics=OwnTopics({}, foreign),
+        written=frozenset(["move.shop.a"] if end else []),
     )
-    found = list(same_mode(inventory))
+    found = list(change.same_mode(facts))
     assert bool(found) is (words is not None)
     assert all(words in finding.advice for finding in found if words)
 
@@ -254,3 +257,193 @@ def test_a_replay_of_the_same_name_from_another_kafka_is_another_writer() -> Non
     assert list(target.others(ours, {ours.name: ours}, ("shop.a",))) == []
     (finding,) = target.others(ours, {theirs.name: theirs}, ("shop.a",))
     assert "knows shop-replay-1 as the pipeline of the Kafka cluster k2" in finding.finding
+
+
+def known(**changed: Any) -> Any:
+    """The facts of a pipeline that is deployed, with these changes."""
+    facts = {
+        "pipeline": PIPELINE,
+        "connect": SimpleNamespace(url="http://c"),
+        "deployed": {"move-sink": SINK, "move-source": {}},
+        "topics": SimpleNamespace(members=lambda group: 0),
+        "own_topics": OwnTopics({"move.shop.a": "2"}),
+        "registration": OWN,
+    }
+    return SimpleNamespace(**facts | changed)
+
+
+REMOVED: Any = {"move-sink": None, "move-source": None}
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        known(topics=SimpleNamespace(members=lambda group: 4)),  # its own sink runs
+        known(deployed=REMOVED),
+        known(deployed=REMOVED, own_topics=OwnTopics({}), registration=None),  # nothing is left to remove
+        known(registration=None),  # the destination is lost, and Connect knows the pipeline
+    ],
+)
+def test_the_log_of_the_pipeline_is_removed(facts: Any) -> None:
+    assert require(target.OF_LOG, facts) == []
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        (
+            known(deployed=REMOVED, topics=SimpleNamespace(members=lambda group: 4 * (group == "connect-move-sink"))),
+            "the consumer group connect-move-sink has 4 members: another Connect cluster runs the pipeline",
+        ),
+        (known(deployed=REMOVED, registration=None), "nothing shows that move.shop.a are of this pipeline"),
+    ],
+)
+def test_the_log_of_another_pipeline_is_not_removed(facts: Any, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a `remove`, with another [connect] or [destination] in the file."""
+    monkeypatch.setattr(target, "_LEAVING_S", 0.0)
+    with pytest.raises(Refused, match=words):
+        require(target.OF_LOG, facts)
+
+
+@pytest.mark.parametrize("error", [KafkaUnreachable("Kafka is away"), ConnectUnreachable("Connect is away")])
+def test_only_after_the_end_of_a_replication_is_less_proven(error: TowpathError) -> None:
+    """`prepare --overwrite` is refused then."""
+
+    def away() -> Any:
+        raise error
+
+    topics, connect = SimpleNamespace(overview=lambda: ([1], "k1", {})), SimpleNamespace(configs=away)
+    if isinstance(error, KafkaUnreachable):
+        topics = SimpleNamespace(overview=away)
+    facts = Facts(session_of(PIPELINE, connect, topics))
+    facts._answers |= {("source", facts.source._replica_set): SOURCE, ("source", collections): []}
+    facts._answers |= {("destination", facts.destination._replica_set): DESTINATION}
+    facts._answers |= {("destination", writers.read_all): {}}
+    with pytest.raises(type(error), match="is away"):
+        target.gather(facts)
+    assert target.gather(facts, ended=True).kafka == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "ended"),
+    [([], True), (["--final"], True), (["--overwrite"], False), (["--final", "--overwrite"], False)],
+)
+def test_prepare_overwrites_nothing_while_less_is_proven(
+    monkeypatch: pytest.MonkeyPatch, options: list[str], ended: bool
+) -> None:
+    asked: list[bool] = []
+    monkeypatch.setattr(prepare, "opened", lambda _: nullcontext(session_of(PIPELINE.changed(ddl={"apply": False}))))
+    monkeypatch.setattr(prepare.plan, "plan", lambda *_, **__: EMPTY)
+    monkeypatch.setattr(prepare.target, "require_own", lambda _, *, ended: asked.append(ended))
+    monkeypatch.setattr(prepare, "_is_deployed", lambda _: False)
+    monkeypatch.setattr(prepare, "_apply", lambda *_: None)
+    prepare.prepare.main(["shop.toml", *options], standalone_mode=False)
+    assert asked == [ended]
+
+
+def changed(**values: Any) -> Any:
+    """The facts of a pipeline that has copied one collection, whose file has changed."""
+    pipeline = LOGGED.changed(capture={"copy_method": "towpath"}, collections={"include": ("shop.*",)})
+    config = definitions(pipeline)
+    sets = {"source": SimpleNamespace(side="source", replica_set=SOURCE)}
+    facts = {
+        "pipeline": pipeline,
+        "source": sets["source"],
+        "destination": SimpleNamespace(side="destination", replica_set=DESTINATION),
+        "deployed": {**dict.fromkeys((pipeline.whole_source_connector,)), **config},
+        "desired": config,
+        "configurations": config,
+        "registered": {},
+        "kafka_cluster": "k1",
+        "namespaces": ("shop.a",),
+        "targets": ("shop.a",),
+        "filled": {"shop.a"},
+        "existing": {name: Topic(name, 4) for name in ("move.shop.a", "move.requests", "move.dead-letters")},
+        "written": frozenset(["move.shop.a"]),
+        "own_topics": OwnTopics({}),
+        "is_deployed": True,
+        "is_stopped": False,
+        "offsets": lambda name: [{}],
+        "state": lambda name: "RUNNING",
+        "session": None,
+    }
+    return SimpleNamespace(**facts | values)
+
+
+_BASE = changed()
+_SOURCE = _BASE.deployed["move-source"]
+
+
+def deployed_as(name: str, **settings: str | None) -> dict[str, Any]:
+    return {"deployed": {**_BASE.deployed, name: {**(_BASE.deployed[name] or _SOURCE), **settings}}}
+
+
+def back() -> dict[str, Any]:
+    """A pipeline of the other direction."""
+    sink = {"topics.regex": r"back\.shop\..*", DESTINATION_SET: str(SOURCE), "towpath.rename": "{}"}
+    source = {"collection.include.list": r"shop\..*", SOURCE_SET: str(DESTINATION)}
+    return {"configurations": {**_BASE.configurations, "back-sink": sink, "back-source": source}}
+
+
+def cut_over(_: object) -> None:
+    raise Refused("move is cut over", "`towpath cutover --back`")
+
+
+#: Rule of a changed deployment → what makes it red, and a part of what it says.
+RED: list[tuple[Any, dict[str, Any], str]] = [
+    (change.no_cutover, {"is_deployed": False}, "move is cut over"),
+    (change.one_writer, {"registered": {"x": registration("x", "shop.*")}}, "is registered at the destination"),
+    (
+        change.one_writer,
+        {"configurations": {"x-sink": {"topics.regex": r"x\.shop\..*", DESTINATION_SET: str(DESTINATION)}}},
+        "the connector x-sink already writes shop.a",
+    ),
+    (change.no_loop, back(), "each change would circulate forever"),
+    (
+        change.same_clusters,
+        deployed_as("move-source", **{SOURCE_SET: str(OTHER)}),
+        "was deployed with the source c/c:1",
+    ),
+    (change.same_mode, deployed_as("move-sink", **{"connector.class": "x"}), "was deployed with mode ="),
+    (change.same_mode, deployed_as("move-source", **{"towpath.copy": "x"}), "another [capture] copy"),
+    (change.same_whole_documents, deployed_as("move-source-whole"), "looks up whole documents"),
+    (
+        change.same_capture,
+        {
+            "deployed": {
+                **_BASE.deployed,
+                "move-source": {**_SOURCE, "collection.include.list": "-"},
+                "move-source-whole": {"collection.include.list": r"shop\.a"},
+            }
+        },
+        "is captured by move-source-whole and would be by move-source",
+    ),
+    (
+        change.copied,
+        {
+            "pipeline": _BASE.pipeline.changed(capture={"copy_method": "debezium"}),
+            **deployed_as("move-source", **{"collection.include.list": "-"}),
+        },
+        "holds documents and was not captured by move-source",
+    ),
+    (
+        change.not_taken_in_again,
+        deployed_as("move-source", **{"collection.include.list": "-"}),
+        "was included in this pipeline before, and then excluded",
+    ),
+    (change.kept_offsets, {"offsets": lambda name: []}, "Kafka Connect has no offsets of move-source"),
+]
+
+
+def test_the_table_of_changes_has_every_rule() -> None:
+    assert {rule for rule, _, _ in RED} == {rule.check for rule in change.RULES}
+    assert run(change.RULES, changed()) == []
+
+
+@pytest.mark.parametrize(("rule", "what", "words"), RED, ids=[f"{rule.__name__}: {words}" for rule, _, words in RED])
+def test_each_rule_of_a_change_is_red(
+    monkeypatch: pytest.MonkeyPatch, rule: Any, what: dict[str, Any], words: str
+) -> None:
+    monkeypatch.setattr(change.cutover, "refuse", cut_over)
+    found = run([Rule("deploy", rule)], changed(**what))
+    assert found and all(words in finding.finding for finding in found), found

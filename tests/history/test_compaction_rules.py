@@ -13,13 +13,14 @@ import pytest
 from tests.checks.test_check_judgements import PIPELINE, told
 from tests.support.sessions import session_of
 from towpath.checks import log
+from towpath.checks.rule import Rule, run
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.topics import Place, Topic, Topics
 from towpath.config.pipeline import Pipeline
 from towpath.config.sections import Log
-from towpath.deploy.configs import definitions
 from towpath.history.compaction import preconditions, service
-from towpath.history.compaction.preconditions import Inventory, interval
+from towpath.history.compaction.preconditions import CompactedLog, interval
+from towpath.log.definitions import definitions
 from towpath.log.topic_settings import change_settings, plain_settings, request_settings
 from towpath.log.unprotected import Figures, First, Part, figures, is_update
 from towpath.run.status.status import TopicLog, unprotected
@@ -108,9 +109,10 @@ def test_a_short_lag_has_a_short_interval() -> None:
 def violations(pipeline: Pipeline, every_ms: int | None = None) -> list[str]:
     """What the preconditions find in the file."""
     with Connect("http://127.0.0.1:1") as connect, Topics("127.0.0.1:1") as topics:
-        inventory = Inventory(session_of(pipeline, connect, topics), every_ms)
+        facts = CompactedLog(session_of(pipeline, connect, topics), every_ms)
         rules = preconditions.supported, preconditions.compacted, preconditions.often_enough
-        return [finding.finding + finding.advice for rule in rules for finding in rule(inventory)]
+        found = run([Rule("compaction", rule) for rule in rules], facts)
+        return [finding.finding + finding.advice for finding in found]
 
 
 def test_what_cannot_be_compacted_is_refused() -> None:

@@ -5,18 +5,18 @@ from dataclasses import replace
 
 import pytest
 
+from towpath.checks.other_pipelines import is_written
+from towpath.checks.rule import Rule, require
 from towpath.cli.replay import DestinationOptions, destination, point_in_time
 from towpath.clients.kafka.topics import Topic
 from towpath.clients.mongo.client import ClusterTime
 from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.config.draft import write_pipeline_file
-from towpath.config.finding import Precondition, require
 from towpath.config.loading import read
-from towpath.deploy.other_pipelines import is_written
 from towpath.errors import Refused, TowpathError
 from towpath.history.replay import preconditions
 from towpath.history.replay.plan import END_OF_SECOND, Plan, RebuildOptions, Replay, ReplayOptions, definition
-from towpath.history.replay.preconditions import Inventory, ReplayInventory
+from towpath.history.replay.preconditions import RebuildFacts, ReplayFacts
 from towpath.session import opened
 
 
@@ -107,7 +107,7 @@ def errors(check, path, *only, topics=TOPICS, force=False, **settings):
     """The messages of a precondition, for a rebuild with these options, settings of the file and existing topics."""
     path.mkdir()
     with opened(write_pipeline_file(path / "shop.toml", include=["shop.*"], **settings)) as session:
-        inventory = Inventory(session, RebuildOptions(only, force, 1))
+        inventory = RebuildFacts(session, RebuildOptions(only, force, 1))
         inventory.deployed.existing = {name: Topic(name, 1) for name in topics}
         return [finding.finding + finding.advice for finding in check(inventory) if finding.level == "error"]
 
@@ -127,7 +127,7 @@ def test_both_names_of_a_rename_are_rebuilt_together(tmp_path):
         folder = tmp_path / str(len(list(tmp_path.iterdir())))
         folder.mkdir()
         with opened(write_pipeline_file(folder / "shop.toml", include=["shop.*"])) as session:
-            inventory = Inventory(session, RebuildOptions(only, False, 1))
+            inventory = RebuildFacts(session, RebuildOptions(only, False, 1))
             inventory.log = {(f"shop.shop.{name}", 0): (0, 1) for name in "abcd" if f"shop.{name}" in only or not only}
             inventory.target.ask = lambda query: (("shop.a", "shop.b"), ("shop.b", "shop.c"), ("shop.d", "other.d"))
             return [finding.advice for finding in preconditions.renamed(inventory)]
@@ -144,23 +144,23 @@ def test_a_log_without_a_copy_is_replayed_by_force_only(tmp_path):
     with opened(tmp_path / "shop.toml") as session:
         session = replace(session, pipeline=pipeline.changed(capture={"copy_method": "none"}))
         for force in (False, True):
-            inventory = Inventory(session, RebuildOptions((), force, 1))
+            inventory = RebuildFacts(session, RebuildOptions((), force, 1))
             assert len(list(preconditions.copied(inventory))) == (not force)
 
 
 def test_all_violations_are_reported_together(tmp_path):
     with opened(write_pipeline_file(tmp_path / "shop.toml", include=["shop.*"], mode="plain")) as session:
-        inventory = Inventory(session, RebuildOptions(("a.b",), False, 1))
+        inventory = RebuildFacts(session, RebuildOptions(("a.b",), False, 1))
         inventory.deployed.existing = {"shop.shop.orders": Topic("shop.shop.orders", 1)}
         with pytest.raises(Refused, match=r"(?s)plain.*\n--only a\.b"):
-            require([*preconditions.OF_MODE, Precondition(preconditions.selected)], inventory)
+            require([*preconditions.OF_MODE, Rule("replay", preconditions.selected)], inventory)
 
 
 @pytest.mark.parametrize("label", ["sink", "a.b", "-a", "a" * 33])
 def test_a_label_is_refused(tmp_path, label):
     with opened(write_pipeline_file(tmp_path / "shop.toml", include=["shop.*"])) as session:
         options = ReplayOptions((), False, 1, "mongodb://127.0.0.1:1", label, None, False, False)
-        assert [finding.level for finding in preconditions.valid_label(ReplayInventory(session, options))] == ["error"]
+        assert [finding.level for finding in preconditions.valid_label(ReplayFacts(session, options))] == ["error"]
 
 
 @pytest.mark.parametrize(

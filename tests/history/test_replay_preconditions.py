@@ -11,7 +11,7 @@ import pytest
 from tests.verify.test_repair_targets import FILE
 from towpath.clients.mongo.client import ClusterTime
 from towpath.config import loading as pipeline_file
-from towpath.history.replay.preconditions import CaptureState, ReplayInventory, point_in_time
+from towpath.history.replay.preconditions import CaptureState, ReplayFacts, point_in_time
 
 WHOLE = FILE + '[capture]\nwhole_documents = ["shop.dotted"]\n'
 
@@ -35,8 +35,8 @@ def test_a_collection_whose_updates_are_looked_up_has_no_point_in_time(
         options=SimpleNamespace(until=ClusterTime(5, 1), only=()),
         log={(f"shop.shop.{name}", 0): (0, 9) for name in names},
     )
-    found = list(point_in_time(cast(ReplayInventory, inventory)))
+    found = list(point_in_time(cast(ReplayFacts, inventory)))
     assert [name for finding in found for name in ("shop.dotted", "shop.orders") if name in str(finding)] == refused
     assert all("whole_documents" in str(finding) for finding in found)
     inventory.options.until = None
-    assert list(point_in_time(cast(ReplayInventory, inventory))) == []
+    assert list(point_in_time(cast(ReplayFacts, inventory))) == []

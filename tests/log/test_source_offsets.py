@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from towpath.checks.capture import Captured
 from towpath.clients.mongo.client import ClusterTime
 from towpath.errors import TowpathError
-from towpath.history.resnapshot import Captured, Inventory
+from towpath.history.resnapshot import Captures
 from towpath.log.barrier import uncaptured
 from towpath.log.source_offsets import SourceState, Splices, source_state
 from towpath.run.status.report import as_json
@@ -186,9 +187,9 @@ def test_a_resnapshot_is_under_way_until_it_is_closed() -> None:
     captured = Captured("shop-source", state, ClusterTime(90, 1), False, "again", ".*")
     assert captured.under_way
     pipeline: Any = None
-    assert Inventory(pipeline, [captured], ()).started == [captured]
+    assert Captures(pipeline, [captured], ()).started == [captured]
     # its task has refused that one, and may be asked for another
-    refused = Inventory(pipeline, [replace(captured, resnapshot="more")], ())
+    refused = Captures(pipeline, [replace(captured, resnapshot="more")], ())
     assert refused.started == [] and refused.interrupted is None
     begun["offset"] |= {"phase": "stream", "closed": "again", "gap": ""}
     closed = source_state([begun])

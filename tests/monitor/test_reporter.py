@@ -18,7 +18,7 @@ from tests.run.test_screens import status
 from tests.support import api, schema
 from tests.support.awaited import until
 from tests.support.served import HOOKS, listen_at
-from towpath.checks.log import Oplog
+from towpath.checks.capture import Oplog
 from towpath.clients.connect.rest import Connector, Task
 from towpath.config.events import Note
 from towpath.errors import MongoUnreachable, TopicError

@@ -18,6 +18,7 @@ from pymongo.errors import OperationFailure
 
 from tests.checks.test_check_judgements import PIPELINE
 from tests.support.sessions import session_of
+from towpath.checks.facts import Facts
 from towpath.clients.kafka.topics import Place, Topic, Topics
 from towpath.config import namespaces
 from towpath.config.events import Difference
@@ -192,10 +193,9 @@ def test_a_deployment_asks_for_the_settings_of_all_topics_at_once() -> None:
     topics = {f"shop.{name}": Topic(f"shop.{name}", 1) for name in NAMES}
     compacted = listing(0).changed(collections={"include": ("shop.*",)}, log=HOURLY)
     brokers = Brokers({"cleanup.policy": "delete"}, filled="shop.shop.orders_7")
-    inventory = SimpleNamespace(
-        pipeline=compacted, connect=None, topics=brokers, existing=topics, namespaces=NAMES, log=tuple(topics.values())
-    )
-    changes = [*Deployment(cast(Any, inventory))._topic_changes(topics)]
+    facts = Facts(session_of(compacted, topics=brokers))
+    facts.__dict__.update(existing=topics, namespaces=NAMES, log=tuple(topics.values()))
+    changes = [*Deployment(facts)._topic_changes(topics)]
     assert brokers.asked == {"settings": 1, "ends": 1}
     set_ones = [change.description for change in changes if change.description.startswith("set ")]
     assert len(set_ones) == len(NAMES)

@@ -10,7 +10,7 @@ from bson.timestamp import Timestamp
 
 from tests.support import raw
 from tests.support.awaited import patient
-from towpath.checks.log import despite_drops
+from towpath.checks.capture import despite_drops
 
 _MB = 1024 * 1024
 

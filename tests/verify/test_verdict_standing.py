@@ -308,7 +308,7 @@ def test_nobody_can_place_a_link_where_a_file_is_about_to_be_written(tmp_path: P
 def test_files_are_utf_8_in_a_locale_without_it(tmp_path: Path) -> None:
     file, text = tmp_path / "shop.properties", "source.uri=mongodb://Zoë:müde@db\n"
     program = (
-        "import sys; from pathlib import Path; from towpath.deploy import credentials; file, text = sys.argv[1:];"
+        "import sys; from pathlib import Path; from towpath.store import credentials; file, text = sys.argv[1:];"
         "text = bytes.fromhex(text).decode('utf-8'); credentials.write(Path(file), text);"
         "assert not credentials.differs(Path(file), text)"
     )

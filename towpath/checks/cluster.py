@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from towpath.checks.facts import Side
+from towpath.checks.rule import Finding, error, ok, warning
 from towpath.clients.mongo.client import Client
 from towpath.clients.mongo.privileges import if_allowed
 from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.clients.mongo.versions import NEWEST, OLDEST, Version, series, short
-from towpath.config.finding import Finding, error, ok, warning
 from towpath.config.text import counted
-from towpath.deploy.inventory import Side
 
 
 def servers(cluster: Side) -> Iterator[Finding]:
@@ -22,7 +22,7 @@ def servers(cluster: Side) -> Iterator[Finding]:
             "is a shard of a sharded cluster: it has part of the documents, and chunks move in and out of it",
             "name a replica set that is not sharded; sharded clusters are not supported",
         )
-    level = cluster.ask(_compatibility)
+    level = cluster.compatibility
     if level is None:
         yield ok(
             cluster.side,
@@ -37,11 +37,6 @@ def _is_shard(client: Client) -> bool:
     """Whether the server is known to be one; not where the user may not read that."""
     identity = if_allowed(lambda: client.admin["system.version"].find_one({"_id": "shardIdentity"}))
     return identity is not None
-
-
-def _compatibility(client: Client) -> str | None:
-    answer = if_allowed(lambda: client.admin.command("getParameter", 1, featureCompatibilityVersion=1))
-    return None if answer is None else str(answer["featureCompatibilityVersion"]["version"])
 
 
 def topology(replica_set: ReplicaSet, version: Version, side: str, address: str) -> Iterator[Finding]:

@@ -8,13 +8,13 @@ from contextlib import suppress
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
+from towpath.checks.facts import DESTINATION_SET, SOURCE_SET, Facts
+from towpath.checks.rule import Finding, Rule, error, ok, rules, warning
 from towpath.clients.connect.failures import code_of
-from towpath.config.finding import Finding, Precondition, error, ok, warning
 from towpath.config.pipeline import Pipeline
-from towpath.deploy import credentials, preconditions
-from towpath.deploy.configs import definitions, plugins
-from towpath.deploy.inventory import DESTINATION_SET, SOURCE_SET, Inventory
 from towpath.errors import Unresolved
+from towpath.log.definitions import definitions, plugins
+from towpath.store import credentials
 
 SUBJECT = "connect"
 _EXACTLY_ONCE = "exactly.once.support"
@@ -26,21 +26,42 @@ _LEAST_HEAP_MB = 1024
 _USUAL_CACHE_MB = 64
 
 
-def workers(inventory: Inventory) -> Iterator[Finding]:
-    yield ok(SUBJECT, f"{inventory.connect.url}: Kafka Connect {inventory.connect.version()}")
-    yield from exposed(inventory.pipeline)
+def workers(facts: Facts) -> Iterator[Finding]:
+    yield ok(SUBJECT, f"{facts.connect.url}: Kafka Connect {facts.worker[0]}")
+    yield from exposed(facts.pipeline)
 
 
-def connectors(inventory: Inventory) -> Iterator[Finding]:
-    """The plugins exist, and Connect accepts the connectors."""
-    missing = list(preconditions.present_plugins(inventory))
-    yield from missing
-    if not missing:
-        versions = [f"{name.rsplit('.', 1)[-1]} {inventory.plugins[name]}" for name in plugins(inventory.pipeline)]
-        yield ok(SUBJECT, f"the worker that answered has the plugins {', '.join(versions)}")
-        if inventory.pipeline.has_own_source:
-            yield from heap(inventory.connect.recommended(_SOURCE, _HEAP), inventory.pipeline.splice_cache)
-        yield from _validated(inventory)
+def same_kafka(facts: Facts) -> Iterator[Finding]:
+    """The workers use the brokers at [kafka] bootstrap."""
+    _, theirs = facts.worker
+    if theirs != facts.kafka_cluster:
+        yield error(
+            SUBJECT,
+            f"its workers use the Kafka cluster {theirs}, but [kafka] bootstrap leads to {facts.kafka_cluster}:"
+            " topics would be created in one and looked for in the other",
+            "set [kafka] bootstrap to the brokers in the workers' bootstrap.servers",
+        )
+
+
+def present_plugins(facts: Facts) -> Iterator[Finding]:
+    missing = [plugin for plugin in plugins(facts.pipeline) if plugin not in facts.plugins]
+    if missing:
+        yield error(
+            SUBJECT,
+            f"Kafka Connect at {facts.connect.url} lacks {', '.join(missing)}",
+            "put Towpath's plugin folder on the plugin.path of every worker and restart the workers",
+        )
+
+
+def connectors(facts: Facts) -> Iterator[Finding]:
+    """Connect accepts the connectors, and the worker has memory for them."""
+    if any(present_plugins(facts)):
+        return
+    versions = [f"{name.rsplit('.', 1)[-1]} {facts.plugins[name]}" for name in plugins(facts.pipeline)]
+    yield ok(SUBJECT, f"the worker that answered has the plugins {', '.join(versions)}")
+    if facts.pipeline.has_own_source:
+        yield from heap(facts.connect.recommended(_SOURCE, _HEAP), facts.pipeline.splice_cache)
+    yield from _validated(facts)
 
 
 def least_heap(splice_cache: int) -> int:
@@ -81,8 +102,8 @@ def heap(values: Sequence[str], splice_cache: int) -> Iterator[Finding]:
         yield ok(SUBJECT, found)
 
 
-def foreign_connectors(inventory: Inventory) -> Iterator[Finding]:
-    yield from others(inventory.pipeline, inventory.configurations)
+def foreign_connectors(facts: Facts) -> Iterator[Finding]:
+    yield from others(facts.pipeline, facts.configurations)
 
 
 def exposed(pipeline: Pipeline) -> Iterator[Finding]:
@@ -109,36 +130,15 @@ def exposed(pipeline: Pipeline) -> Iterator[Finding]:
         )
 
 
-def same_kafka(inventory: Inventory) -> Iterator[Finding]:
-    """The workers use the brokers at [kafka] bootstrap."""
-    if "kafka" in inventory.unreachable:
-        return
-    if (theirs := inventory.connect.kafka_cluster()) != inventory.kafka_cluster:
-        yield error(
-            SUBJECT,
-            f"its workers use the Kafka cluster {theirs}, but [kafka] bootstrap leads to {inventory.kafka_cluster}:"
-            " topics would be created in one and looked for in the other",
-            "set [kafka] bootstrap to the brokers in the workers' bootstrap.servers",
-        )
-
-
-PRECONDITIONS = (
-    Precondition(workers, required=False),
-    Precondition(same_kafka),
-    Precondition(connectors, required=False),
-    Precondition(foreign_connectors, required=False),
-)
-
-
-def _validated(inventory: Inventory) -> Iterator[Finding]:
+def _validated(facts: Facts) -> Iterator[Finding]:
     """Have Connect validate the definitions that `deploy` would use. This changes nothing.
 
     It shows whether the worker resolves `${file:…}` (an unresolved reference is not a URI), and whether it has
     exactly-once support for sources, which the validated source requires. Connectors of a cluster that is not
     reachable are left out, because validating them takes minutes.
     """
-    pipeline = inventory.pipeline
-    if _outdated(inventory):
+    pipeline = facts.pipeline
+    if _outdated(facts):
         yield warning(
             SUBJECT,
             f"{pipeline.secrets_file} and the pipeline file hold different URIs, so the connectors were not validated",
@@ -150,25 +150,22 @@ def _validated(inventory: Inventory) -> Iterator[Finding]:
         return
     for name, config in definitions(pipeline).items():
         is_sink = name == pipeline.sink_connector
-        if (inventory.destination if is_sink else inventory.source).side in inventory.unreachable:
+        if (facts.destination if is_sink else facts.source).side in facts.unreachable:
             continue
         checked = config if is_sink else config | {_EXACTLY_ONCE: "required"}
         try:
-            yield from validated(name, inventory.connect.errors(name, checked), pipeline)
+            yield from validated(name, facts.connect.errors(name, checked), pipeline)
         except Unresolved:
             yield _unread(name, pipeline)
 
 
-def _outdated(inventory: Inventory) -> bool:
+def _outdated(facts: Facts) -> bool:
     """Whether the secrets file exists on this machine, and `deploy` would write another content."""
-    clusters = (inventory.source, inventory.destination)
-    if (
-        any(cluster.side in inventory.unreachable for cluster in clusters)
-        or not inventory.pipeline.secrets_file.exists()
-    ):
+    clusters = (facts.source, facts.destination)
+    if any(cluster.side in facts.unreachable for cluster in clusters) or not facts.pipeline.secrets_file.exists():
         return False
     sets = (cluster.replica_set.name for cluster in clusters)
-    return credentials.differs(inventory.pipeline.secrets_file, credentials.properties(inventory.pipeline, *sets))
+    return credentials.differs(facts.pipeline.secrets_file, credentials.properties(facts.pipeline, *sets))
 
 
 def validated(name: str, errors: Mapping[str, list[str]], pipeline: Pipeline) -> Iterator[Finding]:
@@ -315,3 +312,11 @@ def _hosts(uri: str) -> set[str]:
     if "://" not in uri:
         return set()
     return set(re.split(r"[/?]", uri.partition("://")[2], maxsplit=1)[0].rpartition("@")[2].split(","))
+
+
+RULES = (
+    Rule(SUBJECT, workers, required=False),
+    *rules(SUBJECT, same_kafka, present_plugins),
+    Rule(SUBJECT, connectors, required=False),
+    Rule(SUBJECT, foreign_connectors, required=False),
+)

@@ -8,7 +8,9 @@ from typing import Any
 
 from pymongo.uri_parser import parse_uri
 
-from towpath.checks import cluster, connect, source
+from towpath.checks import cluster, source
+from towpath.checks.facts import Facts
+from towpath.checks.rule import Finding, Rule, error, ok, rules, warning
 from towpath.clients.mongo.client import Client
 from towpath.clients.mongo.privileges import (
     DDL_DESTINATION_ACTIONS,
@@ -18,26 +20,21 @@ from towpath.clients.mongo.privileges import (
     Privileges,
 )
 from towpath.clients.mongo.replica_set import Collection
-from towpath.config.finding import Finding, Precondition, error, ok, warning
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted, first_few
-from towpath.deploy import preconditions
-from towpath.deploy.inventory import Inventory
 from towpath.store.positions import DATABASE, OFFSETS, SCHEMA_CHANGES, TASKS, WRITERS
 
 SIDE = "destination"
 _SHOWN = 3
 
 
-def servers(inventory: Inventory) -> Iterator[Finding]:
-    yield from cluster.servers(inventory.destination)
+def servers(facts: Facts) -> Iterator[Finding]:
+    yield from cluster.servers(facts.destination)
 
 
-def both(inventory: Inventory) -> Iterator[Finding]:
+def both(facts: Facts) -> Iterator[Finding]:
     """The two sides go together."""
-    if source.SIDE in inventory.unreachable:
-        return
-    theirs, ours = inventory.source.version[0], inventory.destination.version[0]
+    theirs, ours = facts.source.version[0], facts.destination.version[0]
     if ours < theirs:
         yield warning(
             SIDE,
@@ -45,9 +42,7 @@ def both(inventory: Inventory) -> Iterator[Finding]:
             " accepts",
             f"upgrade the destination to MongoDB {theirs}",
         )
-    if source.namespaces(inventory):
-        yield from preconditions.targets(inventory)
-    if inventory.source.replica_set.is_same(inventory.destination.replica_set):
+    if facts.source.replica_set.is_same(facts.destination.replica_set):
         yield warning(
             SIDE,
             "is the same replica set as the source: its oplog gets every change twice",
@@ -55,58 +50,68 @@ def both(inventory: Inventory) -> Iterator[Finding]:
         )
 
 
-def privileged(inventory: Inventory) -> Iterator[Finding]:
+def targets(facts: Facts) -> Iterator[Finding]:
+    """No two namespaces are written to the same one, and nothing that is written is captured again."""
+    same_set = facts.source.replica_set.is_same(facts.destination.replica_set)
+    sources: dict[str, str] = {}
+    for name in facts.namespaces:
+        target = facts.pipeline.renamed(name)
+        if target in sources:
+            collision = f"{sources[target]} and {name} would both be written to {target}"
+            yield error(SIDE, collision, "see [collections.rename]")
+        sources[target] = name
+        if same_set and facts.pipeline.selection.matches(target):
+            yield error(
+                SIDE,
+                f"source and destination are the same replica set, and {name} would be written to {target}, which the"
+                " pipeline captures again: each change would circulate forever",
+                "name another destination, or rename into a database that [collections] include does not take in",
+            )
+
+
+def privileged(facts: Facts) -> Iterator[Finding]:
     """The user has the required privileges."""
-    granted = inventory.destination.privileges
+    granted = facts.destination.privileges
     if granted is None:
         yield ok(SIDE, "no user is authenticated, so the server must be without access control")
         return
-    yield from _writes(granted, _targets(inventory))
-    if inventory.pipeline.ddl.apply:
-        yield from schema_changes(granted, _targets(inventory))
-    yield from _positions(granted, inventory.pipeline)
-    yield from _validation(granted, inventory.pipeline)
+    yield from _writes(granted, _targets(facts))
+    if facts.pipeline.ddl.apply:
+        yield from schema_changes(granted, _targets(facts))
+    yield from _positions(granted, facts.pipeline)
+    yield from _validation(granted, facts.pipeline)
 
 
-def _targets(inventory: Inventory) -> tuple[str, ...]:
-    return inventory.targets if source.namespaces(inventory) else ()
+def _targets(facts: Facts) -> tuple[str, ...]:
+    return facts.targets if source.namespaces(facts) else ()
 
 
-def _existing(inventory: Inventory) -> tuple[Collection, ...]:
+def _existing(facts: Facts) -> tuple[Collection, ...]:
     """The targets that exist; empty unless the user may read all of them."""
-    granted, targets = inventory.destination.privileges, _targets(inventory)
-    return inventory.target_collections if targets and (granted is None or not _blind(granted, targets)) else ()
+    granted, targets = facts.destination.privileges, _targets(facts)
+    return facts.target_collections if targets and (granted is None or not _blind(granted, targets)) else ()
 
 
-def kinds(inventory: Inventory) -> Iterator[Finding]:
+def kinds(facts: Facts) -> Iterator[Finding]:
     """Every existing target can hold the documents."""
-    for collection in _existing(inventory):
-        yield from kind(collection, inventory.pipeline)
+    for collection in _existing(facts):
+        yield from kind(collection, facts.pipeline)
 
 
-def contents(inventory: Inventory) -> Iterator[Finding]:
+def contents(facts: Facts) -> Iterator[Finding]:
     """What the existing targets hold, and options and indexes of theirs that are traps."""
-    granted, targets = inventory.destination.privileges, _targets(inventory)
+    granted, targets = facts.destination.privileges, _targets(facts)
     if granted is not None and _blind(granted, targets):
         return
-    existing = _existing(inventory)
-    deployed = connect.SUBJECT not in inventory.unreachable and inventory.is_deployed
+    existing = _existing(facts)
+    deployed = facts.has_connect and facts.is_deployed
     for collection in existing:
         if collection.kind == "collection":
-            yield from inventory.destination.ask(partial(_contents, collection, inventory.pipeline, deployed))
+            yield from facts.destination.ask(partial(_contents, collection, facts.pipeline, deployed))
     names = {collection.namespace for collection in existing}
     new = [name for name in targets if name not in names]
     if new:
         yield ok(SIDE, f"the first document would create {first_few(new, _SHOWN)}")
-
-
-PRECONDITIONS = (
-    Precondition(servers),
-    Precondition(both, required=False),
-    Precondition(privileged),
-    Precondition(kinds),
-    Precondition(contents, required=False),
-)
 
 
 def _contents(collection: Collection, pipeline: Pipeline, deployed: bool, client: Client) -> list[Finding]:
@@ -266,3 +271,12 @@ def _index(subject: str, index: dict[str, Any], refused: str) -> Iterator[Findin
             f"has the TTL index {name!r}: it deletes by the destination's clock, in addition to the source's deletes",
             "leave deletes to the source, whose deletes are replicated; create TTL indexes after the migration",
         )
+
+
+RULES = (
+    *rules(SIDE, servers),
+    Rule(SIDE, both, required=False),
+    Rule(SIDE, targets, applies=source.listed),
+    *rules(SIDE, privileged, kinds),
+    Rule(SIDE, contents, required=False),
+)

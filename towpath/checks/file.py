@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from towpath.checks import log
-from towpath.config.finding import Finding, ok, warning
+from towpath.checks.facts import Facts
+from towpath.checks.rule import Finding, Rule, ok, warning
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted
 
@@ -16,7 +17,11 @@ _SUBJECT = "file"
 _SHORT_RETENTION_MS = 3 * 24 * 3600 * 1000
 
 
-def check(pipeline: Pipeline, path: Path) -> Iterator[Finding]:
+def check(facts: Facts) -> Iterator[Finding]:
+    yield from traps(facts.pipeline, facts.session.file)
+
+
+def traps(pipeline: Pipeline, path: Path) -> Iterator[Finding]:
     size = f"{counted(pipeline.kafka.partitions, 'partition')}, {counted(pipeline.write.tasks, 'task')}"
     yield ok(_SUBJECT, f"{path}: pipeline {pipeline.name}, {size}")
     yield from _collections(pipeline)
@@ -89,3 +94,6 @@ def _secrets(pipeline: Pipeline) -> Iterator[Finding]:
         yield warning(_SUBJECT, access, f"chmod o= {file}")
     else:
         yield ok(_SUBJECT, f"{file} is closed to other users")
+
+
+RULES = (Rule(_SUBJECT, check, required=False),)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from towpath.checks import log, source
+from towpath.checks.facts import Facts
+from towpath.checks.rule import Finding, Rule, error, ok, rules, warning
 from towpath.clients.kafka.client import LARGEST_RECORD
 from towpath.clients.kafka.topics import Topic
-from towpath.config.finding import Finding, Precondition, error, ok, warning
 from towpath.config.namespaces import topic_of
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted, first_few
-from towpath.deploy import preconditions
-from towpath.deploy.inventory import Inventory
 from towpath.errors import TopicError
 from towpath.log.topic_settings import change_settings
 
@@ -22,46 +21,72 @@ _SHOWN = 3
 Settings = Mapping[str, str]
 
 
-def brokers(inventory: Inventory) -> Iterator[Finding]:
-    count = counted(len(inventory.brokers), "broker")
-    yield ok(SUBJECT, f"{inventory.pipeline.kafka.bootstrap}: {count}, cluster {inventory.kafka_cluster}")
-    for number in inventory.brokers:
+def brokers(facts: Facts) -> Iterator[Finding]:
+    count = counted(len(facts.brokers), "broker")
+    yield ok(SUBJECT, f"{facts.pipeline.kafka.bootstrap}: {count}, cluster {facts.kafka_cluster}")
+    for number in facts.brokers:
         try:
-            settings = inventory.broker_settings(number)
+            settings = facts.broker_settings(number)
         except TopicError as refused:  # only this check needs the privilege to read them
             yield warning(SUBJECT, refused.what, refused.advice or "grant it, or check them as another user")
             continue
-        yield from broker(number, settings, len(inventory.brokers), inventory.pipeline)
+        yield from broker(number, settings, len(facts.brokers), facts.pipeline)
 
 
-def topics(inventory: Inventory) -> Iterator[Finding]:
+def topics(facts: Facts) -> Iterator[Finding]:
     """The existing topics have the settings of the file."""
-    yield from foreign_topics(inventory.pipeline, inventory.existing)
-    yield from preconditions.partitions(inventory)
-    settings = inventory.topics.settings_of_all(topic.name for topic in inventory.log)
-    ends = inventory.topics.ends(inventory.log)
+    yield from foreign_topics(facts.pipeline, facts.existing)
     begins: dict[str, int] = {}
-    for (name, _), (first, _) in ends.items():
+    for (name, _), (first, _) in facts.ends.items():
         begins[name] = max(first, begins.get(name, 0))
-    for existing in inventory.log:
-        yield from topic(existing.name, settings[existing.name], begins[existing.name], inventory.pipeline)
-    yield ok(SUBJECT, f"existing topics of the pipeline: {len(inventory.log)}")
+    for existing in facts.log:
+        yield from topic(existing.name, facts.topic_settings[existing.name], begins[existing.name], facts.pipeline)
+    yield ok(SUBJECT, f"existing topics of the pipeline: {len(facts.log)}")
 
 
-def creatable(inventory: Inventory) -> Iterator[Finding]:
+def partitions(facts: Facts) -> Iterator[Finding]:
+    """Every existing topic has the partition count in the file."""
+    for topic in facts.log:
+        yield from partition_count(topic, facts.pipeline)
+    for name in (facts.pipeline.request_topic, facts.pipeline.dead_letter_topic):
+        if name in facts.existing:
+            yield from single(facts.existing[name])
+
+
+def partition_count(topic: Topic, pipeline: Pipeline) -> Iterator[Finding]:
+    if topic.partitions != pipeline.kafka.partitions:
+        yield error(
+            f"kafka {topic.name}",
+            f"the topic {topic.name} has {topic.partitions} partitions and the file says {pipeline.kafka.partitions}:"
+            " with another count a document's changes would be on two partitions, out of order",
+            f"set [kafka] partitions = {topic.partitions}",
+        )
+
+
+def single(topic: Topic) -> Iterator[Finding]:
+    """The topics of re-read requests and dead letters have one partition."""
+    if topic.partitions != 1:
+        yield error(
+            f"kafka {topic.name}",
+            f"the topic {topic.name} has {topic.partitions} partitions and must have one: Towpath did not create it",
+            "delete it; deploy creates it again",
+        )
+
+
+def creatable(facts: Facts) -> Iterator[Finding]:
     """The brokers would create a topic as `deploy` does.
 
     A request that is only validated shows missing privileges, policies, and too few brokers for the replicas.
     """
-    pipeline, settings = inventory.pipeline, change_settings(inventory.pipeline)
-    missing = [name for name in source.namespaces(inventory) if topic_of(pipeline.name, name) not in inventory.existing]
+    pipeline, settings = facts.pipeline, change_settings(facts.pipeline)
+    missing = [name for name in source.namespaces(facts) if topic_of(pipeline.name, name) not in facts.existing]
     try:
         probe = f"{pipeline.name}.check"  # has the prefix, for which ACLs exist, and belongs to no namespace
-        inventory.topics.create(
+        facts.topics.create(
             probe, pipeline.kafka.partitions, pipeline.kafka.replication_factor, settings, validate_only=True
         )
     except TopicError as refused:
-        yield (error if missing or not inventory.log else warning)(
+        yield (error if missing or not facts.log else warning)(
             SUBJECT,
             f"the brokers would not create the pipeline's topics: {refused}",
             "correct what the message names: [kafka] replication_factor or partitions, the brokers' policies, or the"
@@ -73,9 +98,6 @@ def creatable(inventory: Inventory) -> Iterator[Finding]:
             f"the brokers would create topics of {counted(pipeline.kafka.partitions, 'partition')} for records of"
             f" {LARGEST_RECORD} bytes",
         )
-
-
-PRECONDITIONS = (Precondition(brokers), Precondition(creatable), Precondition(topics, required=False))
 
 
 def broker(number: int, settings: Settings, brokers: int, pipeline: Pipeline) -> Iterator[Finding]:
@@ -176,3 +198,6 @@ def foreign_topics(pipeline: Pipeline, existing: Mapping[str, Topic]) -> Iterato
             "if the file included their namespaces before, `remove --topics` no longer finds them: delete them by hand;"
             " if they belong to somebody else, give the pipeline another name before the first deploy",
         )
+
+
+RULES = (*rules(SUBJECT, brokers, partitions, creatable), Rule(SUBJECT, topics, required=False))

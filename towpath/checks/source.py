@@ -2,50 +2,82 @@
 
 from __future__ import annotations
 
-import struct
+import re
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from bson.codec_options import CodecOptions
+from bson import DBRef, decode
+from bson.codec_options import CodecOptions, DatetimeConversion
 from bson.raw_bson import RawBSONDocument
 from pymongo.errors import ExecutionTimeout
 
-from towpath.checks import cluster, connect, log
+from towpath.checks import capture, cluster
+from towpath.checks.facts import Configurations, Facts
+from towpath.checks.rule import Finding, Rule, error, ok, refusal, rules, warning
 from towpath.clients.mongo.client import Client
 from towpath.clients.mongo.privileges import COPY_ACTIONS, DDL_SOURCE_ACTIONS, SOURCE_ACTIONS
+from towpath.clients.mongo.replica_set import Collection, regex_refusal
 from towpath.clients.mongo.versions import EXPANDED_EVENTS, short
-from towpath.config.finding import Finding, Precondition, error, ok, warning
+from towpath.config.namespaces import bad_names, topic_of, unmatched
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted, first_few
-from towpath.deploy import preconditions
-from towpath.deploy.inventory import Inventory
+from towpath.log.definitions import DDL, definitions
+from towpath.log.source_offsets import SELECTION
 
 SIDE = "source"
 _SHOWN = 10  # with more collections, only their number is listed
+_DOCUMENTS = 300
+_SECONDS = 3.0
+_BYTES = 32 * 1024 * 1024
+#: The change event of a larger document, which wraps it, may exceed the server's limit of 16 MiB.
+LARGE = int(15.9 * 1024 * 1024)
+_NAMED = 3
+_RAW: CodecOptions[RawBSONDocument] = CodecOptions(document_class=RawBSONDocument)
+#: Decodes every document that a server stores.
+_LENIENT: CodecOptions[dict[str, Any]] = CodecOptions(
+    unicode_decode_error_handler="replace", datetime_conversion=DatetimeConversion.DATETIME_MS
+)
 
 
-def servers(inventory: Inventory) -> Iterator[Finding]:
-    yield from cluster.servers(inventory.source)
+def servers(facts: Facts) -> Iterator[Finding]:
+    yield from cluster.servers(facts.source)
 
 
-def _actions(inventory: Inventory) -> tuple[str, ...]:
+def schema_changes(facts: Facts) -> Iterator[Finding]:
+    """The source reports schema changes, at least if [ddl] needs them."""
+    if (level := facts.source.level) >= EXPANDED_EVENTS:
+        return
+    found = f"MongoDB {short(level)} does not report schema changes"
+    upgrade = f"upgrade the source to MongoDB {short(EXPANDED_EVENTS)} (and its featureCompatibilityVersion)"
+    if facts.pipeline.ddl.apply:
+        yield error(SIDE, f"{found}, which [ddl] needs", f"{upgrade}, or remove [ddl]")
+    else:
+        yield warning(
+            SIDE,
+            f"{found}: `status` will not show drops, renames, indexes and options that change at the source",
+            f"{upgrade}; until then, `towpath prepare` and `towpath verify` find them when they run",
+        )
+
+
+def _actions(facts: Facts) -> tuple[str, ...]:
     """The actions that capture needs."""
-    pipeline = inventory.pipeline
+    pipeline = facts.pipeline
     of_copy = COPY_ACTIONS if pipeline.copy_method == "towpath" else ()
     return SOURCE_ACTIONS + of_copy + (DDL_SOURCE_ACTIONS if pipeline.ddl.apply else ())
 
 
-def _missing(inventory: Inventory) -> list[str]:
+def _missing(facts: Facts) -> list[str]:
     """The `_actions` that are not granted to the user on all databases."""
-    granted = inventory.source.privileges
-    return granted.missing(_actions(inventory), "") if granted else []
+    granted = facts.source.privileges
+    return granted.missing(_actions(facts), "") if granted else []
 
 
-def privileged(inventory: Inventory) -> Iterator[Finding]:
+def privileged(facts: Facts) -> Iterator[Finding]:
     """The user has the required privileges."""
-    granted, missing = inventory.source.privileges, _missing(inventory)
+    granted, missing = facts.source.privileges, _missing(facts)
     if granted is None:
         yield ok(SIDE, "no user is authenticated, so the server must be without access control")
     elif missing:
@@ -56,91 +88,156 @@ def privileged(inventory: Inventory) -> Iterator[Finding]:
             granted.grant([("readAnyDatabase", "admin")]),
         )
     else:
-        yield ok(SIDE, f"the user {granted.user} may {', '.join(_actions(inventory))} in every database")
+        yield ok(SIDE, f"the user {granted.user} may {', '.join(_actions(facts))} in every database")
 
 
-def namespaces(inventory: Inventory) -> tuple[str, ...]:
+def listed(facts: Facts) -> bool:
+    """Whether the user may list the collections."""
+    return not _missing(facts)
+
+
+def namespaces(facts: Facts) -> tuple[str, ...]:
     """The replicated namespaces; empty if the source is unreachable or its user may not list them."""
-    return () if SIDE in inventory.unreachable or _missing(inventory) else inventory.namespaces
+    return facts.namespaces if SIDE not in facts.unreachable and listed(facts) else ()
 
 
-def oplog(inventory: Inventory) -> Iterator[Finding]:
-    yield from log.check_window(inventory.source.ask(log.read))
+def included(facts: Facts) -> Iterator[Finding]:
+    """Each pattern of [collections] include matches a collection."""
+    for pattern in () if facts.allow_missing else unmatched(facts.pipeline.collections.include, facts.namespaces):
+        yield error(
+            SIDE,
+            f"[collections] include {pattern!r} matches no collection that the user in [source] uri can see, after"
+            " exclude",
+            "correct it, grant what `towpath check` finds missing, or pass --allow-missing if the collection"
+            " will be created later",
+        )
 
 
-def copy_time(inventory: Inventory) -> Iterator[Finding]:
+def filterable(facts: Facts) -> Iterator[Finding]:
+    """The source can filter its change stream by each expression that Debezium would send it."""
+    configs = definitions(facts.pipeline).values()
+    for expression in {config[SELECTION]: None for config in configs if SELECTION in config}:
+        refused = facts.source.ask(partial(regex_refusal, expression=expression))
+        if refused:
+            yield error(
+                SIDE,
+                f"the source cannot filter its change stream by [collections]: it refuses Debezium's expression of"
+                f" {len(expression):,} characters, which names all of include and exclude: {refused}",
+                "use patterns such as shop.orders_* in place of names, and [collections] exclude for the few that they"
+                " match besides; or divide the collections between two pipelines",
+            )
+
+
+def names(facts: Facts) -> Iterator[Finding]:
+    """The topic name of every namespace is valid and collides with no other."""
+    own_topics = {topic_of(facts.pipeline.name, name) for name in facts.namespaces}
+    others = [topic for topic in facts.existing if topic not in own_topics]
+    for namespace, refused in bad_names(facts.pipeline.name, facts.namespaces, others):
+        yield refusal(f"{SIDE} {namespace}", refused)
+
+
+def kinds(facts: Facts) -> Iterator[Finding]:
+    """Every collection is of a supported kind. One that schema changes in the log have brought is only warned of."""
+    for collection in facts.collections:
+        for finding in kind(collection, facts.pipeline):
+            yield replace(finding, level="warning") if is_replicated(facts, collection) else finding
+
+
+def is_replicated(facts: Facts, collection: Collection) -> bool:
+    """Whether a deployed connector captures the collection together with its schema changes."""
+    if collection.kind != "collection" or not facts.has_connect:
+        return False
+    config = facts.deployed.get(captured_by(facts.deployed, collection.namespace) or "")
+    return (config or {}).get(DDL) == "true"
+
+
+def kind(collection: Collection, pipeline: Pipeline) -> Iterator[Finding]:
+    """The collection is of a supported kind."""
+    subject, ranges = f"{SIDE} {collection.namespace}", pipeline.copy_method == "towpath"
+    if collection.kind == "timeseries":
+        yield error(
+            subject,
+            f"{collection.namespace} is a time-series collection, which has no change stream",
+            "leave it out with [collections] exclude",
+        )
+    elif collection.options.get("capped") and ranges:
+        yield error(
+            subject,
+            f"{collection.namespace} is a capped collection, which no server reads at a known time (readConcern"
+            ' "snapshot"), so that it cannot be copied to the byte',
+            "leave it out with [collections] exclude and give it"
+            ' a pipeline of its own with mode = "plain", or with [capture] copy = "none"',
+        )
+    elif "collation" in collection.options and ranges:
+        yield error(
+            subject,
+            f"{collection.namespace} has a default collation, by which the server orders its _ids, so that it cannot be"
+            " copied in ranges of them",
+            "leave it out with [collections] exclude and give it a pipeline of its own with"
+            ' mode = "plain" and [kafka] partitions = 1',
+        )
+    elif "collation" in collection.options and pipeline.kafka.partitions > 1:
+        yield error(
+            subject,
+            f"{collection.namespace} has a default collation, by which two _ids that differ in bytes can be equal:"
+            " with several partitions their order could be lost",
+            "leave it out with [collections] exclude and give it a pipeline of its own with [kafka] partitions = 1",
+        )
+
+
+def captured_by(configurations: Configurations, namespace: str) -> str | None:
+    """The source connector of these that captures a namespace."""
+    for name, config in configurations.items():
+        pattern = (config or {}).get(SELECTION)
+        if pattern is not None and re.fullmatch(pattern, namespace):
+            return name
+    return None
+
+
+def oplog(facts: Facts) -> Iterator[Finding]:
+    yield from capture.check_window(facts.source.ask(capture.read))
+
+
+def copy_time(facts: Facts) -> Iterator[Finding]:
     """The oplog window is longer than the initial copy takes."""
-    if not _missing(inventory) and (connect.SUBJECT in inventory.unreachable or not inventory.is_deployed):
-        documents, size = _total(inventory)
-        yield from log.check_copy(inventory.source.ask(log.read), documents, size, inventory.pipeline)
+    if not (facts.has_connect and facts.is_deployed):
+        documents, size = _total(facts)
+        yield from capture.check_copy(facts.source.ask(capture.read), documents, size, facts.pipeline)
 
 
-def _total(inventory: Inventory) -> tuple[int, int]:
+def _total(facts: Facts) -> tuple[int, int]:
     """(documents, bytes) of all collections; 0 bytes where the user may not read `$collStats`."""
-    extents = inventory.extents.values()
+    extents = facts.extents.values()
     return sum(extent.documents for extent in extents), sum(extent.bytes or 0 for extent in extents)
 
 
-def collections(inventory: Inventory) -> Iterator[Finding]:
-    """The collections that match are supported, and samples of them show no traps."""
-    if _missing(inventory):
-        return
-    for check in (preconditions.included, preconditions.filterable, preconditions.kinds):
-        yield from check(inventory)
-    if "kafka" not in inventory.unreachable:
-        yield from preconditions.names(inventory)  # which topics exist
-    for collection in inventory.collections:
+def collections(facts: Facts) -> Iterator[Finding]:
+    """What is not replicated as one may expect, and traps that samples of the collections show."""
+    for collection in facts.collections:
         subject = f"{SIDE} {collection.namespace}"
         if collection.kind == "view":
             yield ok(subject, "is a view and is not replicated: only collections have a change stream")
-        elif collection.options.get("capped") and not any(preconditions.kind(collection, inventory.pipeline)):
+        elif collection.options.get("capped") and not any(kind(collection, facts.pipeline)):
             yield warning(
                 subject,
                 "is capped: documents that it drops cause no change event and stay at the destination forever",
                 "make the collection at the destination capped too, or leave it out with [collections] exclude",
             )
         if collection.kind == "collection":
-            count = inventory.extents[collection.namespace].documents
-            yield from inventory.source.ask(partial(_sample, collection.namespace, count, inventory.pipeline))
-    documents, size = _total(inventory)
-    listed = ", ".join(inventory.namespaces) if len(inventory.namespaces) <= _SHOWN else ""
+            count = facts.extents[collection.namespace].documents
+            yield from facts.source.ask(partial(_sample, collection.namespace, count, facts.pipeline))
+    documents, size = _total(facts)
+    names = ", ".join(facts.namespaces) if len(facts.namespaces) <= _SHOWN else ""
     total = f"{counted(documents, 'document')}, {size / 2**20:,.1f} MiB"
-    yield ok(SIDE, f"matching collections: {listed or len(inventory.namespaces)}; {total}")
+    yield ok(SIDE, f"matching collections: {names or len(facts.namespaces)}; {total}")
 
 
-def schema_changes(inventory: Inventory) -> Iterator[Finding]:
-    """The source reports schema changes, at least if [ddl] needs them."""
-    if (level := inventory.source.level) >= EXPANDED_EVENTS:
-        return
-    found = f"MongoDB {short(level)} does not report schema changes"
-    upgrade = f"upgrade the source to MongoDB {short(EXPANDED_EVENTS)} (and its featureCompatibilityVersion)"
-    if inventory.pipeline.ddl.apply:
-        yield error(SIDE, f"{found}, which [ddl] needs", f"{upgrade}, or remove [ddl]")
-    else:
-        yield warning(
-            SIDE,
-            f"{found}: `status` will not show drops, renames, indexes and options that change at the source",
-            f"{upgrade}; until then, `towpath prepare` and `towpath verify` find them when they run",
-        )
-
-
-PRECONDITIONS = (
-    Precondition(servers),
-    Precondition(schema_changes),
-    Precondition(privileged),
-    Precondition(oplog, required=False),
-    Precondition(collections, required=False),
-    Precondition(copy_time),
+RULES = (
+    *rules(SIDE, servers, schema_changes, privileged),
+    Rule(SIDE, oplog, required=False),
+    *(Rule(SIDE, check, applies=listed) for check in (included, filterable, kinds, names, copy_time)),
+    Rule(SIDE, collections, required=False, applies=listed),
 )
-
-
-_DOCUMENTS = 300
-_SECONDS = 3.0
-_BYTES = 32 * 1024 * 1024
-#: The change event of a larger document, which wraps it, may exceed the server's limit of 16 MiB.
-LARGE = int(15.9 * 1024 * 1024)
-_NAMED = 3
-_RAW: CodecOptions[RawBSONDocument] = CodecOptions(document_class=RawBSONDocument)
 
 
 def documents(client: Client, namespace: str, count: int) -> Iterator[RawBSONDocument]:
@@ -202,44 +299,22 @@ def _readable(path: tuple[str, ...]) -> str:
 
 
 _DOCUMENT, _ARRAY = 0x03, 0x04
-#: BSON types whose values have a fixed length → that length in bytes.
-_FIXED = {0x01: 8, 0x06: 0, 0x07: 12, 0x08: 1, 0x09: 8, 0x0A: 0, 0x10: 4, 0x11: 8, 0x12: 8, 0x13: 16, 0x7F: 0, 0xFF: 0}
-#: BSON types whose values begin with a length → bytes that this length does not count.
-_COUNTED = {0x02: 4, 0x0D: 4, 0x0E: 4, 0x05: 5, 0x0C: 16, 0x0F: 0, _DOCUMENT: 0, _ARRAY: 0}
-_REGULAR_EXPRESSION = 0x0B
-
-Path = tuple[str, ...]
 
 
-def odd_names(raw: bytes) -> Iterator[Path]:
+def odd_names(raw: bytes) -> Iterator[tuple[str, ...]]:
     """Paths of the fields, at any depth, whose names contain a dot, begin with `$` or are empty.
 
     `[]` in a path stands for an array element.
     """
-    yield from _odd(raw, 0, (), in_array=False)
+    return _odd(decode(raw, _LENIENT), ())
 
 
-def _odd(raw: bytes, start: int, above: Path, *, in_array: bool) -> Iterator[Path]:
-    place = start + 4
-    while (kind := raw[place]) != 0:
-        end = raw.index(0, place + 1)
-        path = (*above, "[]" if in_array else raw[place + 1 : end].decode(errors="replace"))
-        if not in_array and _is_odd(path[-1]):
-            yield path
-        if kind in (_DOCUMENT, _ARRAY):
-            yield from _odd(raw, end + 1, path, in_array=kind == _ARRAY)
-        place = _after(raw, kind, end + 1)
-
-
-def _is_odd(name: str) -> bool:
-    return not name or "." in name or name.startswith("$")
-
-
-def _after(raw: bytes, kind: int, place: int) -> int:
-    """The offset after the value that begins at `place` and is of the BSON type `kind`."""
-    if kind in _FIXED:
-        return place + _FIXED[kind]
-    if kind == _REGULAR_EXPRESSION:
-        return raw.index(0, raw.index(0, place) + 1) + 1
-    length: int = struct.unpack_from("<i", raw, place)[0]
-    return place + length + _COUNTED[kind]
+def _odd(value: Any, above: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    if isinstance(value, list):
+        for element in value:
+            yield from _odd(element, (*above, "[]"))
+    fields = value.as_doc() if isinstance(value, DBRef) else value
+    for name, inner in fields.items() if isinstance(fields, dict) else ():
+        if not name or "." in name or name.startswith("$"):
+            yield (*above, name)
+        yield from _odd(inner, (*above, name))

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import click
 
-from towpath.checks.everything import everything
+from towpath.checks.facts import Facts
+from towpath.checks.rule import LEVELS, Finding
 from towpath.cli.options import json_option, opened, pipeline_argument, print_json
-from towpath.config.finding import LEVELS, Finding
 from towpath.config.text import counted
+from towpath.deploy import deployment
 
 _COLOURS = {"error": "red", "warning": "yellow", "ok": "green"}
 
@@ -25,7 +26,7 @@ def check(file: Path, as_json: bool) -> None:
     Exit codes: 0 no errors (warnings are allowed); 1 errors; 2 the file cannot be read.
     """
     with opened(file) as session:
-        findings = sorted(everything(session, file), key=lambda finding: LEVELS.index(finding.level))
+        findings = sorted(deployment.findings(Facts(session)), key=lambda finding: LEVELS.index(finding.level))
     for finding in findings:
         print_json(finding.as_json()) if as_json else click.echo(_lines(finding))
     counts = {level: sum(finding.level == level for finding in findings) for level in LEVELS}

@@ -12,12 +12,12 @@ from pathlib import Path
 import click
 import tenacity
 
+from towpath.checks.rule import require
 from towpath.cli.options import duration, flag, json_option, opened, pipeline_argument, print_json, say
 from towpath.config.events import Round
-from towpath.config.finding import require
 from towpath.config.text import counted
 from towpath.errors import NotYet, Refused, TowpathError
-from towpath.history.compaction.preconditions import PRECONDITIONS, Inventory, interval
+from towpath.history.compaction.preconditions import RULES, CompactedLog, interval
 from towpath.history.compaction.reader import Reader
 from towpath.history.compaction.service import Compactor
 from towpath.verify.targets import unreadable
@@ -49,7 +49,7 @@ def compact(
     """
     with opened(file) as session:
         every_ms = None if every is None else every // timedelta(milliseconds=1)
-        require(PRECONDITIONS, Inventory(session, every_ms))
+        require(RULES, CompactedLog(session, every_ms))
         log = session.pipeline.log
         report = print_json if as_json else _print_round
         with closing(Reader(session.pipeline, session.topics, from_beginning=from_beginning)) as reader:

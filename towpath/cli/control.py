@@ -6,10 +6,11 @@ from pathlib import Path
 
 import click
 
+from towpath.checks import target
+from towpath.checks.other_pipelines import refuse_loop_on_resuming
 from towpath.cli.options import flag, opened, pipeline_argument, say
 from towpath.clients.connect.control import statuses, wait_running
-from towpath.deploy import operator, target
-from towpath.deploy.other_pipelines import refuse_loop_on_resuming
+from towpath.deploy import operator
 from towpath.errors import Refused, TopicError
 from towpath.log import bounds
 from towpath.run.restarts import end_transactions

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import click
 
+from towpath.checks import target
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json, say
 from towpath.clients.mongo.client import Client
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted
-from towpath.deploy import target
 from towpath.deploy.schema import changes, unreplicated
 from towpath.deploy.schema.changes import SchemaChanges
 from towpath.deploy.schema.unreplicated import UnreplicatedDdl

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import click
 
-from towpath.checks.everything import require_ready
+from towpath.checks import target
+from towpath.checks.facts import Facts, OwnTopics
+from towpath.checks.rule import require
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json, say
 from towpath.cli.prepare import report_rest
 from towpath.clients.connect.control import wait_running
-from towpath.deploy import deployment, operator, target
+from towpath.deploy import deployment, operator
 from towpath.deploy.deployment import Deployment
-from towpath.deploy.inventory import Inventory
-from towpath.deploy.own_topics import NO_TOPICS, OwnTopics, own_topics
 from towpath.deploy.schema import apply, plan
 from towpath.deploy.schema.plan import EMPTY, Plan
 from towpath.errors import MongoError, MongoUnreachable, TowpathError
@@ -48,10 +48,8 @@ def deploy(file: Path, dry_run: bool, allow_missing: bool, prepares: bool, timeo
     an operator; 2 it cannot be done.
     """
     with opened(file) as session:
-        inventory = Inventory(session, allow_missing=allow_missing)
-        deployment_plan = Deployment(inventory)
-        changes, differences = deployment_plan.plan(), deployment_plan.differences()
-        require_ready(inventory)
+        planned = Deployment(Facts(session, allow_missing=allow_missing))
+        changes, differences = planned.plan(), planned.differences()
         in_log = session.pipeline.ddl.apply  # the sink creates collections, with the options of their time
         schema = _schema_plan(session) if prepares and not in_log else EMPTY
         if dry_run:
@@ -117,9 +115,10 @@ def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -
             _remove_replay(session, label, dry_run=dry_run)
             return
         operator.refuse_removal(session.pipeline, session.connect, log=log)
-        _refuse_other_target(session, log=log)
+        facts = Facts(session)
+        _refuse_other_target(facts, log=log)
         replays = find_all(session.connect, session.pipeline) if log else ()
-        topics = own_topics(session) if log else NO_TOPICS
+        topics = facts.own_topics if log else OwnTopics({})
         if dry_run:
             for name in (*(replay.name for replay in replays), *session.pipeline.connectors, *topics.names):
                 say(f"would remove {name}")
@@ -133,24 +132,26 @@ def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -
             click.confirm(question, abort=True)
         for replay in replays:
             steps.remove(replay, session, keep_letters=False)
-        deployment.remove(session, log=log, say=say)
+        deployment.remove(session, log=log, say=say, facts=facts)
         _report_others(topics)
         if session.pipeline.has_operator:
             say(f"next: {operator.removal(session.pipeline)}")
         click.echo(f"{session.pipeline.name}: removed" + ("" if log else "; its log and positions are kept"))
 
 
-def _refuse_other_target(session: Session, *, log: bool) -> None:
-    """Raise `Refused` if the positions to remove would be those of another pipeline.
+def _refuse_other_target(facts: Facts, *, log: bool) -> None:
+    """Raise `Refused` if the positions and topics to remove may be those of another pipeline.
 
     Without the log nothing at the destination is deleted, which may be lost then.
     """
     try:
-        target.require_removable(session)
+        target.require_removable(facts)
     except MongoUnreachable as error:
-        if log and session.pipeline.exactly_once:
+        if log and facts.pipeline.exactly_once:
             raise
         say(f"towpath: {error}")
+    if log:
+        require(target.OF_LOG, facts)
 
 
 def _report_others(topics: OwnTopics) -> None:

@@ -7,14 +7,13 @@ from pathlib import Path
 
 import click
 
+from towpath.checks.facts import Facts
 from towpath.cli.options import FOLDER, opened, pipeline_argument, say
 from towpath.config import loading
-from towpath.deploy import credentials
-from towpath.deploy.inventory import Inventory
 from towpath.deploy.manifests.plan import PIPELINES, Options, Plan
 from towpath.deploy.manifests.resources import as_yaml, resources
 from towpath.errors import ConnectUnreachable, TowpathError
-from towpath.session import Session
+from towpath.store import credentials
 
 _VERSION = version("towpath")
 
@@ -65,16 +64,16 @@ def manifests(
     if bool(plugin) != bool(plugin_sha512) or (push_secret and not plugin):
         raise click.UsageError("--plugin and --plugin-sha512 go together, and --push-secret goes with them")
     with opened(file) as session:
-        inventory = Inventory(session)
+        facts = Facts(session)
         if credentials_file is not None:
-            _write_credentials(inventory, credentials_file)
+            _write_credentials(facts, credentials_file)
             return
         text = file.read_text(encoding="utf-8")
         options = Options(namespace, image, connect_image, plugin, plugin_sha512, push_secret, connect_name)
         plan = Plan(session.pipeline, loading.as_written(text, Path(PIPELINES, file.name)), text, options)
         plan.refuse()
-        _read_connect(session, inventory)
-        parts = resources(plan, inventory.desired)
+        _read_connect(facts)
+        parts = resources(plan, facts.desired)
     if output is None:
         click.echo(as_yaml(resource for part in parts.values() for resource in part), nl=False)
         return
@@ -87,23 +86,26 @@ def manifests(
     say(f"wrote {', '.join(f'{name}.yaml' for name in parts)} to {output}")
 
 
-def _read_connect(session: Session, inventory: Inventory) -> None:
-    """If nothing answers for Connect, the connectors are those of a first deployment: none is in a resnapshot."""
+def _read_connect(facts: Facts) -> None:
+    """If nothing answers for Connect, the connectors are those of a first deployment: none is in a resnapshot.
+
+    Kafka is not asked: it may be out of reach from here.
+    """
+    connect, names = facts.connect, (*facts.pipeline.connectors, facts.pipeline.whole_source_connector)
     try:
-        _ = inventory.deployed
+        facts.deployed = {name: connect.config(name) for name in names}
     except ConnectUnreachable as error:
         if error.status is not None:  # something else answers at the URL
             raise
-        say(f"no worker answers at {session.connect.url} yet: these are the connectors of a first deployment")
-        names = (*session.pipeline.connectors, session.pipeline.whole_source_connector)
-        inventory.deployed = dict.fromkeys(names)
+        say(f"no worker answers at {connect.url} yet: these are the connectors of a first deployment")
+        facts.deployed = dict.fromkeys(names)
 
 
-def _write_credentials(inventory: Inventory, file: Path) -> None:
-    sets = (inventory.source.replica_set.name, inventory.destination.replica_set.name)
-    text = credentials.properties(inventory.pipeline, *sets)
+def _write_credentials(facts: Facts, file: Path) -> None:
+    sets = (facts.source.replica_set.name, facts.destination.replica_set.name)
+    text = credentials.properties(facts.pipeline, *sets)
     if str(file) == "-":
         click.echo(text, nl=False)
         return
     credentials.write(file, text)
-    say(f"wrote {file}, which only you can read; it belongs into the Secret {inventory.pipeline.name}-workers")
+    say(f"wrote {file}, which only you can read; it belongs into the Secret {facts.pipeline.name}-workers")

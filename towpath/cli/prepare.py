@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
+from towpath.checks import target
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json, say
 from towpath.cli.progress import bar
-from towpath.deploy import target
 from towpath.deploy.schema import apply, plan
 from towpath.deploy.schema.plan import Plan
 from towpath.errors import NoSuchConnector
@@ -63,7 +63,7 @@ def prepare(
         if session.pipeline.ddl.apply and schema.steps and not (final or in_place):
             say("[ddl]: the log makes what the source has; what is made ahead of it can be in the way of older changes")
         if not dry_run:
-            target.require_own(session)
+            target.require_own(session, ended=not overwrite)
             _apply(session, schema, "now" if final and not _is_deployed(session) else indexes, timeout)
         _print(schema, dry_run=dry_run, as_json=as_json)
         if schema.different:

@@ -12,13 +12,13 @@ from typing import TextIO
 
 import click
 
+from towpath.checks import target
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json, say
 from towpath.config import events
 from towpath.config.events import Reread
 from towpath.config.mongo_uri import without_credentials
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted
-from towpath.deploy import target
 from towpath.deploy.schema import unreplicated
 from towpath.log import reread_requests
 from towpath.log.barrier import passing

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import click
 
+from towpath.checks import target
+from towpath.checks.capture import Captured, read_captured
+from towpath.checks.rule import require
 from towpath.cli import verify
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, say
 from towpath.config.events import as_line
-from towpath.config.finding import require
-from towpath.deploy import operator, target
+from towpath.deploy import operator
 from towpath.history import resnapshot as resnapshots
-from towpath.history.resnapshot import Captured
 from towpath.log import barrier, reread_requests
 from towpath.log.barrier import asking, passing
 from towpath.session import Session
@@ -51,10 +52,11 @@ def resnapshot(file: Path, only: tuple[str, ...], yes: bool, dry_run: bool, time
         reread_requests.refuse_unable(session.pipeline)
         session.require_deployed()
         target.require_own(session)
-        connectors = resnapshots.read_captured(session)
-        inventory = resnapshots.Inventory(session.pipeline, connectors, only)
-        require(resnapshots.PRECONDITIONS, inventory)
-        name = inventory.interrupted
+        with session.source.connected() as client:
+            connectors = read_captured(client, session.pipeline, session.connect.offsets, session.connect.config)
+        captures = resnapshots.Captures(session.pipeline, connectors, only)
+        require(resnapshots.RULES, captures)
+        name = captures.interrupted
         for line in _plan(session, connectors, name, only):
             say(line)
         if dry_run:

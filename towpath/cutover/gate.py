@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +16,8 @@ from pathlib import Path
 from bson.timestamp import Timestamp
 from pymongo.errors import PyMongoError
 
-from towpath.checks.everything import everything
+from towpath.checks.facts import Facts
+from towpath.checks.rule import Finding, Rule, run
 from towpath.clients.connect.control import statuses
 from towpath.clients.mongo import write_block
 from towpath.clients.mongo.client import Cluster
@@ -28,18 +29,18 @@ from towpath.cutover import reverse_pipeline
 from towpath.cutover.steps import CutoverOptions
 from towpath.cutover.watches import watch
 from towpath.cutover.writes import ANSWER, command_problem, stdin_problem
-from towpath.deploy import operator
+from towpath.deploy import deployment, operator
 from towpath.deploy.schema import plan, unreplicated
 from towpath.deploy.schema.apply import Step
 from towpath.deploy.schema.changes import UNREAD
-from towpath.errors import TowpathError, fields
+from towpath.errors import TowpathError
 from towpath.run.dead_letters import DeadLetterRetries
 from towpath.run.status.gather import read_status
 from towpath.run.status.status import Status
 from towpath.session import Session
 from towpath.verify.full_verdict import Verified, age, summary
 from towpath.verify.scope import metadata
-from towpath_verifier import VerifierError, cluster_time
+from towpath_verifier import cluster_time
 
 #: The lines that look at nothing but the status and the verdict.
 _KNOWN = ("operator", "connectors", "copy", "lag", "reading again", "verified")
@@ -87,32 +88,31 @@ class Readiness:
 Result = tuple[bool, str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One line of the gate. Where `applies` is False, the line is left out."""
+def _line(
+    name: str, look: Callable[[Readiness], Result], applies: Callable[[Readiness], bool] = lambda readiness: True
+) -> Rule[Readiness]:
+    """A rule that yields one finding, green or red. Where `applies` is False, the line is left out."""
 
-    name: str
-    look: Callable[[Readiness], Result]
-    applies: Callable[[Readiness], bool] = lambda readiness: True
+    def check(readiness: Readiness) -> Iterator[Finding]:
+        good, found, advice = look(readiness)
+        yield Finding("ok" if good else "error", name, found, advice)
 
-    def check(self, readiness: Readiness) -> Check:
-        """The line; red when it cannot be looked at."""
-        try:
-            return Check(self.name, *self.look(readiness))
-        except (TowpathError, VerifierError, PyMongoError) as error:
-            parts = {name: text for name, text in fields(error).items() if name != "what"}
-            return Check(self.name, False, getattr(error, "sentence", str(error)), **parts)
+    return Rule(name, check, applies=applies)
 
 
-def run(rules: Iterable[Rule], readiness: Readiness) -> list[Check]:
-    return [rule.check(readiness) for rule in rules if rule.applies(readiness)]
+def lines(table: Iterable[Rule[Readiness]], readiness: Readiness) -> list[Check]:
+    """The lines of the gate; red where one cannot be looked at."""
+    return [
+        Check(one.subject, one.level == "ok", one.finding, one.advice, one.where, one.code)
+        for one in run(table, readiness)
+    ]
 
 
 def known(session: Session, options: CutoverOptions, status: Status | str, verdict: Verified) -> list[Check]:
     """The lines of the gate about what has been read already."""
     readiness = Readiness(session, None, options)
     readiness.__dict__.update(status=status, verdict=verdict)
-    return run([rule for rule in GATE if rule.name in _KNOWN], readiness)
+    return lines([rule for rule in GATE if rule.name in _KNOWN], readiness)
 
 
 def red(checks: Sequence[Check]) -> list[Check]:
@@ -208,7 +208,7 @@ def _reverse_pipeline(readiness: Readiness) -> Result:
     reverse = readiness.reverse
     assert reverse is not None
     reverse_pipeline.refuse_existing(reverse)
-    findings = everything(reverse, reverse.file, create_stopped=reverse.pipeline.source_connectors)
+    findings = deployment.findings(Facts(reverse, create_stopped=reverse.pipeline.source_connectors))
     errors = [finding for finding in findings if finding.level == "error"]
     words = "; ".join(f"{error.subject}: {error.finding}" for error in errors[:_SHOWN])
     advice = "; ".join(error.advice for error in errors[:_SHOWN])
@@ -329,24 +329,24 @@ def _blocks(readiness: Readiness) -> bool:
 
 
 GATE = (
-    Rule("operator", _operator, lambda readiness: readiness.session.pipeline.has_operator),
-    Rule("connectors", _connectors),
-    Rule("copy", _copy, _has_status),
-    Rule("lag", _lag, _has_status),
-    Rule("reading again", _requests, _has_status),
-    Rule("set aside", _dead_letters, _has_status),
-    Rule("collections", _ddl, _has_status),
-    Rule("verified", verified, lambda readiness: not readiness.returns),  # a fail back itself verifies
-    Rule("metadata", _metadata),
-    Rule("write block", _write_block, _blocks),
-    Rule("way back", _reverse_pipeline, lambda readiness: not readiness.returns and readiness.reverse is not None),
+    _line("operator", _operator, lambda readiness: readiness.session.pipeline.has_operator),
+    _line("connectors", _connectors),
+    _line("copy", _copy, _has_status),
+    _line("lag", _lag, _has_status),
+    _line("reading again", _requests, _has_status),
+    _line("set aside", _dead_letters, _has_status),
+    _line("collections", _ddl, _has_status),
+    _line("verified", verified, lambda readiness: not readiness.returns),  # a fail back itself verifies
+    _line("metadata", _metadata),
+    _line("write block", _write_block, _blocks),
+    _line("way back", _reverse_pipeline, lambda readiness: not readiness.returns and readiness.reverse is not None),
 )
 PRECONDITIONS = (
-    Rule("commands", _commands),
-    Rule("own writes", own_writes, _blocks),
-    Rule("late writes", late_writes),
-    Rule("forms", schemas),
-    Rule("capture", _capture, _returns),
-    Rule("sink", _sink, _returns),
-    Rule("report", _report_file, lambda readiness: readiness.report is not None),
+    _line("commands", _commands),
+    _line("own writes", own_writes, _blocks),
+    _line("late writes", late_writes),
+    _line("forms", schemas),
+    _line("capture", _capture, _returns),
+    _line("sink", _sink, _returns),
+    _line("report", _report_file, lambda readiness: readiness.report is not None),
 )

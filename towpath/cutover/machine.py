@@ -13,16 +13,15 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from towpath.checks import target
 from towpath.clients.mongo.write_block import MONGOSH_UNDO
 from towpath.config import events
 from towpath.config.events import Check, CutoverNote, Gate, Switch, TimedEvent, label
-from towpath.cutover.gate import GATE, PRECONDITIONS, Readiness, red
-from towpath.cutover.gate import run as checked
+from towpath.cutover.gate import GATE, PRECONDITIONS, Readiness, lines, red
 from towpath.cutover.reverse_pipeline import write_reverse_file
 from towpath.cutover.sides import CUTOVER, FAIL_BACK, Direction, Sides, SwitchUnknown
 from towpath.cutover.steps import APPLY_BACKLOG, BLOCK, FINISH, STEPS, UNDO_ORDER, CutoverOptions, Step, Work
 from towpath.cutover.writes import allow, hook, writes_through
-from towpath.deploy import target
 from towpath.errors import Overtaken, Refused, TowpathError, fields
 from towpath.session import ERRORS
 from towpath.signals import Interrupts
@@ -167,19 +166,19 @@ class Machine:
         """Check the gate, and return whether the cutover is to begin: not in a dry run. Raises `_NotDone`."""
         self.sides.forward.require_deployed()
         target.require_own(self.sides.forward)
-        return self._passed(checked((*GATE, *PRECONDITIONS), self._readiness(returns=False)))
+        return self._passed(lines((*GATE, *PRECONDITIONS), self._readiness(returns=False)))
 
     def _is_ready_to_return(self) -> bool:
         """As `_is_ready`, for a fail back. A source that blocks all writes is opened first."""
         assert self.sides.reverse is not None and self.sides.marker is not None
         self.sides.reverse.require_deployed()
         target.require_own(self.sides.reverse)
-        preconditions = checked(PRECONDITIONS, self._readiness(returns=True))
+        preconditions = lines(PRECONDITIONS, self._readiness(returns=True))
         if not (self.dry_run or red(preconditions)):
             self._apply_backlog()
         # if the source still blocks writes, the reverse pipeline cannot apply: the gate could not pass
         is_blocked = self.sides.marker.blocked and red(preconditions)
-        checks = [] if is_blocked else checked(GATE, self._readiness(returns=True))
+        checks = [] if is_blocked else lines(GATE, self._readiness(returns=True))
         return self._passed([*checks, *preconditions])
 
     def _readiness(self, *, returns: bool) -> Readiness:

@@ -32,6 +32,8 @@ from typing import Any
 
 import tomli_w
 
+from towpath.checks.change import left_by_removal
+from towpath.checks.facts import Facts
 from towpath.clients.connect.control import Wait, forget_offsets, statuses, wait_running, wait_stopped
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.topics import Place
@@ -42,9 +44,6 @@ from towpath.config.namespaces import Selection
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import first_few
 from towpath.deploy.deployment import Change, Deployment
-from towpath.deploy.inventory import Inventory
-from towpath.deploy.own_topics import own_topics
-from towpath.deploy.preconditions import left_by_removal
 from towpath.errors import NotYet, Refused, TowpathError
 from towpath.files import replacing
 from towpath.history.replay import rebuild
@@ -63,7 +62,7 @@ def plan(reverse: Session) -> list[Change]:
     pipeline = reverse.pipeline
     refuse_existing(reverse)
     stopped = pipeline.source_connectors
-    return Deployment(Inventory(reverse, allow_missing=True, create_stopped=stopped)).plan()
+    return Deployment(Facts(reverse, allow_missing=True, create_stopped=stopped)).plan()
 
 
 def refuse_existing(reverse: Session) -> None:
@@ -190,7 +189,7 @@ def _refuse_used(reverse: Session) -> None:
     own = [existing[name] for name in pipeline_topics(pipeline, existing) if name not in pipeline.heartbeat_topics]
     used = sorted({topic for (topic, _), (_, end) in reverse.topics.ends(own, stable=False).items() if end > 0})
     if used:
-        others = own_topics(reverse).others
+        others = Facts(reverse).own_topics.others
         if foreign := [topic for topic in used if topic in others]:
             raise Refused(
                 f"{first_few(foreign, 3)} hold records, and have names of the log of {pipeline.name}, whose"

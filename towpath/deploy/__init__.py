@@ -1,1 +1,1 @@
-"""Deploying a pipeline: the inventory, the preconditions, and the changes to topics and connectors."""
+"""Deploying a pipeline: the changes of topics and connectors, and all that `check` finds."""

@@ -1,28 +1,28 @@
 """Change a pipeline's topics and connectors to match the pipeline file, and nothing else; or remove them.
 
 Deploying twice changes nothing. A change that would lose records or break their order is refused before anything is
-touched (see `towpath.deploy.preconditions`).
+touched (see `towpath.checks.change`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from towpath.checks import capture, change, connect, destination, file, kafka, source, target
+from towpath.checks.facts import DESTINATION_SET, SOURCE_SET, Configurations, Facts
+from towpath.checks.rule import Finding, Rule, error, ok, require, run, warning
 from towpath.clients.connect.control import forget_offsets, wait_stopped
 from towpath.clients.connect.failures import code_of
 from towpath.clients.connect.rest import Connect
-from towpath.clients.kafka.topics import Topic
+from towpath.clients.kafka.topics import Topic, Topics
 from towpath.clients.mongo.replica_set import ReplicaSet
-from towpath.config.finding import require
 from towpath.config.namespaces import topic_of
-from towpath.config.text import counted
-from towpath.deploy import credentials, preconditions, target
-from towpath.deploy.inventory import DESTINATION_SET, SOURCE_SET, Configurations, Inventory
-from towpath.deploy.own_topics import created_ids, own_topics
-from towpath.errors import ConnectError, MongoUnreachable, Refused, Unresolved
+from towpath.config.text import counted, first_few
+from towpath.errors import ConnectError, MongoUnreachable, Refused, TowpathError, Unresolved
 from towpath.log.topic_settings import (
     HEARTBEAT_SETTINGS,
     POLICY,
@@ -32,7 +32,7 @@ from towpath.log.topic_settings import (
     request_settings,
 )
 from towpath.session import Say, Session
-from towpath.store import positions, verdict, writers
+from towpath.store import credentials, positions, verdict, writers
 from towpath.store.positions import WRITERS
 from towpath.store.writers import Registration
 
@@ -46,6 +46,20 @@ _APPLY = (
     " app.kubernetes.io/component=connectors`"
 )
 _SECRET = "write it again, into the Secret of the workers: `towpath manifests PIPELINE --credentials FILE`"
+
+
+_KNOWN_S = 10.0  # seconds until every broker must know of a topic that was created
+_DEPLOY = "deploy"
+_SAME = "deploy would stop with the same message"
+#: What `check` looks at of the file and the servers, in order. `deploy` stops at the required ones.
+SERVERS: Sequence[Rule[Facts]] = (
+    *file.RULES,
+    *source.RULES,
+    *destination.RULES,
+    *kafka.RULES,
+    *connect.RULES,
+    Rule("source", capture.within_oplog, required=False, applies=lambda facts: facts.has_connect and facts.is_deployed),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,25 +82,52 @@ class Difference:
         return f"{self.description}; {self.advice}"
 
 
+def findings(facts: Facts) -> list[Finding]:
+    """Everything that `check` finds. A server that cannot be read is a finding, no exception."""
+    facts.probe()
+    found = run(SERVERS, facts)
+    if not any(finding.level == "error" for finding in found):
+        refused = run(change.RULES, facts)
+        found += refused
+        if not any(finding.level == "error" for finding in refused):
+            found += run([Rule(_DEPLOY, _planned)], facts)
+    return [replace(one, advice=one.advice or _SAME) if one.level == "error" else one for one in found]
+
+
+def _planned(facts: Facts) -> Iterator[Finding]:
+    """Plan a deployment, and change nothing."""
+    deployment = Deployment(facts)
+    changes, differences = deployment.changes(), deployment.differences()
+    for difference in differences:
+        report = warning if difference.is_missing else error
+        yield report(_DEPLOY, difference.description, difference.advice)
+    if changes:
+        yield ok(_DEPLOY, f"would make {counted(len(changes), 'change')}; `towpath deploy --dry-run` lists them")
+    elif not differences:
+        yield ok(_DEPLOY, "nothing to change: everything matches the file")
+
+
 class Deployment:
     """The changes that a pipeline needs in Kafka and Connect."""
 
-    def __init__(self, inventory: Inventory) -> None:
-        self.inventory, self.pipeline = inventory, inventory.pipeline
-        self.connect, self.topics = inventory.connect, inventory.topics
+    def __init__(self, facts: Facts) -> None:
+        self.facts, self.pipeline = facts, facts.pipeline
+        self.connect, self.topics = facts.connect, facts.topics
 
     def plan(self) -> list[Change]:
         """All changes, in order; empty when everything matches the file. Raises `Refused`."""
-        require((*preconditions.OF_SERVERS, *preconditions.OF_CHANGE), self.inventory)
+        for finding in require((*SERVERS, *change.RULES), self.facts):
+            if finding.level == "warning" and finding.subject == _DEPLOY:
+                self.facts.session.say(f"{finding.finding}; {finding.advice}")
         return self.changes()
 
     def changes(self) -> list[Change]:
-        """As `plan`, for a caller that has checked the preconditions."""
-        existing = self.inventory.existing
+        """As `plan`, for a caller that has checked the rules."""
+        existing = self.facts.existing
         changes = [*self._registration_changes(existing), *self._topic_changes(existing), *self._id_changes(existing)]
         if not self.pipeline.has_operator:
-            changes += self._secret_changes(self.inventory.desired, self.inventory.deployed)
-            changes += self._connector_changes(self.inventory.desired, self.inventory.deployed)
+            changes += self._secret_changes(self.facts.desired, self.facts.deployed)
+            changes += self._connector_changes(self.facts.desired, self.facts.deployed)
         return changes
 
     def differences(self) -> list[Difference]:
@@ -96,8 +137,8 @@ class Deployment:
         differences = []
         if self.pipeline.secrets_file.exists() and credentials.differs(self.pipeline.secrets_file, self._secrets):
             differences.append(Difference(f"{self.pipeline.secrets_file} does not hold what the workers need", _SECRET))
-        for name, config in self.inventory.desired.items():
-            before = self.inventory.deployed[name]
+        for name, config in self.facts.desired.items():
+            before = self.facts.deployed[name]
             if before is None:
                 differences.append(Difference(f"there is no connector {name}", _APPLY, is_missing=True))
             elif keys := _differing(before, config | _same_sets(before, config)):
@@ -107,8 +148,8 @@ class Deployment:
     def _topic_changes(self, existing: Mapping[str, Topic]) -> Iterator[Change]:
         desired = self._desired_topics()
         judged = {name: of for name, _, of in desired if name in existing and of is not HEARTBEAT_SETTINGS}
-        current = self.topics.settings_of_all(judged)
-        unsafe = self._unsafe(existing[name] for name, of in judged.items() if _begins_compaction(current[name], of))
+        current = self.facts.topic_settings
+        unsafe = self._unsafe(name for name, of in judged.items() if _begins_compaction(current[name], of))
         for name, partitions, settings in desired:
             if name not in existing:
                 create = partial(self.topics.create, name, partitions, self.pipeline.kafka.replication_factor, settings)
@@ -122,8 +163,8 @@ class Deployment:
 
         So what an interrupted deployment has created is known to be the pipeline's.
         """
-        registered = self.inventory.registered.get(self.pipeline.name)
-        ours = Registration.of(self.pipeline, self.inventory.kafka_cluster, self.inventory.source.replica_set)
+        registered = self.facts.registered.get(self.pipeline.name)
+        ours = Registration.of(self.pipeline, self.facts.kafka_cluster, self.facts.source.replica_set)
         creating = [name for name, *_ in self._desired_topics() if name not in existing]
         if creating or registered != ours:
             register = partial(self._register, ours, creating, is_new=registered is None)
@@ -131,7 +172,7 @@ class Deployment:
 
     def _id_changes(self, existing: Mapping[str, Topic]) -> Iterator[Change]:
         """The destination knows the topics by their ids, also those that an interrupted deployment has created."""
-        registered = self.inventory.registered.get(self.pipeline.name)
+        registered = self.facts.registered.get(self.pipeline.name)
         begun = registered.creating if registered else frozenset()
         created = [name for name, *_ in self._desired_topics() if name not in existing or name in begun]
         if created:
@@ -140,14 +181,14 @@ class Deployment:
 
     def _store_ids(self, created: Sequence[str]) -> None:
         ids = created_ids(self.topics, created)
-        with self.inventory.session.destination.connected() as client:
+        with self.facts.session.destination.connected() as client:
             writers.note(client, self.pipeline.name, ids)
 
     def _register(self, ours: Registration, creating: Sequence[str], *, is_new: bool) -> None:
         """Raises `Refused` when another pipeline has registered for the same namespaces in the meantime."""
-        with self.inventory.session.destination.connected() as client:
+        with self.facts.session.destination.connected() as client:
             writers.register(client, ours, creating)
-            for finding in target.others(ours, writers.read_all(client), self.inventory.targets):
+            for finding in target.others(ours, writers.read_all(client), self.facts.targets):
                 if is_new:
                     writers.forget(client, ours.name)
                 raise Refused(finding.finding, finding.advice)
@@ -156,23 +197,22 @@ class Deployment:
         """(name, partitions, settings). Those with one partition come first: they show the mode even if a later step
         fails."""
         pipeline, settings = self.pipeline, change_settings(self.pipeline)
-        names = {topic_of(pipeline.name, name) for name in self.inventory.namespaces}
+        names = {topic_of(pipeline.name, name) for name in self.facts.namespaces}
         return [
             *([(pipeline.request_topic, 1, request_settings(pipeline))] if pipeline.has_own_source else []),
             *([(pipeline.dead_letter_topic, 1, plain_settings(pipeline))] if pipeline.exactly_once else []),
-            *(
-                (name, pipeline.kafka.partitions, settings)
-                for name in sorted(names | {t.name for t in self.inventory.log})
-            ),
+            *((name, pipeline.kafka.partitions, settings) for name in sorted(names | {t.name for t in self.facts.log})),
             *((name, 1, HEARTBEAT_SETTINGS) for name in pipeline.heartbeat_topics),
         ]
 
-    def _unsafe(self, topics: Iterable[Topic]) -> set[str]:
+    def _unsafe(self, topics: Iterable[str]) -> set[str]:
         """Those of these topics in which the cleaner would drop whole documents at once: they hold records already.
 
         `towpath compact` enables it there, once a whole document follows each update.
         """
-        return {name for (name, _), (first, end) in self.topics.ends(topics).items() if first != end}
+        beginning = set(topics)
+        ends = self.facts.ends.items() if beginning else ()
+        return {name for (name, _), (first, end) in ends if name in beginning and first != end}
 
     def _settings_change(self, name: str, current: Mapping[str, str], settings: Mapping[str, str]) -> Iterator[Change]:
         differing = {key: value for key, value in settings.items() if current.get(key) != value}
@@ -201,20 +241,36 @@ class Deployment:
     @property
     def _secrets(self) -> str:
         """The text of the secrets file."""
-        sets = (self.inventory.source.replica_set.name, self.inventory.destination.replica_set.name)
+        sets = (self.facts.source.replica_set.name, self.facts.destination.replica_set.name)
         return credentials.properties(self.pipeline, *sets)
 
     def _connector_changes(self, desired: Configurations, deployed: Configurations) -> Iterator[Change]:
         for name, config in desired.items():
             before, after = deployed[name], config or {}
             if before is None:
-                stopped = name in self.inventory.create_stopped
+                stopped = name in self.facts.create_stopped
                 create = partial(put, self.connect, name, after, self.pipeline.secrets_file, stopped=stopped)
                 yield Change(f"create connector {name}{', stopped' if stopped else ''}", create)
                 continue
             if keys := _differing(before, after):
                 update = partial(put, self.connect, name, after, self.pipeline.secrets_file)
                 yield Change(f"update connector {name} ({', '.join(keys)})", update)
+
+
+def created_ids(topics: Topics, names: Collection[str]) -> dict[str, str]:
+    """The ids, by name, of topics that have just been created, of which each broker learns within a moment.
+
+    Raises `TowpathError` if one is still unknown after 10 s.
+    """
+    until = time.monotonic() + _KNOWN_S
+    while len(ids := topics.ids(names)) < len(names) and time.monotonic() < until:
+        time.sleep(0.1)
+    if missing := sorted(set(names) - ids.keys()):
+        raise TowpathError(
+            f"Kafka at {topics.bootstrap} created {first_few(missing, 3)}, and {_KNOWN_S:.0f} s later knows of none",
+            "run `towpath deploy` again, which stores their ids",
+        )
+    return ids
 
 
 def _begins_compaction(current: Mapping[str, str], settings: Mapping[str, str]) -> bool:
@@ -260,17 +316,18 @@ def put(
         ) from error
 
 
-def remove(session: Session, *, log: bool, say: Say) -> None:
+def remove(session: Session, *, log: bool, say: Say, facts: Facts | None = None) -> None:
     """Remove the connectors; with `log` also their positions, the topics made for them, and the secrets file.
 
     Without `log` the positions stay, so that a later deployment of the same file continues there. The sink is removed
     first: nothing may write its positions after they are removed. Connectors of an operator stay, stopped.
     """
+    facts = facts or Facts(session)
     pipeline, connect = session.pipeline, session.connect
-    own = own_topics(session)  # first: only an existing connector knows which topics it has written
+    own = facts.own_topics  # first: only an existing connector knows which topics it has written
     _note(session, own.ids, say)
     names = dict.fromkeys((pipeline.sink_connector, *pipeline.source_connectors, pipeline.whole_source_connector))
-    existing = [name for name in names if connect.config(name) is not None]
+    existing = [name for name in names if facts.deployed[name] is not None]
     for name in existing if log else ():
         connect.stop(name)
     for name in existing:

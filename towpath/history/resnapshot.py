@@ -13,82 +13,25 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
 
 import bson
-from bson.timestamp import Timestamp
-from pymongo.errors import OperationFailure
 
+from towpath.checks.capture import EVERYTHING, Captured
+from towpath.checks.facts import RESNAPSHOT, RESNAPSHOT_ONLY
+from towpath.checks.rule import Finding, error, rules
 from towpath.clients.connect.control import Wait
-from towpath.clients.mongo.client import Client, ClusterTime
-from towpath.config.finding import Finding, Preconditions, error, required
 from towpath.config.pipeline import Pipeline
 from towpath.errors import NotYet, TopicError
-from towpath.log.source_offsets import SELECTION, SourceState, read_state
+from towpath.log.source_offsets import SourceState, read_state
 from towpath.session import Session, unsaid
 
-NAME, ONLY = "towpath.resnapshot", "towpath.resnapshot.only"
-#: Keys in a source connector's configuration that a deployment does not change.
-KEYS = (NAME, ONLY)
-_LOST = (286, 280, 136)  # ChangeStreamHistoryLost, ChangeStreamFatalError, CappedPositionLost
 _UNREACHABLE_S = 60.0  # how long a worker may not answer, in waits without a timeout
-_EVERYTHING = ".*"
 _error = partial(error, "resnapshot")
 
 
 @dataclass(frozen=True, slots=True)
-class Captured:
-    """The state of one source connector: up to when everything is captured, and whether later changes are lost."""
-
-    connector: str
-    state: SourceState
-    since: ClusterTime
-    lost: bool
-    resnapshot: str
-    """The name of the resnapshot in its configuration, or else in its offsets; empty if there never was one."""
-    only: str
-    """The regular expression of the namespaces that the resnapshot re-reads."""
-    reselects: bool = False
-    """Whether its task has not taken over the selection in its configuration: it may refuse a collection that is
-    included again."""
-
-    @property
-    def under_way(self) -> bool:
-        return bool(self.resnapshot) and self.state.closed != self.resnapshot
-
-
-def read_captured(session: Session) -> list[Captured]:
-    """Every source connector that has a position. Raises `MongoError` when the source does not answer, or refuses."""
-    pipeline, connect, captured = session.pipeline, session.connect, []
-    with session.source.connected() as client:
-        for name in pipeline.source_connectors:
-            state, config = read_state(connect, name), connect.config(name) or {}
-            since = state.position.time if state.position else state.start
-            if since is not None:
-                resnapshot, only = config.get(NAME, state.resnapshot), config.get(ONLY, _EVERYTHING)
-                reselects = state.selection is not None and config.get(SELECTION, state.selection) != state.selection
-                lost = state.lost or is_lost(client, since)
-                captured.append(Captured(name, state, since, lost, resnapshot, only, reselects))
-    return captured
-
-
-def is_lost(client: Client, since: ClusterTime) -> bool:
-    """Whether the source's oplog no longer holds all changes since then. A change stream from there shows it."""
-    keys: list[dict[str, Any]] = [{"$project": {"_id": 1}}]
-    start = Timestamp(since.seconds, since.ordinal)
-    try:
-        with client.watch(keys, start_at_operation_time=start, batch_size=1, max_await_time_ms=100) as stream:
-            stream.try_next()
-        return False
-    except OperationFailure as failure:
-        if failure.code in _LOST:
-            return True
-        raise
-
-
-@dataclass(frozen=True, slots=True)
-class Inventory:
-    """What the preconditions of a resnapshot look at. `only` are the patterns of the command."""
+class Captures:
+    """What the rules of a resnapshot read. `only` are the patterns of the command."""
 
     pipeline: Pipeline
     captured: Sequence[Captured]
@@ -106,46 +49,46 @@ class Inventory:
         return self.started[0].resnapshot if self.started and not lost else None
 
 
-def something_captured(inventory: Inventory) -> Iterator[Finding]:
-    if not inventory.captured:
-        yield _error(f"{inventory.pipeline.name} has not captured anything yet", "`towpath status` shows its state")
+def something_captured(captures: Captures) -> Iterator[Finding]:
+    if not captures.captured:
+        yield _error(f"{captures.pipeline.name} has not captured anything yet", "`towpath status` shows its state")
 
 
-def same_only(inventory: Inventory) -> Iterator[Finding]:
+def same_only(captures: Captures) -> Iterator[Finding]:
     """An interrupted resnapshot is continued with its own --only."""
-    if any(connector.only != expression(inventory.pipeline, inventory.only) for connector in inventory.started):
-        name = inventory.started[0].resnapshot
+    if any(connector.only != expression(captures.pipeline, captures.only) for connector in captures.started):
+        name = captures.started[0].resnapshot
         yield _error(
-            f"a resnapshot of {inventory.pipeline.name} with a different --only ({name}) is not finished",
+            f"a resnapshot of {captures.pipeline.name} with a different --only ({name}) is not finished",
             "to continue it, pass the same --only",
         )
 
 
-def copied(inventory: Inventory) -> Iterator[Finding]:
-    for connector in () if inventory.started else inventory.captured:
+def copied(captures: Captures) -> Iterator[Finding]:
+    for connector in () if captures.started else captures.captured:
         if connector.state.phase == "copy" and not (connector.lost or connector.reselects):
             yield _error(
                 f"{connector.connector} has not finished the initial copy", "wait until it has, it continues by itself"
             )
 
 
-def all_that_is_lost(inventory: Inventory) -> Iterator[Finding]:
+def all_that_is_lost(captures: Captures) -> Iterator[Finding]:
     """Where changes of all collections are lost, all collections are re-read."""
-    if inventory.only and not inventory.started and any(connector.lost for connector in inventory.captured):
+    if captures.only and not captures.started and any(connector.lost for connector in captures.captured):
         yield _error(
-            f"changes of all collections since {inventory.captured[0].since} are lost: a resnapshot of"
-            f" {', '.join(inventory.only)} alone would leave the other collections as they were then",
+            f"changes of all collections since {captures.captured[0].since} are lost: a resnapshot of"
+            f" {', '.join(captures.only)} alone would leave the other collections as they were then",
             "run it without --only",
         )
 
 
-PRECONDITIONS: Preconditions[Inventory] = required(something_captured, same_only, copied, all_that_is_lost)
+RULES = rules("resnapshot", something_captured, same_only, copied, all_that_is_lost)
 
 
 def expression(pipeline: Pipeline, only: Iterable[str]) -> str:
     """The regular expression of the namespaces that match one of the patterns `only`; of all without patterns."""
     patterns = tuple(only)
-    return replace(pipeline.selection, only=patterns).namespace_regex if patterns else _EVERYTHING
+    return replace(pipeline.selection, only=patterns).namespace_regex if patterns else EVERYTHING
 
 
 def start(session: Session, interrupted: str | None, only: Iterable[str]) -> str:
@@ -156,8 +99,8 @@ def start(session: Session, interrupted: str | None, only: Iterable[str]) -> str
     connect, name = session.connect, interrupted or datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     for connector in session.pipeline.source_connectors:
         config = connect.config(connector) or {}
-        if config.get(NAME) != name:
-            connect.put(connector, {**config, NAME: name, ONLY: expression(session.pipeline, only)})
+        if config.get(RESNAPSHOT) != name:
+            connect.put(connector, {**config, RESNAPSHOT: name, RESNAPSHOT_ONLY: expression(session.pipeline, only)})
         connect.resume(connector)
         if interrupted is not None:
             connect.restart(connector, only_failed=True)

@@ -1,1 +1,1 @@
-"""The contents of a pipeline's topics: records, positions, re-read requests, dead letters; whether it is complete."""
+"""A pipeline's topics: records, positions, re-read requests, dead letters, their integrity; its connectors."""

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from towpath.checks import log as oplogs
+from towpath.checks import capture
 from towpath.cutover import gate
 from towpath.cutover.steps import CutoverOptions
 from towpath.deploy.schema import unreplicated
@@ -49,7 +49,7 @@ class _Slow:
     """What is read less often, as of the last reading that succeeded."""
 
     replays: Replays = field(default_factory=Replays)
-    oplog: oplogs.Oplog | None = None
+    oplog: capture.Oplog | None = None
     ddl: Sequence[Mapping[str, Any]] | None = None
     log: LogReport | None = None
 
@@ -129,9 +129,9 @@ class Reporter:
             slow = replace(slow, log=_part(lambda: gather.read_log(session, status.ends), slow.log, failures))
         self._slow, self._slow_failures, self._slow_at = slow, failures, time.monotonic()
 
-    def _read_oplog(self) -> oplogs.Oplog | None:
+    def _read_oplog(self) -> capture.Oplog | None:
         with self.session.source.briefly() as client:
-            return oplogs.read(client)
+            return capture.read(client)
 
     def _verdicts(self, status: Status, known: Known | None, *, due: bool, hurried: bool) -> Verified:
         name = self.session.pipeline.name
@@ -168,7 +168,7 @@ def _part(read: Callable[[], T], otherwise: T, failures: list[Exception]) -> T:
         return otherwise
 
 
-def _oplog(read: oplogs.Oplog | None, uncaptured: float | None) -> Oplog | None:
+def _oplog(read: capture.Oplog | None, uncaptured: float | None) -> Oplog | None:
     if read is None or uncaptured is None:
         return None
     window = round(read.hours * 3600)

@@ -16,11 +16,11 @@ import yaml
 from tests.prometheus.test_prometheus_files import promtool
 from towpath.config import loading
 from towpath.config.logins import KafkaLogin, refuse_open
-from towpath.deploy.configs import definitions
 from towpath.deploy.manifests import resources as made_for
 from towpath.deploy.manifests.plan import PIPELINES, Options, Plan
 from towpath.deploy.manifests.resources import Resource, as_yaml
 from towpath.errors import BadPipelineFile, Refused
+from towpath.log.definitions import definitions
 from towpath.stack import tools
 
 HERE = Path(__file__).parent

@@ -20,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from towpath import stack as embedded
+from towpath.checks.facts import Facts
 from towpath.cli.demo.load import NAMESPACES, Store, Writer, fill
 from towpath.cli.init import places_of
 from towpath.cli.options import FOLDER, flag, opened, print_tables, say
@@ -28,7 +29,6 @@ from towpath.clients.kafka import consume
 from towpath.config.draft import write_pipeline_file
 from towpath.config.namespaces import topic_of
 from towpath.deploy.deployment import Deployment
-from towpath.deploy.inventory import Inventory
 from towpath.errors import TowpathError
 from towpath.log import barrier
 from towpath.log.records import record
@@ -114,7 +114,7 @@ def _run(file: Path, source: Store, destination: Store, messages: int, seconds: 
 
 
 def _deploy(session: Session) -> None:
-    for change in Deployment(Inventory(session)).plan():
+    for change in Deployment(Facts(session)).plan():
         say(f"    {change.description}")
         change.apply()
     wait_running(session.connect, session.pipeline, timeout=120)

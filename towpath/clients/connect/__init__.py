@@ -1,1 +1,1 @@
-"""What Kafka Connect runs, and the client of its REST API: configurations, control, answers. Knows Connect only."""
+"""The client of the REST API of Kafka Connect: configurations, control, answers. Knows Connect only."""

@@ -148,9 +148,9 @@ class Connect:
     def version(self) -> str:
         return self._read("GET", "/", lambda root: _TEXT.validate_python(root["version"]))
 
-    def kafka_cluster(self) -> str:
-        """The id of the workers' Kafka cluster."""
-        return self._read("GET", "/", lambda root: _TEXT.validate_python(root["kafka_cluster_id"]))
+    def worker(self) -> tuple[str, str]:
+        """The version of the worker that answers, and the id of the workers' Kafka cluster."""
+        return self._read("GET", "/", lambda root: _WORKER.validate_python((root["version"], root["kafka_cluster_id"])))
 
     def plugins(self) -> dict[str, str]:
         """Class name → version of every plugin that the worker has, transforms and converters included."""
@@ -163,6 +163,15 @@ class Connect:
 
     def names(self) -> list[str]:
         return self._read("GET", "/connectors", _names)
+
+    def configs(self) -> dict[str, dict[str, str]]:
+        """The configurations of all connectors by name, in one request."""
+        return self._read(
+            "GET",
+            "/connectors",
+            lambda found: _CONFIGS.validate_python({name: one["info"]["config"] for name, one in found.items()}),
+            params={"expand": "info"},
+        )
 
     def config(self, name: str) -> dict[str, str] | None:
         """The configuration as it was put, `${…}` unresolved; None if there is no such connector."""
@@ -334,6 +343,7 @@ def _values(answer: Any, part: str) -> dict[str, list[str]]:
 _TEXT, _TEXTS, _SETTINGS = TypeAdapter(str), TypeAdapter(list[str]), TypeAdapter(dict[str, str])
 _OFFSETS = TypeAdapter(list[dict[str, dict[str, Any] | None]])
 _CONNECTOR = TypeAdapter(Connector)
+_WORKER, _CONFIGS = TypeAdapter(tuple[str, str]), TypeAdapter(dict[str, dict[str, str]])
 
 
 def message(answer: httpx.Response) -> str:

@@ -116,15 +116,20 @@ class Topics:
 
     def all(self) -> dict[str, Topic]:
         """Every topic by name."""
-        topics = self._metadata().topics
-        return {name: Topic(name, len(topic.partitions)) for name, topic in topics.items() if topic.error is None}
+        return self.overview()[2]
+
+    def overview(self) -> tuple[list[int], str, dict[str, Topic]]:
+        """The brokers, the id of the cluster, and every topic by name, in one request."""
+        metadata = self._metadata()
+        topics = {name: Topic(name, len(t.partitions)) for name, t in metadata.topics.items() if t.error is None}
+        return sorted(metadata.brokers), str(metadata.cluster_id), topics
 
     def brokers(self) -> list[int]:
-        return sorted(self._metadata().brokers)
+        return self.overview()[0]
 
     def cluster(self) -> str:
         """The id of the Kafka cluster."""
-        return str(self._metadata().cluster_id)
+        return self.overview()[1]
 
     def _metadata(self) -> Any:
         until = time.monotonic() + _REACHED
@@ -270,6 +275,11 @@ class Topics:
         )[group]
         offsets = self._result(f"read the offsets of the consumer group {group}", future)
         return {(p.topic, p.partition): (p.offset, p.metadata or "") for p in offsets.topic_partitions if p.offset >= 0}
+
+    def members(self, group: str) -> int:
+        """How many consumers a group has."""
+        future = self._admin.describe_consumer_groups([group], request_timeout=_TIMEOUT)[group]
+        return len(self._result(f"read the members of the consumer group {group}", future).members)
 
     def bytes_on_disk(self) -> dict[str, int] | None:
         """Topic → bytes of one replica of each of its partitions: compressed, including segments that the cleaner has

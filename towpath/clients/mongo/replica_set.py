@@ -40,6 +40,8 @@ class ReplicaSet:
     hosts: tuple[str, ...]
     process: ObjectId | None = field(default=None, compare=False)
     """The mongod that answered, under whatever address it was reached; no privilege is needed to ask for it."""
+    version: tuple[int, ...] = field(default=(), compare=False)
+    """Of that mongod: (major, minor, patch)."""
 
     def __str__(self) -> str:
         return f"{self.name}/{','.join(self.hosts)}"
@@ -100,18 +102,19 @@ def replica_set(client: Client, side: str, setting: str = "") -> ReplicaSet:
         )
     if hello.get("msg") == "isdbgrid":
         raise Refused(f"the {side} is a mongos: sharded clusters are not supported", f"name a replica set ({setting})")
-    version = client.server_info()["version"]
-    known = series(tuple(map(int, version.split("-")[0].split("."))))
+    text = client.server_info()["version"]
+    version = tuple(map(int, text.split("-")[0].split(".")))
+    known = series(version)
     if known.support == "not supported":
         raise Refused(
-            f"the {side} is MongoDB {version}, which is not supported: {known.words}",
+            f"the {side} is MongoDB {text}, which is not supported: {known.words}",
             f"upgrade it to MongoDB {short(OLDEST)} or later ({setting})",
         )
     process = hello.get("topologyVersion", {}).get("processId")
     if "setName" not in hello:
         host, port = client.address or ("", 0)
-        return ReplicaSet("", (f"{host}:{port}",), process)
-    return ReplicaSet(str(hello["setName"]), tuple(sorted(hello["hosts"])), process)
+        return ReplicaSet("", (f"{host}:{port}",), process, version)
+    return ReplicaSet(str(hello["setName"]), tuple(sorted(hello["hosts"])), process, version)
 
 
 def collections(client: Client, databases: Iterable[str] | None = None) -> list[Collection]:

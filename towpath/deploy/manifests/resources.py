@@ -15,9 +15,9 @@ import yaml
 
 from towpath.checks.connect import least_heap
 from towpath.config.logins import CA, CERTIFICATE, HOST_CHECK, KEY_PASSWORD, MECHANISM
-from towpath.deploy.configs import DEFINITIONS
 from towpath.deploy.manifests.plan import PIPELINES, SECRETS, Plan
 from towpath.errors import Refused
+from towpath.log.definitions import DEFINITIONS
 from towpath.stack.plan import ALERTS, WORKER_RULES
 
 Resource = dict[str, Any]

@@ -1,14 +1,13 @@
-"""The preconditions of compaction."""
+"""The rules of compaction."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
 
+from towpath.checks.rule import Finding, Rule, error, rules
 from towpath.clients.kafka.topics import Topic
-from towpath.config.finding import Finding, Preconditions, error, required
 from towpath.config.sections import Log
-from towpath.errors import Refused
 from towpath.log import reread_requests
 from towpath.log.topic_settings import MARK
 from towpath.session import Session
@@ -22,8 +21,8 @@ def interval(log: Log) -> int:
     return min(_HOUR, log.compaction_lag // 4)
 
 
-class Inventory:
-    """`every_ms`: the time between two rounds; None for the default."""
+class CompactedLog:
+    """What the rules of compaction read. `every_ms`: the time between two rounds; None for the default."""
 
     def __init__(self, session: Session, every_ms: int | None = None) -> None:
         self.session, self.pipeline, self.every_ms = session, session.pipeline, every_ms
@@ -39,24 +38,22 @@ class Inventory:
         return [name for name in self.existing if self.pipeline.is_change_topic(name)]
 
 
-def supported(inventory: Inventory) -> Iterator[Finding]:
-    try:
-        reread_requests.refuse_unable(inventory.pipeline)
-    except Refused as refused:
-        yield _error(refused.what, refused.advice)
+def supported(facts: CompactedLog) -> Iterator[Finding]:
+    reread_requests.refuse_unable(facts.pipeline)
+    return iter(())
 
 
-def compacted(inventory: Inventory) -> Iterator[Finding]:
-    if not inventory.pipeline.log.compact:
+def compacted(facts: CompactedLog) -> Iterator[Finding]:
+    if not facts.pipeline.log.compact:
         yield _error(
-            f"the log of {inventory.pipeline.name} is not compacted: it keeps every record, so re-read documents would"
+            f"the log of {facts.pipeline.name} is not compacted: it keeps every record, so re-read documents would"
             " only make it longer",
             "set [log] compact = true, run `towpath deploy`, and start this again",
         )
 
 
-def often_enough(inventory: Inventory) -> Iterator[Finding]:
-    log, every_ms = inventory.pipeline.log, inventory.every_ms
+def often_enough(facts: CompactedLog) -> Iterator[Finding]:
+    log, every_ms = facts.pipeline.log, facts.every_ms
     if log.compact and every_ms is not None and every_ms > log.compaction_lag // 2:
         yield _error(
             f"--every {every_ms // 1000}s is more than half of the compaction lag ({log.compaction_lag // 1000}s): an"
@@ -65,12 +62,12 @@ def often_enough(inventory: Inventory) -> Iterator[Finding]:
         )
 
 
-def deployed(inventory: Inventory) -> Iterator[Finding]:
+def deployed(facts: CompactedLog) -> Iterator[Finding]:
     """The topics exist and have the settings in the file."""
-    pipeline, topics, names = inventory.pipeline, inventory.session.topics, inventory.change_topics
+    pipeline, topics, names = facts.pipeline, facts.session.topics, facts.change_topics
     log = pipeline.log
-    if pipeline.request_topic not in inventory.existing or not names:
-        has_requests = pipeline.request_topic in inventory.existing
+    if pipeline.request_topic not in facts.existing or not names:
+        has_requests = pipeline.request_topic in facts.existing
         missing = "no change topics" if has_requests else f"no topic {pipeline.request_topic}"
         yield _error(f"{pipeline.name} has {missing} at {topics.bootstrap}", "`towpath deploy` creates them")
     for name, settings in sorted(topics.settings_of_all(names).items()) if log.compact else ():
@@ -82,4 +79,4 @@ def deployed(inventory: Inventory) -> Iterator[Finding]:
             )
 
 
-PRECONDITIONS: Preconditions[Inventory] = required(supported, compacted, often_enough, deployed)
+RULES: Sequence[Rule[CompactedLog]] = rules("compaction", supported, compacted, often_enough, deployed)

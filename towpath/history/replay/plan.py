@@ -15,17 +15,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from towpath.checks.facts import DESTINATION_SET
+from towpath.checks.other_pipelines import REPLAY_OF
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.topics import Place, Topic, Topics
 from towpath.clients.mongo.client import ClusterTime, cluster_time
 from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.config.namespaces import Selection, namespace_of
 from towpath.config.pipeline import Pipeline
-from towpath.deploy import credentials
-from towpath.deploy.configs import COPY, DDL_ENDS, DDL_REPLAY, definitions
-from towpath.deploy.inventory import DESTINATION_SET
-from towpath.deploy.other_pipelines import REPLAY_OF
 from towpath.errors import TowpathError
+from towpath.log.definitions import COPY, DDL_ENDS, DDL_REPLAY, definitions
+from towpath.store import credentials
 
 PLAN = "towpath.replay"
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,31}")

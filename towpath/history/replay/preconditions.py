@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
+from towpath.checks.facts import DESTINATION_SET, SOURCE_SET, Facts, Side
+from towpath.checks.other_pipelines import writers
+from towpath.checks.rule import Finding, Rule, error, rules, warning
+from towpath.checks.target import others
 from towpath.clients.connect.rest import Connect
 from towpath.clients.mongo.client import REPLAY, Client, ClusterTime
 from towpath.clients.mongo.replica_set import ReplicaSet, collections, replay_set
-from towpath.config.finding import Finding, Preconditions, error, required, warning
 from towpath.config.namespaces import namespace_of
 from towpath.config.pipeline import Pipeline
-from towpath.deploy import inventory as deploy
-from towpath.deploy.inventory import DESTINATION_SET, SOURCE_SET, Side
-from towpath.deploy.other_pipelines import writers
-from towpath.deploy.target import others
 from towpath.errors import MongoUnreachable, NoSuchConnector
 from towpath.history.replay.plan import (
     LABEL,
@@ -83,12 +82,12 @@ def capture_state(pipeline: Pipeline, connect: Connect) -> CaptureState:
     )
 
 
-class Inventory:
+class RebuildFacts:
     """What a rebuild needs to know; each part is read at its first use."""
 
     def __init__(self, session: Session, options: RebuildOptions) -> None:
         self.session, self.pipeline, self.options = session, session.pipeline, options
-        self.deployed = deploy.Inventory(session)
+        self.deployed = Facts(session)
         self.target = self.deployed.destination
         """The cluster that is written to."""
 
@@ -112,7 +111,7 @@ class Inventory:
         return self.target.ask(partial(document_counts, targets=self.targets))
 
 
-class ReplayInventory(Inventory):
+class ReplayFacts(RebuildFacts):
     """What a replay to another destination needs to know."""
 
     options: ReplayOptions
@@ -126,28 +125,28 @@ class ReplayInventory(Inventory):
         return self.options.label or default_label(self.target.replica_set)
 
 
-def exactly_once(inventory: Inventory) -> Iterator[Finding]:
-    if not inventory.pipeline.exactly_once:
+def exactly_once(facts: RebuildFacts) -> Iterator[Finding]:
+    if not facts.pipeline.exactly_once:
         yield _error(
-            f'{inventory.pipeline.name} has mode = "plain": its log may contain changes twice, and applying those again'
+            f'{facts.pipeline.name} has mode = "plain": its log may contain changes twice, and applying those again'
             " does not lead to the same documents, so nothing can be rebuilt from it",
             'the log of mode = "exactly-once" can be replayed',
         )
 
 
-def valid_label(inventory: ReplayInventory) -> Iterator[Finding]:
-    if not LABEL.fullmatch(inventory.label) or inventory.label in RESERVED:
+def valid_label(facts: ReplayFacts) -> Iterator[Finding]:
+    if not LABEL.fullmatch(facts.label) or facts.label in RESERVED:
         yield _error(
-            f"{inventory.label!r} cannot be the label of a replay",
+            f"{facts.label!r} cannot be the label of a replay",
             f"use at most 32 letters, digits and '-', and none of {', '.join(RESERVED)}",
         )
 
 
-def selected(inventory: Inventory) -> Iterator[Finding]:
+def selected(facts: RebuildFacts) -> Iterator[Finding]:
     """There is a log, and every pattern of --only matches a namespace of it."""
-    pipeline = inventory.pipeline
+    pipeline = facts.pipeline
     names = sorted(
-        namespace_of(pipeline.name, topic.name) for topic in change_topics(pipeline, (), inventory.deployed.existing)
+        namespace_of(pipeline.name, topic.name) for topic in change_topics(pipeline, (), facts.deployed.existing)
     )
     if not names:
         yield _error(
@@ -156,7 +155,7 @@ def selected(inventory: Inventory) -> Iterator[Finding]:
             "has the pipeline been deployed, and is its name the same?",
         )
         return
-    for pattern in inventory.options.only:
+    for pattern in facts.options.only:
         if not any(map(chosen(pipeline, (pattern,)).matches, names)):
             listed = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
             yield _error(
@@ -165,16 +164,16 @@ def selected(inventory: Inventory) -> Iterator[Finding]:
             )
 
 
-def free_name(inventory: ReplayInventory) -> Iterator[Finding]:
+def free_name(facts: ReplayFacts) -> Iterator[Finding]:
     """A pipeline of that name would store its positions in the same place."""
-    name = name_of(inventory.pipeline, inventory.label)
-    if f"{name}.requests" in inventory.deployed.existing:
+    name = name_of(facts.pipeline, facts.label)
+    if f"{name}.requests" in facts.deployed.existing:
         yield _error(f"there is a pipeline called {name}", "choose another label with --name")
 
 
-def elsewhere(inventory: ReplayInventory) -> Iterator[Finding]:
+def elsewhere(facts: ReplayFacts) -> Iterator[Finding]:
     """The destination is not a cluster of the pipeline: documents rebuilt at its source would be captured again."""
-    pipeline, deployed, destination = inventory.pipeline, inventory.deployed, inventory.target.replica_set
+    pipeline, deployed, destination = facts.pipeline, facts.deployed, facts.target.replica_set
     for cluster, connector, key, unknown, finding, advice in (
         (
             deployed.source,
@@ -204,17 +203,17 @@ def elsewhere(inventory: ReplayInventory) -> Iterator[Finding]:
             yield _error(f"the destination is the replica set {destination.name} {finding}", advice)
 
 
-def renamed(inventory: Inventory) -> Iterator[Finding]:
+def renamed(facts: RebuildFacts) -> Iterator[Finding]:
     """Both names of a rename are rebuilt, as the partitions of both wait for one another."""
-    pipeline = inventory.pipeline
-    if not inventory.options.only or not pipeline.exactly_once:
+    pipeline = facts.pipeline
+    if not facts.options.only or not pipeline.exactly_once:
         return
     renames = [
         set(names)
-        for names in inventory.target.ask(partial(schema_changes.renames, pipeline=pipeline))
+        for names in facts.target.ask(partial(schema_changes.renames, pipeline=pipeline))
         if all(map(pipeline.selection.matches, names))
     ]
-    chosen_names = set(namespaces(pipeline, inventory.log))
+    chosen_names = set(namespaces(pipeline, facts.log))
     joined = set(chosen_names)
     while more := {name for names in renames if names & joined for name in names} - joined:
         joined |= more
@@ -226,17 +225,17 @@ def renamed(inventory: Inventory) -> Iterator[Finding]:
         )
 
 
-def copied(inventory: Inventory) -> Iterator[Finding]:
-    if inventory.pipeline.copy_method == "none" and not inventory.options.force:
+def copied(facts: RebuildFacts) -> Iterator[Finding]:
+    if facts.pipeline.copy_method == "none" and not facts.options.force:
         yield _error(
-            f'{inventory.pipeline.name} has [capture] copy = "none": its log lacks what the source held when it began,'
+            f'{facts.pipeline.name} has [capture] copy = "none": its log lacks what the source held when it began,'
             " and so would a destination rebuilt from it",
             "--force rebuilds the rest",
         )
 
 
-def without_gap(inventory: ReplayInventory) -> Iterator[Finding]:
-    gap, options = inventory.capture.gap, inventory.options
+def without_gap(facts: ReplayFacts) -> Iterator[Finding]:
+    gap, options = facts.capture.gap, facts.options
     if gap is not None and (options.until is not None or not options.follow):
         yield _error(
             f"changes since {format_time(gap)} are missing in the log, and the resnapshot that replaces them is not"
@@ -245,11 +244,11 @@ def without_gap(inventory: ReplayInventory) -> Iterator[Finding]:
         )
 
 
-def copy_over(inventory: ReplayInventory) -> Iterator[Finding]:
+def copy_over(facts: ReplayFacts) -> Iterator[Finding]:
     """A copy that is still running would be rebuilt in part. (A replay with --follow applies the rest later.)"""
-    capture, pattern = inventory.capture, chosen(inventory.pipeline, inventory.options.only)
+    capture, pattern = facts.capture, chosen(facts.pipeline, facts.options.only)
     copying = [name for name in capture.copying if pattern.matches(name)]
-    if (copying or not capture.copy_over) and not inventory.options.follow:
+    if (copying or not capture.copy_over) and not facts.options.follow:
         names = f" ({', '.join(copying[:_SHOWN])})" if copying else ""
         yield _error(
             f"the initial copy of the pipeline is still running{names}, so the log is not complete yet",
@@ -258,15 +257,15 @@ def copy_over(inventory: ReplayInventory) -> Iterator[Finding]:
         )
 
 
-def point_in_time(inventory: ReplayInventory) -> Iterator[Finding]:
+def point_in_time(facts: ReplayFacts) -> Iterator[Finding]:
     """The log is known to be complete up to --until."""
-    until, capture = inventory.options.until, inventory.capture
+    until, capture = facts.options.until, facts.capture
     if until is None:
         return
     if capture.passed is None:
         yield _error(
             "--until needs the pipeline's source connector, which reports how far the log is complete, and there is"
-            f" none at {inventory.pipeline.connect.url}",
+            f" none at {facts.pipeline.connect.url}",
             "`towpath deploy` the pipeline, or replay without --until",
         )
     elif capture.copied is None:
@@ -281,14 +280,14 @@ def point_in_time(inventory: ReplayInventory) -> Iterator[Finding]:
             "give an earlier point in time, or wait",
         )
     else:
-        yield from _looked_up(until, inventory)
-        yield from _within_refills(until, inventory)
+        yield from _looked_up(until, facts)
+        yield from _within_refills(until, facts)
 
 
-def _looked_up(until: ClusterTime, inventory: ReplayInventory) -> Iterator[Finding]:
+def _looked_up(until: ClusterTime, facts: ReplayFacts) -> Iterator[Finding]:
     """The record of an update is what a look-up found, which may be later than --until."""
-    whole = inventory.pipeline.captured_whole
-    names = [name for name in namespaces(inventory.pipeline, inventory.log) if whole and whole.matches(name)]
+    whole = facts.pipeline.captured_whole
+    names = [name for name in namespaces(facts.pipeline, facts.log) if whole and whole.matches(name)]
     if names:
         yield _error(
             f"--until {format_time(until)}: the log has no point in time of {', '.join(names[:_SHOWN])}, which"
@@ -297,10 +296,10 @@ def _looked_up(until: ClusterTime, inventory: ReplayInventory) -> Iterator[Findi
         )
 
 
-def _within_refills(until: ClusterTime, inventory: ReplayInventory) -> Iterator[Finding]:
+def _within_refills(until: ClusterTime, facts: ReplayFacts) -> Iterator[Finding]:
     """At --until, the log has all rows of each collection that was renamed or replaced."""
-    pattern = chosen(inventory.pipeline, inventory.options.only)
-    for refill in inventory.capture.refills:
+    pattern = chosen(facts.pipeline, facts.options.only)
+    for refill in facts.capture.refills:
         if pattern.matches(refill.namespace) and refill.start <= until and (refill.end is None or until < refill.end):
             end = "they are not all there yet" if refill.end is None else f"they are all there at {refill.end}"
             or_later = f", or {format_time(refill.end)} or a later one" if refill.end else ""
@@ -311,12 +310,12 @@ def _within_refills(until: ClusterTime, inventory: ReplayInventory) -> Iterator[
             )
 
 
-def one_writer(inventory: ReplayInventory) -> Iterator[Finding]:
+def one_writer(facts: ReplayFacts) -> Iterator[Finding]:
     """No other sink writes these namespaces at the destination."""
-    name, configurations = name_of(inventory.pipeline, inventory.label), inventory.deployed.configurations
-    found = list(writers(configurations, inventory.target.replica_set, inventory.targets, except_for=name))
+    name, configurations = name_of(facts.pipeline, facts.label), facts.deployed.configurations
+    found = list(writers(configurations, facts.target.replica_set, facts.targets, except_for=name))
     for writer in found:
-        if writer.replay_of == inventory.pipeline.name:
+        if writer.replay_of == facts.pipeline.name:
             yield _error(
                 f"the replay {writer.label} already writes {writer.listed} there",
                 f"to continue it, give --name {writer.label} and the options that it was started with; to give it up:"
@@ -330,45 +329,46 @@ def one_writer(inventory: ReplayInventory) -> Iterator[Finding]:
             "give another destination, or other namespaces with --only",
         )
     connectors = {writer.connector.removesuffix("-sink") for writer in found} | {writer.connector for writer in found}
-    registered = {other: theirs for other, theirs in inventory.target.ask(read_all).items() if other not in connectors}
-    yield from others(registration(inventory), registered, inventory.targets)
+    registered = {other: theirs for other, theirs in facts.target.ask(read_all).items() if other not in connectors}
+    yield from others(registration(facts), registered, facts.targets)
 
 
-def registration(inventory: ReplayInventory) -> Registration:
+def registration(facts: ReplayFacts) -> Registration:
     """What the replay is known by at its destination."""
-    pipeline, deployed = inventory.pipeline, inventory.deployed
+    pipeline, deployed = facts.pipeline, facts.deployed
     source = deployed.configurations.get(pipeline.source_connector, {}).get(SOURCE_SET, pipeline.name)
-    of_replay = pipeline.changed(name=name_of(pipeline, inventory.label))
-    return Registration.of(of_replay, deployed.kafka_cluster, source, inventory.options.only)
+    of_replay = pipeline.changed(name=name_of(pipeline, facts.label))
+    return Registration.of(of_replay, deployed.kafka_cluster, source, facts.options.only)
 
 
-def writable(inventory: Inventory) -> Iterator[Finding]:
+def writable(facts: RebuildFacts) -> Iterator[Finding]:
     """No view and no time-series collection is in the place of a collection.
 
     With [ddl] the log has views too, and the sink sees for itself what is in their place.
     """
-    databases = sorted({target.partition(".")[0] for target in inventory.targets})
-    for collection in inventory.target.ask(partial(collections, databases=databases)):
-        is_view = inventory.pipeline.ddl.apply and collection.kind == "view"
-        if collection.namespace in inventory.targets and collection.kind != "collection" and not is_view:
-            place = f"{collection.namespace} is a {collection.kind} at the {inventory.target.side}"
+    databases = sorted({target.partition(".")[0] for target in facts.targets})
+    for collection in facts.target.ask(partial(collections, databases=databases)):
+        is_view = facts.pipeline.ddl.apply and collection.kind == "view"
+        if collection.namespace in facts.targets and collection.kind != "collection" and not is_view:
+            place = f"{collection.namespace} is a {collection.kind} at the {facts.target.side}"
             yield _error(f"{place}: documents cannot be written to it", "")
 
 
-def empty_namespaces(inventory: ReplayInventory) -> Iterator[Finding]:
-    if inventory.counts and not inventory.options.empty:
+def empty_namespaces(facts: ReplayFacts) -> Iterator[Finding]:
+    if facts.counts and not facts.options.empty:
         yield _error(
             "the destination holds documents already, and a replay needs empty namespaces:"
-            f" {format_counts(inventory.counts)}",
+            f" {format_counts(facts.counts)}",
             "pass --empty to delete them first (indexes and options stay), or replay other namespaces with --only",
         )
 
 
 #: Before a new replay or rebuild begins, and before one is continued (`OF_MODE`, `OF_LABEL`).
-OF_MODE: Preconditions[Inventory] = required(exactly_once)
-OF_LABEL: Preconditions[ReplayInventory] = required(exactly_once, valid_label)
-OF_REBUILD: Preconditions[Inventory] = required(selected, copied, writable, renamed)
-OF_REPLAY: Preconditions[ReplayInventory] = required(
+OF_MODE: Sequence[Rule[RebuildFacts]] = rules("replay", exactly_once)
+OF_LABEL: Sequence[Rule[ReplayFacts]] = rules("replay", exactly_once, valid_label)
+OF_REBUILD: Sequence[Rule[RebuildFacts]] = rules("replay", selected, copied, writable, renamed)
+OF_REPLAY: Sequence[Rule[ReplayFacts]] = rules(
+    "replay",
     selected,
     free_name,
     elsewhere,

@@ -14,21 +14,21 @@ from bson.max_key import MaxKey
 from pymongo import ReadPreference, WriteConcern
 from pymongo.collection import Collection
 
+from towpath.checks import target
+from towpath.checks.other_pipelines import refuse_loop_on_resuming
+from towpath.checks.rule import require
 from towpath.clients.connect.control import statuses, stop_sink
 from towpath.clients.mongo.client import Client
-from towpath.config.finding import require
 from towpath.config.pipeline import Pipeline
-from towpath.deploy import target
-from towpath.deploy.configs import DDL_REPLAY
-from towpath.deploy.other_pipelines import refuse_loop_on_resuming
 from towpath.errors import Refused
 from towpath.history.replay.plan import RebuildOptions, Start, chosen
-from towpath.history.replay.preconditions import OF_MODE, OF_REBUILD, Inventory
+from towpath.history.replay.preconditions import OF_MODE, OF_REBUILD, RebuildFacts
 from towpath.history.replay.sink_run import SinkRun
 from towpath.history.replay.steps import Confirm, Report, check_log, empty, question
 from towpath.history.replay.verdict import Verdict
 from towpath.log import dead_letters
 from towpath.log.bounds import still_in_log
+from towpath.log.definitions import DDL_REPLAY
 from towpath.log.integrity import LogCheck
 from towpath.log.lag import measure
 from towpath.session import Session
@@ -84,15 +84,15 @@ def _markers(client: Client) -> Collection[dict[str, Any]]:
 
 def rebuild(session: Session, options: RebuildOptions, report: Report, confirm: Confirm) -> Verdict:
     """Run a rebuild to its end, or continue an interrupted one. Raises `Refused` for what is not supported."""
-    inventory, pipeline = Inventory(session, options), session.pipeline
-    require(OF_MODE, inventory)
+    facts, pipeline = RebuildFacts(session, options), session.pipeline
+    require(OF_MODE, facts)
     session.require_deployed()
     target.require_own(session)
     cutover.refuse(session)
     refuse_loop_on_resuming(session)
     with session.destination.connected() as client:
         existing = marker(client, pipeline)
-    rebuild, check = _resume(session, options, existing, report) if existing else _begin(inventory, report, confirm)
+    rebuild, check = _resume(session, options, existing, report) if existing else _begin(facts, report, confirm)
     if rebuild.phase == "emptying":
         rebuild = _empty(session, rebuild)
     session.connect.resume(pipeline.sink_connector)
@@ -106,17 +106,15 @@ def rebuild(session: Session, options: RebuildOptions, report: Report, confirm: 
     return Verdict.of(run, check, resumed=existing is not None)
 
 
-def _begin(inventory: Inventory, report: Report, confirm: Confirm) -> tuple[Rebuild, LogCheck | None]:
+def _begin(facts: RebuildFacts, report: Report, confirm: Confirm) -> tuple[Rebuild, LogCheck | None]:
     """Check and confirm a new rebuild, and write its marker; nothing else is changed yet."""
-    session, options, pipeline = inventory.session, inventory.options, inventory.pipeline
-    require(OF_REBUILD, inventory)
-    check = check_log(session, inventory.log, report, force=options.force)
+    session, options, pipeline = facts.session, facts.options, facts.pipeline
+    require(OF_REBUILD, facts)
+    check = check_log(session, facts.log, report, force=options.force)
     letters = dead_letters.end(pipeline, session.topics)
-    if inventory.counts:
-        confirm(question(inventory.counts, session.destination))
-    rebuild = Rebuild(
-        only=options.only, forced=check is not None, began=time.time(), letters=letters, log=inventory.log
-    )
+    if facts.counts:
+        confirm(question(facts.counts, session.destination))
+    rebuild = Rebuild(only=options.only, forced=check is not None, began=time.time(), letters=letters, log=facts.log)
     with session.destination.connected() as client:
         mark(client, pipeline, rebuild)
     return rebuild, check

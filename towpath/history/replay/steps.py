@@ -12,6 +12,8 @@ from typing import Any
 from pymongo import WriteConcern
 from pymongo.database import Database
 
+from towpath.checks.rule import require
+from towpath.checks.target import others
 from towpath.clients.connect.control import forget_offsets, statuses, wait_stopped
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.consume import messages
@@ -19,12 +21,9 @@ from towpath.clients.kafka.topics import Place
 from towpath.clients.mongo.client import Client, Cluster, ClusterTime
 from towpath.clients.mongo.replica_set import collections
 from towpath.config.events import Progress
-from towpath.config.finding import require
 from towpath.config.namespaces import namespace_of
 from towpath.config.text import utc
-from towpath.deploy import credentials
 from towpath.deploy.deployment import put
-from towpath.deploy.target import others
 from towpath.errors import MongoError, MongoUnreachable, NotWhole, Refused, TowpathError
 from towpath.history.replay.plan import (
     Log,
@@ -40,7 +39,7 @@ from towpath.history.replay.plan import (
 from towpath.history.replay.preconditions import (
     OF_LABEL,
     OF_REPLAY,
-    ReplayInventory,
+    ReplayFacts,
     capture_state,
     document_counts,
     format_counts,
@@ -53,7 +52,7 @@ from towpath.log.integrity import LogCheck
 from towpath.log.records import is_schema_change
 from towpath.log.topic_settings import plain_settings
 from towpath.session import Say, Session
-from towpath.store import positions, writers
+from towpath.store import credentials, positions, writers
 from towpath.store.writers import Registration
 
 _ADVICE = {"connection.uri": " (--destination; its user needs readWrite on the databases written and on towpath)"}
@@ -66,11 +65,11 @@ Confirm = Callable[[str], None]
 def replay(session: Session, options: ReplayOptions, report: Report, confirm: Confirm) -> Verdict:
     """Run a replay to its end, or continue an existing one. Raises `Refused` for what is not supported."""
     session.topics.brokers()  # first: without Kafka, Connect lets every request wait for 90 s
-    inventory = ReplayInventory(session, options)
-    require(OF_LABEL, inventory)
-    label = inventory.label
+    facts = ReplayFacts(session, options)
+    require(OF_LABEL, facts)
+    label = facts.label
     existing = find(session.connect, session.pipeline, label)
-    replay, check = _resume(inventory, existing, report) if existing else _begin(inventory, report, confirm)
+    replay, check = _resume(facts, existing, report) if existing else _begin(facts, report, confirm)
     run = SinkRun(
         session, f"replay {label}", replay.sink, replay.name, session.replay_destination(options.uri), replay.plan
     )
@@ -78,26 +77,26 @@ def replay(session: Session, options: ReplayOptions, report: Report, confirm: Co
     return _finish(run, replay, check, report, resumed=existing is not None)
 
 
-def _begin(inventory: ReplayInventory, report: Report, confirm: Confirm) -> tuple[Replay, LogCheck | None]:
+def _begin(facts: ReplayFacts, report: Report, confirm: Confirm) -> tuple[Replay, LogCheck | None]:
     """Start a new replay: all checks, then its connector. Returns what the log lacks, too; None when it is whole."""
-    session, options, pipeline = inventory.session, inventory.options, inventory.pipeline
-    for finding in require(OF_REPLAY, inventory):
+    session, options, pipeline = facts.session, facts.options, facts.pipeline
+    for finding in require(OF_REPLAY, facts):
         session.say(finding.finding)
-    log, copied = inventory.log, inventory.capture.copied
+    log, copied = facts.log, facts.capture.copied
     check = check_log(session, log, report, copied=copied, until=options.until, force=options.force)
-    if inventory.counts:
-        confirm(question(inventory.counts, session.replay_destination(options.uri)))
+    if facts.counts:
+        confirm(question(facts.counts, session.replay_destination(options.uri)))
     plan = Plan(
         only=options.only,
         until=options.until,
         follow=options.follow,
         forced=check is not None,
         began=time.time(),
-        letters=dead_letters.end(pipeline.changed(name=name_of(pipeline, inventory.label)), session.topics),
+        letters=dead_letters.end(pipeline.changed(name=name_of(pipeline, facts.label)), session.topics),
         log=log,
     )
-    replay = Replay(pipeline, inventory.label, inventory.target.replica_set, options.uri, plan)
-    _register(replay, session, registration(inventory), inventory.targets)
+    replay = Replay(pipeline, facts.label, facts.target.replica_set, options.uri, plan)
+    _register(replay, session, registration(facts), facts.targets)
     if options.empty:
         with session.replay_destination(options.uri).connected() as client:
             empty(session, client, log)
@@ -105,11 +104,11 @@ def _begin(inventory: ReplayInventory, report: Report, confirm: Confirm) -> tupl
     return replay, check
 
 
-def _resume(inventory: ReplayInventory, existing: Replay, report: Report) -> tuple[Replay, LogCheck | None]:
+def _resume(facts: ReplayFacts, existing: Replay, report: Report) -> tuple[Replay, LogCheck | None]:
     """Continue the replay with this label, which was interrupted or follows."""
-    session, options, plan, label = inventory.session, inventory.options, existing.plan, existing.label
+    session, options, plan, label = facts.session, facts.options, existing.plan, existing.label
     same_options = plan.matches(options.only, options.until, follow=options.follow)
-    if not existing.destination.is_same(inventory.target.replica_set) or not same_options:
+    if not existing.destination.is_same(facts.target.replica_set) or not same_options:
         raise Refused(
             f"there is a replay {label} to {existing.destination} already, started with {plan.words}; give the same"
             " options to continue it, another --name for one beside it, or give it up: towpath remove PIPELINE"

@@ -23,8 +23,8 @@ from typing import Any
 from towpath.clients.connect.rest import Connect
 from towpath.clients.mongo.client import Cluster
 from towpath.config.mongo_uri import without_credentials
-from towpath.deploy.configs import plugins
 from towpath.errors import TowpathError, fields
+from towpath.log.definitions import plugins
 from towpath.run.doctor.redaction import Redaction
 from towpath.session import ERRORS, Session
 
@@ -124,7 +124,8 @@ def _versions(session: Session) -> Json:
 def _worker(session: Session) -> Json:
     found = session.connect.plugins()
     versions = {name: found.get(name) for name in plugins(session.pipeline)}
-    return {"version": session.connect.version(), "plugins": versions, "kafka": session.connect.kafka_cluster()}
+    version, kafka = session.connect.worker()
+    return {"version": version, "plugins": versions, "kafka": kafka}
 
 
 def _server(cluster: Cluster) -> Json:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from functools import cached_property
 
-from towpath.checks import log as capture
+from towpath.checks import capture
 from towpath.checks.log import guard
 from towpath.clients.connect.control import statuses
 from towpath.clients.kafka.topics import Place, Topic

@@ -6,15 +6,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from towpath.clients.connect.control import statuses
-from towpath.clients.connect.rest import Connect
+from towpath.checks.facts import DESTINATION_SET, SOURCE_SET, Facts
+from towpath.checks.rule import Finding, error, require, rules
 from towpath.clients.mongo.replica_set import ReplicaSet
-from towpath.config.finding import Finding, error
 from towpath.config.namespaces import namespace_of, renames_of, topic_of
-from towpath.config.pipeline import Pipeline
 from towpath.config.text import first_few
-from towpath.deploy.inventory import DESTINATION_SET, SOURCE_SET, Inventory
-from towpath.errors import Refused
 from towpath.log.source_offsets import SELECTION
 from towpath.session import Session
 
@@ -69,18 +65,12 @@ def is_written(config: Mapping[str, str], prefix: str, target: str) -> bool:
     return any(re.fullmatch(pattern, topic) if pattern else topic in listed for topic in topics)
 
 
-def loops(
-    pipeline: Pipeline,
-    connect: Connect,
-    configurations: Configurations,
-    source: ReplicaSet,
-    destination: ReplicaSet,
-    namespaces: Iterable[str],
-) -> Iterator[Finding]:
+def loops(facts: Facts, source: ReplicaSet, destination: ReplicaSet, namespaces: Iterable[str]) -> Iterator[Finding]:
     """An error for each pipeline that replicates what this one writes back to where this one captures it.
 
     `namespaces`: what this pipeline captures, by the source's names. A pipeline whose sink is STOPPED does not count.
     """
+    pipeline, configurations = facts.pipeline, facts.configurations
     written = {pipeline.renamed(name): name for name in namespaces}
     for sink, config in configurations.items():
         mark = config.get(DESTINATION_SET)
@@ -94,7 +84,7 @@ def loops(
             for target in _captured(configurations, other, destination, written)
             if renames.get(target, target) == written[target]
         ]
-        if round_trip and next(iter(statuses(connect, [sink]))).state != "STOPPED":
+        if round_trip and facts.state(sink) != "STOPPED":
             yield error(
                 "deploy",
                 f"{pipeline.name} writes {round_trip[0]}, and the pipeline {other} brings that back to"
@@ -116,13 +106,12 @@ def _captured(configurations: Configurations, other: str, source: ReplicaSet, na
 
 def refuse_loop_on_resuming(session: Session) -> None:
     """Raise `Refused` for a loop, judging by the deployed connectors and the log, without the MongoDB clusters."""
-    pipeline, inventory = session.pipeline, Inventory(session)
-    source, sink = (
-        inventory.configurations.get(name, {}) for name in (pipeline.source_connector, pipeline.sink_connector)
-    )
-    if SOURCE_SET not in source or DESTINATION_SET not in sink:
-        return
-    names = [namespace_of(pipeline.name, topic.name) for topic in inventory.log]
-    sets = ReplicaSet.parse(source[SOURCE_SET]), ReplicaSet.parse(sink[DESTINATION_SET])
-    for loop in loops(pipeline, session.connect, inventory.configurations, *sets, names):
-        raise Refused(loop.finding, loop.advice)
+    require(rules("deploy", _deployed_loops), Facts(session))
+
+
+def _deployed_loops(facts: Facts) -> Iterator[Finding]:
+    pipeline = facts.pipeline
+    source, sink = (facts.deployed[name] or {} for name in (pipeline.source_connector, pipeline.sink_connector))
+    if SOURCE_SET in source and DESTINATION_SET in sink:
+        names = [namespace_of(pipeline.name, topic.name) for topic in facts.log]
+        yield from loops(facts, ReplicaSet.parse(source[SOURCE_SET]), ReplicaSet.parse(sink[DESTINATION_SET]), names)

@@ -7,11 +7,12 @@ import re
 import pytest
 
 from tests.checks.test_check_judgements import PIPELINE
+from towpath.checks.change import unchanged_mode
+from towpath.checks.kafka import single
 from towpath.clients.kafka.topics import Topic
 from towpath.config.pipeline import Pipeline
 from towpath.config.sections import CopyMethod, Mode
-from towpath.deploy.configs import definitions, plugins
-from towpath.deploy.preconditions import single, unchanged_mode
+from towpath.log.definitions import definitions, plugins
 from towpath.store.positions import Counts, task_state
 
 SOURCE, SINK = "io.towpath.source.MongoSource", "io.towpath.sink.MongoSink"

@@ -2,25 +2,27 @@
 
 Each command that deletes or overwrites there asks this first, and no option skips it. `gather` asks the servers, the
 rules decide. What tells a destination is its replica set, the server's process, and what `deploy` has registered there
-(`towpath.bookkeeping.writers`).
+(`towpath.store.writers`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from towpath.checks.facts import DESTINATION_SET, SOURCE_SET, Facts
+from towpath.checks.rule import Finding, Rule, error, require, rules
 from towpath.clients.mongo.replica_set import ReplicaSet
-from towpath.config.finding import Finding, Preconditions, error, require, required
 from towpath.config.namespaces import namespace_of, renames_of
 from towpath.config.pipeline import Pipeline
-from towpath.config.text import first_few
-from towpath.deploy.inventory import DESTINATION_SET, SOURCE_SET, Inventory
+from towpath.config.text import counted, first_few
 from towpath.errors import ConnectUnreachable, KafkaUnreachable, MongoUnreachable
 from towpath.session import Session
 from towpath.store.writers import MONGOSH_FORGET, Registration
 
 _DESTINATION = "destination"
+_LEAVING_S = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,56 +157,98 @@ def _if_gone(name: str) -> str:
 
 
 #: Before something is removed: only what the pipeline itself has stored there.
-OF_REMOVAL: Preconditions[Target] = required(same_as_deployed, same_kafka)
+OF_REMOVAL: Sequence[Rule[Target]] = rules(_DESTINATION, same_as_deployed, same_kafka)
 #: Before documents or collections are deleted or overwritten.
-OF_WRITING: Preconditions[Target] = required(
-    same_as_deployed, registered, same_namespaces, not_the_source, no_other_writer
+OF_WRITING: Sequence[Rule[Target]] = rules(
+    _DESTINATION, same_as_deployed, registered, same_namespaces, not_the_source, no_other_writer
 )
 
 
-def require_own(session: Session) -> None:
-    """Raise `Refused` unless the destination is the one that the pipeline writes, and no other pipeline does."""
-    require(OF_WRITING, gather(Inventory(session)))
+def require_own(session: Session, *, ended: bool = False) -> None:
+    """Raise `Refused` unless the destination is the one that the pipeline writes, and no other pipeline does.
+
+    With `ended`, Kafka and Connect may be away, as after the end of a replication.
+    """
+    require(OF_WRITING, gather(Facts(session), ended=ended))
 
 
-def require_removable(session: Session) -> None:
+def require_removable(facts: Facts) -> None:
     """Raise `Refused` unless what the destination stores for the pipeline is of this pipeline."""
-    require(OF_REMOVAL, gather(Inventory(session), with_source=False))
+    require(OF_REMOVAL, gather(facts, with_source=False))
 
 
-def gather(inventory: Inventory, *, with_source: bool = True) -> Target:
+def no_sink_elsewhere(facts: Facts) -> Iterator[Finding]:
+    """No Connect cluster that the file does not name runs the sink."""
+    sink = facts.pipeline.sink_connector
+    if facts.deployed[sink] is None and (members := _members(facts, f"connect-{sink}")):
+        yield error(
+            "kafka",
+            f"Kafka Connect at {facts.connect.url} has no {sink}, and the consumer group connect-{sink} has"
+            f" {counted(members, 'member')}: another Connect cluster runs the pipeline; nothing was changed",
+            "set [connect] url to it",
+        )
+
+
+def _members(facts: Facts, group: str) -> int:
+    """How many consumers a group has. Those of a connector that was just removed leave it a moment later."""
+    until = time.monotonic() + _LEAVING_S
+    while (members := facts.topics.members(group)) and time.monotonic() < until:
+        time.sleep(0.5)
+    return members
+
+
+def known_log(facts: Facts) -> Iterator[Finding]:
+    """The destination or Connect knows the pipeline whose log is to be deleted."""
+    topics, connectors = facts.own_topics.names, [name for name, config in facts.deployed.items() if config]
+    if topics and not connectors and facts.registration is None:
+        yield error(
+            _DESTINATION,
+            f"nothing shows that {first_few(topics, 3)} are of this pipeline: Kafka Connect at {facts.connect.url} has"
+            f" no connector of {facts.pipeline.name}, and the destination does not know it; nothing was changed",
+            "see [destination] uri and [connect] url; if no one needs the records, delete the topics with Kafka's tools"
+            " (kafka-topics.sh --delete --topic)",
+        )
+
+
+#: Before the log is deleted, besides `OF_REMOVAL`.
+OF_LOG: Sequence[Rule[Facts]] = rules(_DESTINATION, no_sink_elsewhere, known_log)
+
+
+def gather(facts: Facts, *, with_source: bool = True, ended: bool = False) -> Target:
     """Raises `MongoError`, except for a source that does not answer: a lost source is a reason for a rebuild."""
-    kafka, configs, log = _deployed(inventory)
+    kafka, configs, log = _deployed(facts, ended=ended)
     marks = [(key, config[key]) for config in configs for key in (SOURCE_SET, DESTINATION_SET) if key in config]
     sources = [ReplicaSet.parse(mark) for key, mark in marks if key == SOURCE_SET]
-    names = tuple(map(inventory.pipeline.renamed, log))
+    names = tuple(map(facts.pipeline.renamed, log))
     try:
         if with_source:
-            sources.append(inventory.source.replica_set)
-            names = names or inventory.targets
+            sources.append(facts.source.replica_set)
+            names = names or facts.targets
     except MongoUnreachable:
         if not log:
             raise
     return Target(
-        pipeline=inventory.pipeline,
-        destination=inventory.destination.replica_set,
+        pipeline=facts.pipeline,
+        destination=facts.destination.replica_set,
         sources=tuple(sources),
         deployed=next((ReplicaSet.parse(mark) for key, mark in marks if key == DESTINATION_SET), None),
         names=names,
-        registered=inventory.registered,
+        registered=facts.registered,
         sink=next((config for config in configs if DESTINATION_SET in config), {}),
         kafka=kafka,
     )
 
 
-def _deployed(inventory: Inventory) -> tuple[str, list[dict[str, str]], tuple[str, ...]]:
+def _deployed(facts: Facts, *, ended: bool) -> tuple[str, list[dict[str, str]], tuple[str, ...]]:
     """(Kafka's id, the connectors' configurations, the namespaces in the log).
 
-    Empty while Kafka or Connect does not answer, as after the end of a replication: `prepare --final` comes then.
+    With `ended`, empty while Kafka or Connect does not answer.
     """
     try:
-        kafka, log = inventory.kafka_cluster, inventory.log
-        configs = [config for config in inventory.deployed.values() if config]
+        kafka, log = facts.kafka_cluster, facts.log
+        configs = [config for config in facts.deployed.values() if config]
     except (KafkaUnreachable, ConnectUnreachable):
+        if not ended:
+            raise
         return "", [], ()
-    return kafka, configs, tuple(namespace_of(inventory.pipeline.name, topic.name) for topic in log)
+    return kafka, configs, tuple(namespace_of(facts.pipeline.name, topic.name) for topic in log)

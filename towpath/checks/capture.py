@@ -1,0 +1,279 @@
+"""The checks of capture: whether the source's oplog still holds what the source connectors have not captured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+from bson.timestamp import Timestamp
+from pymongo.errors import OperationFailure
+
+from towpath.checks.facts import RESNAPSHOT, RESNAPSHOT_ONLY, Facts
+from towpath.checks.rule import Finding, error, ok, warning
+from towpath.clients.mongo.client import Client, ClusterTime
+from towpath.clients.mongo.privileges import if_allowed
+from towpath.config.pipeline import Pipeline
+from towpath.errors import ConnectUnreachable, MongoUnreachable, TowpathError
+from towpath.log.source_offsets import SELECTION, SourceState, source_state
+from towpath.session import Session
+
+_SUBJECT = "source oplog"
+#: Of a resnapshot of all collections.
+EVERYTHING = ".*"
+#: Hours. A day is enough to notice in the morning what broke in the evening, and to repair it.
+SHORT_HOURS = 24.0
+#: An oplog this full has begun to drop its oldest entries, so that its span is its window.
+_FULL = 0.9
+#: The share of the window that capture may be behind without a warning.
+_NEAR = 0.5
+#: Bytes per second of a copy on a small machine with indexes and other load.
+SLOW_COPY = 5 * 2**20
+_LOST = (286, 280, 136)  # ChangeStreamHistoryLost, ChangeStreamFatalError, CappedPositionLost
+_POSITION_LOST = 136  # CappedPositionLost: the server dropped the entry at which a query was
+_TRIES = 10
+_RESNAPSHOT = "run `towpath resnapshot PIPELINE`, which re-reads all documents and does not empty the destination"
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """The state of one source connector: up to when everything is captured, and whether later changes are lost."""
+
+    connector: str
+    state: SourceState
+    since: ClusterTime
+    lost: bool
+    resnapshot: str
+    """The name of the resnapshot in its configuration, or else in its offsets; empty if there never was one."""
+    only: str
+    """The regular expression of the namespaces that the resnapshot re-reads."""
+    reselects: bool = False
+    """Whether its task has not taken over the selection in its configuration: it may refuse a collection that is
+    included again."""
+
+    @property
+    def under_way(self) -> bool:
+        return bool(self.resnapshot) and self.state.closed != self.resnapshot
+
+
+def read_captured(
+    client: Client,
+    pipeline: Pipeline,
+    offsets: Callable[[str], list[dict[str, Any]] | None],
+    config: Callable[[str], Mapping[str, str] | None],
+) -> list[Captured]:
+    """Every source connector that has a position. `offsets` and `config` ask Connect about a connector."""
+    captured = []
+    for name in pipeline.source_connectors:
+        state, settings = source_state(offsets(name) or ()), config(name) or {}
+        since = state.position.time if state.position else state.start
+        if since is not None:
+            resnapshot, only = settings.get(RESNAPSHOT, state.resnapshot), settings.get(RESNAPSHOT_ONLY, EVERYTHING)
+            reselects = state.selection is not None and settings.get(SELECTION, state.selection) != state.selection
+            lost = state.lost or is_lost(client, since)
+            captured.append(Captured(name, state, since, lost, resnapshot, only, reselects))
+    return captured
+
+
+def is_lost(client: Client, since: ClusterTime) -> bool:
+    """Whether the source's oplog no longer holds all changes since then. A change stream from there shows it."""
+    keys: list[dict[str, Any]] = [{"$project": {"_id": 1}}]
+    start = Timestamp(since.seconds, since.ordinal)
+    try:
+        with client.watch(keys, start_at_operation_time=start, batch_size=1, max_await_time_ms=100) as stream:
+            stream.try_next()
+        return False
+    except OperationFailure as failure:
+        if failure.code in _LOST:
+            return True
+        raise
+
+
+def check(session: Session) -> Iterator[Finding]:
+    """As `within_oplog`, for `status`: a server that does not answer yields nothing, one that refuses a warning."""
+    pipeline, connect = session.pipeline, session.connect
+    try:
+        if pipeline.has_own_source:
+            with session.source.briefly() as client:
+                captures = read_captured(client, pipeline, connect.offsets, connect.config)
+                oplog = read(client)
+            for captured in captures:
+                yield from check_capture(oplog, captured)
+    except (MongoUnreachable, ConnectUnreachable):
+        return
+    except TowpathError as failure:
+        yield warning(_SUBJECT, f"cannot be compared with what is captured: {failure.sentence}", failure.advice)
+
+
+def warnings(session: Session) -> tuple[str, ...]:
+    """The errors and warnings of `check`, one line each, for `status`."""
+    return tuple(
+        f"{finding.subject}: {finding.finding}; {finding.advice}" for finding in check(session) if finding.level != "ok"
+    )
+
+
+def within_oplog(facts: Facts) -> Iterator[Finding]:
+    """The oplog still holds what the deployed source connectors have not captured."""
+    if not facts.pipeline.has_own_source:
+        return
+    read_all = partial(read_captured, pipeline=facts.pipeline, offsets=facts.offsets, config=facts.deployed.get)
+    for captured in facts.source.ask(read_all):
+        yield from check_capture(facts.source.ask(read), captured)
+
+
+@dataclass(frozen=True, slots=True)
+class Oplog:
+    """The extent of an oplog. `io.towpath.debezium.Oplog` has the same rules in the source connector."""
+
+    span: int
+    """Seconds between its first and its last entry."""
+    size: int
+    """Bytes in use."""
+    limit: int
+    """Maximum size in bytes."""
+    kept: float = 0.0
+    """Its minimum retention in hours."""
+    last: int = 0
+    """The time of its last entry, in seconds since the epoch."""
+
+    @property
+    def full(self) -> bool:
+        return self.size > _FULL * self.limit
+
+    @property
+    def young(self) -> bool:
+        """Whether it is too early to estimate the write rate."""
+        return not self.full and self.span < 3600
+
+    @property
+    def hours(self) -> float:
+        """The window in hours: the current one if the oplog is full, else an estimate from the write rate so far."""
+        grown = 1.0 if self.full else self.limit / max(self.size, 1)
+        return max(self.span * grown / 3600, self.kept)
+
+    def is_near(self, since: int) -> bool:
+        """Whether a change made at `since` (seconds since the epoch) is dropped already, or will be soon."""
+        return self.last - since > _NEAR * self.hours * 3600
+
+
+def despite_drops(query: Callable[[], Answer]) -> Answer:
+    """The answer to a query of the oplog, asked again when the server drops the entries that it reads."""
+    for _ in range(_TRIES - 1):
+        try:
+            return query()
+        except OperationFailure as failure:
+            if failure.code != _POSITION_LOST:
+                raise
+    return query()
+
+
+def read(client: Client) -> Oplog | None:
+    """The extent of the oplog; None if the user may not read it."""
+    entries = client.local["oplog.rs"]
+    first = if_allowed(lambda: despite_drops(lambda: entries.find_one({}, {"ts": 1}, sort=[("$natural", 1)])))
+    last = if_allowed(lambda: entries.find_one({}, {"ts": 1}, sort=[("$natural", -1)]))
+    sizes = if_allowed(lambda: next(iter(entries.aggregate([{"$collStats": {"storageStats": {}}}])))["storageStats"])
+    if not first or not last or not sizes:
+        return None
+    server = if_allowed(lambda: client.admin.command("serverStatus")) or {}
+    kept = float(server.get("oplogTruncation", {}).get("oplogMinRetentionHours", 0.0))
+    return Oplog(last["ts"].time - first["ts"].time, sizes["size"], sizes["maxSize"], kept, last["ts"].time)
+
+
+def check_window(oplog: Oplog | None) -> Iterator[Finding]:
+    if oplog is None:
+        yield warning(
+            _SUBJECT,
+            "its window is unknown: the user may not read local.oplog.rs",
+            'grant find and collStats on {db: "local", collection: "oplog.rs"}, or run rs.printReplicationInfo() as'
+            f" another user: the window should be {SHORT_HOURS:.0f} hours or more",
+        )
+    elif oplog.young:
+        share = f"{oplog.size / max(oplog.limit, 1):.1%} of {oplog.limit / 2**20:,.0f} MiB"
+        yield ok(_SUBJECT, f"is too new to estimate its window: {share} in {oplog.span / 60:.0f} minutes")
+    elif oplog.hours < SHORT_HOURS:
+        yield warning(
+            _SUBJECT,
+            f"reaches back {oplog.hours:.1f} hours at the current write rate ({oplog.limit / 2**20:,.0f} MiB): a"
+            " capture that is down for longer, or an initial copy that takes longer, has to start over",
+            f"enlarge it to {SHORT_HOURS:.0f} hours or more: db.adminCommand({{replSetResizeOplog: 1, size: <MiB>,"
+            f" minRetentionHours: {SHORT_HOURS:.0f}}}) on every member",
+        )
+    else:
+        yield ok(_SUBJECT, f"reaches back {oplog.hours:,.0f} hours at the current write rate")
+
+
+def check_capture(oplog: Oplog | None, captured: Captured) -> Iterator[Finding]:
+    """The oplog still holds the changes that a deployed source connector has not captured."""
+    subject = f"{_SUBJECT}, {captured.connector}"
+    behind = oplog.last - captured.since.seconds if oplog else 0
+    if captured.state.lost:
+        yield error(
+            f"log, {captured.connector}",
+            "holds records of an earlier capture, and the offsets that continue it are lost: documents that were"
+            " deleted at the source since would stay at the destination",
+            _RESNAPSHOT,
+        )
+    elif captured.lost:
+        yield error(
+            subject,
+            f"no longer holds the changes since {captured.since}, the end of what is captured: the changes after that"
+            " are lost to the stream, and a restart does not help",
+            _RESNAPSHOT,
+        )
+    elif captured.state.gap is not None:
+        yield warning(
+            f"log, {captured.connector}",
+            f"lacks the changes since {captured.state.gap}, and the resnapshot that replaces them is not finished:"
+            " documents that were deleted since are still at the destination",
+            "run `towpath resnapshot PIPELINE` to continue it",
+        )
+    elif oplog and oplog.is_near(captured.since.seconds):
+        yield warning(
+            subject,
+            f"reaches back {_duration(oplog.hours * 3600)}, and capture is {_duration(behind)} behind: if the oplog"
+            " drops changes before they are captured, `towpath resnapshot` has to re-read everything",
+            "make sure that the connector runs (`towpath status`), or enlarge the oplog (replSetResizeOplog, with"
+            " minRetentionHours) on every member",
+        )
+    elif oplog:
+        yield ok(subject, f"reaches back {_duration(oplog.hours * 3600)}, and capture is {_duration(behind)} behind")
+
+
+def _duration(seconds: float) -> str:
+    for unit, length in (("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:,.0f} {unit}"
+    return f"{max(seconds, 0):.0f} s"
+
+
+def check_copy(oplog: Oplog | None, documents: int, size: int, pipeline: Pipeline) -> Iterator[Finding]:
+    """The oplog window is longer than a copy of so many documents and bytes takes."""
+    if oplog is None or oplog.young or pipeline.copy_method == "none" or not size:
+        return
+    limits = ((documents, pipeline.capture.documents_per_second), (size, pipeline.capture.bytes_per_second))
+    limited = max((amount / rate / 3600 for amount, rate in limits if rate), default=0.0)
+    extent = f"{size / 2**30:,.1f} GiB"
+    enlarge = "enlarge the oplog (replSetResizeOplog with minRetentionHours)"
+    if limited > oplog.hours:
+        yield error(
+            _SUBJECT,
+            f"reaches back {oplog.hours:.1f} hours, but a copy of {extent} takes {limited:.1f} hours at the limits in"
+            " [capture]: the stream could not start where the copy began",
+            f"raise documents_per_second or bytes_per_second, or {enlarge}",
+        )
+        return
+    slow = max(limited, size / SLOW_COPY / 3600)
+    duration = f"a copy of {extent} takes {slow:.1f} hours at {SLOW_COPY // 2**20} MiB/s"
+    if slow > oplog.hours:
+        yield warning(
+            _SUBJECT,
+            f"reaches back {oplog.hours:.1f} hours, but {duration}, the rate of a small machine: if the copy is no"
+            " faster, the stream cannot start where the copy began",
+            f"{enlarge}, or make sure that the copy is faster",
+        )
+    else:
+        yield ok(_SUBJECT, f"reaches back {oplog.hours:,.1f} hours, and {duration} or less")

@@ -1,0 +1,223 @@
+"""What makes sure that a deployment loses no record and puts none out of order: the file fits what is deployed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from towpath.checks import target
+from towpath.checks.facts import DESTINATION_SET, SOURCE_SET, Configurations, Facts
+from towpath.checks.other_pipelines import loops, writers
+from towpath.checks.rule import Finding, error, rules, warning
+from towpath.checks.source import captured_by
+from towpath.clients.kafka.topics import Topic
+from towpath.clients.mongo.replica_set import ReplicaSet
+from towpath.config.namespaces import topic_of
+from towpath.config.pipeline import Pipeline
+from towpath.config.text import first_few
+from towpath.store import cutover
+from towpath.store.writers import Registration
+
+_REMOVE = "`towpath remove --topics` the pipeline and deploy it again"
+_DEPLOY = "deploy"
+
+
+def no_cutover(facts: Facts) -> Iterator[Finding]:
+    """No cutover is under way or over when a new sink is created."""
+    if facts.pipeline.exactly_once and not facts.is_deployed:
+        cutover.refuse(facts.session)
+    return iter(())
+
+
+def one_writer(facts: Facts) -> Iterator[Finding]:
+    """No other sink writes a namespace of the pipeline. The sink of a pipeline's old name counts as another."""
+    sink, destination = facts.pipeline.sink_connector, facts.destination.replica_set
+    connectors = set()
+    for writer in writers(facts.configurations, destination, facts.targets, except_for=sink):
+        connectors |= {writer.connector, writer.connector.removesuffix("-sink")}
+        if writer.replay_of:
+            yield error(
+                _DEPLOY,
+                f"the replay {writer.connector} of the pipeline {writer.replay_of} already writes {writer.listed} to"
+                " this destination, and two sinks on one namespace overtake each other",
+                f"end it first: `towpath remove … --replay {writer.label}` with that pipeline's file",
+            )
+        else:
+            yield error(
+                _DEPLOY,
+                f"the connector {writer.connector} already writes {writer.listed} to this destination, and two"
+                " pipelines on one namespace overtake each other. If you renamed the pipeline: its log and its"
+                f" position stay with the old name ({writer.connector.removesuffix('-sink')})",
+                "keep that, or `towpath remove` the old pipeline first",
+            )
+    ours = Registration.of(facts.pipeline, facts.kafka_cluster, facts.source.replica_set)
+    elsewhere = {name: theirs for name, theirs in facts.registered.items() if name not in connectors}
+    yield from target.others(ours, elsewhere, facts.targets)
+
+
+def same_clusters(facts: Facts) -> Iterator[Finding]:
+    """The replica sets are the deployed ones, because a position is valid in its own replica set only."""
+    for name, config in facts.deployed.items():
+        for cluster, key in ((facts.source, SOURCE_SET), (facts.destination, DESTINATION_SET)):
+            before = (config or {}).get(key)
+            if before and not ReplicaSet.parse(before).is_same(cluster.replica_set):
+                yield error(
+                    _DEPLOY,
+                    f"{name} was deployed with the {cluster.side} {before}, and the file now names"
+                    f" {cluster.replica_set}: its position means nothing there",
+                    f"set [{cluster.side}] uri back, or {_REMOVE}, or give the new pipeline a name of its own",
+                )
+
+
+def same_mode(facts: Facts) -> Iterator[Finding]:
+    """As `unchanged_mode`. Empty topics that were not made for the pipeline do not show its mode."""
+    pipeline, deployed, existing = facts.pipeline, facts.deployed, facts.existing
+    is_whole = all(deployed.get(name) is not None for name in (pipeline.sink_connector, pipeline.source_connector))
+    foreign = () if is_whole else facts.own_topics.others
+    filled = sorted(facts.written.intersection(foreign)) if foreign else []
+    judged = {name: topic for name, topic in existing.items() if name not in foreign or name in filled}
+    for finding in unchanged_mode(pipeline, facts.desired, deployed, judged):
+        yield replace(finding, advice=f"{finding.advice}; {left_by_removal(filled)}") if filled else finding
+
+
+def left_by_removal(topics: Sequence[str]) -> str:
+    """The advice for topics that hold records, have names of a pipeline, and are not known to be made for it."""
+    return (
+        f"`towpath remove --topics` leaves {first_few(topics, 3)}, which nothing shows to be made for this pipeline:"
+        " if no one needs the records, delete that with Kafka's tools (kafka-topics.sh --delete --topic); else give the"
+        " pipeline another name, or exclude that namespace"
+    )
+
+
+def unchanged_mode(
+    pipeline: Pipeline, desired: Configurations, deployed: Configurations, existing: Mapping[str, Topic]
+) -> Iterator[Finding]:
+    """The mode and the initial copy are the deployed ones, because each sink and source has its own kind of position.
+
+    Without connectors, the topics show the mode.
+    """
+    same_sink = _unchanged(desired, deployed, pipeline.sink_connector, ("connector.class",))
+    has_log = any(map(pipeline.is_change_topic, existing))
+    if same_sink is None and has_log:
+        same_sink = (pipeline.dead_letter_topic in existing) == pipeline.exactly_once
+    if same_sink is False:
+        other = "plain" if pipeline.exactly_once else "exactly-once"
+        yield error(
+            _DEPLOY,
+            f'{pipeline.name} was deployed with mode = "{other}", and the file now says "{pipeline.mode}": the two'
+            f" sinks keep their positions in different places, and the log of one is not the history that the other"
+            f" needs",
+            f'set mode = "{other}" again, or empty the destination\'s namespaces and {_REMOVE}',
+        )
+    keys = ("connector.class", "towpath.copy", "snapshot.mode")
+    same = _unchanged(desired, deployed, pipeline.source_connector, keys)
+    if same is None and has_log:
+        same = (pipeline.request_topic in existing) == pipeline.has_own_source
+    if same is False:
+        yield error(
+            _DEPLOY,
+            f'{pipeline.name} was deployed with another [capture] copy, and the file now says "{pipeline.copy_method}":'
+            " the stored progress of one method cannot be used by another",
+            f"set it back, or empty the destination's namespaces and {_REMOVE}",
+        )
+
+
+def _unchanged(desired: Configurations, deployed: Configurations, name: str, keys: Iterable[str]) -> bool | None:
+    """Whether these settings of a deployed connector are as the file defines them; None if it is not deployed."""
+    before, after = deployed.get(name), desired.get(name) or {}
+    return None if before is None else all(before.get(key) == after.get(key) for key in keys)
+
+
+def same_whole_documents(facts: Facts) -> Iterator[Finding]:
+    name = facts.pipeline.whole_source_connector
+    if name not in facts.pipeline.connectors and facts.deployed.get(name) is not None:
+        yield error(
+            _DEPLOY,
+            f"the connector {name} looks up whole documents, and the file no longer names any: the capture method of a"
+            " collection cannot change",
+            f"name it again in [capture] whole_documents, or {_REMOVE}",
+        )
+
+
+def same_capture(facts: Facts) -> Iterator[Finding]:
+    """No namespace moves from one source connector to another: deletes in between would be lost."""
+    for namespace in facts.namespaces:
+        before, after = captured_by(facts.deployed, namespace), captured_by(facts.desired, namespace)
+        if before and after and before != after:
+            yield error(
+                _DEPLOY,
+                f"{namespace} is captured by {before} and would be by {after}: the capture method of a collection"
+                " cannot change",
+                f"leave [capture] whole_documents as it was for it, or {_REMOVE}",
+            )
+
+
+def _newly_captured(facts: Facts, namespace: str) -> str | None:
+    """The deployed connector that would begin to capture this namespace; None if one captures it already."""
+    after = captured_by(facts.desired, namespace)
+    is_captured = captured_by(facts.deployed, namespace) is not None
+    return None if after is None or facts.deployed.get(after) is None or is_captured else after
+
+
+def copied(facts: Facts) -> Iterator[Finding]:
+    """Debezium copies only at its first start, so no collection with documents is included later."""
+    for namespace in sorted(facts.filled) if facts.pipeline.copy_method == "debezium" else ():
+        after = _newly_captured(facts, namespace)
+        if after is not None and facts.offsets(after):
+            yield error(
+                _DEPLOY,
+                f"{namespace} holds documents and was not captured by {after} when it started: they would not be"
+                f" copied",
+                f"give it a pipeline of its own, or {_REMOVE}",
+            )
+
+
+def not_taken_in_again(facts: Facts) -> Iterator[Finding]:
+    """No collection is included again: a copy does not show what was deleted while it was excluded."""
+    if not facts.pipeline.has_own_source:
+        return
+    names = {topic_of(facts.pipeline.name, ns): ns for ns in facts.namespaces if _newly_captured(facts, ns)}
+    for topic in sorted(facts.written.intersection(names)) if names else ():
+        yield error(
+            _DEPLOY,
+            f"{names[topic]} was included in this pipeline before, and then excluded: its topic {topic} holds records,"
+            " and documents that were deleted at the source since then would stay at the destination forever",
+            f"`towpath remove` and `towpath deploy`, which keep the log, and then `towpath resnapshot PIPELINE --only"
+            f" {names[topic]}`, which deletes them at the destination; or {_REMOVE}",
+        )
+
+
+def kept_offsets(facts: Facts) -> Iterator[Finding]:
+    """A source connector whose log holds records has the offsets that continue it."""
+    pipeline = facts.pipeline
+    for name in pipeline.source_connectors if pipeline.has_own_source else ():
+        topics = {topic_of(pipeline.name, ns) for ns in facts.namespaces if captured_by(facts.desired, ns) == name}
+        if facts.deployed[name] is not None and facts.written & topics and not facts.offsets(name):
+            yield warning(
+                _DEPLOY,
+                f"the log holds records of an earlier capture, and Kafka Connect has no offsets of {name} that continue"
+                " it: the connector will not capture anything (TWP-HISTORY-LOST)",
+                "run `towpath resnapshot PIPELINE` after it, which re-reads all documents",
+                code="TWP-HISTORY-LOST",
+            )
+
+
+def no_loop(facts: Facts) -> Iterator[Finding]:
+    """No other pipeline replicates back what this one writes, unless this one is stopped."""
+    if not facts.is_stopped:
+        yield from loops(facts, facts.source.replica_set, facts.destination.replica_set, facts.namespaces)
+
+
+RULES = rules(
+    _DEPLOY,
+    no_cutover,
+    one_writer,
+    no_loop,
+    same_clusters,
+    same_mode,
+    same_whole_documents,
+    same_capture,
+    copied,
+    not_taken_in_again,
+    kept_offsets,
+)

@@ -1,0 +1,324 @@
+"""What is there before a pipeline is made: extents, rates, disks, and what `check` finds. Every query only reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+from bson.timestamp import Timestamp
+from pymongo.errors import ExecutionTimeout
+
+from towpath.checks import capture, source
+from towpath.checks.capture import Oplog
+from towpath.checks.facts import Extent, Facts
+from towpath.checks.rule import LEVELS, Finding, error, ok, warning
+from towpath.checks.sample import Sample, take
+from towpath.clients.mongo.client import Client
+from towpath.clients.mongo.privileges import if_allowed
+from towpath.config.pipeline import Pipeline
+from towpath.config.text import size
+from towpath.errors import TowpathError
+from towpath.store.positions import DATABASE
+
+Value = TypeVar("Value")
+#: The newest entries of the oplog that are read: so many, of so many hours, for so many milliseconds.
+_ENTRIES, _HOURS, _ENTRIES_MS = 50_000, 24, 3_000
+#: If they are all that the oplog holds, and of a shorter time, they tell nothing of a day.
+_SHORTEST_S = 60
+_DAY = 86_400
+#: Disks need more than is written: segments and files grow in steps, and other writers continue.
+_SPARE = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """What could not be found out, and why."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Writes:
+    """The newest entries of the oplog."""
+
+    seconds: int
+    """Between the first and the last of them."""
+    entries: int
+    bytes: int
+    own_entries: int
+    """Of the collections to replicate."""
+    own_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """A file system. None: the server does not report it."""
+
+    name: str
+    free: int | None
+    total: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class LogSize:
+    """The disk that the log needs, on all brokers together."""
+
+    copy_bytes: int
+    day_bytes: int | None
+    """That the changes of a day add, taking a record to be as large as its oplog entry; None if unknown."""
+    replicas: int
+    free_bytes: int | None
+    """None if a broker does not report it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unique:
+    """The indexes that a cutover makes unique in its pause, by reading them."""
+
+    unique_indexes: int
+    entries: int
+    """The documents of their collections, counted once for each index."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything to know before anything is made."""
+
+    pipeline: Pipeline
+    found: tuple[Finding, ...]
+    """By `towpath check`."""
+    unreachable: Mapping[str, str]
+    """Server → why it cannot be read: it does not answer, or refuses."""
+    deployed: bool | Unknown
+    collections: tuple[Extent, ...] | Unknown
+    sample: Sample | Unknown
+    oplog: Oplog | Unknown
+    changes: Writes | Unknown
+    replicas: int | Unknown
+    """Of each partition of the log."""
+    kafka_disks: tuple[Disk, ...] | Unknown
+    destination_disk: Disk | Unknown
+    pause: Unique | Unknown
+
+    @property
+    def total(self) -> tuple[int, int] | Unknown:
+        """(documents, bytes) to copy; bytes from the sample where the server does not report them."""
+        if isinstance(self.collections, Unknown):
+            return self.collections
+        documents = sum(collection.documents for collection in self.collections)
+        sizes = [collection.bytes for collection in self.collections if collection.bytes is not None]
+        if len(sizes) == len(self.collections):
+            return documents, sum(sizes)
+        if isinstance(self.sample, Unknown):
+            return _NO_SIZES
+        return documents, round(documents * self.sample.bytes / self.sample.documents)
+
+    @property
+    def log(self) -> LogSize | Unknown:
+        total, sample, replicas = self.total, self.sample, self.replicas
+        if isinstance(total, Unknown) or isinstance(replicas, Unknown):
+            return total if isinstance(total, Unknown) else Unknown(str(getattr(replicas, "reason", "")))
+        if isinstance(sample, Unknown) and total[0]:
+            return sample
+        ratio = 1.0 if isinstance(sample, Unknown) else sample.ratio
+        copied = 0 if self.pipeline.copy_method == "none" else total[1]
+        rate = self._own_rate()
+        day = None if rate is None else round(rate * _DAY * ratio * replicas)
+        disks = () if isinstance(self.kafka_disks, Unknown) else self.kafka_disks
+        free = [disk.free for disk in disks if disk.free is not None]
+        is_whole = bool(free) and len(free) == len(disks)
+        return LogSize(round(copied * ratio * replicas), day, replicas, sum(free) if is_whole else None)
+
+    def _own_rate(self) -> float | None:
+        """Bytes a second of the pipeline's changes in the oplog: their share of late, of what all of it holds."""
+        writes, oplog = self.changes, self.oplog
+        if isinstance(writes, Unknown):
+            return None
+        if isinstance(oplog, Unknown) or oplog.young:
+            return writes.own_bytes / writes.seconds
+        share = writes.own_bytes / max(writes.bytes, 1)
+        return float(share * oplog.size / max(oplog.span, 1))
+
+    @property
+    def destination(self) -> tuple[int, int] | Unknown:
+        """Bytes on disk of (documents, indexes), as at the source."""
+        if isinstance(self.collections, Unknown):
+            return self.collections
+        if any(collection.storage is None for collection in self.collections):
+            return _NO_SIZES
+        return (
+            sum(collection.storage or 0 for collection in self.collections),
+            sum(collection.index_bytes or 0 for collection in self.collections),
+        )
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Errors first. The disks of a deployed pipeline hold what is copied already."""
+        found = [*self.found, *(() if self.deployed is True else self._disk_findings())]
+        return tuple(dict.fromkeys(sorted(found, key=lambda finding: LEVELS.index(finding.level))))
+
+    def _disk_findings(self) -> Iterator[Finding]:
+        log, destination, disk = self.log, self.destination, self.destination_disk
+        if isinstance(log, LogSize) and log.free_bytes is not None:
+            yield from _space("plan log", "the brokers' disks", log.copy_bytes, log.free_bytes)
+        if not isinstance(destination, Unknown) and isinstance(disk, Disk) and disk.free is not None:
+            yield from _space("plan destination", f"the {disk.name}", sum(destination), disk.free)
+
+    @property
+    def errors(self) -> int:
+        return sum(finding.level == "error" for finding in self.findings)
+
+    @property
+    def unknown(self) -> dict[str, str]:
+        """Part of the plan → why it is not known."""
+        names = ("deployed", "collections", "sample", "oplog", "changes", "log", "kafka_disks", "destination")
+        parts = {name: getattr(self, name) for name in (*names, "destination_disk", "pause")}
+        return {name: part.reason for name, part in parts.items() if isinstance(part, Unknown)}
+
+
+_NO_SIZES = Unknown("the user may not run $collStats on all collections, so their sizes are unknown")
+
+
+def _space(subject: str, what: str, needed: int, free: int) -> Iterator[Finding]:
+    numbers = f"{what}: {size(free)} free for about {size(needed)}"
+    if needed > free:
+        yield error(subject, numbers, "free space there, or replicate fewer collections")
+    elif needed * _SPARE > free:
+        yield warning(subject, f"{numbers}, which leaves little", "free space there before the copy begins")
+    else:
+        yield ok(subject, numbers)
+
+
+def gather(facts: Facts, findings: Sequence[Finding], seconds: float) -> Plan:
+    """The plan of a pipeline that `check` has looked at. `seconds`: of the sample; 0 for none."""
+    pipeline = facts.pipeline
+
+    def known(query: Callable[[], Value]) -> Value | Unknown:
+        try:
+            return query()
+        except TowpathError as failure:
+            away = next((server for server, known in facts.unreachable.items() if known is failure), "")
+            names = {"": failure.sentence, "kafka": "Kafka cannot be read", "connect": "Kafka Connect cannot be read"}
+            return Unknown(names.get(away, f"the {away} cannot be read"))
+
+    collections = known(lambda: _collections(facts))
+    extents = () if isinstance(collections, Unknown) else collections
+    sampled = partial(take, collections=extents, capture=pipeline.capture, seconds=seconds)
+    return Plan(
+        pipeline=pipeline,
+        found=tuple(findings),
+        unreachable={subject: failure.sentence for subject, failure in facts.unreachable.items()},
+        deployed=known(lambda: facts.is_deployed),
+        collections=collections,
+        sample=known(lambda: facts.source.ask(sampled)) if seconds else Unknown("no sample was taken (--sample 0)"),
+        oplog=known(lambda: _oplog(facts)),
+        changes=known(lambda: facts.source.ask(partial(_writes, regex=pipeline.selection.namespace_regex))),
+        replicas=known(lambda: _replicas(facts)),
+        kafka_disks=known(lambda: _kafka_disks(facts)),
+        destination_disk=known(lambda: _destination_disk(facts, extents)),
+        pause=known(lambda: facts.source.ask(partial(_unique, collections=extents)))
+        if not isinstance(collections, Unknown)
+        else collections,
+    )
+
+
+def _collections(facts: Facts) -> tuple[Extent, ...]:
+    user = facts.source.privileges
+    if not source.listed(facts) and user and user.missing(("listCollections",), ""):
+        raise TowpathError(f"the user {user.user} may not list the collections of every database")
+    return tuple(facts.extents.values())
+
+
+def _oplog(facts: Facts) -> Oplog:
+    oplog = facts.source.ask(capture.read)
+    if oplog is None:
+        raise TowpathError(
+            'the user may not read it: grant find and collStats on {db: "local", collection: "oplog.rs"}'
+        )
+    return oplog
+
+
+def _writes(client: Client, regex: str) -> Writes:
+    """What the newest entries hold. Of an entry of several changes, those of the pipeline count in proportion."""
+    entries = client.local["oplog.rs"]
+    last = if_allowed(lambda: entries.find_one({}, {"ts": 1}, sort=[("$natural", -1)]))
+    if not last:
+        raise TowpathError("the user may not read the oplog")
+    names = {"$ifNull": ["$o.applyOps.ns", ["$ns"]]}
+    is_own = {"$regexMatch": {"input": "$$this", "regex": regex}}
+    stages: list[dict[str, Any]] = [
+        {"$limit": _ENTRIES},
+        {"$match": {"ts": {"$gte": Timestamp(last["ts"].time - _HOURS * 3_600, 0)}}},
+        {
+            "$project": {
+                "ts": 1,
+                "changes": {"$max": [1, {"$size": names}]},
+                "own": {"$size": {"$filter": {"input": names, "as": "this", "cond": is_own}}},
+                "bytes": {"$bsonSize": "$$ROOT"},
+            }
+        },
+        {
+            "$group": {
+                "_id": None,
+                "first": {"$min": "$ts"},
+                "read": {"$sum": 1},
+                "entries": {"$sum": "$changes"},
+                "bytes": {"$sum": "$bytes"},
+                "own_entries": {"$sum": "$own"},
+                "own_bytes": {"$sum": {"$multiply": ["$bytes", {"$divide": ["$own", "$changes"]}]}},
+            }
+        },
+    ]
+    try:
+        found = capture.despite_drops(
+            lambda: next(iter(entries.aggregate(stages, hint={"$natural": -1}, maxTimeMS=_ENTRIES_MS)))
+        )
+    except ExecutionTimeout as failure:
+        raise TowpathError(f"the source did not count its newest changes within {_ENTRIES_MS // 1000} s") from failure
+    seconds = last["ts"].time - found["first"].time
+    if found["read"] < _ENTRIES and seconds < _SHORTEST_S:
+        raise TowpathError(f"the oplog began {seconds} s ago")
+    return Writes(
+        max(seconds, 1), found["entries"], round(found["bytes"]), found["own_entries"], round(found["own_bytes"])
+    )
+
+
+def _replicas(facts: Facts) -> int:
+    if facts.pipeline.kafka.replication_factor > 0:
+        return int(facts.pipeline.kafka.replication_factor)
+    return int(facts.broker_settings(facts.brokers[0]).get("default.replication.factor", "1"))
+
+
+def _kafka_disks(facts: Facts) -> tuple[Disk, ...]:
+    disks = facts.once("kafka", "disks", facts.topics.disks)
+    if disks is None:
+        raise TowpathError("the brokers do not report their disks to this user (ACL: Describe on the cluster)")
+    return tuple(Disk(name, *(sizes or (None, None))) for name, sizes in disks.items())
+
+
+def _destination_disk(facts: Facts, captured: tuple[Extent, ...]) -> Disk:
+    """The primary's. A database that does not exist yet shows none, so Towpath's and MongoDB's are asked too."""
+    names = dict.fromkeys((*(one.destination.partition(".")[0] for one in captured), DATABASE, "admin"))
+    answers = [facts.destination.ask(partial(_stats, name)) for name in names]
+    if all(stats is None for stats in answers):
+        raise TowpathError(f"the user may not run dbStats on {', '.join(names)}; the role read includes it")
+    for stats in answers:
+        if stats and stats.get("fsTotalSize"):
+            total, used = int(stats["fsTotalSize"]), int(stats["fsUsedSize"])
+            return Disk("disk of the destination's primary", total - used, total)
+    raise TowpathError(f"the server reports no file system of the databases {', '.join(names)}")
+
+
+def _stats(database: str, client: Client) -> dict[str, Any] | None:
+    return if_allowed(lambda: client[database].command("dbStats"))
+
+
+def _unique(client: Client, collections: Sequence[Extent]) -> Unique:
+    indexes = documents = 0
+    for collection in collections:
+        database, name = collection.namespace.split(".", 1)
+        count = sum(bool(index.get("unique")) for index in client[database][name].list_indexes())
+        indexes, documents = indexes + count, documents + count * collection.documents
+    return Unique(indexes, documents)
