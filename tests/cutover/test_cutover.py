@@ -85,24 +85,25 @@ def test_there_and_back_without_loss(pipeline: Pipeline, tmp_path: Path) -> None
         form = indexes(pipeline, source)
         with cutover(pipeline, tmp_path, "--block-writes", "--report", str(report)) as there:
             with Ticker(0.02, Swapping(pipeline.source("users"), 100).swap) as swaps:
-                there.until(lambda one: str(one.get("step", "")).startswith("making the way back ready"))
+                there.until(lambda one: str(one.get("step", "")).startswith("preparing the reverse pipeline"))
                 swaps.wait_for(20)
             switch = there.event("switch")
             writer.send(destination)
             end = there.ended(0)[-1]
         assert switch["primary"] == "destination" and "--back" in end["words"]
         # what a restored TTL index deletes is captured
-        assert [one["step"] for one in there.told if one["event"] == "step"][-3:] == [
-            "stopping the sink",
-            "beginning the way back",
-            "putting the destination right",
+        assert [one["step"] for one in there.told if one["event"] == "step"][-4:] == [
+            "waiting until the sink has stopped",
+            "starting the reverse pipeline",
+            "restoring the schema of the new primary",
+            "checking for late writes",
         ]
         assert indexes(pipeline, destination) == form
         print(f"writes had stopped for {writer.gaps} s; the tool says {switch['pause_seconds']} s")
         assert "the destination is primary" in report.read_text()
         writer.wait_for_more(500)
         assert "its sink must stay stopped" in towpath("resume", pipeline.file, expect=2).stderr
-        assert pipeline.status(expect=1)["cutover"]["state"] == "over"
+        assert pipeline.status(expect=1)["cutover"]["state"] == "destination primary"
         not_returned(pipeline, tmp_path)
         not_skipped(pipeline, tmp_path)
         fail_back(pipeline, tmp_path, writer, "--quiet")
@@ -115,13 +116,13 @@ def test_there_and_back_without_loss(pipeline: Pipeline, tmp_path: Path) -> None
 
 
 STEPS = (
-    "verifying what the newest records are about",
-    "making the way back ready",
+    "verifying the newest records",
+    "preparing the reverse pipeline",
     "blocking writes",
-    "applying what is left",
+    "applying the rest of the log",
     "stopping the sink",
-    "beginning the way back",
-    "putting the destination right",
+    "starting the reverse pipeline",
+    "restoring the schema of the new primary",
 )
 
 
@@ -249,7 +250,7 @@ def seen_late(pipeline: Pipeline, folder: Path) -> None:
         with without_sink(pipeline):
             new_user(pipeline)
             running.answer()
-            running.at("applying what is left")
+            running.at("applying the rest of the log")
             pipeline.source("audit_12").insert_one({"_id": 5})
             written = datetime.now(UTC)
             told = running.ended(1)
@@ -269,7 +270,9 @@ def ended_at_its_limit(pipeline: Pipeline, folder: Path) -> None:
             told = running.ended(1)
     seconds = seconds_until(told, "everything is as before", stopped)
     print(f"all was as before {seconds:.2f} s after the beginning of a pause of 3 s at most")
-    assert "has reached its limit of 3 s while applying what is left (not caught up in time: " in told[-1]["words"]
+    assert (
+        "has reached its limit of 3 s while applying the rest of the log (not caught up in time: " in told[-1]["words"]
+    )
     assert 3 <= seconds < 15, told
     with cutover(pipeline, folder, "--max-pause", "1s", "--stop-with", "sleep 600") as running:
         told = running.ended(1)
@@ -287,9 +290,9 @@ def test_an_interrupt_a_kill_and_whatever_is_red_leave_all_as_it_was(pipeline: P
         pipeline.assert_same("audit_12", at_least=1)
         ended_at_its_limit(pipeline, tmp_path)
         assert_as_before(pipeline)
-        interrupted(pipeline, tmp_path, "putting the destination right")
-        interrupted_unread(pipeline, tmp_path, "applying what is left")
-        killed(pipeline, tmp_path, "beginning the way back")
+        interrupted(pipeline, tmp_path, "restoring the schema of the new primary")
+        interrupted_unread(pipeline, tmp_path, "applying the rest of the log")
+        killed(pipeline, tmp_path, "starting the reverse pipeline")
 
 
 @pytest.mark.nightly
@@ -312,7 +315,7 @@ def test_without_connect_the_source_takes_writes_and_the_rest_is_told(
             new_user(pipeline)
         finally:
             control.start(stack.directory, "connect-0")
-        assert any(one["event"] == "left" for one in told)
+        assert any(one["event"] == "not undone" for one in told)
         towpath("cutover", pipeline.file, "--undo")
         assert_as_before(pipeline)
 

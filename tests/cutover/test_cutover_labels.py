@@ -10,10 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 from towpath.cli import towpath
-from towpath.cli.cutover import _print_event
-from towpath.config.events import Check, Gate, Step, TimedEvent, label
-from towpath.cutover.events import Reporter
+from towpath.cli.cutover import print_event, with_words
+from towpath.config.events import Check, Gate, Step, label
 from towpath.cutover.gate import GATE, PRECONDITIONS
+from towpath.cutover.steps import RESTORE, STEPS, UNDO_ORDER
 
 
 def test_the_gate_says_re_read_requests_and_dead_letters(capsys: pytest.CaptureFixture[str]) -> None:
@@ -21,7 +21,7 @@ def test_the_gate_says_re_read_requests_and_dead_letters(capsys: pytest.CaptureF
     gate = Gate(checks=[Check(name, True, "found") for name in names])
     assert [check["name"] for check in json.loads(gate.line)["checks"]] == names
     assert {"reading again", "set aside", "collections", "way back", "forms"} <= set(names)
-    _print_event(gate)
+    print_event(gate)
     lines = [line.removeprefix("ok   ").removesuffix("found").strip() for line in capsys.readouterr().out.splitlines()]
     assert {"re-read requests", "dead letters", "schema changes", "reverse pipeline", "schema privileges"} <= set(lines)
     assert not {"reading again", "set aside", "way back", "forms"} & set(lines)
@@ -34,17 +34,14 @@ def test_the_guide_explains_every_line() -> None:
     assert {label(rule.name) for rule in (*GATE, *PRECONDITIONS)} <= explained
 
 
-def test_a_step_is_named_for_people_and_for_programs() -> None:
-    events, lines = list[TimedEvent](), list[str]()
-    with Reporter(events.append, lines.append).step("beginning the way back"):
-        pass
-    (event,) = events
-    assert isinstance(event, Step)
-    assert (event.step, event.words) == ("beginning the way back", "starting the reverse pipeline: 0.0 s")
-    assert lines == ["starting the reverse pipeline …"]
+def test_steps_have_distinct_names_and_those_with_an_undo_have_a_place_in_its_order() -> None:
+    assert len({step.name for step in STEPS}) == len(STEPS)
+    assert {step.name for step in STEPS if step.undo is not None} == {step.name for step in UNDO_ORDER}
+    words = with_words(Step(step=RESTORE, seconds=1.25, commands=1234)).words
+    assert words == "restoring the schema of the new primary: 1.2 s, 1,234 commands"
 
 
-@pytest.mark.parametrize("option", ["--no-reverse-pipeline", "--no-way-back"])
-def test_both_names_of_the_option_are_known(option: str, tmp_path: Path) -> None:
-    done = CliRunner().invoke(towpath, ["cutover", str(tmp_path / "shop.toml"), "--back", option])
+def test_a_fail_back_has_no_choice_of_a_reverse_pipeline(tmp_path: Path) -> None:
+    options = ["--back", "--no-reverse-pipeline"]
+    done = CliRunner().invoke(towpath, ["cutover", str(tmp_path / "shop.toml"), *options])
     assert "belongs to the cutover" in done.output

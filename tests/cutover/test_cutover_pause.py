@@ -6,27 +6,21 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from typing import cast
 
 import pytest
 
-from towpath.cutover.events import Reporter
 from towpath.cutover.pause import CheckFailed, Pause
-from towpath.cutover.sides import Sides
-from towpath.cutover.writes import WriteStop
 from towpath.errors import NotYet, Overtaken
-from towpath.session import unsaid
 
 LONG_S = 60.0
 
 
 def begun(limit: float, act: Callable[[Pause], None]) -> None:
     """A pause in which this is done."""
-    pause = Pause(limit, Reporter(lambda event: None, unsaid))
+    pause = Pause(limit, lambda: "waiting")
     with pause.enforced():
-        pause.end_writes(cast(Sides, None), WriteStop("mongodb://h", "source", "true", blocks=False))
-        with pause.reporter.step("waiting"):
-            act(pause)
+        pause.begin()
+        act(pause)
 
 
 def raises(error: Exception) -> Callable[[Pause], None]:

@@ -30,13 +30,13 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
 
 
 def test_only_who_has_the_token_changes_the_marker(client: Client, tmp_path: Path) -> None:
-    shop, mine, other = pipeline_of(tmp_path), Cutover("to the destination", ("ready",), 1.0), ["of another"]
+    shop, mine, other = pipeline_of(tmp_path), Cutover("cutting over", ("ready",), 1.0), ["of another"]
     assert cutovers.read(client, shop) is None
     cutovers.insert(client, shop, mine)
     cutovers.insert(client, shop, mine)  # the reply to the first was lost
     with pytest.raises(Overtaken):
-        cutovers.insert(client, shop, Cutover("to the destination", (), 2.0))
-    over = replace(mine, state="over")
+        cutovers.insert(client, shop, Cutover("cutting over", (), 2.0))
+    over = replace(mine, state="destination primary")
     with pytest.raises(Overtaken, match="another command has taken over"):
         cutovers.replace_own(client, shop, other, over)
     with pytest.raises(Overtaken):

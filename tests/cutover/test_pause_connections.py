@@ -12,8 +12,8 @@ import pytest
 from tests.support.pipeline import Pipeline, towpath
 from towpath.cli.cutover import cutover
 from towpath.clients.kafka import topics
-from towpath.cutover import fail_back, steps
 from towpath.cutover.pause import Pause
+from towpath.cutover.watches import LateWrites
 
 pytestmark = pytest.mark.servers
 
@@ -59,20 +59,18 @@ def test_no_connection_is_opened_in_the_pause(
             return client(*arguments)
 
         monkeypatch.setattr(topics, name, made)
-    begin = Pause._begin
+    begin, catch_up = Pause.begin, LateWrites.catch_up
 
     def begins(pause: Pause) -> None:
         opened.watches = True
         begin(pause)
 
-    monkeypatch.setattr(Pause, "_begin", begins)
-    for direction in (steps, fail_back):
+    def ends(watch: LateWrites) -> None:
+        catch_up(watch)
+        opened.watches = False
 
-        def turns_round(*arguments: Any, turn_round: Any = direction._turn_round) -> None:
-            turn_round(*arguments)
-            opened.watches = False
-
-        monkeypatch.setattr(direction, "_turn_round", turns_round)
+    monkeypatch.setattr(Pause, "begin", begins)
+    monkeypatch.setattr(LateWrites, "catch_up", ends)
 
     for options in ((), ("--back",)):
         capfd.readouterr()

@@ -18,14 +18,13 @@ import pytest
 
 from tests.support import cutover_world
 from tests.support.cutover_world import SWITCH, State, World
-from towpath.cli.cutover import _print_event
+from towpath.cli.cutover import print_event, with_words
 from towpath.cli.options import say
 from towpath.cli.output import standard_streams
+from towpath.config.events import TimedEvent
 from towpath.cutover import sides as sides_module
-from towpath.cutover import steps
-from towpath.cutover.command import Command
-from towpath.cutover.sides import SwitchUnknown, read_sides
-from towpath.cutover.undo import NotUndone
+from towpath.cutover.machine import Machine, NotUndone
+from towpath.cutover.sides import CUTOVER, SwitchUnknown, read_sides
 from towpath.errors import MongoUnreachable, NotYet, Overtaken, Refused
 from towpath.signals import ENDING, Interrupts, handle
 from towpath.store.cutover import Cutover
@@ -70,6 +69,10 @@ def signals() -> Interrupts:
     return handler
 
 
+def print_shown(event: TimedEvent) -> None:
+    print_event(with_words(event))
+
+
 @contextmanager
 def output(kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Standard output and standard error."""
@@ -88,7 +91,7 @@ def _file(kind: str, folder: Path) -> IO[str]:
     return (Path("/dev/full") if kind == "full" else folder / "out").open("a", encoding="ascii")
 
 
-WAYS: dict[str, Callable[[World, Command], bool]] = {"there": World.cut_over, "back": World.go_back}
+WAYS: dict[str, Callable[[World, Machine], bool]] = {"there": World.cut_over, "back": World.go_back}
 
 
 def begin(world: World, way: str) -> State:
@@ -125,7 +128,7 @@ def at(world: World, index: int, act: Act, *, done: bool, later: Act = lambda: N
 
 def assert_as_before(world: World, way: str, before: State, where: object) -> None:
     assert world.state == before, where
-    assert (world.marker.state if world.marker else None) == ("over" if way == "back" else None), where
+    assert (world.marker.state if world.marker else None) == ("destination primary" if way == "back" else None), where
 
 
 @pytest.mark.parametrize("kind", ["fine", "closed", "full"])
@@ -143,7 +146,7 @@ def test_whatever_ends_it_all_is_as_before(
                 for again in (lambda: None, lambda: signal.raise_signal(signal.SIGTERM)):
                     before, where = begin(world, way), (name, index, done, again)
                     at(world, index, TROUBLES[trouble], done=done, later=again)
-                    is_done = WAYS[way](world, world.command(signals(), _print_event))
+                    is_done = WAYS[way](world, world.command(signals(), print_shown))
                     if name in SWITCH and (done or trouble.startswith("SIG")):  # the reply was lost, or held
                         assert is_done and world.marker and world.marker.state == name.removeprefix("mark "), where
                     else:
@@ -192,7 +195,7 @@ def test_the_undo_is_done_before_anything_is_printed(
             def trouble(name: str, is_done: bool) -> None:
                 if name == "begin" and is_done:  # from here on all that is printed waits
                     world.say = say
-                    command.reporter.show, command.reporter.say = _print_event, say
+                    command.report = print_shown
                     command.sides.forward = replace(command.sides.forward, say=say)
                     reader.start()
                     fail()
@@ -208,7 +211,7 @@ def test_the_undo_is_done_before_anything_is_printed(
 
 UNDOS = {
     "there": ("allow", "restore", "relax", "remove", "resume shop", "delete"),
-    "back": ("allow", "relax in place", "resume shop-back", "mark over"),
+    "back": ("allow", "relax in place", "resume shop-back", "mark destination primary"),
 }
 
 
@@ -232,9 +235,9 @@ def test_what_cannot_be_undone_is_told_and_a_later_undo_does_it(
     world.trouble = trouble
     with pytest.raises(NotUndone, match=r"towpath cutover .*shop.toml --undo"):
         WAYS[way](world, world.command(signals()))
-    assert world.marker is not None and world.marker.state in ("to the destination", "back to the source")
+    assert world.marker is not None and world.marker.state in ("cutting over", "failing back")
     assert step == "allow" or not world.state.blocked, "writes are allowed first, whatever else fails"
-    left = [event.words for event in world.events if getattr(event, "event", "") == "left"]
+    left = [event.words for event in world.events if getattr(event, "event", "") == "not undone"]
     assert len(left) == 1 and str(error) in str(left[0])
     assert not (world.state.sinks["shop"] == "RUNNING" and world.state.captures_back), "changes would circulate"
     world.trouble = lambda name, is_done: None
@@ -270,7 +273,7 @@ def test_who_is_overtaken_touches_nothing_any_more(world: World, way: str) -> No
 def test_of_two_that_begin_at_once_one_does(world: World) -> None:
     begin(world, "there")
     first, second = world.command(signals()), world.command(signals())
-    first.sides.enter("to the destination")
+    first.sides.enter("cutting over")
     with pytest.raises(Overtaken):
         world.cut_over(second)
     assert world.marker == first.sides.marker
@@ -344,14 +347,14 @@ def test_an_undo_opens_no_side_without_the_marker(world: World, monkeypatch: pyt
     monkeypatch.setattr(sides_module.cutovers, "read", away)
     session = world.command(signals()).sides.forward
     with pytest.raises(MongoUnreachable, match=r"nothing was undone: .*setUserWriteBlockMode"):
-        read_sides(session, None, goes_forward=False, undoes=True, has_back=True)  # type: ignore[arg-type]
+        read_sides(session, None, goes_forward=False, undoes=True, has_reverse_pipeline=True)  # type: ignore[arg-type]
     assert world.state.blocked == {"source"}
 
 
 def test_an_undo_of_what_was_switched_in_the_meantime_is_refused(world: World) -> None:
     names = calls_of(world, "there")
     begin(world, "there")
-    late: list[Command] = []
+    late: list[Machine] = []
     at(world, names.index("begin"), lambda: late.append(world.command(Interrupts(once=True))), done=True)
     assert world.cut_over(world.command(signals()))
     with pytest.raises(Refused, match="is complete and cannot be undone"):
@@ -377,7 +380,7 @@ def test_a_signal_counts_also_after_an_earlier_attempt_was_undone(
 ) -> None:
     """During the undo it is held until that is done; after it, it ends the new attempt."""
     before = begin(world, "there")
-    world.marker, world.state.blocked = Cutover("to the destination", ("block",), 0.0), {"source"}
+    world.marker, world.state.blocked = Cutover("cutting over", ("blocking writes",), 0.0), {"source"}
 
     def trouble(name: str, is_done: bool) -> None:
         if name == moment and not is_done and not said:
@@ -389,8 +392,8 @@ def test_a_signal_counts_also_after_an_earlier_attempt_was_undone(
     command = world.command(signals())
 
     def again() -> None:
-        command._undo_earlier("an earlier cutover was interrupted; undoing it first")
-        command.perform("to the destination", steps.before, steps.cut_over)
+        command.undo_earlier("an earlier cutover was interrupted; undoing it first")
+        command.switch(CUTOVER)
 
     assert not command.ended(again) and said == [moment]
     assert_as_before(world, "there", before, moment)

@@ -14,10 +14,12 @@ from pymongo.errors import OperationFailure
 
 from tests.support import mongod
 from tests.support.cutover_world import pipeline_of
-from towpath.config.pipeline import Pipeline
+from tests.support.sessions import session_of
+from towpath.clients.mongo.client import Cluster
 from towpath.cutover import watches
 from towpath.cutover.watches import kept_indexes
 from towpath.deploy.schema.plan import plan
+from towpath.session import Session
 from towpath_verifier import descriptions
 
 Client = MongoClient[dict[str, Any]]
@@ -32,8 +34,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Clie
         yield running.uri, client
 
 
-def commands(pipeline: Pipeline, kept: Any) -> list[str]:
-    return [step.description for step in plan(pipeline, final=True, kept=kept).steps]
+def commands(session: Session, kept: Any) -> list[str]:
+    return [step.description for step in plan(session, final=True, kept=kept).steps]
 
 
 @pytest.mark.servers
@@ -41,11 +43,8 @@ def test_indexes_that_change_after_they_were_read_are_read_again(
     server: tuple[str, Client], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uri, client = server
-    shop = pipeline_of(tmp_path).changed(
-        source={"uri": uri},
-        destination={"uri": uri + "&appname=destination"},
-        collections={"include": ("shop.*",)},
-    )
+    source, destination = Cluster(uri, "source"), Cluster(uri + "&appname=destination", "destination")
+    shop = session_of(pipeline_of(tmp_path), source=source, destination=destination)
     client.drop_database("shop")
     for name in ("quiet", "grows", "shrinks", "again", "moves"):
         client.shop[name].create_index("n")
@@ -65,10 +64,10 @@ def test_indexes_that_change_after_they_were_read_are_read_again(
         client.shop.again.create_index("m")
         client.shop.command("collMod", "moves", index={"name": "n_1", "hidden": True})
         client.shop.new.create_index("k")
-        known = dict(kept(uri) or {})
+        known = dict(kept(source) or {})
         assert commands(shop, kept) == []
         assert set(reads) == {f"shop.{name}" for name in ("grows", "shrinks", "again", "moves", "new")}
-        now = {name: indexes for (name, _), indexes in (kept(uri) or {}).items()}
+        now = {name: indexes for (name, _), indexes in (kept(source) or {}).items()}
     assert {name for name, _ in known} >= {"shop.quiet"} and "shop.grows" not in {name for name, _ in known}
     assert set(now["shop.grows"]) == {"n_1", "m_1"} and now["shop.shrinks"] == {}
     assert set(now["shop.new"]) == {"k_1"} and now["shop.moves"]["n_1"]["hidden"]

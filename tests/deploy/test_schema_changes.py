@@ -457,7 +457,7 @@ def test_a_description_that_was_refused_is_shown_and_others_are_not(make_pipelin
         change = {"ddl": "create", "ns": f"{pipeline.name}.a", "snapshot": is_snapshot}
         mark = {"pipeline": pipeline.name, "id": str(number)}
         stored.insert_one({"_id": mark, "t": "1:1", "change": change, "state": state, "ended": number})
-    with Cluster(config.destination_uri, "destination").connected() as client:
+    with Cluster(config.destination.uri, "destination").connected() as client:
         assert [change.id for change in latest(client, config, 5)] == ["2", "1"]
 
 

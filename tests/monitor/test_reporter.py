@@ -131,7 +131,7 @@ def full() -> dict[str, Any]:
     return {
         "state": "failed",
         "connectors": (Connector("shop-sink", "RUNNING", "worker", (failed,)),),
-        "cutover": Cutover("to the destination", ("stop",), 1.0, token=CUTOVER_TOKEN),
+        "cutover": Cutover("cutting over", ("stop",), 1.0, token=CUTOVER_TOKEN),
         "errors": (MongoUnreachable("cannot reach the source at mongodb://db.example"),),
     }
 
@@ -162,11 +162,11 @@ def test_no_answer_holds_a_secret(tmp_path: Path, report: Callable[..., Any]) ->
             dashboard.event("shop", replace(note, at=datetime.now(UTC)))
             event = next(frames)
     api.refuse(short, "Short")
-    assert (short["cutover"], event.pop("pipeline")) == ("to the destination", "shop")
+    assert (short["cutover"], event.pop("pipeline")) == ("cutting over", "shop")
     assert list(schema.complaints("run", event)) == []
     whole = answers[5].json()
     api.refuse(whole, "Pipeline")
-    assert (len(whole["connectors"][0]["failures"]), whole["cutover"]["state"]) == (1, "to the destination")
+    assert (len(whole["connectors"][0]["failures"]), whole["cutover"]["state"]) == (1, "cutting over")
     assert sum("mongodb://db.example" in answer.text for answer in answers) >= 2
     secrets = (PASSWORD, TOKEN, CUTOVER_TOKEN)
     assert [answer.url for answer in answers if any(secret in answer.text for secret in secrets)] == []

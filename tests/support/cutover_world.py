@@ -19,10 +19,9 @@ from towpath.clients.mongo.client import ClusterTime
 from towpath.config import loading
 from towpath.config.events import TimedEvent
 from towpath.config.pipeline import Pipeline
-from towpath.cutover import fail_back, reverse_pipeline, sides, steps, undo, writes
-from towpath.cutover.command import Command
-from towpath.cutover.events import Reporter
-from towpath.cutover.sides import Sides
+from towpath.cutover import machine, reverse_pipeline, sides, steps, writes
+from towpath.cutover.machine import Machine
+from towpath.cutover.sides import CUTOVER, FAIL_BACK, Sides
 from towpath.cutover.steps import CutoverOptions
 from towpath.errors import MongoUnreachable, Overtaken
 from towpath.session import Session, unsaid
@@ -46,7 +45,7 @@ url = "http://127.0.0.1:1"
 OPTIONS = CutoverOptions(
     max_lag=10, max_age=10, newest=1, quiet=False, blocks=True, stop_with=None, switch_with=None, timeout=9, max_pause=9
 )
-SWITCH = "mark over", "mark returned"
+SWITCH = "mark destination primary", "mark source primary"
 
 
 @dataclass(slots=True)
@@ -73,20 +72,20 @@ class World:
     """The destination, as far as the marker is concerned."""
     say: Callable[[str], None] = unsaid
 
-    def command(self, signals: Interrupts, show: Callable[[TimedEvent], None] | None = None) -> Command:
+    def command(self, signals: Interrupts, show: Callable[[TimedEvent], None] | None = None) -> Machine:
         """A command, which has read the marker."""
         forward, reverse = self._session("shop", "source"), self._session("shop-back", "destination")
         both = Sides(forward, reverse, self.marker)
-        return Command(both, OPTIONS, Reporter(show or self.events.append, self.say), signals)
+        return Machine(both, OPTIONS, show or self.events.append, signals)
 
-    def cut_over(self, command: Command) -> bool:
-        """As `Command.cut_over` when all is ready."""
-        return command.ended(lambda: command.perform("to the destination", steps.before, steps.cut_over))
+    def cut_over(self, command: Machine) -> bool:
+        """As `Machine.run` when all is ready, up to the switch."""
+        return command.ended(lambda: command.switch(CUTOVER))
 
-    def go_back(self, command: Command) -> bool:
-        """As `Command.go_back` when all is ready, up to the switch."""
-        command._take()
-        return command.ended(lambda: command.perform("back to the source", fail_back.before, fail_back.go_back))
+    def go_back(self, command: Machine) -> bool:
+        """As `Machine.back` when all is ready, up to the switch."""
+        command.take()
+        return command.ended(lambda: command.switch(FAIL_BACK))
 
     def _session(self, name: str, source: str) -> Session:
         other = "destination" if source == "source" else "source"
@@ -108,7 +107,7 @@ class World:
 
         return do
 
-    # the marker, with the rules of `towpath.bookkeeping.cutover`, which test_marker.py tests
+    # the marker, with the rules of `towpath.store.cutover`, which test_marker.py tests
 
     def insert(self, client: object, pipeline: object, marker: Cutover) -> None:
         def effect() -> None:
@@ -123,7 +122,10 @@ class World:
             self._own(tokens)
             self.marker = marker
 
-        self._stored(f"mark {marker.state}" if marker.state in ("over", "returned") else "mark a step", effect)
+        self._stored(
+            f"mark {marker.state}" if marker.state in ("destination primary", "source primary") else "mark a step",
+            effect,
+        )
 
     def take(self, client: object, pipeline: object, tokens: list[str], token: str) -> Cutover:
         def effect() -> Cutover:
@@ -179,7 +181,7 @@ def world(folder: Path, patch: pytest.MonkeyPatch) -> World:
     state = it.state
 
     def everywhere(name: str, value: Any) -> None:
-        for module in (sides, steps, fail_back, undo, writes):
+        for module in (sides, steps, machine, writes):
             if hasattr(module, name):
                 patch.setattr(module, name, value)
 
@@ -217,11 +219,10 @@ def world(folder: Path, patch: pytest.MonkeyPatch) -> World:
     everywhere("relax_schema", it.does("relax", relaxed))
     everywhere("relax_existing_schema", it.does("relax in place", relaxed))
     everywhere("wait_stopped", it.does("wait stopped", nothing))
-    patch.setattr(fail_back.control, "wait_stopped", it.does("wait stopped", nothing))
-    patch.setattr(fail_back.control, "wait_running", it.does("wait running", nothing))
+    everywhere("wait_running", it.does("wait running", nothing))
     patch.setattr(steps.barrier, "wait", it.does("wait", nothing))
     patch.setattr(steps.barrier, "wait_captured", it.does("wait captured", nothing))
-    patch.setattr(undo.deployment, "remove", it.does("remove", removed))
+    patch.setattr(steps.deployment, "remove", it.does("remove", removed))
     ready = it.does("make ready", lambda *_: state.sinks.update({"shop-back": "RUNNING"}))
     for name, value in {
         "refuse_existing": it.does("look for a reverse pipeline", nothing),

@@ -83,7 +83,7 @@ def test_a_verdict_counts_for_one_life_of_a_pipeline_and_its_two_clusters(pipeli
     assert "same" not in "".join(verified(pipeline))
     said = gate(pipeline)
     assert said.startswith("red") and "deployed again" in said and f"towpath verify {pipeline.file}" in said
-    ready = towpath("cutover", pipeline.file, "--dry-run", "--no-way-back", expect=1).stdout
+    ready = towpath("cutover", pipeline.file, "--dry-run", "--no-reverse-pipeline", expect=1).stdout
     assert [line.split()[1] for line in ready.splitlines() if line.startswith("red")] == ["verified"]
     towpath("verify", pipeline.file)
     assert gate(pipeline).startswith("ok")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import click
@@ -11,9 +13,8 @@ import click
 from towpath.cli import DIFFERENT
 from towpath.cli.options import FILE, duration, flag, json_option, opened, pipeline_argument, print_json, say
 from towpath.cli.report.cutover import write_report
-from towpath.config.events import Gate, TimedEvent, label
-from towpath.cutover.command import Command
-from towpath.cutover.events import Reporter
+from towpath.config.events import Gate, Step, Switch, TimedEvent, label
+from towpath.cutover.machine import Machine
 from towpath.cutover.sides import Sides, read_sides
 from towpath.cutover.steps import CutoverOptions
 from towpath.deploy import operator
@@ -55,13 +56,11 @@ _MARKS = {True: click.style("ok ", fg="green"), False: click.style("red", fg="re
 @click.option("--verified-within", default="24h", callback=duration, help="Largest age of the last full verification.")
 @flag(
     "--no-reverse-pipeline",
-    "--no-way-back",
-    "no_reverse_pipeline",
     help="Create no reverse pipeline: nothing is written to the source afterwards.",
 )
 @click.option("--timeout", default=120.0, help="Seconds that a step before the pause may take.")
 @click.option("--max-pause", default="30s", callback=duration, help="Longest time that writes may stop.")
-@click.option("--report", type=FILE, help="Write an HTML report of the cutover.")
+@click.option("--report", "report_path", type=FILE, help="Write an HTML report of the cutover.")
 @json_option
 def cutover(
     file: Path,
@@ -78,7 +77,7 @@ def cutover(
     no_reverse_pipeline: bool,
     timeout: float,
     max_pause: timedelta,
-    report: Path | None,
+    report_path: Path | None,
     as_json: bool,
 ) -> None:
     """Make the destination of PIPELINE primary, in a pause of seconds.
@@ -103,7 +102,12 @@ def cutover(
             "give one of --undo and --dry-run: --dry-run checks readiness, which --undo does not need"
         )
     handle(signals := Interrupts(once=True))
-    reporter = Reporter(print_json if as_json else _print_event, say)
+    told = list[TimedEvent]()
+
+    def report(event: TimedEvent) -> None:
+        told.append(event := with_words(event))
+        (print_json if as_json else print_event)(event)
+
     max_age, pause = verified_within.total_seconds(), max_pause.total_seconds()
     options = CutoverOptions(max_lag, max_age, newest, quiet, blocks, stop_with, switch_with, timeout, pause)
     with ExitStack() as stack:
@@ -114,31 +118,49 @@ def cutover(
         if not dry_run:
             stack.enter_context(alone(session.pipeline.name, "cutover"))
         sides = read_sides(
-            session, stack, goes_forward=not (undoes or goes_back), undoes=undoes, has_back=not no_reverse_pipeline
+            session,
+            stack,
+            goes_forward=not (undoes or goes_back),
+            undoes=undoes,
+            has_reverse_pipeline=not no_reverse_pipeline,
         )
-        command = Command(
+        machine = Machine(
             sides=sides,
             options=options,
-            reporter=reporter,
+            report=report,
             signals=signals,
             dry_run=dry_run,
-            report_path=report,
-            write_report=lambda: _write_report(report, sides, reporter),
-            has_back=not no_reverse_pipeline,
+            report_path=report_path,
+            write_report=lambda: _write_report(report_path, sides, told),
+            has_reverse=not no_reverse_pipeline,
         )
-        is_done = command.undo() if undoes else command.go_back() if goes_back else command.cut_over()
+        is_done = machine.undo() if undoes else machine.back() if goes_back else machine.run()
     if not is_done:
         raise click.exceptions.Exit(DIFFERENT)
 
 
-def _write_report(path: Path | None, sides: Sides, reporter: Reporter) -> None:
+def _write_report(path: Path | None, sides: Sides, told: Sequence[TimedEvent]) -> None:
     if path is not None:
-        write_report(path, sides, reporter.events)
+        write_report(path, sides, told)
         say(f"wrote the report to {path}")
 
 
-def _print_event(event: TimedEvent) -> None:
-    """Print the text of an event; for the gate, a line for each check."""
+def with_words(event: TimedEvent) -> TimedEvent:
+    """The event as it is shown: with the time, and with words for people."""
+    match event:
+        case Step():
+            counts = "".join(f", {count:,} {unit}" for unit, count in event.figures.items())
+            words = f"{event.step}: {event.seconds:.1f} s{counts}"
+        case Switch():
+            paused = f"writes were stopped for {event.pause_seconds:.1f} s"
+            words = f"the {event.primary} is primary: redirect the writers there ({paused})"
+        case _:
+            words = event.words or ""
+    return replace(event, at=datetime.now(UTC), words=words)
+
+
+def print_event(event: TimedEvent) -> None:
+    """Print the words of an event; for the gate, a line for each check."""
     if not isinstance(event, Gate):
         click.echo(event.words)
         return

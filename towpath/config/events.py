@@ -261,19 +261,11 @@ _LABELS = {
     "collections": "schema changes",
     "way back": "reverse pipeline",
     "forms": "schema privileges",
-    "making the way back ready": "preparing the reverse pipeline",
-    "beginning the way back": "starting the reverse pipeline",
-    "putting the destination right": "restoring the destination's schema",
-    "making the source a destination": "relaxing the source's schema",
-    "stopping the way back's sink": "stopping the reverse pipeline's sink",
-    "putting the source right": "restoring the source's schema",
-    "making the destination one again": "relaxing the destination's schema",
-    "removing the way back": "removing the reverse pipeline",
 }
 
 
 def label(name: str) -> str:
-    """The name of a line of the gate, or of a step of a cutover, for people."""
+    """The name of a line of the gate, for people."""
     return _LABELS.get(name, name)
 
 
@@ -327,7 +319,7 @@ class Switch(TimedEvent):
 class CutoverNote(TimedEvent):
     """A message of the cutover. `end` is the last event."""
 
-    event: Literal["stop writes", "undone", "left", "end"]
+    event: Literal["stop writes", "undone", "not undone", "end"]
     error: Json | None = None
 
 

@@ -1,7 +1,7 @@
-"""A cutover: the destination becomes primary; and the fail back to the source.
+"""A cutover makes the destination primary; a fail back makes the source primary again.
 
-`gate` checks what must hold before. `writes` stops the writes and watches for late ones, `pause` bounds the time
-without writes and verifies in it. `steps` holds the steps, `fail_back` those of the return, `undo` the undo of both.
-`sides` is both directions with their marker, which one command at a time may change; `command` is what a command does
-with all of these, `events` its reporter. `reverse_pipeline` creates the pipeline of the other direction and its file.
+`machine` is the state machine, `steps` the table that it runs, `sides` both directions with their marker, which one
+command at a time may change. `gate` checks what must hold before. `writes` stops the writes, `watches` follows late
+ones, `pause` bounds the time without writes and verifies in it. `reverse_pipeline` creates the pipeline of the other
+direction and its file.
 """

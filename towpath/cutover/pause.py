@@ -1,6 +1,6 @@
 """The pause of a cutover, and the verification before it and in it.
 
-Nothing in the pause waits longer than its limit or goes on after a late write. The first comparison covers the newest
+Nothing in the pause waits longer than its limit or continues after a late write. The first comparison covers the newest
 records of the log; each further one covers the records since the previous one began, so that the last, in the pause,
 has little to do.
 """
@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
 
 from towpath.clients.kafka.topics import Place
 from towpath.config.events import as_line
-from towpath.cutover.events import Reporter
-from towpath.cutover.sides import Sides
-from towpath.cutover.writes import WriteStop
 from towpath.errors import Overtaken, TowpathError
 from towpath.log import changed_keys
 from towpath.log.barrier import asking
@@ -46,21 +43,16 @@ class Pause:
     """`limit` is in seconds, counted from when the writes may have ended."""
 
     limit: float
-    reporter: Reporter
+    step: Callable[[], str]
+    """The name of what it is at."""
     _began: float = 0.0
     _reason: str = ""
     _armed: bool = False
 
-    def end_writes(self, sides: Sides, write_stop: WriteStop) -> None:
-        """End the writes. The pause starts before that, or, when a person stops the writers, once they confirm."""
-        if write_stop.is_manual:
-            write_stop.wait_for_confirmation(self.reporter)
-            self._begin()
-            return
-        if write_stop.blocks:
-            sides.begin("block")
-        self._begin()
-        write_stop.stop(self.reporter, self.remaining)
+    def begin(self) -> None:
+        """The writes may end from now on."""
+        self._began = time.monotonic()
+        signal.setitimer(signal.ITIMER_REAL, self.limit + _GRACE_S, _REPEAT_S)
 
     @property
     def seconds(self) -> float:
@@ -99,10 +91,6 @@ class Pause:
         self._armed = False
         signal.setitimer(signal.ITIMER_REAL, 0)
 
-    def _begin(self) -> None:
-        self._began = time.monotonic()
-        signal.setitimer(signal.ITIMER_REAL, self.limit + _GRACE_S, _REPEAT_S)
-
     def _on_alarm(self, number: int, frame: FrameType | None) -> None:
         if self._armed:
             raise _PauseEnded
@@ -110,7 +98,7 @@ class Pause:
     def _limit_message(self, error: BaseException) -> str:
         detail = f" ({error})" if isinstance(error, ERRORS) else ""
         return (
-            f"the pause in writes has reached its limit of {self.limit:g} s while {self.reporter.current_step}{detail};"
+            f"the pause in writes has reached its limit of {self.limit:g} s while {self.step()}{detail};"
             " find out what delays it, or allow more: --max-pause"
         )
 
@@ -195,7 +183,7 @@ def _compare_changed(session: Session, changed: Iterable[tuple[Namespace, bytes]
 
 
 def compare_quiet(session: Session) -> int:
-    """Compare everything by dbHash, while nobody writes; return the number of documents. Raises `CheckFailed`."""
+    """Compare everything by dbHash, while nothing writes; return the number of documents. Raises `CheckFailed`."""
     source, destination = session.pipeline.source.uri, session.pipeline.destination.uri
     everything = pairs(session, ())
     return _compare(session, Verification(source, destination, everything, Options(quiet=True)), "everything")

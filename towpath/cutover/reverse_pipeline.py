@@ -1,14 +1,14 @@
-"""The reverse pipeline: a pipeline of the other direction, which begins when nobody writes.
+"""The reverse pipeline: a pipeline of the other direction, which begins while nothing writes.
 
-To begin it, while the caller makes sure that nobody writes:
+To begin it, while the caller makes sure that nothing writes:
 
     make_ready             beforehand, while writes go on: topics, an idle sink, the source connectors STOPPED
     barrier.wait           of the pipeline: its sink has applied all
-    control.stop_sink      of the pipeline; its capture goes on
+    control.stop_sink      of the pipeline; its capture continues
     begin                  the capture starts
     wait_begun             from here on, writes to the destination are replicated to the source
 
-To fail back, when nobody writes once more:
+To fail back, again while nothing writes:
 
     barrier.wait           of the reverse pipeline: its sink has applied all
     deployment.remove      the reverse pipeline, with its log
@@ -96,7 +96,7 @@ def make_ready(reverse: Session, timeout: float = 120) -> None:
 def begin(reverse: Session, forward: Pipeline) -> ClusterTime:
     """Have Connect start the capture of the reverse pipeline from `make_ready`; return its source's time before that.
 
-    Nothing that the sink of `forward` wrote is later, as that sink is STOPPED; nobody may write until `wait_begun`
+    Nothing that the sink of `forward` wrote is later, as that sink is STOPPED; nothing may write until `wait_begun`
     returns. Raises `Refused` when a connector is not STOPPED, or when records or positions of an earlier one are left.
     """
     names = reverse.pipeline.source_connectors
@@ -112,7 +112,7 @@ def begin(reverse: Session, forward: Pipeline) -> ClusterTime:
 def wait_begun(reverse: Session, before: ClusterTime, timeout: float) -> ClusterTime:
     """The cluster time at which the capture started; every later write is replicated.
 
-    `before` is what `begin` returned, `timeout` in seconds. Raises `Refused` when the capture goes on from an earlier
+    `before` is what `begin` returned, `timeout` in seconds. Raises `Refused` when the capture continues from an earlier
     time, so that it might hold what the other sink wrote; `NotYet` and `TowpathError` when it does not start.
     """
     connect, names = reverse.connect, reverse.pipeline.source_connectors
@@ -128,7 +128,7 @@ def wait_begun(reverse: Session, before: ClusterTime, timeout: float) -> Cluster
     late = "the reverse pipeline has not started in time"
     start = Wait(connect, names, timeout, late, pause=_POLL_S, failed_for=0).until(start_of_capture)
     if start < before:
-        raise Refused(f"{', '.join(names)} has captured before, and goes on from its old position; {_REMOVE}")
+        raise Refused(f"{', '.join(names)} has captured before, and continues from its old position; {_REMOVE}")
     return start
 
 
@@ -240,7 +240,7 @@ def reverse_file_text(path: Path) -> str:
             f"the reverse pipeline of {pipeline.name} would be called {name}, and a name has at most {_MAX_NAME}"
             f" characters: a pipeline with a reverse pipeline needs a name of at most {_MAX_NAME - len('-back')}"
         )
-    head = f"# The way back of the pipeline {pipeline.name}, from {path.name}.\n"  # as in existing files
+    head = f"# The reverse pipeline of {pipeline.name}, from {path.name}.\n"
     return head + tomli_w.dumps({"name": name} | {name: values for name, values in sections.items() if values})
 
 

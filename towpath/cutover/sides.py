@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
+from typing import Literal
 from uuid import uuid4
 
 import pymongo
@@ -20,7 +21,25 @@ from towpath.store import writers
 from towpath.store.cutover import Cutover, State
 
 SWITCH_S = 10.0  # seconds for the write that switches, and again to find out whether it was done
-_TAKE_S = 2.0  # short: writes wait meanwhile, and the destination may be what does not answer
+_TAKE_S = 2.0  # short: writes wait during this, and the destination may be what does not answer
+
+
+@dataclass(frozen=True, slots=True)
+class Direction:
+    """One way to make the other side primary: its states in the marker, and its sides."""
+
+    under_way: State
+    done: State
+    old: Literal["source", "destination"]
+    new: Literal["source", "destination"]
+
+    @property
+    def returns(self) -> bool:
+        return self.new == "source"
+
+
+CUTOVER = Direction("cutting over", "destination primary", "source", "destination")
+FAIL_BACK = Direction("failing back", "source primary", "destination", "source")
 
 
 class SwitchUnknown(TowpathError):
@@ -39,6 +58,19 @@ class Sides:
     marker: Cutover | None = None
     _tokens: list[str] = field(default_factory=list)
     """What this command has marked, or may have marked where the reply was lost, the marker with."""
+
+    @property
+    def direction(self) -> Direction:
+        """Of the cutover or fail back that is under way."""
+        assert self.marker is not None
+        return FAIL_BACK if self.marker.state in (FAIL_BACK.under_way, FAIL_BACK.done) else CUTOVER
+
+    @property
+    def session(self) -> Session:
+        """The pipeline from the old primary to the new one."""
+        session = self.reverse if self.direction.returns else self.forward
+        assert session is not None
+        return session
 
     def begin(self, step: str) -> None:
         """Record in the marker that a step begins."""
@@ -72,7 +104,7 @@ class Sides:
         if self.marker is not None:
             self.mark(replace(self.marker, state=state, steps=()))
             return
-        marker = Cutover(state, (), time.time(), has_back=self.reverse is not None)
+        marker = Cutover(state, (), time.time(), has_reverse_pipeline=self.reverse is not None)
         self._tokens = [marker.token]
         with self.forward.destination.connected() as client:
             cutovers.insert(client, self.forward.pipeline, marker)
@@ -104,7 +136,7 @@ class Sides:
         except Overtaken:
             raise
         except ERRORS as still:
-            side = "destination" if state == "over" else "source"
+            side = "destination" if state == "destination primary" else "source"
             raise SwitchUnknown(
                 f"it is unknown whether the {side} is primary: the destination did not answer the write that makes it"
                 f" primary ({error}), and does not say what it has stored ({still}). Nothing is undone, and the writes"
@@ -118,10 +150,10 @@ class Sides:
         assert self.marker is not None
         if remaining := tuple(steps):
             self.mark(replace(self.marker, steps=remaining))
-        elif self.marker.state == "to the destination":
-            self.mark(None)
+        elif self.direction.returns:
+            self.mark(replace(self.marker, state="destination primary", steps=()))
         else:
-            self.mark(replace(self.marker, state="over", steps=()))
+            self.mark(None)
 
     def confirm(self) -> None:
         """Return if the marker is still this command's. Call it before a side is opened for writes."""
@@ -137,7 +169,9 @@ class Sides:
         self.marker = marker
 
 
-def read_sides(session: Session, stack: ExitStack, *, goes_forward: bool, undoes: bool, has_back: bool) -> Sides:
+def read_sides(
+    session: Session, stack: ExitStack, *, goes_forward: bool, undoes: bool, has_reverse_pipeline: bool
+) -> Sides:
     """Both directions as they are now. `stack` closes the session of the reverse pipeline.
 
     Raises `MongoError`: nothing can be undone without the marker.
@@ -157,7 +191,7 @@ def read_sides(session: Session, stack: ExitStack, *, goes_forward: bool, undoes
     if registered is not None:
         _refuse_other_source(session, registered.source)
     reverse = None
-    if marker.has_back if marker else has_back and goes_forward:
+    if marker.has_reverse_pipeline if marker else has_reverse_pipeline and goes_forward:
         path = reverse_file_path(session.file)
         is_deployed = path.exists() and not (goes_forward and marker is None)
         text = None if is_deployed else checked_reverse_file(session.file)  # None: as the file is

@@ -1,43 +1,43 @@
-"""The steps of a cutover, in their order.
+"""The steps of a cutover and of a fail back: one table, in order, for both directions.
 
-1. the newest records are verified; the reverse pipeline is created, but captures nothing yet
-2. the writes to the source end
-3. everything that was written is applied
-4. the sink is stopped; capture goes on, so that the log stays whole; meanwhile what came since 1 is verified
-5. the reverse pipeline captures what the destination takes from now on, also what a TTL index deletes there
-6. the destination's schema is restored; the source gets the relaxed schema of a destination
-7. the destination is primary
+`towpath.cutover.machine` runs it. Before a step with an undo begins, the marker at the destination names it; until the
+switch, every step that the marker names can be undone, after a kill too, and as often as it takes.
 
-The marker at the destination names each step before it begins. Until the last step, `towpath.cutover.undo` takes back
-every step that the marker names, also after a kill, and as often as it takes.
+Capture never stops, so that the log stays whole. The sink stops only once it has applied everything. The reverse
+pipeline captures what the destination takes from then on, also what a restored TTL index deletes there. In a fail back,
+the log of the pipeline also holds what the reverse pipeline wrote to the source. The destination has all of that, which
+is verified: the sink skips it.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 
 import pymongo
 
-from towpath.clients.connect.control import wait_stopped
-from towpath.clients.mongo.client import Cluster
+from towpath.clients.connect.control import wait_running, wait_stopped
+from towpath.clients.mongo import write_block
+from towpath.clients.mongo.client import ClusterTime
 from towpath.clients.mongo.replica_set import operation_time
+from towpath.config.events import CutoverNote, TimedEvent
 from towpath.cutover import reverse_pipeline
-from towpath.cutover.events import Reporter
-from towpath.cutover.pause import IncrementalVerification, Pause, compare_quiet
+from towpath.cutover.pause import EchoVerification, IncrementalVerification, Pause, compare_quiet
 from towpath.cutover.sides import Sides
 from towpath.cutover.watches import LateWrites, kept_indexes
-from towpath.cutover.writes import WriteStop, writes_through
+from towpath.cutover.writes import ANSWER, allow, hook, writes_through
+from towpath.deploy import deployment
 from towpath.deploy.schema import apply
 from towpath.deploy.schema import plan as schema_plan
 from towpath.deploy.schema.plan import KeptIndexes, nothing_kept
+from towpath.errors import TowpathError
 from towpath.log import barrier
 from towpath.session import Session, unsaid
-from towpath.store.cutover import Cutover
 
-SHORT_S, ROUNDS = 2.0, 5  # the pause begins once a comparison takes no longer than this, or after so many
+_SHORT_S, _ROUNDS = 2.0, 5  # the pause begins once a comparison takes no longer than this, or after so many
+_BLOCK_S, _REPORT_S = 33.0, 3.0  # seconds for open transactions to end, and of those to find out whose they are
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,101 +60,256 @@ class CutoverOptions:
     max_pause: float
     """Longest pause in the writes, in seconds."""
 
-    def write_stop(self, cluster: Cluster, side: str) -> WriteStop:
-        return WriteStop(cluster, side, self.stop_with, self.blocks)
+
+@dataclass(slots=True)
+class Work:
+    """What the steps of one switch share. `contexts` ends what a step leaves open."""
+
+    sides: Sides
+    options: CutoverOptions
+    report: Callable[[TimedEvent], None]
+    contexts: ExitStack
+    step: str = ""
+    """The step that began last."""
+    pause: Pause = field(init=False)
+    changes: IncrementalVerification = field(init=False)
+    kept: KeptIndexes = nothing_kept
+    last_write: ClusterTime | None = None
+    _echoes: EchoVerification | None = None
+    _late_writes: LateWrites | None = None
+
+    def __post_init__(self) -> None:
+        self.pause = Pause(self.options.max_pause, lambda: self.step)
+        self.changes = IncrementalVerification(self.session)
+
+    @property
+    def session(self) -> Session:
+        """The pipeline from the old primary to the new one."""
+        return self.sides.session
+
+    @property
+    def reverse(self) -> Session:
+        assert self.sides.reverse is not None
+        return self.sides.reverse
+
+    @property
+    def echoes(self) -> EchoVerification:
+        self._echoes = self._echoes or EchoVerification(self.sides.forward, self.reverse)
+        return self._echoes
+
+    @property
+    def late_writes(self) -> LateWrites:
+        assert self._late_writes is not None
+        return self._late_writes
+
+    def watch_writes(self) -> None:
+        watch = LateWrites(self.session.source, self.session.pipeline, self.sides.direction.old, self.pause.end)
+        self._late_writes = self.contexts.enter_context(watch)
 
 
-def before(sides: Sides, options: CutoverOptions, reporter: Reporter) -> IncrementalVerification:
-    """What takes long and needs no pause. Neither side's documents or schema change."""
-    session, verification = sides.forward, IncrementalVerification(sides.forward)
-    with reporter.step("verifying what the newest records are about") as figures:
-        figures["documents"] = verification.verify_newest(options.newest)
-    if sides.reverse is not None:
-        with reporter.step("making the way back ready"):
-            reverse_pipeline.refuse_existing(sides.reverse)  # before the step begins, whose undo removes it
-            sides.begin("ready")
-            reverse_pipeline.make_ready(sides.reverse, options.timeout)
-    catch_up(session, verification, options, reporter)
-    return verification
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step. `do` returns what it counted, in `unit`; `undo` takes it back, and may run again."""
+
+    name: str
+    """As in the events and in the marker."""
+    do: Callable[[Work], int | None]
+    undo: Callable[[Sides], object] | None = None
+    when: Callable[[Work], bool] = lambda work: True
+    needs: Callable[[Work], object] = lambda work: None
+    """Raises where it must not begin, before the marker names it."""
+    unit: str = "documents"
 
 
-def catch_up(
-    session: Session, verification: IncrementalVerification, options: CutoverOptions, reporter: Reporter
-) -> None:
-    """Verify new records until few are left."""
-    for _ in range(ROUNDS):
-        with reporter.step("verifying what came since") as figures:
-            figures["documents"] = verification.verify_new()
-        if verification.duration_s < SHORT_S:
+def _cuts_over(work: Work) -> bool:
+    return not work.sides.direction.returns
+
+
+def _fails_back(work: Work) -> bool:
+    return work.sides.direction.returns
+
+
+def _makes_reverse(work: Work) -> bool:
+    return _cuts_over(work) and work.sides.reverse is not None
+
+
+def _relaxes_source(work: Work) -> bool:
+    """Whether the reverse pipeline can write there now."""
+    return _makes_reverse(work) and (not work.options.blocks or writes_through(work.session.source))
+
+
+def _verify_until_short(work: Work) -> int:
+    compared = 0
+    for _ in range(_ROUNDS):
+        compared += work.changes.verify_new()
+        if work.changes.duration_s < _SHORT_S:
             break
-    barrier.wait(session, options.timeout, session.say)
+    barrier.wait(work.session, work.options.timeout, work.session.say)
+    return compared
 
 
-def cut_over(
-    sides: Sides, options: CutoverOptions, verification: IncrementalVerification, reporter: Reporter
-) -> tuple[Cutover, float]:
-    """From the last write at the source on; return the marker that makes the destination primary, and the seconds.
-
-    Raises when a check fails; the caller then has to undo the cutover.
-    """
-    session, pause = sides.forward, Pause(options.max_pause, reporter)
-    with indexes_read(session, reporter) as kept, pause.enforced():
-        pause.end_writes(sides, options.write_stop(session.source, "source"))
-        with LateWrites(session.source, session.pipeline, "source", pause.end) as late_writes:
-            with session.source.connected() as client:
-                last_write = operation_time(client)
-            settle(sides, session, options, verification, pause)
-            _turn_round(sides, options, pause, kept)
-            late_writes.catch_up()
-    assert sides.marker is not None
-    over = replace(sides.marker, state="over", moment=str(last_write), over=time.time(), blocked=options.blocks)
-    return over, pause.seconds
+def _verify_captured(work: Work) -> int:
+    forward = work.sides.forward
+    barrier.wait_captured(forward, work.options.timeout, forward.say)
+    return work.echoes.verify_new()
 
 
-@contextmanager
-def indexes_read(session: Session, reporter: Reporter) -> Iterator[KeptIndexes]:
-    """The indexes of both sides, and every connection that the pause needs: see `kept_indexes`."""
-    with ExitStack() as stack:
-        with reporter.step("reading the indexes of both sides"):
-            kept = stack.enter_context(kept_indexes(session))
-        yield kept
+def _read_indexes(work: Work) -> None:
+    """Also opens every connection that the pause needs."""
+    work.kept = work.contexts.enter_context(kept_indexes(work.session))
+    work.contexts.enter_context(work.pause.enforced())
 
 
-def _turn_round(sides: Sides, options: CutoverOptions, pause: Pause, kept: KeptIndexes) -> None:
-    """Once the sink is stopped: start the reverse pipeline, and then swap the relaxed schema."""
-    session, reverse, reporter = sides.forward, sides.reverse, pause.reporter
-    with reporter.step("stopping the sink"):
-        wait_stopped(session.connect, session.pipeline.sink_connector)
-    if reverse is not None:
-        with reporter.step("beginning the way back"):
-            before = reverse_pipeline.begin(reverse, session.pipeline)
-            reverse_pipeline.wait_begun(reverse, before, pause.remaining(options.timeout))
-    with reporter.step("putting the destination right") as figures:
-        sides.begin("form")
-        figures["commands"] = restore_schema(session, kept)
-    if reverse is not None and (not options.blocks or writes_through(session.source)):
-        with reporter.step("making the source a destination") as figures:
-            sides.begin("gentle")
-            figures["commands"] = relax_existing_schema(reverse, kept)
+def _where(work: Work) -> str:
+    return f"the {work.sides.direction.old} ({work.session.source.address})"
 
 
-def settle(
-    sides: Sides, session: Session, options: CutoverOptions, verification: IncrementalVerification, pause: Pause
-) -> None:
-    """Return once everything that was written is applied and verified; the sink is stopping then.
+def _stop_writers(work: Work) -> None:
+    """The pause begins before the command, or, when a person stops the writers, once they confirm."""
+    if work.options.stop_with is not None:
+        work.pause.begin()
+        hook(work.options.stop_with)
+        return
+    words = f"Stop all writes to {_where(work)} now, then press Enter; Ctrl-C leaves all as it is"
+    work.report(CutoverNote(event="stop writes", words=words))
+    if not sys.stdin.readline():
+        raise TowpathError(f"no confirmation that the writes have stopped: standard input has ended; {ANSWER}")
+    work.pause.begin()
 
-    Raises `CheckFailed`, `NotYet`.
-    """
-    reporter = pause.reporter
-    with reporter.step("applying what is left"):
-        barrier.wait(session, pause.remaining(options.timeout), unsaid)
-    sides.begin("sink")
-    session.connect.stop(session.pipeline.sink_connector)
-    with reporter.step("verifying what came since") as figures:
-        figures["documents"] = verification.verify_new()
-    if options.quiet:
-        with reporter.step("comparing both sides whole") as figures, pymongo.timeout(pause.remaining(pause.limit)):
-            figures["documents"] = compare_quiet(session)
+
+def _block_writes(work: Work) -> None:
+    if work.options.stop_with is None:
+        work.pause.begin()
+    with work.session.source.connected() as client:
+        write_block.block(client, patience=work.pause.remaining(_BLOCK_S) - _REPORT_S)
+    if work.options.stop_with is None:
+        work.report(CutoverNote(event="stop writes", words=f"writes to {_where(work)} are blocked from now on"))
+
+
+def _apply_rest(work: Work) -> None:
+    work.watch_writes()
+    with work.session.source.connected() as client:
+        work.last_write = operation_time(client)
+    barrier.wait(work.session, work.pause.remaining(work.options.timeout), unsaid)
+
+
+def _stop_sink(work: Work) -> None:
+    work.session.connect.stop(work.session.pipeline.sink_connector)
+
+
+def _resume_sink(sides: Sides) -> None:
+    sides.session.connect.resume(sides.session.pipeline.sink_connector)
+
+
+def _compare_all(work: Work) -> int:
+    with pymongo.timeout(work.pause.remaining(work.pause.limit)):
+        return compare_quiet(work.session)
+
+
+def _start_reverse(work: Work) -> None:
+    before = reverse_pipeline.begin(work.reverse, work.session.pipeline)
+    reverse_pipeline.wait_begun(work.reverse, before, work.pause.remaining(work.options.timeout))
+
+
+def _skip_echoes(work: Work) -> int:
+    forward = work.sides.forward
+    barrier.wait_captured(forward, work.pause.remaining(work.options.timeout), unsaid)
+    ends = reverse_pipeline.written_ends(forward, work.pause.remaining(work.options.timeout))
+    verified = work.echoes.verify_new()
+    reverse_pipeline.skip_to_end(forward, ends)
+    return verified
+
+
+def _relax_again(sides: Sides) -> None:
+    """Undo `restore_schema`. The source's schema, in a fail back, is its own and not that of a copy."""
+    (relax_existing_schema if sides.direction.returns else relax_schema)(sides.session)
+
+
+def _restore_source(sides: Sides) -> None:
+    assert sides.reverse is not None
+    restore_schema(sides.reverse)
+
+
+def _remove_reverse(sides: Sides) -> None:
+    assert sides.reverse is not None
+    deployment.remove(sides.reverse, log=True, say=unsaid)
+
+
+PREPARE, BLOCK, STOP_SINK = "preparing the reverse pipeline", "blocking writes", "stopping the sink"
+RESTORE, RELAX = "restoring the schema of the new primary", "relaxing the schema of the old primary"
+
+STEPS = (
+    Step(
+        "verifying the newest records",
+        lambda work: work.changes.verify_newest(work.options.newest),
+        when=_cuts_over,
+    ),
+    Step(
+        PREPARE,
+        lambda work: reverse_pipeline.make_ready(work.reverse, work.options.timeout),
+        undo=_remove_reverse,
+        when=_makes_reverse,
+        needs=lambda work: reverse_pipeline.refuse_existing(work.reverse),  # the undo would remove it
+    ),
+    Step("verifying newer records", _verify_until_short),  # in a fail back, all since the cutover
+    Step("verifying what the source has captured", _verify_captured, when=_fails_back),
+    Step("reading the indexes of both sides", _read_indexes),
+    Step(
+        "stopping the writers",
+        _stop_writers,
+        when=lambda work: work.options.stop_with is not None or not work.options.blocks,
+    ),
+    Step(
+        BLOCK,
+        _block_writes,
+        undo=lambda sides: allow(sides.session.source),
+        when=lambda work: work.options.blocks,
+    ),
+    Step("applying the rest of the log", _apply_rest),
+    Step(STOP_SINK, _stop_sink, undo=_resume_sink),
+    Step("verifying the rest of the log", lambda work: work.changes.verify_new()),
+    Step("comparing all documents", _compare_all, when=lambda work: work.options.quiet),
+    Step(
+        "waiting until the sink has stopped",
+        lambda work: wait_stopped(work.session.connect, work.session.pipeline.sink_connector),
+    ),
+    Step("starting the reverse pipeline", _start_reverse, when=_makes_reverse),
+    Step("moving the sink to the end of the log", _skip_echoes, when=_fails_back),
+    Step(RESTORE, lambda work: restore_schema(work.session, work.kept), undo=_relax_again, unit="commands"),
+    Step(
+        RELAX,
+        lambda work: relax_existing_schema(work.reverse, work.kept),
+        undo=_restore_source,
+        when=_relaxes_source,
+        unit="commands",
+    ),
+    Step("checking for late writes", lambda work: work.late_writes.catch_up()),
+)
+#: The steps with an undo, in the order of the undo: writes are allowed first, and the reverse pipeline is gone before
+#: the sink resumes, or changes would circulate. Each undo needs all before it.
+UNDO_ORDER = tuple({step.name: step for step in STEPS}[name] for name in (BLOCK, RELAX, RESTORE, PREPARE, STOP_SINK))
+
+
+def _apply_backlog(work: Work) -> int:
+    commands = relax_existing_schema(work.reverse)
+    barrier.wait(work.reverse, work.options.timeout, work.sides.forward.say)
+    return commands
+
+
+def _resume_pipeline(work: Work) -> None:
+    forward = work.sides.forward
+    forward.connect.resume(forward.pipeline.sink_connector)
+    wait_running(forward.connect, forward.pipeline, work.options.timeout)
+
+
+#: Before a fail back, where the source has blocked the reverse pipeline's writes.
+APPLY_BACKLOG = Step("applying the backlog of the reverse pipeline", _apply_backlog, unit="commands")
+#: Once a fail back has made the source primary: they are not undone, and can be repeated.
+FINISH = (
+    Step(RELAX, lambda work: relax_schema(work.sides.forward), unit="commands"),
+    Step("removing the reverse pipeline", lambda work: _remove_reverse(work.sides)),
+    Step("resuming the pipeline", _resume_pipeline),
+)
 
 
 def restore_schema(session: Session, kept: KeptIndexes = nothing_kept) -> int:

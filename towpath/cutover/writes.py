@@ -1,4 +1,4 @@
-"""Stopping the writes to a cluster."""
+"""What stops the writes to a cluster: a command of the user, somebody who confirms it, or the server."""
 
 from __future__ import annotations
 
@@ -9,17 +9,13 @@ import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
 from towpath.clients.mongo import write_block
 from towpath.clients.mongo.client import Cluster
-from towpath.config.events import CutoverNote
-from towpath.cutover.events import Reporter
 from towpath.errors import TowpathError
 
 #: Advice when nobody can confirm that the writes have stopped.
@@ -27,49 +23,6 @@ ANSWER = "answer with Enter, or use --stop-with or --block-writes"
 #: The program that a command starts with, unless it is quoted or expanded by the shell.
 _PROGRAM = re.compile(r"\s*([\w@%+:,./-]+)(?=[\s;&|]|$)")
 _HOOK_S = 600  # seconds that a command of the user may take
-_BLOCK_S, _REPORT_S = 33.0, 3.0  # seconds for open transactions to end, and of those to find out whose they are
-
-
-@dataclass(frozen=True, slots=True)
-class WriteStop:
-    """How to stop the writes to a cluster: by the user's `command`, by a write block, or by hand."""
-
-    cluster: Cluster
-    side: str
-    """source or destination of the pipeline that is cut over."""
-    command: str | None
-    blocks: bool
-
-    @property
-    def is_manual(self) -> bool:
-        """Whether a person has to stop the writes and confirm it."""
-        return self.command is None and not self.blocks
-
-    def wait_for_confirmation(self, reporter: Reporter) -> None:
-        """Return when somebody confirms that the writes have stopped. Raises `TowpathError` when nobody can."""
-        words = f"Stop all writes to {self._where} now, then press Enter; Ctrl-C leaves all as it is"
-        reporter.report(CutoverNote(event="stop writes", words=words))
-        if not sys.stdin.readline():
-            raise TowpathError(f"nobody said that the writes are stopped: standard input has ended; {ANSWER}")
-
-    def stop(self, reporter: Reporter, remaining: Callable[[float], float]) -> None:
-        """Run the command and block the writes, as configured. Raises `TowpathError`.
-
-        `remaining` limits a number of seconds to what the pause still allows.
-        """
-        if self.command is not None:
-            with reporter.step("stopping the writers"):
-                hook(self.command)
-        if self.blocks:
-            with reporter.step(f"blocking writes to {self._where}"), self.cluster.connected() as client:
-                write_block.block(client, patience=remaining(_BLOCK_S) - _REPORT_S)
-            if self.command is None:
-                words = f"writes to {self._where} are blocked from now on"
-                reporter.report(CutoverNote(event="stop writes", words=words))
-
-    @property
-    def _where(self) -> str:
-        return f"the {self.side} ({self.cluster.address})"
 
 
 def hook(command: str) -> None:
@@ -86,7 +39,7 @@ def hook(command: str) -> None:
             raise TowpathError(f"{command!r} did not end within {_HOOK_S} s, and was ended") from error
         raise
     if status:
-        raise TowpathError(f"{command!r} ended with exit status {status}")
+        raise TowpathError(f"{command!r} ended with exit code {status}")
 
 
 def _end_with_children(process: subprocess.Popen[bytes]) -> None:
@@ -134,7 +87,7 @@ def stdin_problem() -> str:
 
 
 def allow(cluster: Cluster) -> None:
-    """Unblock writes. Raises `TowpathError` with how to do so by hand."""
+    """Unblock writes; repeatable. Raises `TowpathError` with how to do so by hand."""
     with cluster.connected() as client:
         write_block.unblock(client)
 

@@ -2,7 +2,7 @@
 
 `towpath.cutovers` holds one document per pipeline. It is written before a step begins, so that it is never behind what
 was done, and it is removed when the source is primary again. Only the command whose token it has changes it: of several
-commands, on several machines, one at most goes on.
+commands, on several machines, one at most continues.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from towpath.errors import Overtaken, Refused
 from towpath.session import Session
 from towpath.store.positions import CUTOVERS, collection_of
 
-#: `over`: the destination is primary. `returned`: the source is primary again. The others: under way or interrupted.
-State = Literal["to the destination", "over", "back to the source", "returned"]
+#: `destination primary`: the cutover is done. `source primary`: a fail back is done but for its last steps. The others:
+#: under way or interrupted.
+State = Literal["cutting over", "destination primary", "failing back", "source primary"]
 #: The states in which steps have begun that can be undone.
-UNDER_WAY: tuple[State, ...] = ("to the destination", "back to the source")
+UNDER_WAY: tuple[State, ...] = ("cutting over", "failing back")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +38,13 @@ class Cutover:
     steps: tuple[str, ...]
     """The steps that were begun, in order."""
     began: float
-    moment: str = ""
-    """Once it is over, the cluster time of the old primary up to which the new one has every change."""
-    over: float = 0.0
-    """When it was over; 0 before that."""
+    cluster_time: str = ""
+    """Once it is done, the cluster time of the old primary up to which the new one has every change."""
+    switched_at: float = 0.0
+    """When the destination became primary; 0 before that."""
     blocked: bool = False
     """Whether writes to the source are blocked."""
-    has_back: bool = True
+    has_reverse_pipeline: bool = True
     """Whether there is a reverse pipeline."""
     token: str = field(default_factory=lambda: uuid4().hex)
     """Of the command that runs it: a command that finds another token has been overtaken."""
@@ -53,12 +54,14 @@ class Cutover:
 
     @property
     def description(self) -> str:
-        if self.state == "over":
-            back = "`towpath cutover --back` fails back" if self.has_back else "there is no reverse pipeline"
-            return f"the destination has been primary since {utc(self.over)}; {back}"
-        if self.state == "returned":
+        if self.state == "destination primary":
+            back = (
+                "`towpath cutover --back` fails back" if self.has_reverse_pipeline else "there is no reverse pipeline"
+            )
+            return f"the destination has been primary since {utc(self.switched_at)}; {back}"
+        if self.state == "source primary":
             return "the source is primary again; `towpath cutover --back` completes the return"
-        return f"under way {self.state}, or interrupted; `towpath cutover --undo` undoes what was begun"
+        return f"under way ({self.state}), or interrupted; `towpath cutover --undo` undoes what was begun"
 
 
 def read(client: Client, pipeline: Pipeline) -> Cutover | None:
@@ -131,7 +134,7 @@ def refuse(session: Session) -> None:
         marker = read(client, pipeline)
     if marker is None:
         return
-    if marker.state == "over":
+    if marker.state == "destination primary":
         raise Refused(
             f"{pipeline.name} is cut over: the destination is primary, and its sink must stay stopped, or older changes"
             " would be written over newer ones",

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from towpath.cli import report
-from towpath.config.events import CutoverNote, Gate, Switch, TimedEvent, label
+from towpath.config.events import CutoverNote, Gate, Switch, TimedEvent
 from towpath.config.events import Step as StepDone
 from towpath.config.mongo_uri import without_credentials
 from towpath.config.text import utc
@@ -54,7 +54,9 @@ def _facts(sides: Sides, events: Sequence[TimedEvent], switch: Switch | None) ->
         "primary now": switch.primary if switch else "as before",
         "switched": utc(switch.reported_at.timestamp()) if switch else "never",
         "writes had stopped for": f"{switch.pause_seconds:.1f} s" if switch else "",
-        "everything up to": f"{marker.moment}, cluster time of the source" if marker and marker.moment else "",
+        "everything up to": f"{marker.cluster_time}, cluster time of the source"
+        if marker and marker.cluster_time
+        else "",
         "reverse pipeline": _reverse_pipeline(sides),
     }
 
@@ -62,7 +64,7 @@ def _facts(sides: Sides, events: Sequence[TimedEvent], switch: Switch | None) ->
 def _reverse_pipeline(sides: Sides) -> str:
     if sides.reverse is None:
         return "none"
-    if sides.marker is None or sides.marker.state != "over":
+    if sides.marker is None or sides.marker.state != "destination primary":
         return ""
     return (
         f"{sides.reverse.pipeline.name} ({sides.reverse.file.name}); towpath cutover {sides.forward.file.name} --back"
@@ -83,7 +85,7 @@ def _steps(events: Sequence[TimedEvent]) -> Iterator[Step]:
     for step in steps:
         figures = ", ".join(f"{count:,} {name}" for name, count in step.figures.items())
         left = (_start(step) - first).total_seconds() * percent
-        yield Step(label(step.step), figures, step.seconds, left, step.seconds * percent, step.reported_at > stopped)
+        yield Step(step.step, figures, step.seconds, left, step.seconds * percent, step.reported_at > stopped)
 
 
 def _start(step: StepDone) -> datetime:

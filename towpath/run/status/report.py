@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import version
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from pydantic import TypeAdapter, computed_field
 
@@ -24,7 +24,7 @@ from towpath.log.dead_letters import Cause
 from towpath.log.source_offsets import Splices
 from towpath.run.status.status import Copied, Held, LogReport, Status, Waiting
 from towpath.session import Session
-from towpath.store.cutover import Cutover
+from towpath.store.cutover import Cutover, State
 from towpath.store.positions import Counts, TaskState
 from towpath.verify.full_verdict import Verified, age
 
@@ -91,14 +91,14 @@ class ConnectorState:
 class CutoverState:
     """A cutover that is under way or over."""
 
-    state: Literal["to the destination", "over", "back to the source", "returned"]
+    state: State
     steps: tuple[str, ...]
     began: float
     cluster_time: str
     """Of the old primary: up to it, everything is at the new one. Empty before the switch."""
     switched_at: float
     blocked: bool
-    has_reverse: bool
+    has_reverse_pipeline: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,8 +423,8 @@ def _connector(connector: Connector) -> ConnectorState:
 
 def _cutover(marker: Cutover) -> CutoverState:
     """All but its token."""
-    switch = marker.moment, marker.over
-    return CutoverState(marker.state, marker.steps, marker.began, *switch, marker.blocked, marker.has_back)
+    switch = marker.cluster_time, marker.switched_at
+    return CutoverState(marker.state, marker.steps, marker.began, *switch, marker.blocked, marker.has_reverse_pipeline)
 
 
 def _rounded(seconds: float | None) -> float | None:

@@ -1,0 +1,424 @@
+"""The state machine of a cutover: `run` to the destination, `back` to the source, `undo` of either.
+
+The marker at the destination holds the state. Whatever ends a switch before the marker says that the other side is
+primary ends in the undo of every step that the marker names.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from towpath.clients.mongo.write_block import MONGOSH_UNDO
+from towpath.config import events
+from towpath.config.events import Check, CutoverNote, Gate, Switch, TimedEvent, label
+from towpath.cutover.gate import GATE, PRECONDITIONS, Readiness, red
+from towpath.cutover.gate import run as checked
+from towpath.cutover.reverse_pipeline import write_reverse_file
+from towpath.cutover.sides import CUTOVER, FAIL_BACK, Direction, Sides, SwitchUnknown
+from towpath.cutover.steps import APPLY_BACKLOG, BLOCK, FINISH, STEPS, UNDO_ORDER, CutoverOptions, Step, Work
+from towpath.cutover.writes import allow, hook, writes_through
+from towpath.deploy import target
+from towpath.errors import Overtaken, Refused, TowpathError, fields
+from towpath.session import ERRORS
+from towpath.signals import Interrupts
+from towpath.store.cutover import UNDER_WAY, State
+
+
+class NotUndone(TowpathError):
+    """Some steps could not be undone; the message says what to run."""
+
+
+class _NotDone(Exception):
+    """The command ends, and everything is as before."""
+
+    def __init__(self, words: str, error: Mapping[str, str] | None = None) -> None:
+        self.words, self.error = words, error
+        super().__init__(words)
+
+
+@dataclass(slots=True)
+class Machine:
+    """One command on a cutover. Each way returns whether it is done; if not, everything is as before.
+
+    They raise `TowpathError` when something is left to do, which the message names. `report` receives each event.
+    """
+
+    sides: Sides
+    options: CutoverOptions
+    report: Callable[[TimedEvent], None]
+    signals: Interrupts
+    dry_run: bool = False
+    report_path: Path | None = None
+    """Of the report, for the gate."""
+    write_report: Callable[[], None] = lambda: None
+    """Raises `TowpathError` when the report cannot be written."""
+    has_reverse: bool = True
+    """Whether the command asks for a reverse pipeline."""
+    _switch_failure: str = ""
+    """Why --switch-with failed; empty if it did not."""
+
+    @property
+    def state(self) -> State | None:
+        return self.sides.marker.state if self.sides.marker else None
+
+    def run(self) -> bool:
+        """Make the destination primary."""
+        return self.ended(self._run)
+
+    def back(self) -> bool:
+        """Fail back: make the source primary."""
+        return self.ended(self._back)
+
+    def undo(self) -> bool:
+        """Undo what an interrupted command has begun, or finish a fail back that has made the source primary."""
+        if self.state is None:
+            self._end("nothing to undo: no cutover is under way, and the source is primary")
+            return True
+        self.sides.take()
+        if self.state == "source primary":
+            self._finish_return()
+        elif self.state == "destination primary":
+            raise Refused(
+                f"the cutover is complete and cannot be undone; to fail back to the source: {self._command('--back')}"
+            )
+        else:
+            self.signals.hold()
+            self._undo_steps()
+        return True
+
+    def ended(self, way: Callable[[], object]) -> bool:
+        """Report and return how it ended."""
+        try:
+            way()
+        except _NotDone as end:
+            self._end(end.words, end.error)
+            self._write_failure()
+            return False
+        except (NotUndone, Overtaken, SwitchUnknown):
+            self._write_failure()
+            raise
+        return True
+
+    def _run(self) -> None:
+        if self.state == "destination primary":
+            assert self.sides.marker is not None
+            self._end(f"already cut over: {self.sides.marker.description}")
+            return
+        self._refuse_dry_run(None)
+        if self.state in (FAIL_BACK.under_way, FAIL_BACK.done):
+            raise Refused(f"an earlier fail back was not finished; to continue it: {self._command('--back')}")
+        if self.state is not None:
+            self.undo_earlier("an earlier cutover was interrupted; undoing it first")
+        if not self._interruptible(self._is_ready):
+            return
+        if self.sides.reverse is not None and not self.sides.reverse.file.exists():
+            write_reverse_file(self.sides.forward.file)
+        self._redirect_writers(self.switch(CUTOVER))
+        self._end_done(CUTOVER)
+
+    def _back(self) -> None:
+        marker = self.sides.marker
+        if marker is None or self.state == CUTOVER.under_way:
+            raise Refused("cannot fail back: the source is primary")
+        if not marker.has_reverse_pipeline:
+            raise Refused(
+                "cannot fail back: the cutover was made with --no-reverse-pipeline, so there is no reverse pipeline"
+            )
+        self._refuse_dry_run("destination primary")
+        if self.state == FAIL_BACK.under_way:
+            self.undo_earlier("an earlier fail back was interrupted; undoing it first")
+        elif not self.dry_run:
+            self.take()
+        if self.state == "destination primary":
+            if not self._interruptible(self._is_ready_to_return):
+                return
+            switched = self.switch(FAIL_BACK)
+            self._open_source()
+            self._redirect_writers(switched)
+        self._finish_return()
+        self._end_done(FAIL_BACK)
+
+    def undo_earlier(self, words: str) -> None:
+        """Undo what an earlier command has begun. Raises `_NotDone` where nothing is to begin after it."""
+        self._say(words)
+        self.take()
+        self.signals.hold()
+        self._undo_steps()
+        if self.signals.came:
+            raise _NotDone("the earlier attempt is undone, and nothing else was started: interrupted")
+        self.signals.release()
+        if self.state is None and self.has_reverse is not (self.sides.reverse is not None):
+            raise _NotDone("the earlier cutover is undone; run the same command again")
+
+    def take(self) -> None:
+        """Take the cutover over. Raises `Overtaken` when its command has continued since the marker was read."""
+        state, taken = self.state, self.sides.take()
+        if taken.state != state:
+            raise Overtaken(f"the cutover continued while it was to be taken over, and is {taken.state} now")
+
+    # the gate
+
+    def _is_ready(self) -> bool:
+        """Check the gate, and return whether the cutover is to begin: not in a dry run. Raises `_NotDone`."""
+        self.sides.forward.require_deployed()
+        target.require_own(self.sides.forward)
+        return self._passed(checked((*GATE, *PRECONDITIONS), self._readiness(returns=False)))
+
+    def _is_ready_to_return(self) -> bool:
+        """As `_is_ready`, for a fail back. A source that blocks all writes is opened first."""
+        assert self.sides.reverse is not None and self.sides.marker is not None
+        self.sides.reverse.require_deployed()
+        target.require_own(self.sides.reverse)
+        preconditions = checked(PRECONDITIONS, self._readiness(returns=True))
+        if not (self.dry_run or red(preconditions)):
+            self._apply_backlog()
+        # if the source still blocks writes, the reverse pipeline cannot apply: the gate could not pass
+        is_blocked = self.sides.marker.blocked and red(preconditions)
+        checks = [] if is_blocked else checked(GATE, self._readiness(returns=True))
+        return self._passed([*checks, *preconditions])
+
+    def _readiness(self, *, returns: bool) -> Readiness:
+        forward, reverse = self.sides.forward, self.sides.reverse
+        return Readiness(forward, reverse, self.options, self.report_path, returns, answers=not self.dry_run)
+
+    def _passed(self, checks: list[Check]) -> bool:
+        self.report(Gate(checks=checks))
+        if failed := red(checks):
+            names = ", ".join(label(check.name) for check in failed)
+            raise _NotDone(f"not started, nothing is changed: {names} {'is' if len(failed) == 1 else 'are'} red")
+        if self.dry_run:
+            self._end("everything is ready; nothing was started")
+        return not self.dry_run
+
+    def _refuse_dry_run(self, state: State | None) -> None:
+        """In a dry run, end unless the cutover is in this state: an earlier command may still be running."""
+        if self.dry_run and self.state != state:
+            assert self.sides.marker is not None
+            raise _NotDone(f"not ready; cutover: {self.sides.marker.description}")
+
+    def _interruptible(self, check: Callable[[], bool]) -> bool:
+        """What it returns. Raises `_NotDone` when a signal interrupts it."""
+        try:
+            return check()
+        except (KeyboardInterrupt, SystemError) as error:  # Kafka's client turns the one into the other
+            if not self.signals.came:
+                raise
+            raise _NotDone("not started: interrupted") from error
+
+    # the steps
+
+    def switch(self, direction: Direction) -> Switch:
+        """Make the other side primary. Whatever ends it before is undone, and raises `_NotDone`."""
+        try:
+            return self._switch_or_undo(direction)
+        except (NotUndone, Overtaken, SwitchUnknown):
+            raise
+        except ERRORS as error:
+            raise _NotDone(f"not done: {error}", fields(error)) from error
+        except (KeyboardInterrupt, SystemError) as error:  # Kafka's client turns the one into the other
+            if not self.signals.came:
+                raise
+            raise _NotDone("not done: interrupted") from error
+
+    def _switch_or_undo(self, direction: Direction) -> Switch:
+        """Signals raise in the steps at most once, so that a second one never interrupts the undo."""
+        is_left = False
+        try:
+            try:
+                return self._switch(direction)
+            except BaseException as error:
+                self.signals.hold()
+                self._give_up(error)
+                is_left = True
+                raise
+        except KeyboardInterrupt as error:  # the first signal may come before `hold`
+            if not is_left:
+                self._give_up(error)
+            raise
+
+    def _switch(self, direction: Direction) -> Switch:
+        sides = self.sides
+        sides.enter(direction.under_way)
+        self._say(f"if this command is killed, undo it with: {self._command('--undo')}")
+        work = self._perform(STEPS)
+        seconds = work.pause.seconds
+        assert sides.marker is not None
+        if direction.returns:
+            switched = replace(sides.marker, state=direction.done)
+        else:
+            switched = replace(
+                sides.marker,
+                state=direction.done,
+                cluster_time=str(work.last_write),
+                switched_at=time.time(),
+                blocked=self.options.blocks,
+            )
+        self.signals.hold()  # a signal would leave it open whether the switch is stored
+        if self.signals.came:  # a library may have swallowed its exception
+            raise KeyboardInterrupt
+        sides.switch(switched)
+        return Switch(primary=direction.new, pause_seconds=round(seconds, 3))
+
+    def _perform(self, steps: Iterable[Step]) -> Work:
+        with ExitStack() as contexts:
+            work = Work(self.sides, self.options, self.report, contexts)
+            for step in steps:
+                if step.when(work):
+                    self._perform_step(step, work)
+        return work
+
+    def _perform_step(self, step: Step, work: Work) -> None:
+        """The marker names a step that can be undone before it begins."""
+        work.step = step.name
+        self._say(f"{step.name} …")
+        start = time.monotonic()
+        step.needs(work)
+        if step.undo is not None:
+            self.sides.begin(step.name)
+        count = step.do(work)
+        documents, commands = (count, None) if step.unit == "documents" else (None, count)
+        seconds = round(time.monotonic() - start, 3)
+        self.report(events.Step(step=step.name, seconds=seconds, documents=documents, commands=commands))
+
+    # the undo
+
+    def _give_up(self, error: BaseException) -> None:
+        """Undo, unless that is for another command to do, nothing was begun, or it is unknown whether it switched.
+
+        What was begun is what the destination has stored; only if it does not answer, what this command remembers.
+        """
+        if isinstance(error, Overtaken | SwitchUnknown):
+            return
+        if self.sides.marker is None:
+            self.sides.withdraw()
+            return
+        self.sides.retake()
+        if self.state in UNDER_WAY:
+            self._undo_steps("" if self.signals.came else f"towpath: {error}")
+
+    def _undo_steps(self, why: str = "") -> None:
+        """Undo the steps that the marker names, and report afterwards. Raises `NotUndone`.
+
+        The caller has taken the marker, and holds signals. Nothing that is printed comes before: a reader of the output
+        that sleeps would hold the undo up.
+        """
+        sides = self.sides
+        assert sides.marker is not None and sides.marker.state in UNDER_WAY
+        primary = sides.direction.old
+        _announce(self._say, why, "undoing the cutover; this cannot be interrupted")
+        begun, undone, failures = sides.marker.steps, list[str](), list[str]()
+        for step in UNDO_ORDER:
+            if step.name in begun:
+                if failure := _failure(step, sides):
+                    failures.append(failure)
+                    break
+                undone.append(step.name)
+        try:
+            sides.leave(name for name in begun if name not in undone)
+        except Exception as error:  # noqa: BLE001
+            failures.append(f"the marker at the destination: {_words(error)}")
+        for name in undone:
+            self.report(CutoverNote(event="undone", words=f"undone: {name}"))
+        for failure in failures:
+            self.report(CutoverNote(event="not undone", words=f"not undone: {failure}"))
+        if failures:
+            raise NotUndone(f"not all could be undone; once that answers again: {self._command('--undo')}")
+        self.report(CutoverNote(event="undone", words=f"everything is as before: the {primary} is primary"))
+
+    # after the switch, and the end
+
+    def _redirect_writers(self, switched: Switch) -> None:
+        self.report(switched)
+        if self.options.switch_with is not None:
+            try:
+                hook(self.options.switch_with)
+            except TowpathError as error:
+                self._switch_failure = f"{error}; redirect the writers to the {switched.primary} by other means"
+
+    def _apply_backlog(self) -> None:
+        """Unblock a source that blocks even Towpath's writes, and apply what waits in the log."""
+        sides, source = self.sides, self.sides.forward.source
+        assert sides.marker is not None
+        if not sides.marker.blocked or writes_through(source):
+            return
+        sides.confirm()
+        allow(source)
+        sides.mark(replace(sides.marker, blocked=False))
+        self._say(
+            "writes to the source are allowed again, so that the reverse pipeline can write there: make sure that"
+            " nothing else does"
+        )
+        self._perform([APPLY_BACKLOG])
+
+    def _open_source(self) -> None:
+        """Allow the writes to the source, once the marker says that it is primary again. Can be repeated."""
+        assert self.sides.marker is not None
+        if self.sides.marker.blocked:
+            self.sides.confirm()
+            allow(self.sides.forward.source)
+
+    def _finish_return(self) -> None:
+        """Once the source is primary again: the pipeline continues as before the cutover. Can be repeated."""
+        assert self.sides.marker is not None
+        self._open_source()
+        self.sides.confirm()
+        if BLOCK in self.sides.marker.steps:
+            allow(self.sides.forward.destination)
+        self._perform(FINISH)
+        self.sides.mark(None)
+
+    def _end_done(self, direction: Direction) -> None:
+        marker = self.sides.marker
+        words = f"done: the {direction.new} is primary"
+        if marker is not None:
+            words += f"; it has every change up to the source's cluster time {marker.cluster_time}"
+        if marker is not None and marker.blocked:
+            words += f"; the source blocks writes; to unblock it by hand: {MONGOSH_UNDO}"
+        if self.sides.reverse is not None and not direction.returns:
+            words += f"; to fail back: {self._command('--back')}"
+        self._end(words)
+        self.write_report()
+        if self._switch_failure:
+            raise TowpathError(self._switch_failure)
+
+    def _end(self, words: str, error: Mapping[str, str] | None = None) -> None:
+        self.report(CutoverNote(event="end", words=words, error=error))
+
+    def _write_failure(self) -> None:
+        """Write the report of a failed cutover. If that fails too, only say so: the cutover's error matters more."""
+        try:
+            self.write_report()
+        except TowpathError as error:
+            self._say(str(error))
+
+    def _say(self, words: str) -> None:
+        self.sides.forward.say(words)
+
+    def _command(self, option: str) -> str:
+        return f"towpath cutover {self.sides.forward.file} {option}"
+
+
+def _failure(step: Step, sides: Sides) -> str:
+    """Why the undo failed; empty if it did not. Whatever it raises, the rest has to be reported and recorded."""
+    assert step.undo is not None
+    try:
+        step.undo(sides)
+    except Exception as error:  # noqa: BLE001
+        by_hand = f"; if the {sides.direction.old} still blocks writes, unblock it by hand: {MONGOSH_UNDO}"
+        return f"{step.name}: {_words(error)}{by_hand if step.name == BLOCK else ''}"
+    return ""
+
+
+def _words(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+def _announce(say: Callable[[str], None], *messages: str) -> None:
+    """Say something without waiting until it is written."""
+    words = "\n".join(filter(None, messages))
+    threading.Thread(target=say, args=(words,), name="announcement", daemon=True).start()
