@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.prometheus import dashboard, rules
+from towpath.monitor import metrics
 from towpath.stack.parts import MONITORING
 from towpath.stack.plan import ALERTS, WORKER_RULES
 from towpath.store import positions
@@ -108,6 +109,18 @@ def test_every_alert_has_its_runbook_and_every_runbook_its_alert() -> None:
     links = re.findall(r"runbook_url: docs/runbooks\.md#(\w+)", rules.TEXT)
     assert links == [name.lower() for name in rules.NAMES]
     assert list(rules.expressions()) == rules.NAMES
+
+
+def test_alerts_name_only_states_that_exist() -> None:
+    states = {
+        "towpath_pipeline_state": metrics.PIPELINE_STATES,
+        "towpath_connector_state": metrics.CONNECT_STATES,
+        "towpath_task_state": metrics.CONNECT_STATES,
+        "towpath_cutover_state": metrics.CUTOVER_STATES,
+    }
+    named = re.findall(r'(towpath_\w+_state)\{[^}]*state="([^"]+)"', rules.TEXT)
+    assert {metric for metric, _ in named} == set(states)
+    assert [(metric, state) for metric, state in named if state not in states[metric]] == []
 
 
 def test_promtool_accepts_the_rules_and_the_configuration() -> None:

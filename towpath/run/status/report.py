@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import version
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from pydantic import TypeAdapter, computed_field
 
@@ -24,7 +24,7 @@ from towpath.log.dead_letters import Cause
 from towpath.log.source_offsets import Splices
 from towpath.run.status.status import Copied, Held, LogReport, Status, Waiting
 from towpath.session import Session
-from towpath.store.cutover import Cutover
+from towpath.store.cutover import Cutover, State
 from towpath.store.positions import Counts, TaskState
 from towpath.verify.full_verdict import Verified, age
 
@@ -91,7 +91,7 @@ class ConnectorState:
 class CutoverState:
     """A cutover that is under way or over."""
 
-    state: Literal["cutting over", "destination primary", "failing back", "source primary"]
+    state: State
     steps: tuple[str, ...]
     began: float
     cluster_time: str
