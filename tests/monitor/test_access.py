@@ -36,6 +36,7 @@ from tests.support import api
 from tests.support.awaited import promised, until
 from tests.support.pipeline import TOWPATH
 from tests.support.served import HOOKS, listen_at
+from towpath.cli import launcher
 from towpath.cli.monitor import _ADDRESS, chosen
 from towpath.config.draft import write_pipeline_file
 from towpath.config.loading import read
@@ -81,7 +82,7 @@ def serving(tmp_path: Path, listening: Run, verify: ssl.SSLContext | bool = True
     with opened(pipeline_file(tmp_path)) as session:
         add(board, session, lambda: None)
         with (
-            served(board, access, Settings(listening, 60)) as url,
+            served(board, access, Settings(listening, 60), launcher) as url,
             httpx.Client(base_url=url, verify=verify, timeout=10, limits=MANY, event_hooks=HOOKS) as client,
         ):
             yield client
@@ -109,7 +110,7 @@ def guarded(tmp_path: Path, token_file: Path) -> Iterator[httpx.Client]:
 
 def test_the_description_names_each_address_and_command_of_the_api(tmp_path: Path) -> None:
     board, listening = Board(), listen_at("127.0.0.1:0")
-    app = server._Server(board, access_of(listening), Settings(listening, 60), Commands(board)).app()
+    app = server._Server(board, access_of(listening), Settings(listening, 60), Commands(board, launcher)).app()
     pages = re.compile("/(|login|logout|updates|static/.*|pipelines/.*|api/v1/openapi.json)")
     routes = {route.path: route.methods - {"HEAD"} for route in app.routes if not pages.fullmatch(route.path)}
     assert routes == {path: {method.upper() for method in methods} for path, methods in api.API["paths"].items()}
@@ -119,7 +120,7 @@ def test_the_description_names_each_address_and_command_of_the_api(tmp_path: Pat
 
 def test_a_pipeline_is_ready_that_runs_and_does_not_lag_and_was_looked_at_lately() -> None:
     board, listening = Board(), listen_at("127.0.0.1:0")
-    shown = server._Server(board, access_of(listening), Settings(listening, 60), Commands(board))
+    shown = server._Server(board, access_of(listening), Settings(listening, 60), Commands(board, launcher))
     good = {"state": "running", "at": time.time(), "lag": {"seconds": 60.0}}
 
     def ready(**other: Any) -> bool:
@@ -478,7 +479,7 @@ def test_a_slow_client_loses_updates_and_others_get_all(tmp_path: Path) -> None:
         report = add(board, session, lambda: None).nothing()
         listening = listen_at("127.0.0.1:0")
         with (
-            served(board, access_of(listening), Settings(listening, 60)) as url,
+            served(board, access_of(listening), Settings(listening, 60), launcher) as url,
             connect(url, path, receive=2304) as slow,
             connect(url, path) as lively,
         ):
@@ -506,7 +507,10 @@ def test_looks_and_clients_leave_nothing_behind(tmp_path: Path) -> None:
     with opened(pipeline_file(tmp_path)) as session:
         report = add(board, session, lambda: None).nothing()
         listening = listen_at("127.0.0.1:0")
-        with served(board, access_of(listening), Settings(listening, 60)) as url, following(url, "/updates", 20):
+        with (
+            served(board, access_of(listening), Settings(listening, 60), launcher) as url,
+            following(url, "/updates", 20),
+        ):
 
             def look(times: int) -> int:
                 for number in range(times):

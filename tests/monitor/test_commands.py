@@ -12,7 +12,6 @@ import pytest
 from towpath.monitor import commands as module
 from towpath.monitor.board import Command, Shown
 from towpath.monitor.commands import Commands, Running
-from towpath.run.children import Child
 
 
 class Board:
@@ -22,7 +21,7 @@ class Board:
 
 @pytest.fixture
 def commands() -> Commands:
-    return Commands(cast(Any, Board()))
+    return Commands(cast(Any, Board()), lambda name, arguments: ["false"])
 
 
 @pytest.fixture
@@ -31,11 +30,11 @@ def shown() -> Shown:
 
 
 @pytest.fixture
-def program(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+def program(commands: Commands) -> Callable[[str], None]:
     """Has every verb run this text of a shell."""
 
     def use(text: str) -> None:
-        monkeypatch.setattr(Child, "start", lambda verb, arguments: Child.of(verb, ["sh", "-c", text]))
+        commands.launcher = lambda name, arguments: ["sh", "-c", text]
 
     return use
 

@@ -19,6 +19,7 @@ from tests.run.test_screens import status
 from tests.support import api
 from tests.support.awaited import until
 from tests.support.served import HOOKS, listen_at
+from towpath.cli import launcher
 from towpath.clients.connect.rest import Connector, Task
 from towpath.config.events import Note
 from towpath.errors import TopicError
@@ -130,7 +131,7 @@ def test_no_answer_holds_a_secret(tmp_path: Path, report: Callable[..., Any]) ->
     paths += [f"/api/v1/pipelines/shop{part}" for part in ("", "/verdict", "/gate", "/dead-letters", "/history")]
     with (
         opened(pipeline_file(tmp_path)) as session,
-        served(board, access_of(listening), Settings(listening, 60)) as url,
+        served(board, access_of(listening), Settings(listening, 60), launcher) as url,
         httpx.Client(base_url=url, headers=BEARER, timeout=10, event_hooks=HOOKS) as client,
     ):
         add(board, session, lambda: None)

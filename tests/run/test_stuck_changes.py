@@ -14,6 +14,7 @@ from tests.deploy.test_changes_in_log import LOGGED, change
 from tests.run.test_screens import status
 from tests.run.test_supervising import FILE
 from tests.support.sessions import FakeCluster, session_of
+from towpath.cli import launcher
 from towpath.cli.status import exit_status
 from towpath.config.events import Ddl, TimedEvent
 from towpath.config.pipeline import Pipeline
@@ -24,9 +25,6 @@ from towpath.monitor.board import ddl_waiting
 from towpath.monitor.reporter import Reporter
 from towpath.run import supervisor as supervising
 from towpath.run.children import Events
-from towpath.run.dead_letters import DeadLetterRetries
-from towpath.run.restarts import HangingTransactions
-from towpath.run.services import Services
 from towpath.run.status import collector
 from towpath.run.supervisor import Supervisor
 from towpath.session import opened
@@ -60,7 +58,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     monkeypatch.setattr(Supervisor, "_verified", lambda self: Verified())  # no server is there
     with opened(file) as it:
         events = Events(told.append)
-        supervisor = Supervisor(it, events, Services.of(it, events), DeadLetterRetries(it), HangingTransactions(it))
+        supervisor = Supervisor(it, events, launcher)
         yield Run(supervisor, told, monkeypatch)
 
 

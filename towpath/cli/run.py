@@ -16,15 +16,13 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from towpath.cli import launcher
 from towpath.cli.monitor import chosen, listen_options, served
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json
 from towpath.config.events import Note, TimedEvent
 from towpath.config.sections import Run
 from towpath.errors import NoSuchConnector, TowpathError
 from towpath.run.children import Child, Events, Row, end
-from towpath.run.dead_letters import DeadLetterRetries
-from towpath.run.restarts import HangingTransactions
-from towpath.run.services import Services
 from towpath.run.supervisor import Supervisor
 from towpath.session import ERRORS, Session
 from towpath.signals import Interrupts, handle
@@ -60,9 +58,7 @@ def run(file: Path, deploys: bool, as_json: bool, **listen: Any) -> None:
             live = None if as_json else screen
             write = print_json if as_json else print_plain
             events = Events((lambda event: None) if live else write)
-            supervisor = Supervisor(
-                session, events, Services.of(session, events), DeadLetterRetries(session), HangingTransactions(session)
-            )
+            supervisor = Supervisor(session, events, launcher)
             if listening:
                 serving.enter_context(_serving(supervisor, listening, listen["ready_lag"]))
             try:
@@ -133,7 +129,7 @@ def _await_deployed(session: Session, events: Events, draw: Callable[[], None], 
 
 
 def _deploy(session: Session, events: Events, draw: Callable[[], None]) -> None:
-    child = Child.start("deploy", [str(session.file)])
+    child = Child.start("deploy", launcher("deploy", [str(session.file)]))
     has_ended = False
     while not has_ended:
         has_ended = child.exit_status is not None

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from towpath.config.events import BadLine, CutoverNote, Difference, Gate, Repaired, Reread, Verdict, parse
 from towpath.config.text import counted
 from towpath.monitor.board import Board, Command, Shown
-from towpath.run.children import Child, end
+from towpath.run.children import Child, Launcher, end
 
 #: Name → verb and options. The cutover itself is not among them: it stays on the command line.
 COMMANDS: Mapping[str, Sequence[str]] = {
@@ -35,6 +35,7 @@ class Commands:
     """Used in the server's event loop, whose thread the children die with."""
 
     board: Board
+    launcher: Launcher
     _children: dict[tuple[str, str], Child] = field(default_factory=dict)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -43,7 +44,7 @@ class Commands:
         pipeline, verb = shown.report["name"], COMMANDS[name][0]
         if (pipeline, verb) in self._children:
             raise Running(f"`towpath {verb}` of {pipeline} was started here and has not ended")
-        child = Child.start(verb, [shown.report["file"], *COMMANDS[name][1:]])
+        child = Child.start(verb, self.launcher(verb, [shown.report["file"], *COMMANDS[name][1:]]))
         self._children[pipeline, verb] = child
         command = Command(name, began=round(time.time(), 3), words="started")
         shown.commands.append(command)

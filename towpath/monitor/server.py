@@ -37,6 +37,7 @@ from towpath.monitor.commands import COMMANDS, Commands, Running
 from towpath.monitor.connections import Connection, bound
 from towpath.monitor.metrics import OWN, PipelineMetrics
 from towpath.monitor.updates import Client, Full, Update, Updates
+from towpath.run.children import Launcher
 
 _STALE = 30.0  # seconds after which a report no longer says that a pipeline is ready
 _SHUTDOWN = 3  # seconds for answers in progress
@@ -301,13 +302,13 @@ class _OwnMetrics(Collector):
 
 
 @contextmanager
-def served(board: Board, access: Access, settings: Settings) -> Iterator[str]:
+def served(board: Board, access: Access, settings: Settings, launcher: Launcher) -> Iterator[str]:
     """Serve in a thread; yields the URL. Raises `TowpathError` when it cannot listen there."""
     listening = settings.listening
     host, port = _address(listening.listen)
     tls = _tls(listening)
     listener = bound(host, port)
-    commands = Commands(board)
+    commands = Commands(board, launcher)
     server = _Server(board, access, settings, commands)
     config = uvicorn.Config(
         _counting(Guard(server.app(), access), server.requests),

@@ -17,7 +17,7 @@ from towpath.clients.mongo.client import ANSWER_S
 from towpath.config.events import BadLine, Reread, parse
 from towpath.config.text import counted
 from towpath.log import dead_letters
-from towpath.run.children import Child
+from towpath.run.children import Child, Launcher
 from towpath.run.restarts import Backoff
 from towpath.session import Session
 from towpath.verify.targets import DocumentRef, document_of
@@ -121,10 +121,10 @@ class DeadLetterRetries:
     def _pause(self, refusal: Refusal) -> Backoff:
         return self._pauses.setdefault(refusal.cause, Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, reset_after=0))
 
-    def turn(self, now: float) -> Iterator[str]:
+    def turn(self, now: float, launcher: Launcher) -> Iterator[str]:
         """Read the output of the running repair, or start one that is due; yields messages about the results."""
         if self._running is not None:
-            yield from self._read_results(now)
+            yield from self._read_results(now, launcher)
             return
         for group in _by_cause(self._refusals.values()).values():
             pause = self._pause(group[0])
@@ -136,17 +136,17 @@ class DeadLetterRetries:
                         del self._refusals[refusal.document_id]
                 pause.tried()
                 if target := next((r for r in group if r.document_id in differing and r.shown_id), None):
-                    self._start_repair([target])
+                    self._start_repair([target], launcher)
                 return
 
-    def _start_repair(self, group: list[Refusal]) -> None:
+    def _start_repair(self, group: list[Refusal], launcher: Launcher) -> None:
         group = group[:_BATCH]
         namespace = group[0].target.namespace
         arguments = [str(self.session.file), "--ids", namespace, "-", "--json", "--timeout", str(_TIMEOUT)]
         ids = "".join(f"{refusal.shown_id}\n" for refusal in group)
-        self._running = Child.start("repair", arguments, ids), group
+        self._running = Child.start("repair", launcher("repair", arguments), ids), group
 
-    def _read_results(self, now: float) -> Iterator[str]:
+    def _read_results(self, now: float, launcher: Launcher) -> Iterator[str]:
         assert self._running is not None
         child, group = self._running
         has_ended = child.exit_status is not None
@@ -172,7 +172,7 @@ class DeadLetterRetries:
             yield f"repaired {counted(len(repaired), 'document')} of {namespace} that the destination had refused"
             rest = [refusal for refusal in self._refusals.values() if refusal.cause == cause and refusal.shown_id]
             if rest:
-                self._start_repair(rest)
+                self._start_repair(rest, launcher)
         if len(repaired) < len(group):
             for refusal in group:  # to the end, so that another document of the cause is tried next
                 if (newest := self._refusals.pop(refusal.document_id, None)) is not None:

@@ -13,7 +13,7 @@ from typing import Literal
 from towpath.config.events import Definition, Difference, Note, Round, parse
 from towpath.config.text import counted
 from towpath.history.compaction.preconditions import interval
-from towpath.run.children import Child, Events, Line, Row
+from towpath.run.children import Child, Events, Launcher, Line, Row
 from towpath.run.restarts import Backoff, Pulse
 from towpath.session import Session
 from towpath.store import state_files
@@ -50,17 +50,18 @@ class Services:
     session: Session
     events: Events
     services: list[Service]
+    launcher: Launcher
     _differences: deque[float] = field(default_factory=lambda: deque(maxlen=_MAX_DIFFERENCES))
     """When the last of them were reported."""
 
     @classmethod
-    def of(cls, session: Session, events: Events) -> Services:
+    def of(cls, session: Session, events: Events, launcher: Launcher) -> Services:
         run, log = session.pipeline.run, session.pipeline.log
         rounds = _SILENT_ROUNDS * interval(log) / 1000 if log.compact else 0.0
         max_silence = max(_MAX_SILENCE["compact"], rounds)
         compact = [Service("compact", ("--json",), max_silence=max_silence)] if session.pipeline.runs_compact else []
         verify = [Service("verify", ("--follow", "--json"), max_silence=_MAX_SILENCE["verify"])] if run.verify else []
-        return cls(session, events, compact + verify)
+        return cls(session, events, compact + verify, launcher)
 
     @property
     def children(self) -> list[Child]:
@@ -87,7 +88,9 @@ class Services:
         elif can_run and not self._is_elsewhere(service) and (service.pause.due is None or service.pause.is_due(now)):
             if service.pause.due is not None:
                 service.pause.tried()
-            service.child = Child.start(service.verb, [str(self.session.file), *service.options])
+            service.child = Child.start(
+                service.verb, self.launcher(service.verb, [str(self.session.file), *service.options])
+            )
             service.pulse = Pulse(service.max_silence)
             self._note(service, f"{service.verb} started")
 

@@ -20,7 +20,7 @@ from towpath.deploy.schema.changes import UNREAD, SchemaChanges, Shown
 from towpath.deploy.schema.unreplicated import UnreplicatedDdl
 from towpath.errors import KafkaUnreachable, NoSuchConnector, TowpathError, fields
 from towpath.log import bounds
-from towpath.run.children import Events, Row
+from towpath.run.children import Events, Launcher, Row
 from towpath.run.dead_letters import DeadLetterRetries
 from towpath.run.restarts import Backoff, HangingTransactions, lasting
 from towpath.run.services import Services
@@ -41,9 +41,10 @@ _FIRST_PAUSE, _LONGEST_PAUSE, _RESET_AFTER = 2.0, 300.0, 600.0  # seconds
 class Supervisor:
     session: Session
     events: Events
-    services: Services
-    dead_letters: DeadLetterRetries
-    transactions: HangingTransactions
+    launcher: Launcher
+    services: Services = field(init=False)
+    dead_letters: DeadLetterRetries = field(init=False)
+    transactions: HangingTransactions = field(init=False)
     status: Status | None = None
     """The last status that was read; None before the first."""
     unreachable: str = ""
@@ -69,6 +70,11 @@ class Supervisor:
     _unreachable_since: float = 0.0
     _kafka_is_down: bool = False
     _troubles: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.services = Services.of(self.session, self.events, self.launcher)
+        self.dead_letters = DeadLetterRetries(self.session)
+        self.transactions = HangingTransactions(self.session)
 
     def hurry(self) -> None:
         """Read the status at the next turn, from any thread: a command has changed something."""
@@ -186,7 +192,9 @@ class Supervisor:
 
     def _repair(self) -> None:
         retries = self.dead_letters
-        for words in chain(retries.read(time.monotonic(), _READ_SECONDS), retries.turn(time.monotonic())):
+        for words in chain(
+            retries.read(time.monotonic(), _READ_SECONDS), retries.turn(time.monotonic(), self.launcher)
+        ):
             self.events.report(Repair(words=words, left=self.dead_letters.remaining))
             self.hurry()  # so that the page shows it soon
 
