@@ -100,7 +100,7 @@ def state(tmp_path, monkeypatch):
 def verdict(*differing, only=(), done=(), **more):
     """Leave a verdict."""
     fields = {"destination_namespace": "x", "id": 0, "id_bson": "00", "kind": "extra", "paths": []}
-    lines = [{"namespace": name, **fields} for name in differing]
+    lines = [{"event": "difference", "namespace": name, **fields} for name in differing]
     counts = {"clean": not differing, "ddl": list(done), "only": list(only), **more}
     verdict_file.path("shop").write_text("".join(as_line(line) for line in [*lines, counts]))
 

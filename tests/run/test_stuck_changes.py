@@ -15,6 +15,7 @@ from tests.run.test_screens import status
 from tests.run.test_supervising import FILE
 from tests.support.sessions import FakeCluster, session_of
 from towpath.cli import launcher
+from towpath.cli.run_screen import rows
 from towpath.cli.status import exit_status
 from towpath.config.events import Ddl, TimedEvent
 from towpath.config.pipeline import Pipeline
@@ -55,7 +56,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     file, told = tmp_path / "shop.toml", list[TimedEvent]()
     file.write_text(f"{FILE}\nddl = {{}}\n")
     file.chmod(0o600)
-    monkeypatch.setattr(Supervisor, "_verified", lambda self: Verified())  # no server is there
+    monkeypatch.setattr(Supervisor, "verified", lambda self: Verified())  # no server is there
     with opened(file) as it:
         events = Events(told.append)
         supervisor = Supervisor(it, events, launcher)
@@ -67,7 +68,7 @@ def test_a_destination_that_does_not_answer_settles_nothing(run: Run) -> None:
     assert "schema change held: drop shop.a" in held
     assert run.supervisor.verdict().exit == 1
     assert run.look(None) == []
-    assert any("schema change held" in line for _, line, _ in run.supervisor.rows())
+    assert any("schema change held" in line for _, line, _ in rows(run.supervisor))
     end = run.supervisor.verdict()
     assert end.exit == 2
     assert [shown["state"] for shown in end.schema_changes] == ["held"]

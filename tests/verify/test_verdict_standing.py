@@ -23,12 +23,11 @@ from towpath.cutover import gate
 from towpath.errors import Refused, TowpathError
 from towpath.files import publish, replacing
 from towpath.store import state_files
-from towpath.verify import follow_state, full_verdict, verdict_file
-from towpath.verify.follow_state import FollowState
+from towpath.verify import full_verdict, verdict_file
 from towpath.verify.full_verdict import VerdictContext
 from towpath.verify.run import resumed
 from towpath.verify.scope import Origin
-from towpath.verify.verdict_file import VerificationResult
+from towpath.verify.verdict_file import FollowState, VerificationResult
 from towpath_verifier import Journal, Options, Pair, Tally, Verdict, id_key
 
 NOW = Origin(
@@ -122,7 +121,7 @@ STORED = verdict("one", "10:00:00")
         (STORED, verdict("two", "11:00:00", at_destination=True), None, "restored from a backup"),
         (None, verdict("two", "11:00:00", at_destination=True), None, "restored from a backup"),
         ({**STORED, "origin": replace(NOW, topics={"shop.requests": "T9"}).as_json()}, None, None, "deployed again"),
-        ({**STORED, "origin": None}, None, None, "an older version made it"),
+        ({**STORED, "origin": None}, None, None, "it does not name its deployment"),
         ({**STORED, "origin": LATER.as_json()}, None, None, "an older history"),
     ],
 )
@@ -233,13 +232,13 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_what_one_that_follows_leaves_is_read_back_and_is_a_verdict(state: Path) -> None:
-    assert follow_state.read("shop") is None
-    follow_state.write("shop", LEFT, [EXTRA], {"clean": False, "extra": 1})
-    assert follow_state.read("shop") == LEFT
-    assert [one.key for one in verdict_file.read(follow_state.path("shop"))] == [b"\0"]
-    follow_state.path("shop").write_text('{"clean": true, "follow": {"places": 1}}\n')
+    assert verdict_file.read_followed("shop") is None
+    verdict_file.write_followed("shop", LEFT, [EXTRA], {"clean": False, "extra": 1})
+    assert verdict_file.read_followed("shop") == LEFT
+    assert [one.key for one in verdict_file.read(verdict_file.followed_path("shop"))] == [b"\0"]
+    verdict_file.followed_path("shop").write_text('{"clean": true, "follow": {"places": 1}}\n')
     with pytest.raises(TowpathError, match="remove it"):
-        follow_state.read("shop")
+        verdict_file.read_followed("shop")
 
 
 def test_several_write_one_file_and_the_last_to_end_counts(state: Path) -> None:

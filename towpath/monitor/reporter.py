@@ -25,7 +25,7 @@ from towpath.log.dead_letters import DeadLetter
 from towpath.run.status import log_figures, replay_states
 from towpath.run.status.figures import RATE_WINDOW, Status
 from towpath.session import ERRORS, Session
-from towpath.verify import follow_state, verdict_file
+from towpath.verify import verdict_file
 from towpath.verify.full_verdict import VerdictContext, Verified
 
 Report = Mapping[str, Any]
@@ -212,8 +212,7 @@ _NO_SLOW: dict[str, Any] = {
 
 
 def _verdict_files(name: str) -> tuple[Path, ...]:
-    last = verdict_file.path(name)
-    return last, last.with_name("full.json"), follow_state.path(name)
+    return verdict_file.path(name), verdict_file.full_path(name), verdict_file.followed_path(name)
 
 
 def _written(file: Path) -> float:

@@ -172,8 +172,6 @@ def _die_with_parent() -> None:
 
 
 _NEWEST_EVENTS = 8  # on the screen
-#: Name, line and style of a row of the screen.
-Row = tuple[str, str, str]
 
 
 @dataclass(slots=True)

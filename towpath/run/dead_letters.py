@@ -20,7 +20,7 @@ from towpath.log import dead_letters
 from towpath.run.children import Child, Launcher
 from towpath.run.restarts import Backoff
 from towpath.session import Session
-from towpath.verify.targets import DocumentRef, document_of
+from towpath.verify.repair import DocumentRef, document_of
 from towpath_verifier import Key, Namespace, Pair, Recheck, Settling, chunks, extended_json, id_key
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 1800.0  # seconds between two tries of a cause
@@ -43,6 +43,11 @@ class Refusal:
     @property
     def cause(self) -> tuple[Namespace, str]:
         return self.target.namespace, self.code
+
+    @property
+    def description(self) -> str:
+        code = f" ({self.code})" if self.code else ""
+        return f"{self.target.namespace}: {self.reason}{code}"
 
     @property
     def document_id(self) -> _DocumentId:
@@ -78,13 +83,12 @@ class DeadLetterRetries:
         """`remaining`, such as `50,000 documents or more`."""
         return counted(self.remaining, "document") + (" or more" if self.has_more else "")
 
-    def rows(self, now: float) -> Iterator[str]:
-        """A line for each cause."""
+    def causes(self, now: float) -> Iterator[tuple[list[Refusal], float | None]]:
+        """The documents of each cause, and the seconds until they are retried; None while they are being retried."""
         for cause, group in _by_cause(self._refusals.values()).items():
             pause = self._pauses.get(cause)
             due = None if pause is None else pause.due
-            when = "being retried" if due is None else f"retried in {max(0.0, due - now):.0f} s"
-            yield f"{len(group):,} of {_description(group[0])}; {when}"
+            yield group, None if due is None else max(0.0, due - now)
 
     def read(self, now: float, seconds: float = math.inf) -> Iterator[str]:
         """Read new dead letters, for at most `seconds`; yields a message for each new cause. The next call goes on."""
@@ -116,7 +120,7 @@ class DeadLetterRetries:
         for group in _by_cause(refusal for id, refusal in new.items() if id in differing).values():
             pause = self._pause(group[0]).failed(now)
             when = "" if pause is None else f"; retried in {pause:.0f} s"
-            yield f"the destination refused {counted(len(group), 'document')} of {_description(group[0])}{when}"
+            yield f"the destination refused {counted(len(group), 'document')} of {group[0].description}{when}"
 
     def _pause(self, refusal: Refusal) -> Backoff:
         return self._pauses.setdefault(refusal.cause, Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, reset_after=0))
@@ -206,8 +210,3 @@ def _by_cause(refusals: Iterable[Refusal]) -> dict[tuple[Namespace, str], list[R
     for refusal in refusals:
         groups.setdefault(refusal.cause, []).append(refusal)
     return groups
-
-
-def _description(refusal: Refusal) -> str:
-    code = f" ({refusal.code})" if refusal.code else ""
-    return f"{refusal.target.namespace}: {refusal.reason}{code}"

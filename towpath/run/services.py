@@ -6,19 +6,18 @@ import json
 import math
 import time
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from towpath.config.events import Definition, Difference, Note, Round, parse
 from towpath.config.text import counted
 from towpath.history.compaction.preconditions import interval
-from towpath.run.children import Child, Events, Launcher, Line, Row
+from towpath.run.children import Child, Events, Launcher, Line
 from towpath.run.restarts import Backoff, Pulse
 from towpath.session import Session
 from towpath.store import state_files
 from towpath.store.state_files import FOLLOW, lock
-from towpath.verify import follow_state
+from towpath.verify import verdict_file
 
 _FIRST_PAUSE, _LONGEST_PAUSE, _RESET_AFTER = 5.0, 300.0, 300.0  # seconds
 _MAX_DIFFERENCES, _DIFFERENCES_SECONDS = 20, 60.0  # so many are reported in so many seconds
@@ -99,7 +98,7 @@ class Services:
             return
         service.life_checked = now
         if service.verb == "verify":  # its first pass may print nothing for hours
-            state = follow_state.read_running(self.session.pipeline.name)
+            state = verdict_file.read_running(self.session.pipeline.name)
             sign = state.at if state else None
         else:
             sign = child.lines_read
@@ -151,11 +150,6 @@ class Services:
         else:
             words = f"differs: {difference.namespace}: {difference.what}; at the destination: {difference.command}"
             self.events.report(replace(difference, event="difference", words=words))
-
-    def rows(self) -> Iterator[Row]:
-        for service in self.services:
-            state = "" if service.child is not None else "not running; "
-            yield service.verb, f"{state}{service.last_report or 'no report yet'}", ""
 
 
 def _round_summary(event: Round) -> str:

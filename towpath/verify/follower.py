@@ -16,8 +16,8 @@ from towpath.config.events import Difference
 from towpath.config.namespaces import Selection
 from towpath.log.changed_keys import LogFollower
 from towpath.session import Session
-from towpath.verify import follow_state, verdict_file
-from towpath.verify.follow_state import FollowState, RunningVerdict
+from towpath.verify import verdict_file
+from towpath.verify.verdict_file import FollowState, RunningVerdict
 from towpath_verifier import (
     Key,
     Namespace,
@@ -207,13 +207,13 @@ class _Follower:
         if not following or began - self.saved > pause:
             waiting = [(namespace, id) for (namespace, _), id in {**self.unsettled, **self.waiting}.items()]
             self.state = replace(self.state, at=verdict.at, waiting=waiting)
-            follow_state.write(name, self.state, self.known.values(), _counts(verdict))
+            verdict_file.write_followed(name, self.state, self.known.values(), _counts(verdict))
             if self.equal:
                 verdict_file.remove_repaired(verdict_file.path(name), self.equal, self.state.began)
                 self.equal = set()
             self.changed, self.saved = False, time.monotonic()
             self.save_seconds = self.saved - began
-        follow_state.write_running(name, verdict)
+        verdict_file.write_running(name, verdict)
 
 
 def _counts(verdict: RunningVerdict) -> dict[str, Any]:

@@ -24,11 +24,10 @@ from towpath.log.lag import pipeline_ends
 from towpath.session import Session
 from towpath.store import state_files
 from towpath.store import verdict as stored
-from towpath.verify import follow_state, full_verdict, scope, verdict_file
-from towpath.verify.follow_state import FollowState
+from towpath.verify import full_verdict, scope, verdict_file
 from towpath.verify.full_verdict import EVERYTHING, VerdictContext
 from towpath.verify.scope import Metadata, Origin
-from towpath.verify.verdict_file import Example, VerificationResult, figures
+from towpath.verify.verdict_file import Example, FollowState, VerificationResult, figures
 from towpath_verifier import (
     Difference,
     Journal,
@@ -196,12 +195,12 @@ class FollowStart:
         origin = None if context.origin is None else context.origin.as_json()
         ends = {place: end for place, (_, end) in log.items()}
         new = FollowState(request.id, request.of, options.ignore_field_order, True, origin, time.time(), ends, ())
-        last = None if request.newest else follow_state.read(session.pipeline.name)
+        last = None if request.newest else verdict_file.read_followed(session.pipeline.name)
         if last is None:
             return cls(new, False)
         reason = last.reason_to_restart(new, session.pipeline, {place: first for place, (first, _) in log.items()})
         if not reason and request.of == EVERYTHING:
-            full, doubt = context.newest_full(full_verdict.read(session.pipeline.name))
+            full, doubt = context.newest_full(verdict_file.read_full(session.pipeline.name))
             reason = "" if full else doubt or "no verdict on everything counts any more"
         if reason:
             session.say(f"comparing everything, because the last `verify --follow` cannot be continued: {reason}")
@@ -214,7 +213,7 @@ class FollowStart:
 
     def known_differences(self, pipeline: str) -> Path:
         """The file of the verdict that lists the differences at that point."""
-        return follow_state.path(pipeline) if self.continues else verdict_file.path(pipeline)
+        return verdict_file.followed_path(pipeline) if self.continues else verdict_file.path(pipeline)
 
 
 _MAX_WAITING = 50_000  # documents that wait for another comparison

@@ -71,12 +71,9 @@ class Origin:
         return cls(sets, uuids, topic_ids, _selection(pipeline), history)
 
     @classmethod
-    def from_json(cls, value: Any) -> Self | None:
-        """None for a verdict of a version that stored no origin."""
-        try:
-            return cls(value["sets"], value["uuids"], value["topics"], value["selection"], value["history"])
-        except (KeyError, TypeError):
-            return None
+    def from_json(cls, value: Mapping[str, Any] | None) -> Self | None:
+        """None for a verdict whose origin could not be read."""
+        return None if value is None else cls(**value)
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -1,21 +1,31 @@
-"""The result of a verification, and the file of the last verdict: JSON lines, the differences, then the counts."""
+"""The result of a verification, and the files of a pipeline's verdicts on this machine.
+
+`verdict.jsonl` is the last verdict: JSON lines, the differences, then the counts. `follow.jsonl` is in the same format
+what `verify --follow` has found; its last line also holds the positions from which the next one continues.
+`follow.json` has its counts for `status`, written each second. `full.json` has those of the last verdict on everything.
+"""
 
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import platformdirs
 
 import towpath_verifier
-from towpath.config.events import BadLine, Difference, as_line, event
+from towpath.clients.kafka.topics import Place
+from towpath.config.events import BadLine, Difference, FollowFigures, as_line, event
+from towpath.config.pipeline import Pipeline
 from towpath.errors import TowpathError
 from towpath.store import state_files
-from towpath.verify.scope import Metadata
+from towpath.verify.scope import Metadata, Origin
 from towpath_verifier import SCREENED, UNORDERED, Key, Kind, Namespace, Shown, Verdict, extended_json, id_key, readable
 
 KINDS: tuple[Kind, ...] = ("missing", "extra", "different", "order")
@@ -24,6 +34,18 @@ KINDS: tuple[Kind, ...] = ("missing", "extra", "different", "order")
 def path(pipeline: str) -> Path:
     """The file of a pipeline's last verdict on this machine."""
     return state_files.folder(pipeline) / "verdict.jsonl"
+
+
+def followed_path(pipeline: str) -> Path:
+    return state_files.folder(pipeline) / "follow.jsonl"
+
+
+def full_path(pipeline: str) -> Path:
+    return state_files.folder(pipeline) / "full.json"
+
+
+def running_path(pipeline: str) -> Path:
+    return platformdirs.user_state_path("towpath") / pipeline / "follow.json"  # read without making the folder
 
 
 @contextmanager
@@ -60,7 +82,7 @@ def read(place: Path) -> Iterator[Difference]:
         if complete or "command" in line:  # of options, views and indexes, which are not repaired through the log
             continue
         try:
-            parsed = event({"event": "difference", **line})  # older versions wrote no "event"
+            parsed = event(line)
             if not isinstance(parsed, Difference):
                 raise BadLine("not a difference")
             bytes.fromhex(parsed.id_bson)
@@ -186,3 +208,143 @@ def figures(result: VerificationResult) -> dict[str, Any]:
         "notes": [note for tally in verdict.tallies for note in tally.notes],
         "trouble": verdict.trouble,
     }
+
+
+@dataclass(frozen=True, slots=True)
+class FollowState:
+    """`began`: the id of the verdict that it continues; `of`, `ignore_field_order`: what that compared, and how."""
+
+    began: str
+    of: str
+    ignore_field_order: bool
+    whole: bool
+    """Whether that verdict gave a result for every document."""
+    origin: Mapping[str, Any] | None
+    at: float
+    """Seconds since the epoch."""
+    places: Mapping[Place, int]
+    """The next offset of each partition; all records before it are compared."""
+    waiting: Sequence[tuple[Namespace, bytes]]
+    """Documents that differed and have to be compared again."""
+
+    def reason_to_restart(self, now: FollowState, pipeline: Pipeline, firsts: Mapping[Place, int]) -> str:
+        """Why a run that starts as `now` cannot continue here; empty if it can. `firsts`: the log's first offsets."""
+        before, after = Origin.from_json(self.origin), Origin.from_json(now.origin)
+        if before is None or after is None:
+            return "the deployment that it belongs to is not known"
+        if doubt := before.doubt(after):
+            return doubt
+        if (self.of, self.ignore_field_order) != (now.of, now.ignore_field_order):
+            return "it compared other namespaces, or in another way"
+        if not self.whole:
+            return "the comparison that it continued gave no verdict on some of the documents"
+        for place, offset in sorted(self.places.items()):
+            if firsts.get(place, 0) > offset:
+                return (
+                    f"the log no longer reaches back to where it ended: {place[0]}, partition {place[1]} begins at"
+                    f" {firsts[place]:,}, and {offset:,} is next"
+                )
+        log = pipeline.log
+        if log.compact and (now.at - self.at) * 1000 > log.delete_retention:
+            return "it ended longer ago than the log keeps deletes ([log] delete_retention)"
+        return ""
+
+
+def write_followed(
+    pipeline: str, state: FollowState, differing: Iterable[Difference], counts: Mapping[str, Any]
+) -> None:
+    follow = {name: getattr(state, name) for name in FollowState.__dataclass_fields__} | {
+        "places": [[*place, offset] for place, offset in state.places.items()],
+        "waiting": [[namespace, id.hex()] for namespace, id in state.waiting],
+    }
+    with state_files.writing(followed_path(pipeline)) as file:
+        for difference in differing:
+            file.write(difference.line)
+        file.write(as_line({**counts, "follow": follow}))
+
+
+def read_followed(pipeline: str) -> FollowState | None:
+    """None if there is none. Raises `TowpathError` for a broken file."""
+    place = followed_path(pipeline)
+    if not place.exists():
+        return None
+    try:
+        follow = counts(place)["follow"]
+        places = {(topic, partition): offset for topic, partition, offset in follow["places"]}
+        waiting = [(namespace, bytes.fromhex(id)) for namespace, id in follow["waiting"]]
+        return FollowState(**follow | {"places": places, "waiting": waiting})
+    except (KeyError, TypeError, ValueError) as error:
+        raise TowpathError(f"cannot read {place}: {error!r}; remove it, then everything is compared again") from error
+
+
+#: Seconds without an update after which a running verdict counts as stopped.
+_ALIVE = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunningVerdict(FollowFigures):
+    """The figures of `verify --follow`, running or ended."""
+
+    @property
+    def differences(self) -> int:
+        return self.missing + self.extra + self.different + self.order
+
+    @property
+    def age(self) -> float:
+        return max(0.0, time.time() - self.at)
+
+    def as_json(self) -> dict[str, Any]:
+        return {**asdict(self), "age_seconds": round(self.age, 3), "following": self.is_kept}
+
+    @property
+    def is_kept(self) -> bool:
+        return self.following and self.age < _ALIVE
+
+    @property
+    def description(self) -> str:
+        """One line for people."""
+        counts = {name: getattr(self, name) for name in KINDS}
+        differences = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count) or "no differences"
+        waiting = f", {self.waiting:,} to be compared again" if self.waiting else ""
+        unsettled = f", {self.unsettled:,} unsettled" if self.unsettled else ""
+        behind = f"{self.behind_records:,} records, {self.behind_seconds:.1f} s behind"
+        state = "following" if self.is_kept else "stopped"
+        return f"{state}: {differences}{waiting}{unsettled}; {self.compared:,} compared, {behind}, {self.age:.0f} s ago"
+
+
+def write_running(pipeline: str, verdict: RunningVerdict) -> None:
+    state_files.folder(pipeline)
+    with state_files.writing(running_path(pipeline)) as file:
+        file.write(json.dumps(asdict(verdict)))
+
+
+def update_running(pipeline: str, counts: Mapping[str, Any]) -> None:
+    """Set the counts of differences in a running verdict that has ended."""
+    if (verdict := read_running(pipeline)) is not None:
+        write_running(pipeline, replace(verdict, **{kind: counts[kind] for kind in KINDS}))
+
+
+def read_running(pipeline: str) -> RunningVerdict | None:
+    """The running verdict of a pipeline; None if there is none. Raises `TowpathError` for a broken file."""
+    return _read_json(running_path(pipeline), "running verdict", lambda found: RunningVerdict(**found))
+
+
+def read_full(pipeline: str) -> dict[str, Any] | None:
+    """The last verdict on everything, as stored on this machine. Raises `TowpathError` for a broken file."""
+
+    def parsed(found: dict[str, Any]) -> dict[str, Any] | None:
+        return found if found["id"] and found["at"] and isinstance(found["at_destination"], bool) else None
+
+    return _read_json(full_path(pipeline), "verdict", parsed)
+
+
+_T = TypeVar("_T")
+
+
+def _read_json(place: Path, what: str, parsed: Callable[[dict[str, Any]], _T]) -> _T | None:
+    try:
+        return parsed(json.loads(place.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise TowpathError(f"cannot read the {what} {place}: {error!r}; remove it") from error
