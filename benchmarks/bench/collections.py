@@ -18,11 +18,11 @@ from benchmarks.bench.switching import PAUSE, cut_over, removed
 from tests.support.awaited import until
 from towpath import stack as embedded
 from towpath.checks.everything import everything
+from towpath.deploy.schema.sides import metadata
 from towpath.run.status import log_figures
 from towpath.run.status.collector import read_status
 from towpath.session import Session, opened
 from towpath.verify.full_verdict import VerdictContext
-from towpath.verify.scope import metadata
 
 _FEW = 10  # collections that the many are compared with
 _LOOKS = 3  # of each kind, of which the median counts

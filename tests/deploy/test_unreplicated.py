@@ -14,7 +14,7 @@ from towpath.deploy.schema import unreplicated
 from towpath.deploy.schema.unreplicated import Sides, compare
 from towpath.errors import TowpathError
 from towpath.log.source_offsets import Ddl, ddl_history, in_order, source_state
-from towpath.verify import verdict_file
+from towpath.store import verdict_file
 from towpath_verifier import Pair
 from towpath_verifier.metadata import MetadataDifference
 from towpath_verifier.repair_commands import Command

@@ -33,7 +33,8 @@ from towpath.log.lag import change_topics
 from towpath.log.topic_settings import change_settings
 from towpath.run.restarts import HangingTransactions
 from towpath.run.status import log_figures
-from towpath.verify import follower, verdict_file
+from towpath.store import verdict_file
+from towpath.verify import follower
 from towpath_verifier import Difference as DocumentDifference
 from towpath_verifier import Pair, Verdict, descriptions
 from towpath_verifier.descriptions import concurrently

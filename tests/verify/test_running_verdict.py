@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from towpath.errors import TowpathError
-from towpath.verify import verdict_file
-from towpath.verify.verdict_file import RunningVerdict
+from towpath.store import verdict_file
+from towpath.store.verdict_file import RunningVerdict
 
 
 @pytest.fixture(autouse=True)

@@ -23,10 +23,9 @@ from towpath.deploy.schema import unreplicated
 from towpath.log import reread_requests
 from towpath.log.barrier import passing
 from towpath.session import Session
-from towpath.store import state_files
+from towpath.store import state_files, verdict_file
 from towpath.store.state_files import FOLLOW, lock
 from towpath.verify import repair as rereads
-from towpath.verify import verdict_file
 from towpath.verify.repair import DocumentRef, NotRepaired, Outcome, Repaired
 from towpath_verifier import Key, extended_json, id_key
 

@@ -13,6 +13,7 @@ from towpath.cli.options import flag, json_option, opened, pipeline_argument, sa
 from towpath.config.events import as_line
 from towpath.config.finding import require
 from towpath.deploy import operator, target
+from towpath.deploy.schema.sides import pairs
 from towpath.history import resnapshot as resnapshots
 from towpath.history.resnapshot import Captured
 from towpath.log import barrier, reread_requests
@@ -21,9 +22,8 @@ from towpath.session import Session
 from towpath.store import state_files, verdict
 from towpath.verify import repair
 from towpath.verify.repair import DocumentRef, NotRepaired
+from towpath.verify.result import VerificationResult, figures
 from towpath.verify.run import VerifyRequest, differences
-from towpath.verify.scope import pairs
-from towpath.verify.verdict_file import VerificationResult, figures
 from towpath_verifier import Options, Verification
 
 

@@ -32,13 +32,13 @@ from towpath.deploy import operator
 from towpath.deploy.schema import plan, unreplicated
 from towpath.deploy.schema.apply import Step
 from towpath.deploy.schema.changes import UNREAD
+from towpath.deploy.schema.sides import metadata
 from towpath.errors import TowpathError, fields
 from towpath.run.dead_letters import DeadLetterRetries
 from towpath.run.status.collector import read_status
 from towpath.run.status.figures import Status
 from towpath.session import Session
 from towpath.verify.full_verdict import Verified, age, summary
-from towpath.verify.scope import metadata
 from towpath_verifier import VerifierError, cluster_time
 
 #: The lines that look at nothing but the status and the verdict.

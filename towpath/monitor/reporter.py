@@ -25,7 +25,7 @@ from towpath.log.dead_letters import DeadLetter
 from towpath.run.status import log_figures, replay_states
 from towpath.run.status.figures import RATE_WINDOW, Status
 from towpath.session import ERRORS, Session
-from towpath.verify import verdict_file
+from towpath.store import verdict_file
 from towpath.verify.full_verdict import VerdictContext, Verified
 
 Report = Mapping[str, Any]

@@ -15,9 +15,8 @@ from towpath.history.compaction.preconditions import interval
 from towpath.run.children import Child, Events, Launcher, Line
 from towpath.run.restarts import Backoff, Pulse
 from towpath.session import Session
-from towpath.store import state_files
+from towpath.store import state_files, verdict_file
 from towpath.store.state_files import FOLLOW, lock
-from towpath.verify import verdict_file
 
 _FIRST_PAUSE, _LONGEST_PAUSE, _RESET_AFTER = 5.0, 300.0, 300.0  # seconds
 _MAX_DIFFERENCES, _DIFFERENCES_SECONDS = 20, 60.0  # so many are reported in so many seconds

@@ -16,8 +16,8 @@ from towpath.config.events import Difference
 from towpath.config.namespaces import Selection
 from towpath.log.changed_keys import LogFollower
 from towpath.session import Session
-from towpath.verify import verdict_file
-from towpath.verify.verdict_file import FollowState, RunningVerdict
+from towpath.store import verdict_file
+from towpath.store.verdict_file import FollowState, RunningVerdict
 from towpath_verifier import (
     Key,
     Namespace,

@@ -15,11 +15,11 @@ from pymongo.errors import PyMongoError
 from towpath.config.text import duration, first_few
 from towpath.errors import TowpathError
 from towpath.session import Session
-from towpath.store import state_files
+from towpath.store import state_files, verdict_file
 from towpath.store import verdict as stored
-from towpath.verify import scope, verdict_file
-from towpath.verify.scope import Origin
-from towpath.verify.verdict_file import RunningVerdict
+from towpath.store.verdict_file import RunningVerdict
+from towpath.verify import origin as origins
+from towpath.verify.origin import Origin
 
 #: The value of `of` in a verdict on all namespaces of its pipeline.
 EVERYTHING = "everything"
@@ -45,7 +45,7 @@ class VerdictContext:
     @classmethod
     def read(cls, session: Session, topic_ids: Mapping[str, str] | None = None) -> VerdictContext:
         """`topic_ids`: those of the pipeline's topics, if already known."""
-        now, unknown = scope.try_origin(session, topic_ids)
+        now, unknown = origins.try_origin(session, topic_ids)
         try:
             with session.destination.briefly() as client:
                 return cls(now, unknown, stored.read(client, session.pipeline), "")

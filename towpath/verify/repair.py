@@ -25,7 +25,7 @@ from towpath.errors import TowpathError
 from towpath.log import barrier, dead_letters, reread_requests
 from towpath.log.records import NOT_BSON, is_key
 from towpath.session import Session
-from towpath.verify import verdict_file
+from towpath.store import verdict_file
 from towpath_verifier import (
     ARRAY,
     DOCUMENT,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -14,20 +14,25 @@ from operator import itemgetter
 from pathlib import Path
 from uuid import uuid4
 
+from towpath.clients.kafka.topics import Place
 from towpath.config import events
 from towpath.config.events import Event, as_line
+from towpath.config.pipeline import Pipeline
 from towpath.config.text import duration
+from towpath.deploy.schema.sides import Metadata
 from towpath.errors import Refused, TowpathError
 from towpath.log.barrier import asking
 from towpath.log.changed_keys import ids
 from towpath.log.lag import pipeline_ends
 from towpath.session import Session
-from towpath.store import state_files
+from towpath.store import state_files, verdict_file
 from towpath.store import verdict as stored
-from towpath.verify import full_verdict, scope, verdict_file
+from towpath.store.verdict_file import FollowState
+from towpath.verify import full_verdict
+from towpath.verify import origin as origins
 from towpath.verify.full_verdict import EVERYTHING, VerdictContext
-from towpath.verify.scope import Metadata, Origin
-from towpath.verify.verdict_file import Example, FollowState, VerificationResult, figures
+from towpath.verify.origin import Origin
+from towpath.verify.result import Example, VerificationResult, figures
 from towpath_verifier import (
     Difference,
     Journal,
@@ -65,7 +70,7 @@ def run(
     """
     place, examples = verdict_file.path(session.pipeline.name), list[Example]()
     # first: collections recreated during the run are not what the verdict is about
-    now, unknown = scope.try_origin(session)
+    now, unknown = origins.try_origin(session)
     if options.journal:
         if options.resume:
             now = resumed(Journal(options.journal), now, unknown)
@@ -180,6 +185,29 @@ class VerifyRequest:
         return f"{part} of {', '.join(self.only)}" if self.only else part
 
 
+def reason_to_restart(last: FollowState, now: FollowState, pipeline: Pipeline, firsts: Mapping[Place, int]) -> str:
+    """Why a run that starts as `now` cannot continue `last`; empty if it can. `firsts`: the log's first offsets."""
+    before, after = Origin.from_json(last.origin), Origin.from_json(now.origin)
+    if before is None or after is None:
+        return "the deployment that it belongs to is not known"
+    if doubt := before.doubt(after):
+        return doubt
+    if (last.of, last.ignore_field_order) != (now.of, now.ignore_field_order):
+        return "it compared other namespaces, or in another way"
+    if not last.whole:
+        return "the comparison that it continued gave no verdict on some of the documents"
+    for place, offset in sorted(last.places.items()):
+        if firsts.get(place, 0) > offset:
+            return (
+                f"the log no longer reaches back to where it ended: {place[0]}, partition {place[1]} begins at"
+                f" {firsts[place]:,}, and {offset:,} is next"
+            )
+    log = pipeline.log
+    if log.compact and (now.at - last.at) * 1000 > log.delete_retention:
+        return "it ended longer ago than the log keeps deletes ([log] delete_retention)"
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class FollowStart:
     """Where `verify --follow` starts, and whether it continues the last one, so that it needs no full comparison."""
@@ -198,7 +226,7 @@ class FollowStart:
         last = None if request.newest else verdict_file.read_followed(session.pipeline.name)
         if last is None:
             return cls(new, False)
-        reason = last.reason_to_restart(new, session.pipeline, {place: first for place, (first, _) in log.items()})
+        reason = reason_to_restart(last, new, session.pipeline, {place: first for place, (first, _) in log.items()})
         if not reason and request.of == EVERYTHING:
             full, doubt = context.newest_full(verdict_file.read_full(session.pipeline.name))
             reason = "" if full else doubt or "no verdict on everything counts any more"

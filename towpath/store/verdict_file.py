@@ -1,4 +1,4 @@
-"""The result of a verification, and the files of a pipeline's verdicts on this machine.
+"""The files of a pipeline's verdicts on this machine.
 
 `verdict.jsonl` is the last verdict: JSON lines, the differences, then the counts. `follow.jsonl` is in the same format
 what `verify --follow` has found; its last line also holds the positions from which the next one continues.
@@ -13,7 +13,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,11 +21,9 @@ import platformdirs
 import towpath_verifier
 from towpath.clients.kafka.topics import Place
 from towpath.config.events import BadLine, Difference, FollowFigures, as_line, event
-from towpath.config.pipeline import Pipeline
 from towpath.errors import TowpathError
 from towpath.store import state_files
-from towpath.verify.scope import Metadata, Origin
-from towpath_verifier import SCREENED, UNORDERED, Key, Kind, Namespace, Shown, Verdict, extended_json, id_key, readable
+from towpath_verifier import Key, Kind, Namespace, extended_json, id_key
 
 KINDS: tuple[Kind, ...] = ("missing", "extra", "different", "order")
 
@@ -145,72 +142,6 @@ def _lines(place: Path) -> Iterator[dict[str, Any]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
-    """A difference as text."""
-
-    namespace: str
-    id: str
-    kind: Kind
-    paths: Sequence[Shown]
-    source: str | None
-    destination: str | None
-
-    @classmethod
-    def of(cls, difference: towpath_verifier.Difference) -> Example:
-        return cls(
-            difference.namespace,
-            extended_json(difference.id) or f"BSON {difference.id.hex()}",
-            difference.kind,
-            difference.paths,
-            None if difference.source is None else readable(difference.source),
-            None if difference.destination is None else readable(difference.destination),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class VerificationResult:
-    """The result of a run. `metadata`: differences of options, views and indexes; None when they were not compared."""
-
-    verdict: Verdict
-    examples: Sequence[Example] = ()
-    metadata: Metadata | None = None
-
-    @property
-    def differences(self) -> int:
-        return self.verdict.differences + (len(self.metadata.differences) if self.metadata else 0)
-
-    @property
-    def headline(self) -> str:
-        """In a few words: `same`, `same, field order ignored`, `screened`, `not the same`, `no verdict`."""
-        if self.differences:
-            return "not the same"
-        if self.verdict.trouble:
-            return "no verdict"
-        words = [tally.verdict for tally in self.verdict.tallies]
-        return next((weaker for weaker in (SCREENED, UNORDERED) if weaker in words), "same")
-
-
-def figures(result: VerificationResult) -> dict[str, Any]:
-    """The counts of a verdict."""
-    verdict = result.verdict
-    return {
-        "clean": result.headline in ("same", SCREENED, UNORDERED),
-        "compared": verdict.compared,
-        **{kind: verdict.total(kind) for kind in KINDS},
-        "metadata": None if result.metadata is None else len(result.metadata.differences),
-        "held_back": None if result.metadata is None else len(result.metadata.held_back),
-        "seconds": round(verdict.seconds, 3),
-        "documents_per_second": round(verdict.compared / verdict.seconds) if verdict.seconds else 0,
-        "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "since": datetime.fromtimestamp(verdict.since, UTC).isoformat(timespec="seconds"),
-        "verdict": result.headline,
-        "bytes_per_document": round(verdict.read / verdict.compared, 3) if verdict.compared else 0,
-        "notes": [note for tally in verdict.tallies for note in tally.notes],
-        "trouble": verdict.trouble,
-    }
-
-
-@dataclass(frozen=True, slots=True)
 class FollowState:
     """`began`: the id of the verdict that it continues; `of`, `ignore_field_order`: what that compared, and how."""
 
@@ -226,28 +157,6 @@ class FollowState:
     """The next offset of each partition; all records before it are compared."""
     waiting: Sequence[tuple[Namespace, bytes]]
     """Documents that differed and have to be compared again."""
-
-    def reason_to_restart(self, now: FollowState, pipeline: Pipeline, firsts: Mapping[Place, int]) -> str:
-        """Why a run that starts as `now` cannot continue here; empty if it can. `firsts`: the log's first offsets."""
-        before, after = Origin.from_json(self.origin), Origin.from_json(now.origin)
-        if before is None or after is None:
-            return "the deployment that it belongs to is not known"
-        if doubt := before.doubt(after):
-            return doubt
-        if (self.of, self.ignore_field_order) != (now.of, now.ignore_field_order):
-            return "it compared other namespaces, or in another way"
-        if not self.whole:
-            return "the comparison that it continued gave no verdict on some of the documents"
-        for place, offset in sorted(self.places.items()):
-            if firsts.get(place, 0) > offset:
-                return (
-                    f"the log no longer reaches back to where it ended: {place[0]}, partition {place[1]} begins at"
-                    f" {firsts[place]:,}, and {offset:,} is next"
-                )
-        log = pipeline.log
-        if log.compact and (now.at - self.at) * 1000 > log.delete_retention:
-            return "it ended longer ago than the log keeps deletes ([log] delete_retention)"
-        return ""
 
 
 def write_followed(
