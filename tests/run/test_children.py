@@ -163,11 +163,11 @@ def test_a_compaction_that_hangs_is_killed_and_given_longer(file: Path, monkeypa
     told: list[TimedEvent] = []
     with opened(file) as it:
         hangs = "import time; print('{}', flush=True); time.sleep(0.5); print('{}', flush=True); time.sleep(300)"
-        service = Service("compact", (), child(hangs), pulse=Pulse(0.5), max_silence=0.5)
+        service = Service("compact", (), child(hangs), pulse=Pulse(0.5))
         supervised = Services(it, Events(told.append), [service], launcher)
         until("its end", lambda: supervised.turn(time.monotonic(), can_run=False) or service.child is None)
     assert "compact ended: it gave no sign of life for 0 s and was killed" in str(told[-1].words)
-    assert service.max_silence == 1.0
+    assert service.pulse.longest == 1.0
 
 
 def test_a_sign_of_life_is_waited_for_once_there_was_one() -> None:

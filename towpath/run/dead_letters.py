@@ -91,7 +91,7 @@ class DeadLetterRetries:
             yield group, None if due is None else max(0.0, due - now)
 
     def read(self, now: float, seconds: float = math.inf) -> Iterator[str]:
-        """Read new dead letters, for at most `seconds`; yields a message for each new cause. The next call goes on."""
+        """Read new dead letters for at most `seconds`; yields a message for each new cause. The next call continues."""
         end, until = dead_letters.end(self.session.pipeline, self.session.topics), time.monotonic() + seconds
         while self._next < end and len(self._refusals) < _MAX_KNOWN and time.monotonic() <= until:
             yield from self._read_part(now, end, until)

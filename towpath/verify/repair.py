@@ -177,11 +177,12 @@ def _batch(
 ) -> Iterator[Outcome]:
     pipeline, topics = session.pipeline, session.topics
     letters = dead_letters.end(pipeline, topics)
-    odd = [(namespace, id, reason) for namespace, ids in batch.items() for id in ids if (reason := unreadable(id))]
-    for namespace, id, reason in odd:
-        yield NotRepaired(DocumentRef(namespace, id), "unknown", f"{reason}, by which no driver can query it")
-    skipped = {(namespace, id) for namespace, id, _ in odd}
-    requested = {namespace: [id for id in ids if (namespace, id) not in skipped] for namespace, ids in batch.items()}
+    requested: dict[Namespace, list[bytes]] = {}
+    for namespace, id in ((namespace, id) for namespace, ids in batch.items() for id in ids):
+        if reason := unreadable(id):
+            yield NotRepaired(DocumentRef(namespace, id), "unknown", f"{reason}, by which no driver can query it")
+        else:
+            requested.setdefault(namespace, []).append(id)
     for namespace in requested:
         reread_requests.refuse_unanswered(pipeline, topics, namespace)
     for namespace, ids in requested.items():
