@@ -181,7 +181,7 @@ HIDDEN = "[hidden]"
 _USER = re.compile(r"(?<![a-z0-9+.\-])([a-z][a-z0-9+.\-]*://)[^\s\"'<>]*@", re.IGNORECASE)
 _NAME = r"""[\w.\-]*(?:passw(?:or)?d|pwd|passphrase|secret|token|credential|(?:api|access|private)[_.\-]?key)[\w.\-]*"""
 _ELSE = r"""(?!["']?(?:\[hidden\]|\$\{)|null\b|true\b|false\b)"""
-#: `ssl.key.password = …` as a line of its own: the value goes up to the end of the line.
+#: `ssl.key.password = …` on a separate line: the value goes up to the end of the line.
 _LINE = re.compile(rf"""^([ \t]*{_NAME}[ \t]*[=:][ \t]*+){_ELSE}(?!\\*["'{{\[(]).+""", re.IGNORECASE | re.MULTILINE)
 #: `password=…`, `"ssl.key.password": "…"`, `Authorization: Basic …`, `Authorization=[Basic …]`, `--password …`. A text
 #: whose closing quote is missing goes up to the end of the line.

@@ -236,7 +236,7 @@ class Supervisor:
             return Verified()
 
     def verdict(self) -> RunEnd:
-        """The summary at the end, with the exit status."""
+        """The summary at the end, with the exit code."""
         verified = self.verified()
         differs = any(differs for _, differs in verified.lines())
         running = self.status is not None and self.status.state == "running"

@@ -192,7 +192,7 @@ _ALIVE = 15.0
 
 @dataclass(frozen=True, slots=True)
 class RunningVerdict(FollowFigures):
-    """The figures of `verify --follow`, running or ended."""
+    """The counts of `verify --follow`, running or ended."""
 
     @property
     def differences(self) -> int:

@@ -1,4 +1,4 @@
-"""Verify changes continuously: compare the documents that the log names, and again until they settle."""
+"""Verify changes continuously: compare the documents that the log names, and again while they differ."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def follow(
     """Verify changes from `begin` on until interrupted; return the verdict at that point.
 
     Starts with the differences in `known`, a verdict. Stores the differences, its positions in the log, and the running
-    verdict that `status` shows. `report` receives each difference once it has settled. `only` holds patterns of source
+    verdict that `status` shows. `report` receives each difference once it is proven. `only` holds patterns of source
     namespaces; empty means all.
     """
     clients = session.source.client(), session.destination.client()
@@ -84,7 +84,7 @@ class _Follower:
     """What differs."""
     waiting: dict[_Id, bytes] = field(default_factory=dict)
     unsettled: dict[_Id, bytes] = field(default_factory=dict)
-    """Documents that could not be settled, and have not been found equal or different since."""
+    """Documents that could not be judged, and have not been found equal or different since."""
     equal: set[_Id] = field(default_factory=set)
     """Documents that are equal now, but still in the verdict that this run continues."""
     changed: bool = True

@@ -248,7 +248,7 @@ _MAX_WAITING = 50_000  # documents that wait for another comparison
 
 
 class RecentVerification:
-    """Compares changed documents. Iterate over it for the differences as they settle, then read `verdict`."""
+    """Compares changed documents. Iterate over it for the differences as they are proven, then read `verdict`."""
 
     def __init__(
         self,
