@@ -28,8 +28,8 @@ from towpath.session import ERRORS, Session
 from towpath.store import state_files, verdict_file
 from towpath.store.positions import positions
 from towpath.verify.origin import current_fields
+from towpath.verify.recent import RecentVerification
 from towpath.verify.result import VerificationResult, figures
-from towpath.verify.run import RecentVerification
 from towpath_verifier import Namespace, Options, Verification
 
 _REPEAT_S = 1.0  # to the next alarm, in case a library has swallowed one

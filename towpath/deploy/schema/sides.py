@@ -14,6 +14,7 @@ from towpath.config.namespaces import Selection
 from towpath.config.pipeline import Pipeline
 from towpath.errors import MongoError, Refused, TowpathError
 from towpath.session import Session
+from towpath.store.positions import DATABASE
 from towpath_verifier import (
     RELAXED,
     RELAXED_IN_PLACE,
@@ -25,8 +26,6 @@ from towpath_verifier import (
     described,
     feature_version,
 )
-
-_BOOKKEEPING = "towpath"  # the destination's database of positions and verdicts
 
 
 def pairs(session: Session, only: Sequence[str], *, views: bool = False) -> list[Pair]:
@@ -58,7 +57,7 @@ def at_source(client: Client, selection: Selection, *, views: bool) -> dict[str,
 def at_destination(client: Client, pipeline: Pipeline, selection: Selection, *, views: bool) -> dict[str, Collection]:
     """The pipeline's collections at the destination, by their source names."""
     # the user may lack the privilege to list the collections of the bookkeeping database
-    databases = [name for name in client.list_database_names() if name != _BOOKKEEPING]
+    databases = [name for name in client.list_database_names() if name != DATABASE]
     old_names = {new: old for old, new in pipeline.collections.rename.items()}
     named = [(old_names.get(entry.namespace, entry.namespace), entry) for entry in collections(client, databases)]
     return {
