@@ -12,8 +12,7 @@ from tests.support.disk import Disk, small_disk
 from tests.support.pipeline import TOWPATH
 from towpath.config.events import as_line
 from towpath.errors import TowpathError
-from towpath.store import credentials, state_files
-from towpath.verify import verdict_file
+from towpath.store import credentials, state_files, verdict_file
 from towpath_verifier import Pair, VerifierError
 from towpath_verifier.progress import Compared, Journal, Range
 from towpath_verifier.reads import Bounds

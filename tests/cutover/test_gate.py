@@ -25,11 +25,11 @@ from towpath.cutover import gate
 from towpath.cutover.gate import GATE, PRECONDITIONS, Readiness, lines, red
 from towpath.deploy.schema.apply import Step
 from towpath.deploy.schema.changes import SchemaChanges
+from towpath.deploy.schema.sides import Metadata
 from towpath.errors import ConnectUnreachable, MongoUnreachable, Refused, TowpathError
 from towpath.run.status.status import Copied, Waiting
 from towpath.session import Session
 from towpath.verify.full_verdict import Verified
-from towpath.verify.scope import Metadata
 
 RUNNING = Connector("shop-source", "RUNNING", "w", (Task(0, "RUNNING", "w", ""),))
 FAILED = Connector("shop-source", "FAILED", "w", (Task(0, "FAILED", "w", "java.lang.Exception: boom"),), "boom")

@@ -14,7 +14,7 @@ from towpath.deploy.schema import unreplicated
 from towpath.deploy.schema.unreplicated import Sides, compare
 from towpath.errors import TowpathError
 from towpath.log.source_offsets import Ddl, in_order, source_state
-from towpath.verify import verdict_file
+from towpath.store import verdict_file
 from towpath_verifier import Pair
 from towpath_verifier.metadata import MetadataDifference
 from towpath_verifier.repair_commands import Command
@@ -99,7 +99,7 @@ def state(tmp_path, monkeypatch):
 def verdict(*differing, only=(), done=(), **more):
     """Leave a verdict."""
     fields = {"destination_namespace": "x", "id": 0, "id_bson": "00", "kind": "extra", "paths": []}
-    lines = [{"namespace": name, **fields} for name in differing]
+    lines = [{"event": "difference", "namespace": name, **fields} for name in differing]
     counts = {"clean": not differing, "ddl": list(done), "only": list(only), **more}
     verdict_file.path("shop").write_text("".join(as_line(line) for line in [*lines, counts]))
 

@@ -22,7 +22,7 @@ from towpath.log.dead_letters import dead_letter
 from towpath.log.integrity import Cut, Scan
 from towpath.log.records import Record, in_short, is_key, record, source_milliseconds
 from towpath.log.unprotected import Part
-from towpath.verify.targets import document_of, of_file, unreadable
+from towpath.verify.repair import document_of, of_file, unreadable
 from towpath_verifier import id_key
 
 KEY = bson.encode({"_id": Int64(5)})

@@ -36,6 +36,7 @@ from tests.support import api
 from tests.support.awaited import promised, until
 from tests.support.pipeline import TOWPATH
 from tests.support.served import HOOKS, listen_at
+from towpath.cli import launcher
 from towpath.cli.monitor import _ADDRESS, chosen
 from towpath.config.draft import write_pipeline_file
 from towpath.config.loading import read
@@ -83,7 +84,7 @@ def serving(tmp_path: Path, listening: Run, verify: ssl.SSLContext | bool = True
     with opened(pipeline_file(tmp_path)) as session:
         add(dashboard, session, lambda: None)
         with (
-            served(dashboard, access, Settings(listening, 60)) as url,
+            served(dashboard, access, Settings(listening, 60), launcher) as url,
             httpx.Client(base_url=url, verify=verify, timeout=10, limits=MANY, event_hooks=HOOKS) as client,
         ):
             yield client
@@ -111,7 +112,7 @@ def guarded(tmp_path: Path, token_file: Path) -> Iterator[httpx.Client]:
 
 def test_the_description_names_each_address_and_command_of_the_api(tmp_path: Path) -> None:
     dashboard, listening = Dashboard(), listen_at("127.0.0.1:0")
-    app = server._Server(dashboard, access_of(listening), Settings(listening, 60), Commands(dashboard)).app()
+    app = server._Server(dashboard, access_of(listening), Settings(listening, 60), Commands(dashboard, launcher)).app()
     pages = re.compile("/(|login|logout|updates|static|pipelines/.*|api/v1/openapi.json)")
     routes: Any = {route.path: route for route in app.routes if not pages.fullmatch(route.path)}
     assert {path: route.methods - {"HEAD"} for path, route in routes.items()} == {
@@ -123,7 +124,7 @@ def test_the_description_names_each_address_and_command_of_the_api(tmp_path: Pat
 
 def test_a_pipeline_is_ready_that_runs_and_does_not_lag_and_was_polled_lately(tmp_path: Path) -> None:
     dashboard, listening = Dashboard(), listen_at("127.0.0.1:0")
-    shown = server._Server(dashboard, access_of(listening), Settings(listening, 60), Commands(dashboard))
+    shown = server._Server(dashboard, access_of(listening), Settings(listening, 60), Commands(dashboard, launcher))
     with opened(pipeline_file(tmp_path)) as session:
         nothing = reports.unknown(session)
 
@@ -444,7 +445,7 @@ def test_a_slow_client_loses_updates_and_others_get_all(tmp_path: Path) -> None:
         report = add(dashboard, session, lambda: None).last
         listening = listen_at("127.0.0.1:0")
         with (
-            served(dashboard, access_of(listening), Settings(listening, 60)) as url,
+            served(dashboard, access_of(listening), Settings(listening, 60), launcher) as url,
             connect(url, path, receive=2304) as slow,
             connect(url, path) as lively,
         ):
@@ -472,7 +473,10 @@ def test_polls_and_clients_leave_nothing_behind(tmp_path: Path) -> None:
     with opened(pipeline_file(tmp_path)) as session:
         report = add(dashboard, session, lambda: None).last
         listening = listen_at("127.0.0.1:0")
-        with served(dashboard, access_of(listening), Settings(listening, 60)) as url, following(url, "/updates", 20):
+        with (
+            served(dashboard, access_of(listening), Settings(listening, 60), launcher) as url,
+            following(url, "/updates", 20),
+        ):
 
             def poll(times: int) -> int:
                 for number in range(times):

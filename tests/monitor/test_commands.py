@@ -13,7 +13,6 @@ from tests.monitor.test_pages import report
 from towpath.monitor import commands as module
 from towpath.monitor.commands import Commands, Running
 from towpath.monitor.dashboard import Command, Shown
-from towpath.run.children import Child
 
 
 class Dashboard:
@@ -23,7 +22,7 @@ class Dashboard:
 
 @pytest.fixture
 def commands() -> Commands:
-    return Commands(cast(Any, Dashboard()))
+    return Commands(cast(Any, Dashboard()), lambda name, arguments: ["false"])
 
 
 @pytest.fixture
@@ -32,11 +31,11 @@ def shown() -> Shown:
 
 
 @pytest.fixture
-def program(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+def program(commands: Commands) -> Callable[[str], None]:
     """Has every command run this text of a shell."""
 
     def use(text: str) -> None:
-        monkeypatch.setattr(Child, "start", lambda name, arguments: Child.of(name, ["sh", "-c", text]))
+        commands.launcher = lambda name, arguments: ["sh", "-c", text]
 
     return use
 

@@ -13,6 +13,7 @@ import pytest
 
 from tests.run.test_screens import status
 from tests.support.awaited import until
+from towpath.cli import launcher
 from towpath.errors import TowpathError
 from towpath.monitor import watch as watching
 from towpath.monitor.watch import SupervisorWatch, Watch
@@ -50,7 +51,10 @@ def supervisor(monkeypatch: pytest.MonkeyPatch) -> Supervisor:
     run = SimpleNamespace(run=SimpleNamespace(repair=False), connectors=())
     session: Any = SimpleNamespace(pipeline=run, connect=None, topics=None, file="shop.toml")
     monkeypatch.setattr(supervising, "read_status", lambda *_: status(errors=(TowpathError("no source"),)))
-    return Supervisor(session, Events(lambda _: None), idle, idle, idle)
+    monkeypatch.setattr(supervising.Services, "of", lambda *_: idle)
+    found = Supervisor(session, Events(lambda _: None), launcher)
+    found.dead_letters = found.transactions = idle
+    return found
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from tests.support import api, schema
 from tests.support.awaited import until
 from tests.support.served import HOOKS, listen_at
 from towpath.checks.capture import Oplog
+from towpath.cli import launcher
 from towpath.clients.connect.rest import Connector, Task
 from towpath.config.events import Note
 from towpath.errors import MongoUnreachable, TopicError
@@ -145,7 +146,7 @@ def test_no_answer_holds_a_secret(tmp_path: Path, report: Callable[..., Any]) ->
     paths += ["/api/v1/pipelines/shop", "/api/v1/pipelines/shop/history"]
     with (
         opened(pipeline_file(tmp_path)) as session,
-        served(dashboard, access_of(listening), Settings(listening, 60)) as url,
+        served(dashboard, access_of(listening), Settings(listening, 60), launcher) as url,
         httpx.Client(base_url=url, headers=BEARER, timeout=10, event_hooks=HOOKS) as client,
     ):
         add(dashboard, session, lambda: None)

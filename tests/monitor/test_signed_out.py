@@ -11,6 +11,7 @@ from tests.monitor.test_access import pipeline_file
 from tests.monitor.test_page import browser, needs_browser
 from tests.support.awaited import until
 from tests.support.served import TOKEN, listen_at
+from towpath.cli import launcher
 from towpath.monitor.access import access_of
 from towpath.monitor.dashboard import Dashboard
 from towpath.monitor.server import Settings, served
@@ -27,7 +28,7 @@ def test_a_page_follows_again_and_who_was_signed_out_is_asked_for_the_token(tmp_
     access = access_of(listening)
     with opened(pipeline_file(tmp_path)) as session:
         add(dashboard, session, lambda: None)
-        with served(dashboard, access, Settings(listening, 60)) as url, browser(tmp_path) as page:
+        with served(dashboard, access, Settings(listening, 60), launcher) as url, browser(tmp_path) as page:
             page.driver.get(url.replace("0.0.0.0", "127.0.0.1"))
             page.driver.find_element(By.ID, "token").send_keys(TOKEN, Keys.ENTER)
             until("the page", lambda: page.driver.current_url.endswith("/pipelines/shop"))

@@ -18,7 +18,7 @@ from pymongo.errors import PyMongoError
 
 from tests.run.test_supervising import FILE
 from tests.support.awaited import until
-from towpath.cli import run
+from towpath.cli import launcher, run
 from towpath.config.events import Round, TimedEvent
 from towpath.errors import TowpathError
 from towpath.log import dead_letters
@@ -58,7 +58,7 @@ DEAF = "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); print
 
 
 def child(program: str, verb: str = "compact") -> Child:
-    return Child.of(verb, [sys.executable, "-c", program])
+    return Child.start(verb, [sys.executable, "-c", program])
 
 
 def printing(*lines: str) -> str:
@@ -79,7 +79,7 @@ def told_of(file: Path, verb: Literal["compact", "verify"], program: str) -> tup
     told: list[TimedEvent] = []
     with opened(file) as it:
         service = Service(verb, (), child(program, verb))
-        supervised = Services(it, Events(told.append), [service])
+        supervised = Services(it, Events(told.append), [service], launcher)
         until("end of the child", lambda: supervised.turn(time.monotonic(), can_run=False) or service.child is None)
     return told, service
 
@@ -116,7 +116,7 @@ def test_a_child_that_is_killed_in_the_midst_of_a_line(file: Path, tmp_path: Pat
     written = tmp_path / "written"
     with opened(file) as it:
         service = Service("compact", (), child(IN_THE_MIDST.format(written=str(written))))
-        supervised = Services(it, Events(told.append), [service])
+        supervised = Services(it, Events(told.append), [service], launcher)
         assert service.child is not None
         supervised.turn(time.monotonic(), can_run=False)
         until("half a line", written.exists)
@@ -163,11 +163,11 @@ def test_a_compaction_that_hangs_is_killed_and_given_longer(file: Path, monkeypa
     told: list[TimedEvent] = []
     with opened(file) as it:
         hangs = "import time; print('{}', flush=True); time.sleep(0.5); print('{}', flush=True); time.sleep(300)"
-        service = Service("compact", (), child(hangs), pulse=Pulse(0.5), max_silence=0.5)
-        supervised = Services(it, Events(told.append), [service])
+        service = Service("compact", (), child(hangs), pulse=Pulse(0.5))
+        supervised = Services(it, Events(told.append), [service], launcher)
         until("its end", lambda: supervised.turn(time.monotonic(), can_run=False) or service.child is None)
     assert "compact ended: it gave no sign of life for 0 s and was killed" in str(told[-1].words)
-    assert service.max_silence == 1.0
+    assert service.pulse.longest == 1.0
 
 
 def test_a_sign_of_life_is_waited_for_once_there_was_one() -> None:
@@ -184,15 +184,15 @@ def test_a_repair_that_hangs_or_prints_no_json_is_told(file: Path, monkeypatch: 
     with opened(file) as it:
         aside = DeadLetterRetries(it)
         aside._running = child("import time; print('what?', flush=True); time.sleep(300)", "repair"), []
-        words = until("its words", lambda: list(aside.turn(time.monotonic())))
+        words = until("its words", lambda: list(aside.turn(time.monotonic(), launcher)))
         assert words == ["repair printed an unreadable line: what?"]
         monkeypatch.setattr(dead_letter_retries, "_HANG_SECONDS", 0.0)
-        until("its end", lambda: list(aside.turn(time.monotonic())) or not aside.children)
+        until("its end", lambda: list(aside.turn(time.monotonic(), launcher)) or not aside.children)
 
 
 def test_a_deployment_that_says_nothing_is_given_up(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "_SILENCE", 0.5)
-    monkeypatch.setattr(Child, "start", lambda verb, arguments: child(SILENT, verb))
+    monkeypatch.setattr(run, "launcher", lambda name, arguments: [sys.executable, "-c", SILENT])
     with (
         opened(file) as it,
         pytest.raises(TowpathError, match="not deployed: it printed nothing for 0 s and was killed"),
@@ -224,7 +224,7 @@ def test_whatever_a_step_meets_is_told_and_the_next_one_is_made(
 
     with opened(file) as it:
         events = Events(told.append)
-        supervisor = Supervisor(it, events, Services.of(it, events), DeadLetterRetries(it), HangingTransactions(it))
+        supervisor = Supervisor(it, events, launcher)
         monkeypatch.setattr(supervising, "read_status", fails)
         monkeypatch.setattr(HangingTransactions, "turn", fails)
         monkeypatch.setattr(Services, "turn", lambda self, now, *, can_run: fails())
@@ -289,7 +289,7 @@ def test_a_verb_takes_no_module_of_the_folder_that_it_is_called_in(
 ) -> None:
     (tmp_path / "click.py").write_text("raise SystemExit('a script of somebody else')")
     monkeypatch.chdir(tmp_path)
-    child = Child.start("--version", ())
+    child = Child.start("--version", launcher("--version", ()))
     assert (child.process.wait(60), [line.text.split()[-1] for line in child.lines()]) == (
         0,
         [version("towpath")],

@@ -11,7 +11,7 @@ import pytest
 from tests.support.pipeline import towpath
 from tests.support.servers import free_port
 from towpath.config.draft import Places, write_pipeline_file
-from towpath.run.doctor.collection import _logs
+from towpath.run.doctor import _logs
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_a_long_log_begins_with_a_whole_line(tmp_path: Path, monkeypatch: pytest
     log = tmp_path / "connect.log"
     log.write_text("mongodb://me:a-s3cr3t@h/\nsecond\nthird\n")
     for size, text in ((16, "second\nthird\n"), (13, "second\nthird\n"), (12, "third\n"), (100, log.read_text())):
-        monkeypatch.setattr("towpath.run.doctor.collection._LOG_BYTES", size)
+        monkeypatch.setattr("towpath.run.doctor._LOG_BYTES", size)
         assert list(_logs([log])) == [("logs/00-connect.log", text)]
 
 

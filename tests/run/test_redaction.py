@@ -9,7 +9,7 @@ import pytest
 
 from towpath.config.loading import parse
 from towpath.config.pipeline import Pipeline
-from towpath.run.doctor.redaction import HIDDEN, Redaction
+from towpath.run.doctor import HIDDEN, Redaction
 
 #: As it is typed, and with what URIs, JSON and JAAS escape.
 _PASSWORD = 'pa:ss/w"ord\\ü%'

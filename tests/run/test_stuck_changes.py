@@ -14,6 +14,8 @@ from tests.deploy.test_changes_in_log import LOGGED, change
 from tests.run.test_screens import status
 from tests.run.test_supervising import FILE
 from tests.support.sessions import FakeCluster, session_of
+from towpath.cli import launcher
+from towpath.cli.run_screen import rows
 from towpath.cli.status import exit_status
 from towpath.config.events import Ddl, TimedEvent
 from towpath.config.pipeline import Pipeline
@@ -23,9 +25,6 @@ from towpath.errors import MongoUnreachable, TowpathError
 from towpath.monitor.reporter import Reporter, _Slow
 from towpath.run import supervisor as supervising
 from towpath.run.children import Events
-from towpath.run.dead_letters import DeadLetterRetries
-from towpath.run.restarts import HangingTransactions
-from towpath.run.services import Services
 from towpath.run.status import gather
 from towpath.run.supervisor import Supervisor
 from towpath.session import opened
@@ -56,10 +55,10 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     file, told = tmp_path / "shop.toml", list[TimedEvent]()
     file.write_text(f"{FILE}\nddl = {{}}\n")
     file.chmod(0o600)
-    monkeypatch.setattr(Supervisor, "_verified", lambda self: Verified())  # no server is there
+    monkeypatch.setattr(Supervisor, "verified", lambda self: Verified())  # no server is there
     with opened(file) as it:
         events = Events(told.append)
-        supervisor = Supervisor(it, events, Services.of(it, events), DeadLetterRetries(it), HangingTransactions(it))
+        supervisor = Supervisor(it, events, launcher)
         yield Run(supervisor, told, monkeypatch)
 
 
@@ -68,7 +67,7 @@ def test_a_destination_that_does_not_answer_settles_nothing(run: Run) -> None:
     assert "schema change held: drop shop.a" in held
     assert run.supervisor.verdict().exit == 1
     assert run.look(None) == []
-    assert any("schema change held" in line for _, line, _ in run.supervisor.rows())
+    assert any("schema change held" in line for _, line, _ in rows(run.supervisor))
     end = run.supervisor.verdict()
     assert end.exit == 2
     assert [shown["state"] for shown in end.schema_changes] == ["held"]

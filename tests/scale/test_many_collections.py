@@ -34,7 +34,8 @@ from towpath.log.lag import change_topics
 from towpath.log.topic_settings import change_settings
 from towpath.run.restarts import HangingTransactions
 from towpath.run.status.gather import read_log
-from towpath.verify import follow_state, follower, verdict_file
+from towpath.store import verdict_file
+from towpath.verify import follower
 from towpath_verifier import Difference as DocumentDifference
 from towpath_verifier import Pair, Verdict, descriptions
 from towpath_verifier.descriptions import concurrently
@@ -291,12 +292,12 @@ def test_following_stores_many_differences_less_often_than_it_finds_them(monkeyp
         now[0] += 3.0  # as long as it takes to write this many
 
     monkeypatch.setattr(follower.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(follow_state, "write", write)
-    monkeypatch.setattr(follow_state, "write_running", lambda name, verdict: running.append(verdict.missing))
+    monkeypatch.setattr(verdict_file, "write_followed", write)
+    monkeypatch.setattr(verdict_file, "write_running", lambda name, verdict: running.append(verdict.missing))
     repaired = list[int]()
     monkeypatch.setattr(verdict_file, "remove_repaired", lambda place, equal, began: repaired.append(len(equal)))
     log = SimpleNamespace(records=0, places={}, lag=lambda: SimpleNamespace(records=0, seconds=0.0))
-    state = follow_state.FollowState("id", "everything", False, True, None, 0.0, {}, ())
+    state = verdict_file.FollowState("id", "everything", False, True, None, 0.0, {}, ())
     session = SimpleNamespace(pipeline=listing(1))
     it = follower._Follower(cast(Any, session), cast(Any, log), cast(Any, ()), print, Selection(("*.*",)), state)
     for turn in range(100):
@@ -314,9 +315,11 @@ def test_following_stores_many_differences_less_often_than_it_finds_them(monkeyp
 def test_following_stores_a_difference_at_once_while_there_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
     now, stored = [0.0], list[int]()
     monkeypatch.setattr(follower.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(follow_state, "write", lambda name, state, differing, counts: stored.append(len([*differing])))
+    monkeypatch.setattr(
+        verdict_file, "write_followed", lambda name, state, differing, counts: stored.append(len([*differing]))
+    )
     log = SimpleNamespace(records=0, places={}, lag=lambda: SimpleNamespace(records=0, seconds=0.0))
-    state = follow_state.FollowState("id", "everything", False, True, None, 0.0, {}, ())
+    state = verdict_file.FollowState("id", "everything", False, True, None, 0.0, {}, ())
     session = SimpleNamespace(pipeline=listing(1))
     it = follower._Follower(cast(Any, session), cast(Any, log), cast(Any, ()), print, Selection(("*.*",)), state)
     it._save(following=True)

@@ -17,7 +17,7 @@ from tests.support.bsonbytes import Value
 from towpath.config import loading as pipeline_file
 from towpath.config.pipeline import Pipeline
 from towpath.errors import TowpathError
-from towpath.verify.targets import of_file, source_name, unreadable
+from towpath.verify.repair import of_file, source_name, unreadable
 
 FILE = """
 name = "shop"

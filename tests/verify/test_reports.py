@@ -19,7 +19,7 @@ from towpath.config.events import Step as StepDone
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import utc
 from towpath.errors import TowpathError
-from towpath.verify.verdict_file import Example, VerificationResult
+from towpath.verify.result import Example, VerificationResult
 from towpath_verifier import Pair, Tally, Verdict
 
 HOSTILE = "<script>alert('x')</script>"

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from towpath.errors import TowpathError
-from towpath.verify import follow_state
-from towpath.verify.follow_state import RunningVerdict
+from towpath.store import verdict_file
+from towpath.store.verdict_file import RunningVerdict
 
 
 @pytest.fixture(autouse=True)
@@ -39,20 +39,20 @@ def verdict() -> RunningVerdict:
 
 
 def test_it_is_read_back_as_it_was_written_and_by_nobody_else() -> None:
-    assert follow_state.read_running("shop") is None
-    follow_state.write_running("shop", verdict())
-    found = follow_state.read_running("shop")
+    assert verdict_file.read_running("shop") is None
+    verdict_file.write_running("shop", verdict())
+    found = verdict_file.read_running("shop")
     assert found is not None
     assert found.compared == 1500
-    assert stat.S_IMODE(follow_state.running_path("shop").stat().st_mode) == 0o600
-    assert stat.S_IMODE(follow_state.running_path("shop").parent.stat().st_mode) == 0o700
+    assert stat.S_IMODE(verdict_file.running_path("shop").stat().st_mode) == 0o600
+    assert stat.S_IMODE(verdict_file.running_path("shop").parent.stat().st_mode) == 0o700
 
 
 def test_a_broken_one_is_refused_with_words() -> None:
-    follow_state.write_running("shop", verdict())
-    follow_state.running_path("shop").write_text('{"since": 1}')
+    verdict_file.write_running("shop", verdict())
+    verdict_file.running_path("shop").write_text('{"since": 1}')
     with pytest.raises(TowpathError, match="remove it"):
-        follow_state.read_running("shop")
+        verdict_file.read_running("shop")
 
 
 def test_it_tells_what_differs_and_how_old_it_is() -> None:

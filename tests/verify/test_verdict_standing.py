@@ -22,13 +22,13 @@ from towpath.config.sections import Log
 from towpath.cutover import gate
 from towpath.errors import Refused, TowpathError
 from towpath.files import publish, replacing
-from towpath.store import state_files
-from towpath.verify import follow_state, full_verdict, verdict_file
-from towpath.verify.follow_state import FollowState
+from towpath.store import state_files, verdict_file
+from towpath.store.verdict_file import FollowState
+from towpath.verify import full_verdict
 from towpath.verify.full_verdict import VerdictContext
-from towpath.verify.run import resumed
-from towpath.verify.scope import Origin
-from towpath.verify.verdict_file import VerificationResult
+from towpath.verify.origin import Origin
+from towpath.verify.result import VerificationResult, figures
+from towpath.verify.run import reason_to_restart, resumed
 from towpath_verifier import Journal, Options, Pair, Tally, Verdict, id_key
 
 NOW = Origin(
@@ -122,7 +122,7 @@ STORED = verdict("one", "10:00:00")
         (STORED, verdict("two", "11:00:00", at_destination=True), None, "restored from a backup"),
         (None, verdict("two", "11:00:00", at_destination=True), None, "restored from a backup"),
         ({**STORED, "origin": replace(NOW, topics={"shop.requests": "T9"}).as_json()}, None, None, "deployed again"),
-        ({**STORED, "origin": None}, None, None, "an older version made it"),
+        ({**STORED, "origin": None}, None, None, "it does not name its deployment"),
         ({**STORED, "origin": LATER.as_json()}, None, None, "an older history"),
     ],
 )
@@ -172,7 +172,7 @@ def test_a_cutover_needs_everything_the_same_by_all_bytes_and_lately(
 )
 def test_a_verdict_says_what_was_not_compared(options: Options, headline: str) -> None:
     result = VerificationResult(Verdict([Tally(Pair("shop.a", "shop.a"), options.way)]))
-    found = verdict_file.figures(result)
+    found = figures(result)
     assert (found["verdict"], found["clean"]) == (headline, True)
     assert 0 <= full_verdict.age(found) < 60
 
@@ -213,14 +213,14 @@ LEFT = FollowState(
     ],
 )
 def test_one_that_follows_goes_on_only_where_nothing_is_missed(left: FollowState, firsts: Any, words: str) -> None:
-    why = left.reason_to_restart(replace(LEFT, at=2_000.0), PIPELINE, firsts)
+    why = reason_to_restart(left, replace(LEFT, at=2_000.0), PIPELINE, firsts)
     assert words in why and bool(words) == bool(why)
 
 
 def test_deletes_may_be_gone_from_a_compacted_log() -> None:
     compacted: Any = SimpleNamespace(name="shop", log=Log(compact=True).changed(delete_retention=1_000_000))
-    assert LEFT.reason_to_restart(replace(LEFT, at=2_000.0), compacted, {}) == ""
-    assert "longer ago" in LEFT.reason_to_restart(replace(LEFT, at=2_000.1), compacted, {})
+    assert reason_to_restart(LEFT, replace(LEFT, at=2_000.0), compacted, {}) == ""
+    assert "longer ago" in reason_to_restart(LEFT, replace(LEFT, at=2_000.1), compacted, {})
 
 
 EXTRA = Difference(namespace="shop.a", destination_namespace="shop.a", id=0, id_bson="00", kind="extra", paths=())
@@ -233,13 +233,13 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_what_one_that_follows_leaves_is_read_back_and_is_a_verdict(state: Path) -> None:
-    assert follow_state.read("shop") is None
-    follow_state.write("shop", LEFT, [EXTRA], {"clean": False, "extra": 1})
-    assert follow_state.read("shop") == LEFT
-    assert [one.key for one in verdict_file.read(follow_state.path("shop"))] == [b"\0"]
-    follow_state.path("shop").write_text('{"clean": true, "follow": {"places": 1}}\n')
+    assert verdict_file.read_followed("shop") is None
+    verdict_file.write_followed("shop", LEFT, [EXTRA], {"clean": False, "extra": 1})
+    assert verdict_file.read_followed("shop") == LEFT
+    assert [one.key for one in verdict_file.read(verdict_file.followed_path("shop"))] == [b"\0"]
+    verdict_file.followed_path("shop").write_text('{"clean": true, "follow": {"places": 1}}\n')
     with pytest.raises(TowpathError, match="remove it"):
-        follow_state.read("shop")
+        verdict_file.read_followed("shop")
 
 
 def test_several_write_one_file_and_the_last_to_end_counts(state: Path) -> None:

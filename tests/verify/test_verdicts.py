@@ -23,8 +23,7 @@ from towpath.cutover.gate import Readiness
 from towpath.cutover.steps import CutoverOptions
 from towpath.session import opened
 from towpath.stack import Stack
-from towpath.store import verdict
-from towpath.verify import verdict_file
+from towpath.store import verdict, verdict_file
 
 pytestmark = pytest.mark.servers
 

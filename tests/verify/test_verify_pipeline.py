@@ -13,7 +13,7 @@ from bson import Int64
 from tests.conftest import MakePipeline
 from tests.support.pipeline import Pipeline, Settings, towpath
 from tests.support.ticker import Ticker
-from towpath.verify import verdict_file
+from towpath.store import verdict_file
 
 pytestmark = pytest.mark.servers
 

@@ -15,9 +15,8 @@ from towpath.cli.verdict_text import SCREEN_LIMITS, show
 from towpath.cli.verify import verify
 from towpath.config.events import as_line
 from towpath.errors import TowpathError
-from towpath.store import state_files
-from towpath.verify import verdict_file
-from towpath.verify.verdict_file import Example, VerificationResult, figures
+from towpath.store import state_files, verdict_file
+from towpath.verify.result import Example, VerificationResult, figures
 from towpath_verifier import Difference, Pair, Progress, Tally, Verdict
 
 ONE = b.document(("_id", b.int32(1)), ("n", b.int32(5)), ("ratio", b.double_bits(0x7FF8_0000_0000_0001)))

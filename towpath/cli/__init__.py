@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 
 import click
@@ -100,6 +101,12 @@ def _unraisable(error: sys.UnraisableHookArgs) -> None:
     """Ignore the error of a connection pool whose construction was interrupted: `Pool.__del__` misses attributes."""
     if error.exc_type is not AttributeError or getattr(error.object, "__qualname__", "") != "Pool.__del__":
         sys.__unraisablehook__(error)
+
+
+def launcher(name: str, arguments: Sequence[str]) -> list[str]:
+    """The program and arguments that run a command of Towpath in a separate process."""
+    # -P: do not import modules from the user's working directory
+    return [sys.executable, "-P", "-m", "towpath.cli", name, *arguments]
 
 
 def main() -> None:

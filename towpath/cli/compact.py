@@ -20,7 +20,7 @@ from towpath.errors import NotYet, Refused, TowpathError
 from towpath.history.compaction.preconditions import RULES, CompactedLog, interval
 from towpath.history.compaction.reader import Reader
 from towpath.history.compaction.service import Compactor
-from towpath.verify.targets import unreadable
+from towpath.verify.repair import unreadable
 
 
 @click.command()

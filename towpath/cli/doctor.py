@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from towpath.cli import launcher
 from towpath.cli.options import FILE, opened, pipeline_argument, say
 from towpath.run import doctor as collected
 
@@ -32,6 +33,6 @@ def doctor(file: Path, logs: tuple[Path, ...], output: Path | None) -> None:
     """
     with opened(file) as session:
         archive = output or Path(f"towpath-doctor-{session.pipeline.name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.zip")
-        names = collected.write(session, file, logs, archive)
+        names = collected.write(session, file, logs, archive, launcher)
     say(f"holds {', '.join(names)}; look through it before you pass it on")
     click.echo(archive)

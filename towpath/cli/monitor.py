@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from towpath.cli import launcher
 from towpath.cli.options import FILE, flag, say
 from towpath.config.sections import Run
 from towpath.signals import handle
@@ -62,7 +63,7 @@ def served(dashboard: Dashboard, listening: Run, ready_lag: float) -> Iterator[N
     """Serve a dashboard, and say where."""
     from towpath.monitor import access, server  # these imports take 0.3 s
 
-    with server.served(dashboard, access.access_of(listening), server.Settings(listening, ready_lag)) as url:
+    with server.served(dashboard, access.access_of(listening), server.Settings(listening, ready_lag), launcher) as url:
         say(f"serving {url}")
         yield
 

@@ -23,12 +23,10 @@ from towpath.deploy.schema import unreplicated
 from towpath.log import reread_requests
 from towpath.log.barrier import passing
 from towpath.session import Session
-from towpath.store import state_files
+from towpath.store import state_files, verdict_file
 from towpath.store.state_files import FOLLOW, lock
-from towpath.verify import follow_state, targets, verdict_file
-from towpath.verify.rereads import NotRepaired, Outcome, Repaired
-from towpath.verify.rereads import repair as reread
-from towpath.verify.targets import DocumentRef
+from towpath.verify import repair as rereads
+from towpath.verify.repair import DocumentRef, NotRepaired, Outcome, Repaired
 from towpath_verifier import Key, extended_json, id_key
 
 _MAX_LINES = 50  # documents with a line of their own
@@ -78,7 +76,7 @@ def repair(
         if of_verdict and not yes:
             _confirm(session.pipeline)
         with passing(session) as passed, _removing_repaired(session.pipeline, of_verdict=of_verdict) as repaired:
-            failed = _report(session, reread(session, documents, passed, timeout), repaired, as_json=as_json)
+            failed = _report(session, rereads.repair(session, documents, passed, timeout), repaired, as_json=as_json)
         for line in unreplicated.lines(session):
             say(line)
     if failed:
@@ -87,7 +85,7 @@ def repair(
 
 def _confirm(pipeline: Pipeline) -> None:
     """Ask before documents are deleted."""
-    if extras := targets.extras(_verdict_files(pipeline)):
+    if extras := rereads.extras(_verdict_files(pipeline)):
         where = without_credentials(pipeline.destination.uri)
         question = f"Delete {counted(extras, 'document')} that the last verdict found only at the destination {where}?"
         click.confirm(question, abort=True, err=True)
@@ -95,15 +93,15 @@ def _confirm(pipeline: Pipeline) -> None:
 
 def _targets(session: Session, ids: tuple[str, TextIO] | None, *, dead_letters: bool) -> Iterator[DocumentRef]:
     if ids is not None:
-        return targets.of_file(session.pipeline, *ids)
+        return rereads.of_file(session.pipeline, *ids)
     if dead_letters:
-        return targets.of_dead_letters(session.pipeline, session.topics)
-    return targets.of_verdicts(_verdict_files(session.pipeline))
+        return rereads.of_dead_letters(session.pipeline, session.topics)
+    return rereads.of_verdicts(_verdict_files(session.pipeline))
 
 
 def _verdict_files(pipeline: Pipeline) -> list[Path]:
     """The last verdict, and the file of the differences that `verify --follow` has found since."""
-    followed = follow_state.path(pipeline.name)
+    followed = verdict_file.followed_path(pipeline.name)
     return [verdict_file.path(pipeline.name), *([followed] if followed.exists() else [])]
 
 
@@ -133,7 +131,7 @@ def _removing_repaired(pipeline: Pipeline, *, of_verdict: bool) -> Iterator[set[
             with state_files.locked(lock(pipeline.name, FOLLOW)) as holder:
                 for place in () if holder else followed:  # a running `verify --follow` removes them itself
                     verdict_file.remove_repaired(place, repaired)
-                    follow_state.update_counts(pipeline.name, verdict_file.counts(place))
+                    verdict_file.update_running(pipeline.name, verdict_file.counts(place))
 
 
 def _report(session: Session, outcomes: Iterable[Outcome], repaired_ids: set[tuple[str, Key]], *, as_json: bool) -> int:

@@ -15,17 +15,16 @@ from towpath.cli import verify
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, say
 from towpath.config.events import as_line
 from towpath.deploy import operator
+from towpath.deploy.schema.sides import pairs
 from towpath.history import resnapshot as resnapshots
 from towpath.log import barrier, reread_requests
 from towpath.log.barrier import asking, passing
 from towpath.session import Session
 from towpath.store import state_files, verdict
-from towpath.verify import targets
-from towpath.verify.rereads import NotRepaired, repair
+from towpath.verify import repair
+from towpath.verify.repair import DocumentRef, NotRepaired
+from towpath.verify.result import VerificationResult, figures
 from towpath.verify.run import VerifyRequest, differences
-from towpath.verify.scope import pairs
-from towpath.verify.targets import DocumentRef
-from towpath.verify.verdict_file import VerificationResult, figures
 from towpath_verifier import Options, Verification
 
 
@@ -114,7 +113,7 @@ def _complete(session: Session, name: str, only: tuple[str, ...], timeout: float
     say("comparing both sides, to find documents that were deleted meanwhile")
     _compare(session, only)
     with passing(session) as passed:
-        outcomes = repair(session, _to_reread(session, only), passed, timeout)
+        outcomes = repair.repair(session, _to_reread(session, only), passed, timeout)
         left = [outcome for outcome in outcomes if isinstance(outcome, NotRepaired)]
     for outcome in left[:10]:
         say(f"left {outcome.document.namespace} {outcome.document.id.hex()}: {outcome.kind}: {outcome.reason}")
@@ -139,10 +138,10 @@ def _differences_file(session: Session) -> Path:
 
 def _to_reread(session: Session, only: tuple[str, ...]) -> Iterator[DocumentRef]:
     """Documents that differ, and dead letters, whose documents may be deleted at the source."""
-    yield from targets.of_verdicts([_differences_file(session)])
+    yield from repair.of_verdicts([_differences_file(session)])
     if not session.pipeline.exactly_once:
         return
     names = {pair.source for pair in pairs(session, only)}
-    for document in targets.of_dead_letters(session.pipeline, session.topics):
+    for document in repair.of_dead_letters(session.pipeline, session.topics):
         if document.namespace in names:
             yield document

@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
-from rich.table import Table
-from rich.text import Text
 
+from towpath.cli import launcher
 from towpath.cli.monitor import chosen, listen_options, served
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json
+from towpath.cli.run_screen import Screen, live_screen
 from towpath.config.events import Note, TimedEvent
 from towpath.config.sections import Run
 from towpath.errors import NoSuchConnector, TowpathError
-from towpath.run.children import Child, Events, Row, end
-from towpath.run.dead_letters import DeadLetterRetries
-from towpath.run.restarts import HangingTransactions
-from towpath.run.services import Services
+from towpath.run.children import Child, Events, end
 from towpath.run.supervisor import Supervisor
 from towpath.session import ERRORS, Session
 from towpath.signals import Interrupts, handle
@@ -60,9 +54,7 @@ def run(file: Path, deploys: bool, as_json: bool, **listen: Any) -> None:
             live = None if as_json else screen
             write = print_json if as_json else print_plain
             events = Events((lambda event: None) if live else write)
-            supervisor = Supervisor(
-                session, events, Services.of(session, events), DeadLetterRetries(session), HangingTransactions(session)
-            )
+            supervisor = Supervisor(session, events, launcher)
             if listening:
                 serving.enter_context(_serving(supervisor, listening, listen["ready_lag"]))
             try:
@@ -101,7 +93,7 @@ def _serving(supervisor: Supervisor, listening: Run, ready_lag: float) -> Iterat
 
 def _draw(screen: Screen | None, supervisor: Supervisor) -> None:
     if screen is not None:
-        screen.draw(list(supervisor.rows()), list(supervisor.events.newest))
+        screen.draw(supervisor)
 
 
 def _await_deployed(session: Session, events: Events, draw: Callable[[], None], *, deploys: bool) -> None:
@@ -133,7 +125,7 @@ def _await_deployed(session: Session, events: Events, draw: Callable[[], None], 
 
 
 def _deploy(session: Session, events: Events, draw: Callable[[], None]) -> None:
-    child = Child.start("deploy", [str(session.file)])
+    child = Child.start("deploy", launcher("deploy", [str(session.file)]))
     has_ended = False
     while not has_ended:
         has_ended = child.exit_status is not None
@@ -149,38 +141,3 @@ def _deploy(session: Session, events: Events, draw: Callable[[], None]) -> None:
 
 def print_plain(event: TimedEvent) -> None:
     click.echo(f"{event.reported_at:%Y-%m-%d %H:%M:%S} UTC  {event.words}")
-
-
-@dataclass(slots=True)
-class Screen:
-    """The rows of the state, and the newest events below them; drawn at most once a second."""
-
-    live: Live
-    _drawn: float = 0.0
-
-    def draw(self, rows: Sequence[Row], events: Sequence[TimedEvent]) -> None:
-        if time.monotonic() - self._drawn < 1:
-            return
-        self._drawn = time.monotonic()
-        self.live.update(_drawing(rows, events), refresh=True)
-
-
-def _drawing(rows: Sequence[Row], events: Sequence[TimedEvent]) -> RenderableType:
-    state = Table.grid(padding=(0, 2))
-    for name, line, style in rows:
-        state.add_row(Text(name), Text(line, style=style))
-    newest = Table.grid(padding=(0, 2))
-    for event in events:
-        newest.add_row(Text(f"{event.reported_at:%H:%M:%S}", style="dim"), Text(event.words or ""))
-    return Group(state, Text(), newest, Text("times are UTC; Ctrl-C ends", style="dim"))
-
-
-@contextmanager
-def live_screen() -> Iterator[Screen | None]:
-    """A screen on a terminal; None elsewhere."""
-    console = Console()
-    if not console.is_terminal:
-        yield None
-        return
-    with Live(console=console, auto_refresh=False, transient=True) as live:
-        yield Screen(live)

@@ -10,8 +10,9 @@ from rich.text import Text
 
 from towpath.cli.options import print_tables
 from towpath.config.text import counted
-from towpath.verify.scope import Metadata
-from towpath.verify.verdict_file import KINDS, VerificationResult
+from towpath.deploy.schema.sides import Metadata
+from towpath.store.verdict_file import KINDS
+from towpath.verify.result import VerificationResult
 from towpath_verifier import SCREENED, Tally, Verdict
 
 _MAX_VALUE = 100  # characters of a value on a line

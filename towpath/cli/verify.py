@@ -21,14 +21,14 @@ from towpath.cli.verdict_text import show
 from towpath.config.events import Definition, Difference, Event, Followed
 from towpath.config.namespaces import is_pattern
 from towpath.deploy.schema import changes, unreplicated
+from towpath.deploy.schema.sides import metadata, pairs
 from towpath.log.barrier import asking
 from towpath.session import Session
 from towpath.store.state_files import following_alone, journaled
 from towpath.verify import run as verification
 from towpath.verify.follower import follow
+from towpath.verify.result import VerificationResult
 from towpath.verify.run import FollowStart, Newest, VerifyRequest
-from towpath.verify.scope import metadata, pairs
-from towpath.verify.verdict_file import VerificationResult
 from towpath_verifier import Options, Pair, Recheck, Verdict, started_ahead
 
 _EXAMPLES = 10  # differences that are shown in full

@@ -33,13 +33,13 @@ from towpath.deploy import deployment, operator
 from towpath.deploy.schema import plan, unreplicated
 from towpath.deploy.schema.apply import Step
 from towpath.deploy.schema.changes import UNREAD
+from towpath.deploy.schema.sides import metadata
 from towpath.errors import TowpathError
 from towpath.run.dead_letters import DeadLetterRetries
 from towpath.run.status.gather import read_status
 from towpath.run.status.status import Status
 from towpath.session import Session
 from towpath.verify.full_verdict import Verified, age, summary
-from towpath.verify.scope import metadata
 from towpath_verifier import cluster_time
 
 #: The lines that look at nothing but the status and the verdict.

@@ -16,17 +16,17 @@ from types import FrameType
 
 from towpath.clients.kafka.topics import Place
 from towpath.config.events import as_line
+from towpath.deploy.schema.sides import pairs
 from towpath.errors import Overtaken, TowpathError
 from towpath.log import changed_keys
 from towpath.log.barrier import asking
 from towpath.log.lag import pipeline_ends
 from towpath.session import ERRORS, Session
-from towpath.store import state_files
+from towpath.store import state_files, verdict_file
 from towpath.store.positions import positions
-from towpath.verify import verdict_file
-from towpath.verify.run import RecentVerification
-from towpath.verify.scope import current_fields, pairs
-from towpath.verify.verdict_file import VerificationResult, figures
+from towpath.verify.origin import current_fields
+from towpath.verify.recent import RecentVerification
+from towpath.verify.result import VerificationResult, figures
 from towpath_verifier import Namespace, Options, Verification
 
 _REPEAT_S = 1.0  # to the next alarm, in case a library has swallowed one

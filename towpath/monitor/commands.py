@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from towpath.config.events import BadLine, CutoverNote, Difference, Gate, Repaired, Reread, Verdict, parse
 from towpath.config.text import counted
 from towpath.monitor.dashboard import Command, Dashboard, Shown
-from towpath.run.children import Child, end
+from towpath.run.children import Child, Launcher, end
 
 #: Name → arguments of `towpath`. The cutover itself is not among them: it stays on the command line.
 COMMANDS: Mapping[str, Sequence[str]] = {
@@ -35,6 +35,7 @@ class Commands:
     """Used in the server's event loop, whose thread the children die with."""
 
     dashboard: Dashboard
+    launcher: Launcher
     _children: dict[tuple[str, str], Child] = field(default_factory=dict)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -43,7 +44,7 @@ class Commands:
         pipeline, (started, *options) = shown.report.name, COMMANDS[name]
         if (pipeline, started) in self._children:
             raise Running(f"`towpath {started}` of {pipeline} was started here and has not ended")
-        child = Child.start(started, [shown.report.file, *options])
+        child = Child.start(started, self.launcher(started, [shown.report.file, *options]))
         self._children[pipeline, started] = child
         command = Command(name, began=round(time.time(), 3), words="started")
         shown.commands.append(command)

@@ -21,7 +21,7 @@ from towpath.run.status import gather, report
 from towpath.run.status.report import Difference, LetterExample, Oplog, Problem, Replays, Report, Supervision
 from towpath.run.status.status import RATE_WINDOW, LogReport, Status
 from towpath.session import ERRORS, Session
-from towpath.verify import follow_state, verdict_file
+from towpath.store import verdict_file
 from towpath.verify.full_verdict import VerdictContext, Verified
 
 T = TypeVar("T")
@@ -176,8 +176,7 @@ def _oplog(read: capture.Oplog | None, uncaptured: float | None) -> Oplog | None
 
 
 def _verdict_files(name: str) -> tuple[Path, ...]:
-    last = verdict_file.path(name)
-    return last, last.with_name("full.json"), follow_state.path(name)
+    return verdict_file.path(name), verdict_file.full_path(name), verdict_file.followed_path(name)
 
 
 def _written(file: Path) -> float:

@@ -35,6 +35,7 @@ from towpath.monitor.commands import COMMANDS, Commands, Running
 from towpath.monitor.dashboard import Dashboard, Short, Shown
 from towpath.monitor.metrics import Metrics
 from towpath.monitor.updates import Client, Full, Updates
+from towpath.run.children import Launcher
 from towpath.run.status.report import as_json
 
 MOST_CONNECTIONS = 400
@@ -239,12 +240,12 @@ async def _gone(request: Request, error: Exception) -> Response:
 
 
 @contextmanager
-def served(dashboard: Dashboard, access: Access, settings: Settings) -> Iterator[str]:
+def served(dashboard: Dashboard, access: Access, settings: Settings, launcher: Launcher) -> Iterator[str]:
     """Serve in a thread; yields the URL. Raises `TowpathError` when it cannot listen there."""
     listening = settings.listening
     host, port = address(listening.listen)
     config = uvicorn.Config(
-        _Server(dashboard, access, settings, Commands(dashboard)).app(),
+        _Server(dashboard, access, settings, Commands(dashboard, launcher)).app(),
         log_config=None,
         log_level="error",
         access_log=False,

@@ -1,4 +1,4 @@
-"""Verbs of the command line as child processes whose output is read as it comes, and the supervisor's own events."""
+"""Commands of Towpath as child processes whose output is read as it comes, and the supervisor's own events."""
 
 from __future__ import annotations
 
@@ -25,6 +25,10 @@ _LONGEST_LINE = 1 << 20  # characters; the rest of a line is dropped
 _SHOWN_CHARACTERS = 300  # characters of a line that are shown to people
 _QUEUE_SIZE = 1_000  # lines that are not read yet; a child that prints more blocks
 _LAST_LINES_TIMEOUT = 5.0  # seconds for the last lines of a child that ended, and for the exit of one that was killed
+
+
+#: The program and arguments that run a command of Towpath with these arguments. The command line hands it in.
+Launcher = Callable[[str, Sequence[str]], Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +62,11 @@ class Child:
     _readers: list[threading.Thread] = field(default_factory=list)
 
     @classmethod
-    def start(cls, verb: str, arguments: Sequence[str], stdin: str = "") -> Child:
-        """Start a verb; `stdin` is the text of its standard input.
+    def start(cls, verb: str, command: Sequence[str], stdin: str = "") -> Child:
+        """Start a program under the name `verb`; `stdin` is the text of its standard input.
 
         Call it from the main thread: the child is interrupted when the thread that started it ends.
         """
-        # -P: do not import modules from the user's working directory
-        return cls.of(verb, [sys.executable, "-P", "-m", "towpath.cli", verb, *arguments], stdin)
-
-    @classmethod
-    def of(cls, verb: str, command: Sequence[str], stdin: str = "") -> Child:
-        """As `start`, for any command; `verb` is then only its name."""
         pipe = subprocess.PIPE
         process = subprocess.Popen(
             command,
@@ -174,8 +172,6 @@ def _die_with_parent() -> None:
 
 
 _NEWEST_EVENTS = 8  # on the screen
-#: Name, line and style of a row of the screen.
-Row = tuple[str, str, str]
 
 
 @dataclass(slots=True)

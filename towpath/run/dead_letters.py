@@ -17,10 +17,10 @@ from towpath.clients.mongo.client import ANSWER_S
 from towpath.config.events import BadLine, Reread, parse
 from towpath.config.text import counted
 from towpath.log import dead_letters
-from towpath.run.children import Child
+from towpath.run.children import Child, Launcher
 from towpath.run.restarts import Backoff
 from towpath.session import Session
-from towpath.verify.targets import DocumentRef, document_of
+from towpath.verify.repair import DocumentRef, document_of
 from towpath_verifier import Key, Namespace, Pair, Recheck, Settling, chunks, extended_json, id_key
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 1800.0  # seconds between two tries of a cause
@@ -43,6 +43,11 @@ class Refusal:
     @property
     def cause(self) -> tuple[Namespace, str]:
         return self.target.namespace, self.code
+
+    @property
+    def description(self) -> str:
+        code = f" ({self.code})" if self.code else ""
+        return f"{self.target.namespace}: {self.reason}{code}"
 
     @property
     def document_id(self) -> _DocumentId:
@@ -78,16 +83,15 @@ class DeadLetterRetries:
         """`remaining`, such as `50,000 documents or more`."""
         return counted(self.remaining, "document") + (" or more" if self.has_more else "")
 
-    def rows(self, now: float) -> Iterator[str]:
-        """A line for each cause."""
+    def causes(self, now: float) -> Iterator[tuple[list[Refusal], float | None]]:
+        """The documents of each cause, and the seconds until they are retried; None while they are being retried."""
         for cause, group in _by_cause(self._refusals.values()).items():
             pause = self._pauses.get(cause)
             due = None if pause is None else pause.due
-            when = "being retried" if due is None else f"retried in {max(0.0, due - now):.0f} s"
-            yield f"{len(group):,} of {_description(group[0])}; {when}"
+            yield group, None if due is None else max(0.0, due - now)
 
     def read(self, now: float, seconds: float = math.inf) -> Iterator[str]:
-        """Read new dead letters, for at most `seconds`; yields a message for each new cause. The next call goes on."""
+        """Read new dead letters for at most `seconds`; yields a message for each new cause. The next call continues."""
         end, until = dead_letters.end(self.session.pipeline, self.session.topics), time.monotonic() + seconds
         while self._next < end and len(self._refusals) < _MAX_KNOWN and time.monotonic() <= until:
             yield from self._read_part(now, end, until)
@@ -116,15 +120,15 @@ class DeadLetterRetries:
         for group in _by_cause(refusal for id, refusal in new.items() if id in differing).values():
             pause = self._pause(group[0]).failed(now)
             when = "" if pause is None else f"; retried in {pause:.0f} s"
-            yield f"the destination refused {counted(len(group), 'document')} of {_description(group[0])}{when}"
+            yield f"the destination refused {counted(len(group), 'document')} of {group[0].description}{when}"
 
     def _pause(self, refusal: Refusal) -> Backoff:
         return self._pauses.setdefault(refusal.cause, Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, reset_after=0))
 
-    def turn(self, now: float) -> Iterator[str]:
+    def turn(self, now: float, launcher: Launcher) -> Iterator[str]:
         """Read the output of the running repair, or start one that is due; yields messages about the results."""
         if self._running is not None:
-            yield from self._read_results(now)
+            yield from self._read_results(now, launcher)
             return
         for group in _by_cause(self._refusals.values()).values():
             pause = self._pause(group[0])
@@ -136,17 +140,17 @@ class DeadLetterRetries:
                         del self._refusals[refusal.document_id]
                 pause.tried()
                 if target := next((r for r in group if r.document_id in differing and r.shown_id), None):
-                    self._start_repair([target])
+                    self._start_repair([target], launcher)
                 return
 
-    def _start_repair(self, group: list[Refusal]) -> None:
+    def _start_repair(self, group: list[Refusal], launcher: Launcher) -> None:
         group = group[:_BATCH]
         namespace = group[0].target.namespace
         arguments = [str(self.session.file), "--ids", namespace, "-", "--json", "--timeout", str(_TIMEOUT)]
         ids = "".join(f"{refusal.shown_id}\n" for refusal in group)
-        self._running = Child.start("repair", arguments, ids), group
+        self._running = Child.start("repair", launcher("repair", arguments), ids), group
 
-    def _read_results(self, now: float) -> Iterator[str]:
+    def _read_results(self, now: float, launcher: Launcher) -> Iterator[str]:
         assert self._running is not None
         child, group = self._running
         has_ended = child.exit_status is not None
@@ -172,7 +176,7 @@ class DeadLetterRetries:
             yield f"repaired {counted(len(repaired), 'document')} of {namespace} that the destination had refused"
             rest = [refusal for refusal in self._refusals.values() if refusal.cause == cause and refusal.shown_id]
             if rest:
-                self._start_repair(rest)
+                self._start_repair(rest, launcher)
         if len(repaired) < len(group):
             for refusal in group:  # to the end, so that another document of the cause is tried next
                 if (newest := self._refusals.pop(refusal.document_id, None)) is not None:
@@ -206,8 +210,3 @@ def _by_cause(refusals: Iterable[Refusal]) -> dict[tuple[Namespace, str], list[R
     for refusal in refusals:
         groups.setdefault(refusal.cause, []).append(refusal)
     return groups
-
-
-def _description(refusal: Refusal) -> str:
-    code = f" ({refusal.code})" if refusal.code else ""
-    return f"{refusal.target.namespace}: {refusal.reason}{code}"

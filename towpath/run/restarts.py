@@ -100,6 +100,10 @@ class Pulse:
     _sign: object = None
     _changed: float | None = None
 
+    def restart(self) -> None:
+        """Other work begins."""
+        self._sign = self._changed = None
+
     def hangs(self, sign: object, now: float) -> bool:
         if sign != self._sign:
             self._changed = None if self._sign is None else now

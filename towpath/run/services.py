@@ -6,24 +6,22 @@ import json
 import math
 import time
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from towpath.config.events import Definition, Difference, Note, Round, parse
 from towpath.config.text import counted
 from towpath.history.compaction.preconditions import interval
-from towpath.run.children import Child, Events, Line, Row
+from towpath.run.children import Child, Events, Launcher, Line
 from towpath.run.restarts import Backoff, Pulse
 from towpath.session import Session
-from towpath.store import state_files
+from towpath.store import state_files, verdict_file
 from towpath.store.state_files import FOLLOW, lock
-from towpath.verify import follow_state
 
 _FIRST_PAUSE, _LONGEST_PAUSE, _RESET_AFTER = 5.0, 300.0, 300.0  # seconds
 _MAX_DIFFERENCES, _DIFFERENCES_SECONDS = 20, 60.0  # so many are reported in so many seconds
 _LIFE_CHECK = 5.0  # seconds between two checks for a sign of life
-#: Seconds without a sign of life after which a verb counts as hanging. `verify --follow` writes its verdict every
+#: Seconds without a sign of life after which a command counts as hanging. `verify --follow` writes its verdict every
 #: second, and waits up to a minute for a server that does not answer; `compact` reports each round.
 _MAX_SILENCE = {"verify": 900.0, "compact": 3600.0}
 _SILENT_ROUNDS = 4  # of compaction, where these take longer
@@ -31,7 +29,7 @@ _SILENT_ROUNDS = 4  # of compaction, where these take longer
 
 @dataclass(slots=True)
 class Service:
-    """A verb that runs continuously, and is restarted when it ends."""
+    """A command that runs continuously, and is restarted when it ends."""
 
     verb: Literal["compact", "verify"]
     options: tuple[str, ...]
@@ -40,8 +38,7 @@ class Service:
     """Its last report in one line."""
     pause: Backoff = field(default_factory=lambda: Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, _RESET_AFTER))
     pulse: Pulse = field(default_factory=lambda: Pulse(math.inf))
-    max_silence: float = math.inf
-    """Seconds without a sign of life after which it is restarted; doubled each time, in case it needs so long."""
+    """Its `longest` silence is doubled each time that it hangs, in case it needs so long."""
     life_checked: float = float("-inf")
 
 
@@ -50,17 +47,18 @@ class Services:
     session: Session
     events: Events
     services: list[Service]
+    launcher: Launcher
     _differences: deque[float] = field(default_factory=lambda: deque(maxlen=_MAX_DIFFERENCES))
     """When the last of them were reported."""
 
     @classmethod
-    def of(cls, session: Session, events: Events) -> Services:
+    def of(cls, session: Session, events: Events, launcher: Launcher) -> Services:
         run, log = session.pipeline.run, session.pipeline.log
         rounds = _SILENT_ROUNDS * interval(log) / 1000 if log.compact else 0.0
         max_silence = max(_MAX_SILENCE["compact"], rounds)
-        compact = [Service("compact", ("--json",), max_silence=max_silence)] if session.pipeline.runs_compact else []
-        verify = [Service("verify", ("--follow", "--json"), max_silence=_MAX_SILENCE["verify"])] if run.verify else []
-        return cls(session, events, compact + verify)
+        compact = [Service("compact", ("--json",), pulse=Pulse(max_silence))] if session.pipeline.runs_compact else []
+        verify = [Service("verify", ("--follow", "--json"), pulse=Pulse(_MAX_SILENCE["verify"]))] if run.verify else []
+        return cls(session, events, compact + verify, launcher)
 
     @property
     def children(self) -> list[Child]:
@@ -87,8 +85,10 @@ class Services:
         elif can_run and not self._is_elsewhere(service) and (service.pause.due is None or service.pause.is_due(now)):
             if service.pause.due is not None:
                 service.pause.tried()
-            service.child = Child.start(service.verb, [str(self.session.file), *service.options])
-            service.pulse = Pulse(service.max_silence)
+            service.child = Child.start(
+                service.verb, self.launcher(service.verb, [str(self.session.file), *service.options])
+            )
+            service.pulse.restart()
             self._note(service, f"{service.verb} started")
 
     def _check_life(self, service: Service, child: Child, now: float) -> None:
@@ -96,13 +96,13 @@ class Services:
             return
         service.life_checked = now
         if service.verb == "verify":  # its first pass may print nothing for hours
-            state = follow_state.read_running(self.session.pipeline.name)
+            state = verdict_file.read_running(self.session.pipeline.name)
             sign = state.at if state else None
         else:
             sign = child.lines_read
         if service.pulse.hangs(sign, now):
-            child.kill(f"it gave no sign of life for {service.max_silence:,.0f} s and was killed")
-            service.max_silence *= 2
+            child.kill(f"it gave no sign of life for {service.pulse.longest:,.0f} s and was killed")
+            service.pulse.longest *= 2
 
     def _is_elsewhere(self, service: Service) -> bool:
         """Whether another process on this machine already runs `verify --follow` for this pipeline."""
@@ -148,11 +148,6 @@ class Services:
         else:
             words = f"differs: {difference.namespace}: {difference.what}; at the destination: {difference.command}"
             self.events.report(replace(difference, event="difference", words=words))
-
-    def rows(self) -> Iterator[Row]:
-        for service in self.services:
-            state = "" if service.child is not None else "not running; "
-            yield service.verb, f"{state}{service.last_report or 'no report yet'}", ""
 
 
 def _round_summary(event: Round) -> str:

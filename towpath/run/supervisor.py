@@ -7,7 +7,7 @@ nothing worse than restart a failed task twice.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -20,7 +20,7 @@ from towpath.deploy.schema.changes import UNREAD, SchemaChanges, Shown
 from towpath.deploy.schema.unreplicated import UnreplicatedDdl
 from towpath.errors import KafkaUnreachable, NoSuchConnector, TowpathError, fields
 from towpath.log import bounds
-from towpath.run.children import Events, Row
+from towpath.run.children import Events, Launcher
 from towpath.run.dead_letters import DeadLetterRetries
 from towpath.run.restarts import Backoff, HangingTransactions, lasting
 from towpath.run.services import Services
@@ -41,9 +41,10 @@ _FIRST_PAUSE, _LONGEST_PAUSE, _RESET_AFTER = 2.0, 300.0, 600.0  # seconds
 class Supervisor:
     session: Session
     events: Events
-    services: Services
-    dead_letters: DeadLetterRetries
-    transactions: HangingTransactions
+    launcher: Launcher
+    services: Services = field(init=False)
+    dead_letters: DeadLetterRetries = field(init=False)
+    transactions: HangingTransactions = field(init=False)
     status: Status | None = None
     """The last status that was read; None before the first."""
     unreachable: str = ""
@@ -69,6 +70,11 @@ class Supervisor:
     _unreachable_since: float = 0.0
     _kafka_is_down: bool = False
     _errors: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.services = Services.of(self.session, self.events, self.launcher)
+        self.dead_letters = DeadLetterRetries(self.session)
+        self.transactions = HangingTransactions(self.session)
 
     def hurry(self) -> None:
         """Read the status at the next turn, from any thread: a command has changed something."""
@@ -123,7 +129,7 @@ class Supervisor:
             self._attempt(connector.name, partial(self._supervise, connector))
         copying = status.state == "running" and not status.snapshot_done
         copy = "; the copy is under way" if copying else ""
-        self.events.report_state(State(words=f"{status.name} is {_state(status)}{copy}", state=status.state))
+        self.events.report_state(State(words=f"{status.name} is {described(status)}{copy}", state=status.state))
         errors = {str(error): error for error in status.errors}
         for words in dict.fromkeys((*self._errors, *errors)):
             self._report_trouble(words, words if words in errors else "", errors.get(words))
@@ -187,7 +193,9 @@ class Supervisor:
 
     def _repair(self) -> None:
         retries = self.dead_letters
-        for words in chain(retries.read(time.monotonic(), _READ_SECONDS), retries.turn(time.monotonic())):
+        for words in chain(
+            retries.read(time.monotonic(), _READ_SECONDS), retries.turn(time.monotonic(), self.launcher)
+        ):
             self.events.report(Repair(words=words, left=self.dead_letters.remaining))
             self.hurry()  # so that the page shows it soon
 
@@ -219,31 +227,8 @@ class Supervisor:
         data = None if error is None else fields(error)
         self.events.report_state(Note(event="trouble", about=about, words=words, error=data))
 
-    def rows(self) -> Iterator[Row]:
-        """The rows of the screen."""
-        name, minutes = self.session.pipeline.name, (time.monotonic() - self.since) / 60
-        if self.status is None or self.unreachable:
-            yield "pipeline", f"{name}: state unknown, supervised for {minutes:.0f} min", "red"
-            yield "", self.unreachable, "red"
-        else:
-            style = "" if self.status.state == "running" else "red"
-            yield "pipeline", f"{name}: {_state(self.status)}, supervised for {minutes:.0f} min", style
-            yield from _numbers(self.status)
-        restarts = ", ".join(f"{connector} {count}" for connector, count in self.restarts.items())
-        yield "restarts", restarts or "none", ""
-        for connector, command in self.remedies.items():
-            yield "to do", f"{connector}: {command}", "red"
-        yield from self._dead_letter_rows()
-        yield from self.services.rows()
-        for line, differs in self._verified().lines():
-            yield "verified", line, "red" if differs else ""
-        changes = self.status and self.status.changes
-        for shown in changes.open if changes else self.stuck.values():
-            yield "ddl", shown.line(self.session.file), "red" if shown.is_stuck else ""
-        for change in self.ddl:
-            yield "ddl", change.line, "yellow"
-
-    def _verified(self) -> Verified:
+    def verified(self) -> Verified:
+        """What is verified now; nothing where that cannot be read, which is reported."""
         try:
             self.verdict_context = self.verdict_context or VerdictContext.read(self.session)
             return Verified.of(self.session.pipeline.name, self.verdict_context)
@@ -251,17 +236,9 @@ class Supervisor:
             self._report_trouble("verdict", str(error), error)
             return Verified()
 
-    def _dead_letter_rows(self) -> Iterator[Row]:
-        letters = self.status.dead_letters if self.status else None
-        count = "unknown" if letters is None else f"{letters.count:,}"
-        repaired = f", {self.dead_letters.repaired:,} repaired" if self.dead_letters.repaired else ""
-        yield "dead letters", f"{count}; {self.dead_letters.words} to repair{repaired}", ""
-        for line in self.dead_letters.rows(time.monotonic()):
-            yield "", line, "red"
-
     def verdict(self) -> RunEnd:
-        """The summary at the end, with the exit status."""
-        verified = self._verified()
+        """The summary at the end, with the exit code."""
+        verified = self.verified()
         differs = any(differs for _, differs in verified.lines())
         running = self.status is not None and self.status.state == "running"
         broken = self.status is not None and bool(self.status.breaks)
@@ -272,7 +249,7 @@ class Supervisor:
         exit_status = 2 if status is None or unread else 0 if is_well else 1
         restarts = sum(self.restarts.values())
         parts = [
-            f"state unknown: {self.unreachable or 'ended too soon'}" if status is None else _state(status),
+            f"state unknown: {self.unreachable or 'ended too soon'}" if status is None else described(status),
             counted(restarts, "restart"),
             f"{self.dead_letters.words} refused, {self.dead_letters.repaired:,} repaired",
             *([f"{counted(len(self.ddl), 'schema change')} not replicated"] if self.ddl else []),
@@ -295,22 +272,11 @@ class Supervisor:
         )
 
 
-def _state(status: Status) -> str:
+def described(status: Status) -> str:
+    """The state, and what to do about it."""
     if status.cutover is not None:
         return f"{status.state}; cutover: {status.cutover.description}"
     if status.state in ("paused", "stopped"):
         return f"{status.state} on request; to go on: towpath resume"
     missing = ": its connectors are not deployed; run: towpath deploy" if status.state == "missing" else ""
     return f"{status.state}{missing}"
-
-
-def _numbers(status: Status) -> Iterator[Row]:
-    if not status.snapshot_done and status.state != "missing":
-        unfinished = [copy for copy in status.snapshot if not copy.done]
-        progress = ", ".join(
-            f"{copy.namespace} {copy.documents:,} of {copy.estimated_documents:,}" for copy in unfinished
-        )
-        yield "copy", f"under way: {progress}", ""
-    yield "lag", f"{status.lag_text}; {status.records_per_second:,.0f} records/s into the log", ""
-    for error in status.errors:
-        yield "", str(error), "red"

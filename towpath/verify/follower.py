@@ -1,4 +1,4 @@
-"""Verify changes continuously: compare the documents that the log names, and again until they settle."""
+"""Verify changes continuously: compare the documents that the log names, and again while they differ."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from towpath.config.events import Difference
 from towpath.config.namespaces import Selection
 from towpath.log.changed_keys import LogFollower
 from towpath.session import Session
-from towpath.verify import follow_state, verdict_file
-from towpath.verify.follow_state import FollowState, RunningVerdict
+from towpath.store import verdict_file
+from towpath.store.verdict_file import FollowState, RunningVerdict
 from towpath_verifier import (
     Key,
     Namespace,
@@ -55,7 +55,7 @@ def follow(
     """Verify changes from `begin` on until interrupted; return the verdict at that point.
 
     Starts with the differences in `known`, a verdict. Stores the differences, its positions in the log, and the running
-    verdict that `status` shows. `report` receives each difference once it has settled. `only` holds patterns of source
+    verdict that `status` shows. `report` receives each difference once it is proven. `only` holds patterns of source
     namespaces; empty means all.
     """
     clients = session.source.client(), session.destination.client()
@@ -84,7 +84,7 @@ class _Follower:
     """What differs."""
     waiting: dict[_Id, bytes] = field(default_factory=dict)
     unsettled: dict[_Id, bytes] = field(default_factory=dict)
-    """Documents that could not be settled, and have not been found equal or different since."""
+    """Documents that could not be judged, and have not been found equal or different since."""
     equal: set[_Id] = field(default_factory=set)
     """Documents that are equal now, but still in the verdict that this run continues."""
     changed: bool = True
@@ -207,13 +207,13 @@ class _Follower:
         if not following or began - self.saved > pause:
             waiting = [(namespace, id) for (namespace, _), id in {**self.unsettled, **self.waiting}.items()]
             self.state = replace(self.state, at=verdict.at, waiting=waiting)
-            follow_state.write(name, self.state, self.known.values(), _counts(verdict))
+            verdict_file.write_followed(name, self.state, self.known.values(), _counts(verdict))
             if self.equal:
                 verdict_file.remove_repaired(verdict_file.path(name), self.equal, self.state.began)
                 self.equal = set()
             self.changed, self.saved = False, time.monotonic()
             self.save_seconds = self.saved - began
-        follow_state.write_running(name, verdict)
+        verdict_file.write_running(name, verdict)
 
 
 def _counts(verdict: RunningVerdict) -> dict[str, Any]:

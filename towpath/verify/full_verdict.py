@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from bson.errors import BSONError
@@ -16,11 +15,11 @@ from pymongo.errors import PyMongoError
 from towpath.config.text import duration, first_few
 from towpath.errors import TowpathError
 from towpath.session import Session
-from towpath.store import state_files
+from towpath.store import state_files, verdict_file
 from towpath.store import verdict as stored
-from towpath.verify import follow_state, scope, verdict_file
-from towpath.verify.follow_state import RunningVerdict
-from towpath.verify.scope import Origin
+from towpath.store.verdict_file import RunningVerdict
+from towpath.verify import origin as origins
+from towpath.verify.origin import Origin
 
 #: The value of `of` in a verdict on all namespaces of its pipeline.
 EVERYTHING = "everything"
@@ -46,7 +45,7 @@ class VerdictContext:
     @classmethod
     def read(cls, session: Session, topic_ids: Mapping[str, str] | None = None) -> VerdictContext:
         """`topic_ids`: those of the pipeline's topics, if already known."""
-        now, unknown = scope.try_origin(session, topic_ids)
+        now, unknown = origins.try_origin(session, topic_ids)
         try:
             with session.destination.briefly() as client:
                 return cls(now, unknown, stored.read(client, session.pipeline), "")
@@ -57,7 +56,7 @@ class VerdictContext:
         """Why a verdict does not count for the pipeline as it is now; empty if it counts."""
         before = Origin.from_json(verdict.get("origin"))
         if before is None:
-            return "it does not name its deployment: Kafka did not answer, or an older version made it"
+            return "it does not name its deployment: Kafka did not answer then"
         if self.origin is None:
             return f"cannot check whether it is of this deployment: {self.unknown}"
         return before.doubt(self.origin)
@@ -81,10 +80,6 @@ class VerdictContext:
         return last, ""
 
 
-def _path(pipeline: str) -> Path:
-    return state_files.folder(pipeline) / "full.json"
-
-
 def store(session: Session, verdict: Mapping[str, Any], unknown: str) -> None:
     """Store a verdict on everything; say when it will not count everywhere. `unknown`: why it has no origin."""
     if unknown:
@@ -96,25 +91,13 @@ def store(session: Session, verdict: Mapping[str, Any], unknown: str) -> None:
             stored.write(client, session.pipeline, summary)
     except _FAILURES as error:
         reason = str(error)
-    with state_files.writing(_path(session.pipeline.name)) as file:
+    with state_files.writing(verdict_file.full_path(session.pipeline.name)) as file:
         file.write(json.dumps(summary | {"at_destination": not reason}))
     if reason:
         session.say(
             "the verdict is stored on this machine only: cannot write it to towpath.verdicts at the destination:"
             f" {reason}"
         )
-
-
-def read(pipeline: str) -> dict[str, Any] | None:
-    """The verdict stored on this machine. Raises `TowpathError` for a broken file."""
-    place = _path(pipeline)
-    try:
-        verdict: dict[str, Any] = json.loads(place.read_text(encoding="utf-8"))
-        return verdict if verdict["id"] and verdict["at"] and isinstance(verdict["at_destination"], bool) else None
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise TowpathError(f"cannot read the verdict {place}: {error!r}; remove it") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +122,7 @@ class Verified:
     @classmethod
     def of(cls, pipeline: str, context: VerdictContext) -> Verified:
         """As `read`, with a context that was read before."""
-        full, doubt = context.newest_full(read(pipeline))
+        full, doubt = context.newest_full(verdict_file.read_full(pipeline))
         last: Mapping[str, Any] | None = verdict_file.last(pipeline)
         if last is None or "at" not in last or (full and last.get("id") != full["id"] and last["at"] < full["at"]):
             last = full
@@ -180,7 +163,7 @@ class Verified:
 
 def _following(pipeline: str, context: VerdictContext) -> RunningVerdict | None:
     """The running verdict, if it is of this deployment."""
-    running, state = follow_state.read_running(pipeline), follow_state.read(pipeline)
+    running, state = verdict_file.read_running(pipeline), verdict_file.read_followed(pipeline)
     before = Origin.from_json(state.origin) if state else None
     if running is None or before is None or (context.origin and before.deployment_doubt(context.origin)):
         return None

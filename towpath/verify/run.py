@@ -4,47 +4,41 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from uuid import uuid4
 
+from towpath.clients.kafka.topics import Place
 from towpath.config import events
 from towpath.config.events import Event, as_line
+from towpath.config.pipeline import Pipeline
 from towpath.config.text import duration
+from towpath.deploy.schema.sides import Metadata
 from towpath.errors import Refused, TowpathError
 from towpath.log.barrier import asking
 from towpath.log.changed_keys import ids
 from towpath.log.lag import pipeline_ends
 from towpath.session import Session
-from towpath.store import state_files
+from towpath.store import state_files, verdict_file
 from towpath.store import verdict as stored
-from towpath.verify import follow_state, full_verdict, scope, verdict_file
-from towpath.verify.follow_state import FollowState
+from towpath.store.verdict_file import FollowState
+from towpath.verify import full_verdict
+from towpath.verify import origin as origins
 from towpath.verify.full_verdict import EVERYTHING, VerdictContext
-from towpath.verify.scope import Metadata, Origin
-from towpath.verify.verdict_file import Example, VerificationResult, figures
+from towpath.verify.origin import Origin
+from towpath.verify.recent import RecentVerification
+from towpath.verify.result import Example, VerificationResult, figures
 from towpath_verifier import (
-    Difference,
     Journal,
-    Namespace,
     Options,
     Pair,
-    Passed,
     Progress,
-    Same,
-    Settling,
-    Tally,
-    Unsettled,
-    Verdict,
     Verification,
     VerifierError,
-    chunks,
     with_retries,
 )
 
@@ -66,7 +60,7 @@ def run(
     """
     place, examples = verdict_file.path(session.pipeline.name), list[Example]()
     # first: collections recreated during the run are not what the verdict is about
-    now, unknown = scope.try_origin(session)
+    now, unknown = origins.try_origin(session)
     if options.journal:
         if options.resume:
             now = resumed(Journal(options.journal), now, unknown)
@@ -181,6 +175,29 @@ class VerifyRequest:
         return f"{part} of {', '.join(self.only)}" if self.only else part
 
 
+def reason_to_restart(last: FollowState, now: FollowState, pipeline: Pipeline, firsts: Mapping[Place, int]) -> str:
+    """Why a run that starts as `now` cannot continue `last`; empty if it can. `firsts`: the log's first offsets."""
+    before, after = Origin.from_json(last.origin), Origin.from_json(now.origin)
+    if before is None or after is None:
+        return "the deployment that it belongs to is not known"
+    if doubt := before.doubt(after):
+        return doubt
+    if (last.of, last.ignore_field_order) != (now.of, now.ignore_field_order):
+        return "it compared other namespaces, or in another way"
+    if not last.whole:
+        return "the comparison that it continued gave no verdict on some of the documents"
+    for place, offset in sorted(last.places.items()):
+        if firsts.get(place, 0) > offset:
+            return (
+                f"the log no longer reaches back to where it ended: {place[0]}, partition {place[1]} begins at"
+                f" {firsts[place]:,}, and {offset:,} is next"
+            )
+    log = pipeline.log
+    if log.compact and (now.at - last.at) * 1000 > log.delete_retention:
+        return "it ended longer ago than the log keeps deletes ([log] delete_retention)"
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class FollowStart:
     """Where `verify --follow` starts, and whether it continues the last one, so that it needs no full comparison."""
@@ -196,12 +213,12 @@ class FollowStart:
         origin = None if context.origin is None else context.origin.as_json()
         ends = {place: end for place, (_, end) in log.items()}
         new = FollowState(request.id, request.of, options.ignore_field_order, True, origin, time.time(), ends, ())
-        last = None if request.newest else follow_state.read(session.pipeline.name)
+        last = None if request.newest else verdict_file.read_followed(session.pipeline.name)
         if last is None:
             return cls(new, False)
-        reason = last.reason_to_restart(new, session.pipeline, {place: first for place, (first, _) in log.items()})
+        reason = reason_to_restart(last, new, session.pipeline, {place: first for place, (first, _) in log.items()})
         if not reason and request.of == EVERYTHING:
-            full, doubt = context.newest_full(full_verdict.read(session.pipeline.name))
+            full, doubt = context.newest_full(verdict_file.read_full(session.pipeline.name))
             reason = "" if full else doubt or "no verdict on everything counts any more"
         if reason:
             session.say(f"comparing everything, because the last `verify --follow` cannot be continued: {reason}")
@@ -214,70 +231,4 @@ class FollowStart:
 
     def known_differences(self, pipeline: str) -> Path:
         """The file of the verdict that lists the differences at that point."""
-        return follow_state.path(pipeline) if self.continues else verdict_file.path(pipeline)
-
-
-_MAX_WAITING = 50_000  # documents that wait for another comparison
-
-
-class RecentVerification:
-    """Compares changed documents. Iterate over it for the differences as they settle, then read `verdict`."""
-
-    def __init__(
-        self,
-        session: Session,
-        changed: Iterable[tuple[Namespace, bytes]],
-        only: Sequence[str],
-        options: Options,
-        *,
-        passed: Passed | None = None,
-    ) -> None:
-        """`changed`: source namespaces with `{_id: …}` in BSON, grouped by namespace (`towpath.log.changed_keys`).
-
-        `only` holds patterns of source namespaces; empty means all.
-        """
-        self.verdict = Verdict([])
-        self._session, self._changed = session, changed
-        self._selection = replace(session.pipeline.selection, only=tuple(only))
-        self._options, self._passed = options, passed
-        self._tallies: dict[Namespace, Tally] = {}
-
-    def __iter__(self) -> Iterator[Difference]:
-        start = time.monotonic()
-        try:
-            clients = self._session.source.client(), self._session.destination.client()
-            yield from self._run(self._options.settling(*clients, self._passed, self._session.say))
-        finally:
-            self.verdict.seconds = time.monotonic() - start
-
-    def _run(self, settling: Settling) -> Iterator[Difference]:
-        for namespace, group in groupby(self._changed, itemgetter(0)):
-            if not self._selection.matches(namespace):
-                continue
-            tally = self._tally(namespace)
-            for chunk in chunks(key for _, key in group):
-                different = settling.differing_with_retries(tally.pair, chunk)
-                tally.documents += len(chunk)
-                if different:
-                    settling.add(tally.pair, different)
-                yield from self._settled(settling, down_to=_MAX_WAITING)
-        yield from self._settled(settling, down_to=0)
-
-    def _settled(self, settling: Settling, down_to: int) -> Iterator[Difference]:
-        while len(settling) > down_to:
-            time.sleep(settling.pause() or 0)
-            for _, outcome in settling.step():
-                tally = self._tally(outcome.namespace)
-                if isinstance(outcome, Unsettled):
-                    tally.unsettled += 1
-                    tally.notes.append(f"{outcome.id.hex()} could not be judged: {outcome.why}")
-                elif not isinstance(outcome, Same):
-                    tally.kinds[outcome.kind] += 1
-                    yield outcome
-
-    def _tally(self, namespace: Namespace) -> Tally:
-        if namespace not in self._tallies:
-            tally = Tally(Pair(namespace, self._session.pipeline.renamed(namespace)), self._options.way)
-            self._tallies[namespace] = tally
-            self.verdict.tallies.append(tally)
-        return self._tallies[namespace]
+        return verdict_file.followed_path(pipeline) if self.continues else verdict_file.path(pipeline)

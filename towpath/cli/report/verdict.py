@@ -11,7 +11,8 @@ from towpath.cli.verdict_text import SCREEN_LIMITS
 from towpath.config.mongo_uri import without_credentials
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import utc
-from towpath.verify.verdict_file import KINDS, VerificationResult
+from towpath.store.verdict_file import KINDS
+from towpath.verify.result import VerificationResult
 from towpath_verifier import SCREENED, UNORDERED, Tally
 
 

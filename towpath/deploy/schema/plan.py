@@ -8,9 +8,9 @@ from typing import Any
 
 from towpath.clients.mongo.client import Cluster
 from towpath.deploy.schema.apply import Step
+from towpath.deploy.schema.sides import pairs, schemas
 from towpath.errors import Refused
 from towpath.session import Session
-from towpath.verify.scope import pairs, schemas
 from towpath_verifier import (
     AS_IT_IS,
     RELAXED,

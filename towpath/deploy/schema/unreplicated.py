@@ -17,15 +17,14 @@ from bson.timestamp import Timestamp
 from towpath.config.namespaces import Selection
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted
+from towpath.deploy.schema.sides import metadata
 from towpath.errors import NoSuchConnector, TowpathError
 from towpath.log import source_offsets
 from towpath.log.barrier import passing
 from towpath.log.source_offsets import Ddl, read_state
 from towpath.session import Session
-from towpath.store import state_files
+from towpath.store import state_files, verdict_file
 from towpath.store.schema_changes import open_changes
-from towpath.verify import verdict_file
-from towpath.verify.scope import metadata
 from towpath_verifier import MetadataDifference
 
 _DOCUMENTS = (source_offsets.DROP, source_offsets.RENAME, source_offsets.UNSEEN)

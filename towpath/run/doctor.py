@@ -1,6 +1,7 @@
-"""Gathers versions, states, configurations and logs, and writes them to a ZIP archive that only its owner can read.
+"""What a bug report needs, without secrets: versions, states, configurations and logs, in a ZIP archive.
 
-Verbs of the command line run as processes of their own, so that one that fails or hangs is reported like any other.
+Only its owner can read the archive. Commands run as separate processes, so that one that fails or hangs is reported
+like any other.
 """
 
 from __future__ import annotations
@@ -8,35 +9,42 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import tomllib
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, quote_plus, unquote
+
+import javaproperties
 
 from towpath.clients.connect.rest import Connect
 from towpath.clients.mongo.client import Cluster
+from towpath.config import mongo_uri
 from towpath.config.mongo_uri import without_credentials
+from towpath.config.pipeline import Pipeline
 from towpath.errors import TowpathError, fields
 from towpath.log.definitions import plugins
-from towpath.run.doctor.redaction import Redaction
+from towpath.run.children import Launcher
 from towpath.session import ERRORS, Session
 
-_VERBS = ("status", "check")
-_VERB_TIMEOUT = 120.0  # seconds
+_COMMANDS = ("status", "check")
+_TIMEOUT = 120.0  # seconds
 _LOG_BYTES = 5_000_000  # of the end of each log
 _PACKAGES = ("towpath", "click", "confluent-kafka", "httpx", "kafka-python", "pydantic", "pymongo")
 
 Json = dict[str, Any]
 
 
-def write(session: Session, file: Path, logs: Sequence[Path], archive: Path) -> list[str]:
+def write(session: Session, file: Path, logs: Sequence[Path], archive: Path, launcher: Launcher) -> list[str]:
     """Write the archive, which must not exist yet, and return the names in it. Raises `TowpathError`.
 
     `file` is the pipeline file; `logs` are files, or folders with `*.log`.
@@ -45,7 +53,7 @@ def write(session: Session, file: Path, logs: Sequence[Path], archive: Path) -> 
     try:
         stream = os.fdopen(os.open(archive, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
         with stream, zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as opened:
-            for name, text in (*_states(session, file), *entries):
+            for name, text in (*_states(session, file, launcher), *entries):
                 opened.writestr(name, redacted(text))
     except OSError as error:
         raise TowpathError(f"cannot write {archive}: {error.strerror}", "name another file with --output") from error
@@ -68,18 +76,18 @@ def _logs(paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
             raise TowpathError(f"cannot read the log {file}: {error.strerror}") from error
 
 
-def _states(session: Session, file: Path) -> Iterator[tuple[str, str]]:
+def _states(session: Session, file: Path, launcher: Launcher) -> Iterator[tuple[str, str]]:
     answers: dict[str, Callable[[], Json]] = {
         "versions": lambda: _versions(session),
         "pipeline": lambda: _pipeline_file(session, file),
         "connectors": lambda: _connectors(session),
         "topics": lambda: _topics(session),
     }
-    with ThreadPoolExecutor(len(_VERBS)) as pool:
-        verbs = {verb: pool.submit(_verb, verb, file) for verb in _VERBS}
+    with ThreadPoolExecutor(len(_COMMANDS)) as pool:
+        outputs = {name: pool.submit(_output, name, launcher(name, [str(file), "--json"])) for name in _COMMANDS}
         for name, answer in answers.items():
             yield f"{name}.json", json.dumps(_tried(answer), indent=2, default=str) + "\n"
-        yield from ((f"{verb}.txt", output.result()) for verb, output in verbs.items())
+        yield from ((f"{name}.txt", output.result()) for name, output in outputs.items())
 
 
 def _tried(answer: Callable[[], Any]) -> Any:
@@ -90,9 +98,8 @@ def _tried(answer: Callable[[], Any]) -> Any:
         return {"error": fields(error)}
 
 
-def _verb(verb: str, file: Path) -> str:
-    """All that the verb prints with `--json`, and its exit code."""
-    command = [sys.executable, "-P", "-m", "towpath.cli", verb, str(file), "--json"]
+def _output(name: str, command: Sequence[str]) -> str:
+    """All that a command prints, and its exit code."""
     try:
         done = subprocess.run(
             command,
@@ -101,11 +108,11 @@ def _verb(verb: str, file: Path) -> str:
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            timeout=_VERB_TIMEOUT,
+            timeout=_TIMEOUT,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return f"towpath {verb} did not end within {_VERB_TIMEOUT:.0f} s\n"
+        return f"towpath {name} did not end within {_TIMEOUT:.0f} s\n"
     return f"{done.stdout}exit code {done.returncode}\n"
 
 
@@ -167,3 +174,71 @@ def _topics(session: Session) -> Json:
         }
         for name in ours
     }
+
+
+HIDDEN = "[hidden]"
+
+#: The user part of a URI, up to the last @: characters of a password may be unescaped.
+_USER = re.compile(r"(?<![a-z0-9+.\-])([a-z][a-z0-9+.\-]*://)[^\s\"'<>]*@", re.IGNORECASE)
+_NAME = r"""[\w.\-]*(?:passw(?:or)?d|pwd|passphrase|secret|token|credential|(?:api|access|private)[_.\-]?key)[\w.\-]*"""
+_ELSE = r"""(?!["']?(?:\[hidden\]|\$\{)|null\b|true\b|false\b)"""
+#: `ssl.key.password = …` on a separate line: the value goes up to the end of the line.
+_LINE = re.compile(rf"""^([ \t]*{_NAME}[ \t]*[=:][ \t]*+){_ELSE}(?!\\*["'{{\[(]).+""", re.IGNORECASE | re.MULTILINE)
+#: `password=…`, `"ssl.key.password": "…"`, `Authorization: Basic …`, `Authorization=[Basic …]`, `--password …`. A text
+#: whose closing quote is missing goes up to the end of the line.
+_NAMED = re.compile(
+    rf"""(?<![\w.\-])((?:{_NAME}|authorization)\\*["']?\s*[=:]\s*+|--{_NAME}\s++){_ELSE}
+        (?:b?(\\*["'])(?:.*?(?<!\\)\2|.*)
+        |\[[^\]\n]+\]?
+        |(?:(?:basic|bearer|digest|negotiate)\s+)?[^\s"']*[^\s"',;&()\[\]{{}}])""",
+    re.IGNORECASE | re.VERBOSE,
+)
+#: `sasl.jaas.config = …` up to the end of the line.
+_JAAS = re.compile(r"""(sasl\.jaas\.config\\*["']?\s*[=:]\s*+)(?!["']?(?:\$\{|\[hidden\])).*""", re.IGNORECASE)
+_PEM = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Redaction:
+    """Replaces the known secrets, the longest first, and then everything that has the form of one."""
+
+    secrets: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, pipeline: Pipeline) -> Redaction:
+        """With all secrets that the pipeline file names, in every form in which they may be written."""
+        found = {form for secret in _secrets(pipeline) if secret for form in _forms(secret)}
+        return cls(tuple(sorted(found, key=len, reverse=True)))
+
+    def __call__(self, text: str) -> str:
+        for secret in self.secrets:
+            text = text.replace(secret, HIDDEN)
+        text = _PEM.sub(HIDDEN, text)
+        text = _JAAS.sub(rf"\1{HIDDEN}", text)
+        text = _USER.sub(rf"\1{HIDDEN}@", text)
+        text = _LINE.sub(rf"\1{HIDDEN}", text)
+        return _NAMED.sub(rf"\1{HIDDEN}", text)
+
+
+def _secrets(pipeline: Pipeline) -> Iterator[str]:
+    for uri in (pipeline.source.uri, pipeline.destination.uri):
+        after = uri.partition("://")[2]
+        for part in (after, after.partition("?")[0]):  # an @ may be in the options as well
+            yield part.rpartition("@")[0].partition(":")[2]
+        yield mongo_uri.split(uri).pem.get("tls.key.password", "")
+    yield pipeline.connect.login.password
+    client = pipeline.kafka.login
+    yield from (value for key, value in client.settings.items() if "password" in key or "jaas" in key)
+    if client.user:
+        yield client.user[1]
+    if token_file := pipeline.run.token_file:
+        with suppress(OSError, ValueError):  # not there yet
+            yield token_file.read_text(encoding="utf-8").strip()
+
+
+def _forms(secret: str) -> Iterator[str]:
+    """As it is, decoded and encoded for a URI, and escaped as in JSON, Java properties and JAAS."""
+    for text in {secret, unquote(secret)}:
+        yield from (text, quote(text, ""), quote_plus(text), json.dumps(text)[1:-1])
+        yield javaproperties.escape(text)
+        yield re.sub(r'(["\\])', r"\\\1", text)

@@ -1,0 +1,260 @@
+"""Repair: the source connector re-reads documents, they pass through the log in order, and are compared afterwards.
+
+Only the pipeline itself writes to the destination. The documents are those of a verdict, of a file, or of the dead
+letters.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import TextIO
+
+import bson
+from bson.json_util import CANONICAL_JSON_OPTIONS, JSONOptions, loads
+from bson.son import SON
+
+from towpath.clients.kafka.topics import Topics
+from towpath.config.namespaces import namespace_of
+from towpath.config.pipeline import Pipeline
+from towpath.config.text import counted
+from towpath.errors import TowpathError
+from towpath.log import barrier, dead_letters, reread_requests
+from towpath.log.records import NOT_BSON, is_key
+from towpath.session import Session
+from towpath.store import verdict_file
+from towpath_verifier import (
+    ARRAY,
+    DOCUMENT,
+    Element,
+    Key,
+    Namespace,
+    Pair,
+    Passed,
+    Recheck,
+    Same,
+    Settling,
+    Unsettled,
+    elements,
+    id_key,
+)
+
+_READ: JSONOptions = CANONICAL_JSON_OPTIONS.with_options(document_class=SON)
+_TEXT = (0x02, 0x0D, 0x0E)  # string, code, symbol
+_BINARY, _REGEX, _CODE_WITH_SCOPE = 0x05, 0x0B, 0x0F
+_OLD = 0x02  # subtype of a binary
+_INT32 = struct.Struct("<i")
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentRef:
+    """A document to re-read: its source namespace, and BSON `{_id: …}`."""
+
+    namespace: Namespace
+    id: bytes
+
+
+def of_verdicts(places: Iterable[Path]) -> Iterator[DocumentRef]:
+    """The documents in these verdicts, each once. Raises `TowpathError` when a file is missing or incomplete."""
+    return _distinct(DocumentRef(one.namespace, one.key) for place in places for one in verdict_file.read(place))
+
+
+def extras(places: Iterable[Path]) -> int:
+    """How many documents these verdicts found at the destination only: a repair deletes them there."""
+    extra = (one for place in places for one in verdict_file.read(place) if one.kind == "extra")
+    return len({(one.namespace, id_key(one.key)) for one in extra})
+
+
+def of_dead_letters(pipeline: Pipeline, topics: Topics) -> Iterator[DocumentRef]:
+    """The documents that the destination refused, each once."""
+    refused = dead_letters.letters(pipeline, topics, follow=False)
+    documents = (document_of(pipeline, letter.place[0], letter.key) for letter in refused)
+    return _distinct(document for document in documents if document is not None)
+
+
+def _distinct(documents: Iterable[DocumentRef]) -> Iterator[DocumentRef]:
+    seen: set[tuple[Namespace, Key]] = set()
+    for document in documents:
+        if (key := (document.namespace, id_key(document.id))) not in seen:
+            seen.add(key)
+            yield document
+
+
+def of_file(pipeline: Pipeline, name: str, file: TextIO) -> Iterator[DocumentRef]:
+    """Lines of Extended JSON, each an `_id` or an object with one. `name` may be the namespace at the destination."""
+    namespace = source_name(pipeline, name)
+    for number, line in enumerate(file, 1):
+        if line.strip():
+            try:
+                yield DocumentRef(namespace, _id(line))
+            except (ValueError, TypeError, *NOT_BSON) as error:
+                raise TowpathError(
+                    f"{file.name}, line {number}: {line.strip()[:80]!r} is not the Extended JSON of an _id ({error});"
+                    ' write {"$oid": "…"} for an ObjectId, "…" for a string'
+                ) from error
+
+
+def _id(line: str) -> bytes:
+    value = loads(line, json_options=_READ)
+    is_document = isinstance(value, SON) and "_id" in value
+    return bson.encode(SON([("_id", value["_id"] if is_document else value)]))
+
+
+def source_name(pipeline: Pipeline, name: Namespace) -> Namespace:
+    """The source namespace for a name that may be the one at the destination.
+
+    Renames go before patterns, which can match the destination's name too: documents requested under a wrong name would
+    not be found at the source, and would be deleted.
+    """
+    if name in pipeline.collections.rename:
+        return name
+    return next((old for old, new in pipeline.collections.rename.items() if new == name), name)
+
+
+def document_of(pipeline: Pipeline, topic: str, key: bytes | None) -> DocumentRef | None:
+    """The document of a record with this key; None if the key is not one of Towpath's."""
+    return DocumentRef(namespace_of(pipeline.name, topic), key) if is_key(key) else None
+
+
+#: Limits of a batch, which is re-read, applied and compared before the next: memory stays bounded.
+_DOCUMENTS, _BYTES = 20_000, 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """A document that is equal on both sides now."""
+
+    document: DocumentRef
+
+
+@dataclass(frozen=True, slots=True)
+class NotRepaired:
+    """A document that is not equal; `kind` is missing, extra, different, order, or unknown."""
+
+    document: DocumentRef
+    kind: str
+    reason: str
+
+
+Outcome = Repaired | NotRepaired
+
+
+def repair(
+    session: Session, documents: Iterable[DocumentRef], passed: Passed | None, timeout: float
+) -> Iterator[Outcome]:
+    """Repair these documents in batches; yield the outcome of each.
+
+    `timeout` is in seconds, for each batch to be re-read and applied. Raises `Refused` where no connector would answer
+    the re-read requests, `NotYet` when a batch is not applied in time; requests that were sent are still applied.
+    """
+    session.require_deployed()
+    clients = session.source.client(), session.destination.client()
+    for batch in _batches(documents):
+        count = counted(sum(map(len, batch.values())), "document")
+        session.say(f"requesting {count} of {counted(len(batch), 'namespace')}")
+        settling = partial(Settling, *clients, Recheck(), passed, say=session.say)
+        yield from _batch(session, batch, settling, timeout)
+
+
+def _batches(documents: Iterable[DocumentRef]) -> Iterator[dict[Namespace, list[bytes]]]:
+    batch: dict[Namespace, dict[Key, bytes]] = {}
+    count = size = 0
+    for document in documents:
+        batch.setdefault(document.namespace, {})[id_key(document.id)] = document.id
+        count, size = count + 1, size + len(document.id)
+        if count == _DOCUMENTS or size > _BYTES:
+            yield {namespace: list(ids.values()) for namespace, ids in batch.items()}
+            batch, count, size = {}, 0, 0
+    if batch:
+        yield {namespace: list(ids.values()) for namespace, ids in batch.items()}
+
+
+def _batch(
+    session: Session, batch: Mapping[Namespace, list[bytes]], settling: Callable[[], Settling], timeout: float
+) -> Iterator[Outcome]:
+    pipeline, topics = session.pipeline, session.topics
+    letters = dead_letters.end(pipeline, topics)
+    requested: dict[Namespace, list[bytes]] = {}
+    for namespace, id in ((namespace, id) for namespace, ids in batch.items() for id in ids):
+        if reason := unreadable(id):
+            yield NotRepaired(DocumentRef(namespace, id), "unknown", f"{reason}, by which no driver can query it")
+        else:
+            requested.setdefault(namespace, []).append(id)
+    for namespace in requested:
+        reread_requests.refuse_unanswered(pipeline, topics, namespace)
+    for namespace, ids in requested.items():
+        reread_requests.write(pipeline, topics, namespace, ids)
+    barrier.wait(session, timeout, session.say)
+    refusals = cache(lambda: dict(_refusals(session, letters)))
+    for namespace, ids in requested.items():
+        left = set[Key]()
+        for outcome in settling().outcomes(Pair(namespace, pipeline.renamed(namespace)), ids):
+            document, key = DocumentRef(namespace, outcome.id), id_key(outcome.id)
+            if not isinstance(outcome, Same):
+                left.add(key)
+            if isinstance(outcome, Unsettled):
+                yield NotRepaired(document, "unknown", f"it could not be judged: {outcome.why}")
+            elif not isinstance(outcome, Same):
+                unknown = "it was re-read and applied; does something else write to the destination?"
+                yield NotRepaired(document, outcome.kind, refusals().get((namespace, key), unknown))
+        yield from (Repaired(DocumentRef(namespace, id)) for id in ids if id_key(id) not in left)
+
+
+def _refusals(session: Session, start: int) -> Iterator[tuple[tuple[Namespace, Key], str]]:
+    """Why the destination refused documents: those of the dead letters since the offset `start`."""
+    if session.pipeline.dead_letter_topic not in session.topics.all():
+        return
+    for letter in dead_letters.letters(session.pipeline, session.topics, follow=False, start=start):
+        document = document_of(session.pipeline, letter.place[0], letter.key)
+        if document is not None:
+            code = f" ({letter.code})" if letter.code else ""
+            yield (document.namespace, id_key(document.id)), f"the destination refuses it: {letter.reason}{code}"
+
+
+def unreadable(id: bytes) -> str:
+    """Why no driver can query a document by this BSON `{_id: …}`; empty if one can.
+
+    A query that is not exact finds no document, which would then count as deleted.
+    """
+    oddity = next(_oddities(list(elements(id))), "")
+    return f"its _id holds {oddity}" if oddity else ""
+
+
+def _oddities(fields: list[Element]) -> Iterator[str]:
+    """What a driver would change when it encodes these fields, at any depth."""
+    if len({field.name for field in fields}) < len(fields):
+        yield "a name twice"
+    for kind, name, value in fields:
+        if not _is_text(name) or not _is_text(_text(kind, value)):
+            yield "text that is not UTF-8"
+        elif kind == _REGEX and list(value.split(b"\0")[1]) != sorted(value.split(b"\0")[1]):
+            yield "a regular expression with options out of order"
+        elif kind == _BINARY and value[4] == _OLD and value[5:9] != _INT32.pack(len(value) - 9):
+            yield "an old binary with a wrong length in it"
+        elif kind == ARRAY and [element.name for element in elements(value)] != _indexes(value):
+            yield "an array with odd names"
+        elif kind in (DOCUMENT, ARRAY):
+            yield from _oddities(list(elements(value)))
+        elif kind == _CODE_WITH_SCOPE:
+            yield from _oddities(list(elements(value[8 + _INT32.unpack_from(value, 4)[0] :])))
+
+
+def _indexes(array: bytes) -> list[bytes]:
+    return [str(index).encode() for index, _ in enumerate(elements(array))]
+
+
+def _text(kind: int, value: bytes) -> bytes:
+    if kind == _CODE_WITH_SCOPE:
+        return value[8 : 8 + _INT32.unpack_from(value, 4)[0] - 1]
+    return value[4:-1] if kind in _TEXT else value if kind == _REGEX else b""
+
+
+def _is_text(raw: bytes) -> bool:
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
