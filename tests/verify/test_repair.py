@@ -206,11 +206,14 @@ def test_the_order_of_a_collation_deletes_nothing_and_odd_requests_stop_nothing(
     name, ids = pipeline.namespace("folded"), ["B", "a", "C", "d", "f", "E"]
     pipeline.source_client[pipeline.name].create_collection("folded", collation={"locale": "en", "strength": 2})
     pipeline.source("folded").insert_many([{"_id": id, "v": 1} for id in ids])
+    pipeline.source_client[pipeline.name].create_collection("ring", capped=True, size=1 << 20)
+    pipeline.source("ring").insert_one({"_id": 1})  # no server reads it as of a known time
     pipeline.wait()
     with opened(pipeline.file) as session:
         odd: list[dict[str, Any]] = [
             {"namespace": "orders", "ids": [1]},
             {"namespace": name, "ids": [{"$id": 5}, "a"]},
+            {"namespace": pipeline.namespace("ring"), "ids": [1]},
             {"ids": 5},
             {},
         ]

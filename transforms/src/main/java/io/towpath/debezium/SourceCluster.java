@@ -33,6 +33,7 @@ import java.util.function.Predicate;
 import java.util.regex.Pattern;
 import java.util.regex.PatternSyntaxException;
 import org.apache.kafka.connect.errors.ConnectException;
+import org.bson.BsonBoolean;
 import org.bson.BsonDocument;
 import org.bson.BsonInt32;
 import org.bson.BsonRegularExpression;
@@ -217,10 +218,22 @@ public final class SourceCluster implements AutoCloseable {
 
     /** Whether the server orders the collection's {@code _id}s as their bytes are. */
     public boolean hasSimpleCollation(String namespace) {
-        MongoNamespace name = new MongoNamespace(namespace);
-        return collections(name.getDatabaseName(), new BsonDocument("name", new BsonString(name.getCollectionName())))
-                .stream()
+        return described(namespace).stream()
                 .allMatch(collection -> collation(collection).equals(SIMPLE));
+    }
+
+    /** Whether a collection is capped: no server reads such a one as of a known time. */
+    public boolean isCapped(String namespace) {
+        return described(namespace).stream().anyMatch(collection -> collection
+                .getDocument("options", new BsonDocument())
+                .getBoolean("capped", BsonBoolean.FALSE)
+                .getValue());
+    }
+
+    /** The collection as {@code listCollections} describes it; empty if there is none of this name. */
+    private List<BsonDocument> described(String namespace) {
+        MongoNamespace name = new MongoNamespace(namespace);
+        return collections(name.getDatabaseName(), new BsonDocument("name", new BsonString(name.getCollectionName())));
     }
 
     /** Throws {@link PatternSyntaxException} for a list of regular expressions that Debezium cannot read. */

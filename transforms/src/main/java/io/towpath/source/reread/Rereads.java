@@ -139,8 +139,10 @@ public final class Rereads implements AutoCloseable {
         try {
             answer = RereadAnswer.read(request, index, time, reads);
         } catch (MongoException error) {
-            if (!isRefusal(error)) throw error;
-            return skip(request, error);
+            if (isRefusal(error)) return skip(request, ReadFault.message(error));
+            if (ReadFault.isAboutTime(error) && reads.source().isCapped(request.namespace()))
+                return skip(request, "it is a capped collection, which no server reads as of a known time");
+            throw error;
         }
         if (mayBeGone(answer)) return pause(answer.namespace() + GONE);
         int answered = index + answer.keys().size();
@@ -156,9 +158,8 @@ public final class Rereads implements AutoCloseable {
         return ServerError.BadValue.is(error) || ServerError.InvalidNamespace.is(error);
     }
 
-    private List<SourceRecord> skip(RereadRequest request, MongoException error) {
-        requests.skip("request %d for documents of %s: %s"
-                .formatted(request.offset(), request.namespace(), ReadFault.message(error)));
+    private List<SourceRecord> skip(RereadRequest request, String why) {
+        requests.skip("request %d for documents of %s: %s".formatted(request.offset(), request.namespace(), why));
         requests.answered();
         position = new Position(request.offset() + 1, 0, "");
         return List.of(offsetRecord("request %d: skipped".formatted(request.offset())));
