@@ -29,9 +29,10 @@ STACK = pytest.StashKey[embedded.Stack]()
 _BEFORE = pytest.StashKey[health.Before]()
 _FAILED = pytest.StashKey[bool]()
 
-# A shell's `&` has SIGINT ignored, and whatever tests start and interrupt would inherit that.
-if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A shell's `&` has SIGINT ignored, and nohup SIGHUP; whatever tests start and interrupt would inherit that.
+for ignored in (signal.SIGINT, signal.SIGHUP):
+    if signal.getsignal(ignored) == signal.SIG_IGN:
+        signal.signal(ignored, signal.default_int_handler if ignored == signal.SIGINT else signal.SIG_DFL)
 
 # A JVM of a test lives for a minute or two: what its second compiler would save, it does not earn back.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from bson import Int64
 
+from tests.support.awaited import until
 from tests.support.pipeline import Pipeline, Settings, towpath
 from towpath.checks.facts import Facts
 from towpath.deploy.deployment import Deployment
@@ -35,7 +36,7 @@ def test_deploying_changes_only_what_differs(pipeline: Pipeline) -> None:
     tasks = replace(pipeline, settings=Settings(write={"tasks": 3}))
     assert deployed(tasks) == [f"update connector {pipeline.name}-sink (tasks.max)"]
     pipeline.wait()
-    assert sink_tasks(pipeline) == [0, 1, 2]
+    until("three tasks", lambda: sink_tasks(pipeline) == [0, 1, 2], 60)
     partitions = replace(tasks, settings=Settings(partitions=5))
     said = towpath("deploy", partitions.write(), expect=2).stderr
     assert "has 4 partitions and the file says 5" in said

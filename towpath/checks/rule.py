@@ -85,18 +85,19 @@ def require(rules: Iterable[Rule[Facts]], facts: Facts) -> list[Finding]:
     Where nothing else is wrong, the first error of what cannot be gathered is raised.
     """
     found: list[Finding] = []
-    failures: dict[str, Failure] = {}
+    errors: dict[str, Failure] = {}  # by their words, in the order of the rules
+    unknown: dict[str, Failure] = {}
     for rule in rules:
         try:
-            found.extend(rule.check(facts) if rule.required and rule.applies(facts) else ())
+            for finding in rule.check(facts) if rule.required and rule.applies(facts) else ():
+                found.append(finding)
+                if finding.level == "error":
+                    errors.setdefault(str(finding.refused), finding.refused)
         except _FAILURES as failure:
-            failures.setdefault(str(failure), failure)
-    errors: list[Failure] = [finding.refused for finding in dict.fromkeys(found) if finding.level == "error"]
-    errors += [failure for failure in failures.values() if isinstance(failure, Refused)]
-    others = [failure for failure in failures.values() if not isinstance(failure, Refused)]
-    if len(errors) + len(others) > 1 and errors:
-        raise Refused("\n".join(map(str, (*errors, *others))))
-    for error in (*errors, *others):
+            (errors if isinstance(failure, Refused) else unknown).setdefault(str(failure), failure)
+    if errors and len(errors) + len(unknown) > 1:
+        raise Refused("\n".join((*errors, *unknown)))
+    for error in (*errors.values(), *unknown.values()):
         raise error
     return found
 
