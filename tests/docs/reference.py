@@ -10,6 +10,7 @@ import ast
 import inspect
 import re
 import tempfile
+import tomllib
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -164,6 +165,34 @@ def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
+PACKAGES = ROOT / "docs" / "pictures" / "packages.svg"
+
+
+def packages() -> str:
+    """The picture of the packages in ARCHITECTURE.md: the layers that `scripts/check` enforces, from above to below."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (layers,) = (contract["layers"] for contract in contracts if contract["type"] == "layers")
+    high, wide = 30, 300
+    drawn = [
+        f'<rect x="40" y="{10 + high * row}" width="{wide}" height="{high - 6}" rx="4" fill="#dbe9f6" stroke="#38618c"/>'
+        f'<text x="{40 + wide // 2}" y="{26 + high * row}" text-anchor="middle">{name.removeprefix("towpath.")}</text>'
+        for row, name in enumerate(layers)
+    ]
+    bottom = 10 + high * len(layers) - 6
+    arrow = f'<path d="M20 10 V{bottom} m-5 -8 l5 8 l5 -8" fill="none" stroke="#38618c" stroke-width="2"/>'
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide + 60} {bottom + 10}" width="{wide + 60}"'
+            ' font-family="sans-serif" font-size="14">',
+            "<title>The packages: each imports only from packages below it</title>",
+            arrow,
+            *drawn,
+            "</svg>\n",
+        ]
+    )
+
+
 if __name__ == "__main__":
     for page in {page for page, _ in BLOCKS}:
         (FOLDER / page).write_text(filled(page))
+    PACKAGES.write_text(packages())

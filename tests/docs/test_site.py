@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.reference import BLOCKS, FOLDER, ROOT, filled
+from tests.docs.reference import BLOCKS, FOLDER, PACKAGES, ROOT, filled, packages
 from tests.docs.test_documentation import PAGES
 
 PAGE_NAMES = sorted({page for page, _ in BLOCKS})
@@ -56,3 +56,7 @@ def test_an_asset_from_elsewhere_would_be_found() -> None:
 @pytest.mark.parametrize("page", PAGE_NAMES)
 def test_generated_pages_are_up_to_date(page: str) -> None:
     assert (FOLDER / page).read_text() == filled(page), "run scripts/docs"
+
+
+def test_the_picture_of_the_packages_is_that_of_the_layers() -> None:
+    assert PACKAGES.read_text() == packages(), "run scripts/docs"
