@@ -174,7 +174,7 @@ def packages() -> str:
     (layers,) = (contract["layers"] for contract in contracts if contract["type"] == "layers")
     high, wide = 30, 300
     drawn = [
-        f'<rect x="40" y="{10 + high * row}" width="{wide}" height="{high - 6}" rx="4" fill="#dbe9f6" stroke="#38618c"/>'
+        f'<rect x="40" y="{10 + high * row}" width="{wide}" height="{high - 6}" rx="4" fill="#dbe9f6"/>'
         f'<text x="{40 + wide // 2}" y="{26 + high * row}" text-anchor="middle">{name.removeprefix("towpath.")}</text>'
         for row, name in enumerate(layers)
     ]
