@@ -196,7 +196,7 @@ class WritePlanTest {
         ConnectHeaders headers = new ConnectHeaders();
         headers.addBytes(
                 "v",
-                "3 %s 1700000000:%d 1700000000000".formatted(operation, offset).getBytes(UTF_8));
+                "1 %s 1700000000:%d 1700000000000".formatted(operation, offset).getBytes(UTF_8));
         byte[] key = CanonicalKey.of(BsonBytes.of(BsonDocument.parse(id)));
         return new SinkRecord(
                 TOPIC,
