@@ -37,7 +37,7 @@ public final class MongoSource extends MongoDbConnector {
 
     @Override
     public Class<? extends Task> taskClass() {
-        return MongoSourceTask.class;
+        return TowpathSourceTask.class;
     }
 
     /** Debezium's single configuration for every task, with its share of the copy. */

@@ -190,7 +190,7 @@ class DebeziumToRecordTest {
     }
 
     @Test
-    void otherTroubleIsNamed() {
+    void otherProblemsAreNamed() {
         refused(DebeziumRecords.op("t"), "shop.orders: unknown op 't' in Debezium's record");
         refused(DebeziumRecords.op("r"), "shop.orders: Debezium's record (op r) has no document");
         refused(

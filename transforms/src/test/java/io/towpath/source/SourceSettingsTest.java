@@ -98,7 +98,7 @@ class SourceSettingsTest {
 
     @Test
     void aTaskWithoutBoundariesDoesNotStart() {
-        MongoSourceTask task = new MongoSourceTask();
+        TowpathSourceTask task = new TowpathSourceTask();
         ConnectException refused =
                 assertThrows(ConnectException.class, () -> task.start(settings("transaction.boundary", "interval")));
         assertTrue(refused.getMessage().startsWith("TWP-CONFIG: transaction.boundary"), refused::getMessage);
