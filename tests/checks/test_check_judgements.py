@@ -9,8 +9,7 @@ from towpath.checks import capture, cluster, connect, file, kafka
 from towpath.checks.capture import Captured
 from towpath.checks.facts import DESTINATION_SET
 from towpath.checks.rule import Finding, refusal
-from towpath.clients.kafka.client import LARGEST_RECORD
-from towpath.clients.kafka.topics import Topic
+from towpath.clients.kafka.topics import LARGEST_RECORD, Topic
 from towpath.clients.mongo.client import ClusterTime
 from towpath.config.pipeline import Pipeline
 from towpath.config.sections import CopyMethod

@@ -5,8 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from towpath.clients.connect.failures import Failure, code_of
-from towpath.clients.connect.rest import Connector, Task, failure, faults, message
+from towpath.clients.connect.rest import Connector, Failure, Task, code_of, failure, faults, message
 
 CONNECT = "org.apache.kafka.connect.errors"
 

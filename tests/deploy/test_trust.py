@@ -28,8 +28,7 @@ from tests.support.secured import NAME, Secured, running, worker_by_certificate,
 from towpath import stack as embedded
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka import hanging_transactions
-from towpath.clients.kafka.client import for_librdkafka
-from towpath.clients.kafka.topics import Topics
+from towpath.clients.kafka.topics import Topics, for_librdkafka
 from towpath.clients.mongo.client import Cluster
 from towpath.config.logins import ConnectLogin, kafka_login
 from towpath.errors import TopicError, TowpathError

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -146,8 +147,9 @@ def test_a_gap_is_accepted_while_the_sink_stands_and_after_a_new_history_began(
     monkeypatch.setattr(bounds.verdict, "begin_history", lambda *args: done.append(args[2]))
     monkeypatch.setattr(bounds, "note_breaks", lambda client, pipeline, codes, at: done.append(codes))
     monkeypatch.setattr(bounds, "skip_to", lambda client, pipeline, offsets, at: done.append(offsets))
-    monkeypatch.setattr(bounds, "move_offsets", lambda connect, name, offsets: done.append(offsets))
-    assert bounds.accept(session_of(PIPELINE.changed(mode=mode))) == (moved,)
+    connect = SimpleNamespace(move_offsets=lambda _, to: done.append(to))
+    session = session_of(PIPELINE.changed(mode=mode), connect)
+    assert bounds.accept(session) == (moved,)
     positions: list[Any] = [{PLACE: 9}] if mode == "plain" else [{}, {PLACE: 9}]
     assert done == ["stopped", "a gap in the log was accepted", *positions]
     assert list(readings) == [], "read twice once the positions no longer move"

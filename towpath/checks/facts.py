@@ -283,7 +283,7 @@ class Facts(Once):
     @of_kafka
     def written(self) -> frozenset[str]:
         """The change topics that hold, or held, records, committed or not."""
-        return frozenset(name for (name, _), end in self.topics.written(self.log).items() if end > 0)
+        return frozenset(name for (name, _), (_, end) in self.topics.ends(self.log, stable=False).items() if end > 0)
 
     @of_kafka
     def topic_settings(self) -> Mapping[str, Mapping[str, str]]:

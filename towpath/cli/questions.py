@@ -185,7 +185,8 @@ def _kafka(example: str, *, tests: bool) -> str:
 
     def test(bootstrap: str) -> str:
         with Topics(bootstrap) as topics:
-            return f"{counted(len(topics.brokers()), 'broker')}, cluster {topics.cluster()}"
+            brokers, cluster, _ = topics.overview()
+            return f"{counted(len(brokers), 'broker')}, cluster {cluster}"
 
     explanation = "Kafka: addresses of its brokers. A login goes into a file, [kafka] client (docs/how-to/secure.md)."
     return _tested("Kafka brokers", explanation, example, check, test, tests=tests)

@@ -34,7 +34,7 @@ import tomli_w
 
 from towpath.checks.change import left_by_removal
 from towpath.checks.facts import Facts
-from towpath.clients.connect.control import Wait, forget_offsets, statuses, wait_running, wait_stopped
+from towpath.clients.connect.control import Wait, statuses, wait_running, wait_stopped
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.topics import Place
 from towpath.clients.mongo.client import ClusterTime
@@ -87,7 +87,7 @@ def make_ready(reverse: Session, timeout: float = 120) -> None:
     for name in reverse.pipeline.source_connectors:
         wait_stopped(reverse.connect, name)
         if reverse.connect.offsets(name):  # of a connector of this name that was removed without its log
-            forget_offsets(reverse.connect, name)
+            reverse.connect.forget_offsets(name)
             reverse.say(f"forgot the position of an earlier {name}")
     wait_running(reverse.connect, reverse.pipeline, timeout, [reverse.pipeline.sink_connector])
 

@@ -14,9 +14,8 @@ import bson
 from bson.raw_bson import RawBSONDocument
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from towpath.clients.kafka.client import LARGEST_RECORD
 from towpath.clients.kafka.consume import messages
-from towpath.clients.kafka.topics import Topic, Topics, interruptible
+from towpath.clients.kafka.topics import LARGEST_RECORD, Topic, Topics, interruptible
 from towpath.config.namespaces import topic_of
 from towpath.config.pipeline import Pipeline
 from towpath.errors import Refused, TopicError

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from towpath.clients.kafka.client import LARGEST_RECORD
+from towpath.clients.kafka.topics import LARGEST_RECORD
 from towpath.config.pipeline import Pipeline
 
 #: The settings of every topic of the record contract. A record has the broker's time, so that retention and compaction

@@ -11,7 +11,7 @@ from typing import Any
 
 import javaproperties
 
-from towpath.clients.kafka.client import LARGEST_RECORD
+from towpath.clients.kafka.topics import LARGEST_RECORD
 from towpath.errors import StackError
 from towpath.files import shipped
 from towpath.stack import tools

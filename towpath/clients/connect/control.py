@@ -1,18 +1,16 @@
-"""Deployed connectors: waits for their states, stops them, moves and forgets their offsets."""
+"""Deployed connectors: waits for their states."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-import tenacity
-
 from towpath.clients.connect.rest import Connect, Connector, Passing, failure
 from towpath.config.pipeline import Pipeline
-from towpath.errors import ConnectError, ConnectUnreachable, NoSuchConnector, NotYet, TowpathError
+from towpath.errors import ConnectUnreachable, NoSuchConnector, NotYet, TowpathError
 
 T = TypeVar("T")
 _STOPS = 60.0  # seconds until a connector and its tasks must have stopped
@@ -21,15 +19,8 @@ _SHORTEST_PAUSE = 0.02  # a look costs the worker a few milliseconds
 
 
 def statuses(connect: Connect, names: Iterable[str]) -> list[Connector]:
-    """The state of each connector; one that Connect does not know is MISSING."""
-    return [_status(connect, name) for name in names]
-
-
-def _status(connect: Connect, name: str) -> Connector:
-    try:
-        return connect.status(name)
-    except NoSuchConnector:
-        return Connector(name, "MISSING", "", ())
+    """The state of each connector."""
+    return [connect.status(name) for name in names]
 
 
 def missing(connect: Connect, connectors: Iterable[Connector], advice: str) -> NoSuchConnector | None:
@@ -140,28 +131,3 @@ def stop_sink(pipeline: Pipeline, connect: Connect) -> None:
     """Stop the pipeline's sink; when this returns, Connect has none of its tasks any more."""
     connect.stop(pipeline.sink_connector)
     wait_stopped(connect, pipeline.sink_connector)
-
-
-#: A sink's consumers leave their group a while after its tasks have stopped; until then Connect answers 500.
-_while_leaving = tenacity.retry(
-    retry=tenacity.retry_if_exception(lambda error: isinstance(error, ConnectError) and error.status == 500),
-    wait=tenacity.wait_fixed(0.2),
-    stop=tenacity.stop_after_delay(60),
-    reraise=True,
-)
-
-
-@_while_leaving
-def forget_offsets(connect: Connect, name: str) -> None:
-    """Forget a STOPPED connector's positions, if it has any.
-
-    For a source connector that was created STOPPED and never had a task, Connect always answers 500 to the deletion.
-    """
-    if connect.offsets(name):
-        connect.forget_offsets(name)
-
-
-@_while_leaving
-def move_offsets(connect: Connect, name: str, offsets: Mapping[tuple[str, int], int]) -> None:
-    """Make a STOPPED sink's consumers continue at these offsets."""
-    connect.move_offsets(name, offsets)

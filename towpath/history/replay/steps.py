@@ -14,7 +14,7 @@ from pymongo.database import Database
 
 from towpath.checks.rule import require
 from towpath.checks.target import others
-from towpath.clients.connect.control import forget_offsets, statuses, wait_stopped
+from towpath.clients.connect.control import statuses, wait_stopped
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.consume import messages
 from towpath.clients.kafka.topics import Place
@@ -331,7 +331,7 @@ def remove(replay: Replay, session: Session, *, keep_letters: bool) -> None:
     if replay.uri is not None:
         _forget_positions(replay, session.replay_destination(replay.uri), say)
     if exists:
-        forget_offsets(connect, replay.name)
+        connect.forget_offsets(replay.name)
         connect.delete(replay.name)
         say(f"removed connector {replay.name}")
     replay.secrets.unlink(missing_ok=True)

@@ -66,7 +66,7 @@ class _Gathering:
         requests = [self.existing[name] for name in (pipeline.request_topic,) if name in self.existing]
         self.ends = topics.ends([*changes, *requests])
         _, self.requested = self.ends.pop((pipeline.request_topic, 0), (0, 0))
-        self.written = {place: (self.ends[place][0], end) for place, end in topics.written(changes).items()}
+        self.written = topics.ends(changes, stable=False)
         refuse_hanging_transactions(pipeline, topics, self.ends, written=self.written)  # one may block Connect
 
     def sources(self) -> dict[str, SourceState]:
