@@ -14,8 +14,8 @@ from towpath.clients.mongo.client import ClusterTime
 from towpath.config.pipeline import Pipeline
 from towpath.config.sections import CopyMethod
 from towpath.errors import ConnectError, ConnectUnreachable, Refused
+from towpath.log.definitions import TOPIC_SETTINGS
 from towpath.log.source_offsets import SourceState
-from towpath.log.topic_settings import TOPIC_SETTINGS
 
 PIPELINE = Pipeline.model_validate(
     {

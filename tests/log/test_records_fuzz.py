@@ -18,10 +18,10 @@ from tests.support.fuzz import cases, told
 from towpath.cli.tail import _as_text, _foreign
 from towpath.errors import TopicError, TowpathError
 from towpath.history.replay.verdict import _key
+from towpath.history.unprotected import Part
 from towpath.log.dead_letters import dead_letter
 from towpath.log.integrity import Cut, Scan
 from towpath.log.records import Record, in_short, is_key, record, source_milliseconds
-from towpath.log.unprotected import Part
 from towpath.verify.repair import document_of, of_file, unreadable
 from towpath_verifier import id_key
 

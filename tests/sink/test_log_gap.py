@@ -19,8 +19,8 @@ from tests.conftest import MakePipeline
 from tests.support.awaited import until
 from tests.support.pipeline import TOWPATH, Pipeline, Settings, towpath
 from towpath.clients.connect.rest import Connect, code_of
+from towpath.log.definitions import change_settings
 from towpath.log.lag import pipeline_ends
-from towpath.log.topic_settings import change_settings
 from towpath.run.restarts import lasting
 from towpath.session import opened
 

@@ -19,8 +19,7 @@ from towpath.clients.mongo.privileges import Privileges, if_allowed, privileges
 from towpath.clients.mongo.replica_set import Collection as CollectionInfo
 from towpath.clients.mongo.replica_set import ReplicaSet, collections, destination_set, source_set
 from towpath.errors import ConnectUnreachable, KafkaUnreachable, MongoUnreachable, NoSuchConnector, TowpathError
-from towpath.log.definitions import DDL_REPLAY, definitions
-from towpath.log.topic_settings import pipeline_topics
+from towpath.log.definitions import DDL_REPLAY, definitions, pipeline_topics
 from towpath.session import Session
 from towpath.store import writers
 from towpath.store.writers import Registration

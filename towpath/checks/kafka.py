@@ -12,7 +12,7 @@ from towpath.config.namespaces import topic_of
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted, first_few
 from towpath.errors import TopicError
-from towpath.log.topic_settings import change_settings
+from towpath.log.definitions import change_settings
 
 SUBJECT = "kafka"
 _SHOWN = 3

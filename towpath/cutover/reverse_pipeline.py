@@ -47,9 +47,9 @@ from towpath.deploy.deployment import Change, Deployment
 from towpath.errors import NotYet, Refused, TowpathError
 from towpath.files import replacing
 from towpath.history.replay import rebuild
+from towpath.log.definitions import pipeline_topics
 from towpath.log.lag import pipeline_ends
 from towpath.log.source_offsets import read_state
-from towpath.log.topic_settings import pipeline_topics
 from towpath.session import Session
 from towpath.store import positions
 

@@ -22,7 +22,7 @@ from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.config.namespaces import topic_of
 from towpath.config.text import counted, first_few
 from towpath.errors import ConnectError, MongoUnreachable, Refused, TowpathError, Unresolved
-from towpath.log.topic_settings import (
+from towpath.log.definitions import (
     HEARTBEAT_SETTINGS,
     POLICY,
     change_settings,

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeGuard
 import bson
 from bson.codec_options import CodecOptions, DatetimeConversion
 from bson.json_util import CANONICAL_JSON_OPTIONS, RELAXED_JSON_OPTIONS, JSONOptions, dumps
+from bson.raw_bson import RawBSONDocument
 from bson.son import SON
 from confluent_kafka import Message
 
@@ -89,6 +90,19 @@ def ends_documents(key: object, value: object) -> bool:
         return bson.decode(value, _OPTIONS).get("ddl") in ("drop", "rename", "replace")
     except NOT_BSON:
         return False
+
+
+def is_update(value: bytes | None) -> bool:
+    """Whether a record's value is neither a delete nor a document. A document has an `_id`, usually first.
+
+    A value that is not BSON counts as an update: in a compacted log it too replaces the document.
+    """
+    if value is None or value[5:9] == b"_id\0":
+        return False
+    try:
+        return "_id" not in RawBSONDocument(value)
+    except NOT_BSON:
+        return True
 
 
 def _is_too_deep(value: Any) -> bool:

@@ -48,9 +48,9 @@ from towpath.history.replay.preconditions import (
 from towpath.history.replay.sink_run import SinkRun
 from towpath.history.replay.verdict import Verdict, missing_lines
 from towpath.log import bounds, dead_letters, integrity
+from towpath.log.definitions import plain_settings
 from towpath.log.integrity import LogCheck
 from towpath.log.records import is_schema_change
-from towpath.log.topic_settings import plain_settings
 from towpath.session import Say, Session
 from towpath.store import credentials, positions, writers
 from towpath.store.writers import Registration
