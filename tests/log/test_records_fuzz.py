@@ -182,7 +182,7 @@ def test_a_value_of_many_levels_is_shown() -> None:
     value = b"\x05\0\0\0\0"
     for _ in range(900):
         value = (len(value) + 8).to_bytes(4, "little") + b"\x03a\0" + value + b"\0"
-    found = Record("a.b.c", 0, 0, 1, "update", "u", "1:1", 1, KEY, value)
+    found = Record("a.b.c", 0, 0, 1, 1, "1:1", "u", "update", KEY, value)
     assert found.as_json(canonical=True)["value"] == value.hex()
 
 

@@ -1,7 +1,8 @@
 """The connectors and topics of a pipeline.
 
 The connectors are `source.json` and `sink.json`, or `plain-source.json` and `plain-sink.json`, filled in. These files
-hold every decision that is the same for all pipelines; `%(…)s` marks what the pipeline file decides. They hold no secrets: the Connect worker resolves `${file:…}` (FileConfigProvider).
+hold every decision that is the same for all pipelines; `%(…)s` marks what the pipeline file decides. They hold no
+secrets: the Connect worker resolves `${file:…}` (FileConfigProvider).
 
 A compacted change topic has segments of at most `min.compaction.lag.ms`. It is cleaned when half of the cleanable part
 is new, or when a record in it is older than two lags (`max.compaction.lag.ms`). A deleted or replaced document is out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeGuard
 
 import bson
@@ -43,27 +43,17 @@ class Record:
     partition: int
     offset: int
     time_ms: int
-    kind: Kind
-    op: str
-    cluster_time: str
     at_ms: int
+    cluster_time: str
+    op: str
+    kind: Kind
     key: bytes
     value: bytes | None
 
     def as_json(self, *, canonical: bool) -> dict[str, Any]:
         """Key and value as MongoDB Extended JSON; `canonical` keeps every number's type."""
-        return {
-            "topic": self.topic,
-            "partition": self.partition,
-            "offset": self.offset,
-            "time_ms": self.time_ms,
-            "at_ms": self.at_ms,
-            "cluster_time": self.cluster_time,
-            "op": self.op,
-            "kind": self.kind,
-            "key": readable(self.key, canonical=canonical),
-            "value": readable(self.value, canonical=canonical),
-        }
+        key, value = (readable(raw, canonical=canonical) for raw in (self.key, self.value))
+        return asdict(self) | {"key": key, "value": value}
 
 
 def is_key(raw: object) -> TypeGuard[bytes]:

@@ -256,30 +256,21 @@ def source_state(offsets: Iterable[Mapping[str, Any]]) -> SourceState:
     """The state in `[{"partition": {…}, "offset": {…}}, …]`, as Connect lists a connector's offsets."""
     pairs = [(item["partition"], item["offset"]) for item in offsets]
     ours = [(partition, offset) for partition, offset in pairs if OURS in partition]
-    position = debezium_position(pairs)
+    # before anything was captured, and during the initial copy in ranges, there is no position of the stream
+    position = next((source_position(offset) for partition, offset in pairs if "server_id" in partition), None)
     try:
         root = next((offset for partition, offset in ours if len(partition) == 1), None)
         if root is None:
             return SourceState(position)
-        copies = _copies(json.loads(root["namespaces"]), ours)
-        given = {
-            "phase": root["phase"],
-            "selection": root["selection"],
-            "position": position,
-            "copies": copies,
-            "copied": _copied(root, copies),
-        }
+        copies, copied = _copies(json.loads(root["namespaces"]), ours), None
+        if "copied" in root:  # committed when a copy is over; the times of copies in progress are with their ranges
+            copied = max([cluster_time(root["copied"]), *(copy.time for copy in copies if copy.time)])
+        given = {"phase": root["phase"], "selection": root["selection"], "position": position}
+        given |= {"copies": copies, "copied": copied}
         parts = {part: offset for partition, offset in ours for part in _PARTS if part in partition}
         return _STATE.validate_python(root | parts | given)
     except (KeyError, TypeError, ValueError) as error:
         raise TowpathError(f"the source connector committed offsets that cannot be understood: {error!r}") from error
-
-
-def _copied(root: Mapping[str, Any], copies: Iterable[CollectionCopy]) -> ClusterTime | None:
-    """The connector commits it when a copy is over; the times of copies in progress are with their ranges."""
-    if "copied" not in root:
-        return None
-    return max([cluster_time(root["copied"]), *(copy.time for copy in copies if copy.time)])
 
 
 def _copies(namespaces: Iterable[str], ours: list[tuple[Any, Any]]) -> tuple[CollectionCopy, ...]:
@@ -331,11 +322,3 @@ def source_position(offset: Mapping[str, Any]) -> SourcePosition:
     token = offset.get("resume_token")
     time = resume_token_time(token) if token else ClusterTime(int(offset["sec"]), int(offset["ord"]))
     return SourcePosition(time, snapshot_running=bool(offset.get("initsync")))
-
-
-def debezium_position(offsets: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> SourcePosition | None:
-    """The stream's position among a source connector's (partition, offset): the one whose partition has a `server_id`.
-
-    None before anything was captured, and during the initial copy in ranges.
-    """
-    return next((source_position(offset) for partition, offset in offsets if "server_id" in partition), None)

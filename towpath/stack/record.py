@@ -200,14 +200,6 @@ def read(directory: Path) -> Stack:
     return dataclasses.replace(stack, options=dataclasses.replace(stack.options, directory=directory))
 
 
-def read_if_any(directory: Path) -> Stack | None:
-    """The stack in the folder; None without one."""
-    try:
-        return read(directory)
-    except NoStack:
-        return None
-
-
 def write(stack: Stack) -> None:
     """Replace the record atomically."""
     try:

@@ -145,21 +145,16 @@ def clocks(client: Client) -> tuple[ClusterTime, float]:
     return ClusterTime(stamp.time, stamp.inc), hello["localTime"].timestamp()
 
 
-def add_note(client: Client) -> None:
-    """Add an entry to the oplog that changes nothing, so that change streams pass the present time at once.
-
-    A user without the privilege `appendOplogNote` waits for the server's own such entry, which comes every
-    `periodicNoopIntervalSecs` (10 by default) where nobody writes.
-    """
-    with suppress(PyMongoError):
-        client.admin.command("appendOplogNote", data={"from": "towpath"})
-
-
 def passed_time(source: Cluster) -> ClusterTime:
-    """The source's time now, which its change streams pass at once also where nobody writes."""
+    """The source's time now, which its change streams pass at once also where nobody writes.
+
+    An entry in the oplog that changes nothing does that. A user without the privilege `appendOplogNote` waits for the
+    server's own such entry, which comes every `periodicNoopIntervalSecs` (10 by default).
+    """
     with source.connected() as client:
         now = operation_time(client)
-        add_note(client)
+        with suppress(PyMongoError):
+            client.admin.command("appendOplogNote", data={"from": "towpath"})
         return now
 
 
