@@ -142,12 +142,10 @@ class Refill:
 
 @dataclass(frozen=True, slots=True)
 class SchemaCapture:
-    """How far one source connector has written schema changes to the log."""
+    """How one source connector writes schema changes to the log."""
 
     is_on: Annotated[bool, Field(validation_alias="on")] = True
     """Whether it still does: not once `[ddl]` is removed."""
-    upto: _MaybeTime = None
-    """None before the stream."""
     refills: Annotated[tuple[Refill, ...], BeforeValidator(lambda text: json.loads(text or "[]"))] = ()
     """The newest ones."""
     trouble: _Words = ""
@@ -192,7 +190,6 @@ class Ddl:
 class DdlHistory:
     """The schema changes that one source connector has seen; `dropped` counts older ones that are no longer kept."""
 
-    upto: _Time
     events: Annotated[tuple[Ddl, ...], BeforeValidator(json.loads)]
     dropped: int
     trouble: str

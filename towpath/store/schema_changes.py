@@ -39,8 +39,6 @@ class SchemaChange:
     """The new name of a renamed collection; else empty."""
     destination: str
     """The destination's name of `namespace`."""
-    is_snapshot: bool
-    """Whether it describes what existed before."""
     indexes: tuple[str, ...]
     """The names of the indexes that it is about."""
     topics: Mapping[str, int]
@@ -72,7 +70,6 @@ class SchemaChange:
             namespace=str(change["ns"]),
             to=str(change.get("to") or ""),
             destination=str(document.get("namespace") or change["ns"]),
-            is_snapshot=bool(change.get("snapshot")),
             indexes=tuple(str(index["name"]) for index in change.get("indexes", ()) if "name" in index),
             topics={str(topic): int(count) for topic, count in change.get("topics", {}).items()},
             state="refused" if is_retried else state,

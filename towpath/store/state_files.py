@@ -120,11 +120,6 @@ def alone(name: str, verb: str, words: str = "") -> Iterator[None]:
         yield
 
 
-def following_alone(name: str) -> AbstractContextManager[None]:
-    """As `alone`, for `verify --follow`."""
-    return alone(name, FOLLOW, "verify --follow")
-
-
 @contextmanager
 def journaled(name: str, options: Options, say: Callable[[str], None]) -> Iterator[Options]:
     """The options with the journal, which one verification at a time can use; others have none and cannot be resumed.

@@ -60,7 +60,7 @@ class ReplicaSet:
 
 def source_set(client: Client) -> ReplicaSet:
     """The replica set of the source. Raises `Refused` for a standalone and for a mongos."""
-    return _with_name(replica_set(client, "source"), "source", "change streams", " ([source] uri)")
+    return replica_set(client, "source", needs="change streams", advice=" ([source] uri)")
 
 
 def destination_set(client: Client, *, transactions: bool) -> ReplicaSet:
@@ -68,30 +68,20 @@ def destination_set(client: Client, *, transactions: bool) -> ReplicaSet:
 
     Raises `Refused` for a mongos and, if `transactions` are required, for a standalone.
     """
-    destination = replica_set(client, "destination")
     advice = ', or set mode = "plain", which writes without them ([destination] uri)'
-    return _with_name(destination, "destination", "transactions", advice) if transactions else destination
+    return replica_set(client, "destination", needs="transactions" if transactions else "", advice=advice)
 
 
 def replay_set(client: Client) -> ReplicaSet:
     """The replica set that a replay writes to. Raises `Refused` for a standalone and for a mongos."""
-    return _with_name(replica_set(client, *REPLAY), REPLAY[0], "transactions", "")
+    return replica_set(client, *REPLAY, needs="transactions")
 
 
-def _with_name(replica_set: ReplicaSet, side: str, lacks: str, advice: str) -> ReplicaSet:
-    """The replica set, unless it is a standalone."""
-    if replica_set.name:
-        return replica_set
-    raise Refused(
-        f"the {side} is a standalone mongod, which has no {lacks}",
-        f"start it with --replSet and initiate a replica set of one node{advice}",
-    )
-
-
-def replica_set(client: Client, side: str, setting: str = "") -> ReplicaSet:
+def replica_set(client: Client, side: str, setting: str = "", *, needs: str = "", advice: str = "") -> ReplicaSet:
     """The replica set that answers on `side`; `setting` names it, `[side] uri` by default.
 
-    Raises `Refused` for a mongos, for a version that is not supported, and for what is not MongoDB.
+    Raises `Refused` for a mongos, for a version that is not supported, for what is not MongoDB, and for a standalone,
+    which lacks it, if something is needed; `advice`: the end of what to do then.
     """
     setting, hello = setting or f"[{side}] uri", client.admin.command("hello")
     if service := imitation(host for host, _ in client.nodes):
@@ -112,6 +102,11 @@ def replica_set(client: Client, side: str, setting: str = "") -> ReplicaSet:
         )
     process = hello.get("topologyVersion", {}).get("processId")
     if "setName" not in hello:
+        if needs:
+            raise Refused(
+                f"the {side} is a standalone mongod, which has no {needs}",
+                f"start it with --replSet and initiate a replica set of one node{advice}",
+            )
         host, port = client.address or ("", 0)
         return ReplicaSet("", (f"{host}:{port}",), process, version)
     return ReplicaSet(str(hello["setName"]), tuple(sorted(hello["hosts"])), process, version)
