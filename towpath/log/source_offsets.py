@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Annotated, Any, Literal
 
 import bson
@@ -271,26 +272,25 @@ def source_state(offsets: Iterable[Mapping[str, Any]]) -> SourceState:
 
 
 def _copies(namespaces: Iterable[str], ours: list[tuple[Any, Any]]) -> tuple[CollectionCopy, ...]:
-    plans: dict[str, Mapping[str, Any]] = {}
+    plans: dict[str, tuple[int | None, int, int]] = {}
     ranges: dict[str, dict[int, Range]] = {}
     pending: Counter[str] = Counter()
     for partition, offset in ours:
         if "range" in partition:
             ranges.setdefault(partition["namespace"], {})[int(partition["range"])] = _RANGE.validate_python(offset)
         elif "namespace" in partition:
-            plans[partition["namespace"]] = offset
+            plans[partition["namespace"]] = int(offset["ranges"]), int(offset["documents"]), int(offset["bytes"])
         elif "pending" in partition:
             pending[partition["pending"]] += int(offset["documents"])
     return tuple(
-        _copy(namespace, plans.get(namespace), ranges.get(namespace, {}), pending[namespace])
+        CollectionCopy(
+            namespace,
+            *plans.get(namespace, (None, 0, 0)),
+            tuple(of_range for _, of_range in sorted(ranges.get(namespace, {}).items(), key=itemgetter(0))),
+            pending[namespace],
+        )
         for namespace in sorted(set(namespaces))
     )
-
-
-def _copy(namespace: str, plan: Mapping[str, Any] | None, ranges: Mapping[int, Range], pending: int) -> CollectionCopy:
-    planned = None if plan is None else int(plan["ranges"])
-    documents, size = (int(plan["documents"]), int(plan["bytes"])) if plan else (0, 0)
-    return CollectionCopy(namespace, planned, documents, size, tuple(ranges[n] for n in sorted(ranges)), pending)
 
 
 def in_order(histories: Iterable[DdlHistory]) -> tuple[Ddl, ...]:

@@ -18,7 +18,7 @@ from pymongo.errors import OperationFailure, PyMongoError
 from towpath.errors import NoStack, StackError
 from towpath.stack import plan, processes, record, tools
 from towpath.stack.parts import Parts, Progress, parts
-from towpath.stack.processes import HOST, Process, accepts, ports_for, require_free_ports
+from towpath.stack.processes import HOST, Kind, Process, accepts, ports_for, require_free_ports
 from towpath.stack.record import Stack, StackOptions, controller_of
 
 _FOLDERS = ("conf", "data", "logs", "secrets")
@@ -191,7 +191,14 @@ def await_ready(
 
 def check_for(process: Process) -> Check:
     """The check of one process, independent of the others."""
-    checks = {"mongod": mongod_check, "kafka": _kafka, "connect": _connect, "prometheus": _prometheus}
+    checks: dict[Kind, Callable[[int], str]] = {
+        "mongod": mongod_check,
+        "kafka": _kafka,
+        # once the worker has joined its group
+        "connect": lambda port: _answers(port, "/health") or _answers(port, "/connector-plugins"),
+        # once it has read what it has stored
+        "prometheus": lambda port: _answers(port, "/-/ready"),
+    }
     return lambda: checks[process.kind](process.port)
 
 
@@ -261,16 +268,6 @@ def _kafka(port: int) -> str:
         return "" if admin.list_topics(timeout=2).brokers else "the broker is not registered yet"
     except KafkaException as error:
         return f"listing topics: {error.args[0].str()}"
-
-
-def _connect(port: int) -> str:
-    """Ready when the worker has joined its group and lists connector plugins."""
-    return _answers(port, "/health") or _answers(port, "/connector-plugins")
-
-
-def _prometheus(port: int) -> str:
-    """Ready when it has read what it has stored."""
-    return _answers(port, "/-/ready")
 
 
 def _answers(port: int, path: str) -> str:

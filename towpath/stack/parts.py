@@ -170,7 +170,7 @@ def export_plugins(directory: Path, progress: Progress) -> None:
     What monitors it goes into its folder `monitoring`: agent and rules for workers, alert rules, the dashboard.
     """
     source, new = plugins(progress) / "towpath", directory / ".towpath.new"
-    try:
+    with tools.file_errors(f"put the plugin folder into {directory}"):
         directory.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(new, ignore_errors=True)
         shutil.copytree(source, new)
@@ -178,8 +178,6 @@ def export_plugins(directory: Path, progress: Progress) -> None:
         shutil.copy(_agent(jars(progress)), new / MONITORING.name / "jmx_prometheus_javaagent.jar")
         shutil.rmtree(directory / "towpath", ignore_errors=True)
         new.rename(directory / "towpath")
-    except OSError as error:
-        raise StackError(f"cannot put the plugin folder into {directory}: {error.strerror}") from error
 
 
 def _unpacked_kafka(folder: Path) -> Path:
@@ -314,13 +312,9 @@ def _sizes(place: Path) -> dict[str, int]:
 @contextmanager
 def _lock(place: Path) -> Iterator[None]:
     """Keep other processes from this part. An `OSError` within is one of the cache."""
-    try:
+    advice = "free space on its disk, or name another with TOWPATH_CACHE"
+    with tools.file_errors(f"write the cache {cache_directory()}", advice):
         place.parent.mkdir(parents=True, exist_ok=True)
         with place.with_name(place.name + ".lock").open("w", encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
-    except OSError as error:
-        raise StackError(
-            f"cannot write the cache {cache_directory()}: {error.strerror}",
-            "free space on its disk, or name another with TOWPATH_CACHE",
-        ) from error

@@ -8,7 +8,8 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from xml.etree import ElementTree
@@ -83,6 +84,15 @@ def prometheus() -> str:
         "install it (Debian, Ubuntu: apt-get install prometheus; its own service is not needed:"
         " systemctl disable --now prometheus prometheus-node-exporter)",
     )
+
+
+@contextmanager
+def file_errors(attempt: str, advice: str = "") -> Iterator[None]:
+    """Turns an `OSError` about a file into a `StackError`."""
+    try:
+        yield
+    except OSError as error:
+        raise StackError(f"cannot {attempt}: {error.strerror}", advice) from error
 
 
 def run(attempt: str, command: Sequence[str | Path], advice: Callable[[str], str] = lambda output: "") -> str:

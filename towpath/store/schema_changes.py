@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pymongo.collection import Collection
 
-from towpath.clients.mongo.client import Client
+from towpath.clients.mongo.client import Client, cluster_time
 from towpath.config.pipeline import Pipeline
 from towpath.store.positions import OFFSETS, SCHEMA_CHANGES, collection_of, id_range
 
@@ -92,7 +92,7 @@ def _time(value: Any) -> datetime | None:
 def open_changes(client: Client, pipeline: Pipeline) -> tuple[SchemaChange, ...]:
     """The changes that are waiting, running, held or refused, the oldest first."""
     found = _collection(client).find(_of(pipeline, OPEN))
-    return tuple(sorted(map(SchemaChange.of, found), key=_age))
+    return tuple(sorted(map(SchemaChange.of, found), key=lambda change: cluster_time(change.time)))
 
 
 def latest(client: Client, pipeline: Pipeline, count: int) -> tuple[SchemaChange, ...]:
@@ -101,10 +101,6 @@ def latest(client: Client, pipeline: Pipeline, count: int) -> tuple[SchemaChange
     shown = {"$or": told, "change.ddl": {"$ne": "complete"}}
     found = _collection(client).find({**_of(pipeline, _OVER), **shown})
     return tuple(map(SchemaChange.of, found.sort("ended", -1).limit(count)))
-
-
-def _age(change: SchemaChange) -> tuple[int, ...]:
-    return tuple(int(part) for part in change.time.split(":"))
 
 
 def renames(client: Client, pipeline: Pipeline) -> tuple[tuple[str, str], ...]:

@@ -78,10 +78,11 @@ class Wait:
                 self._go_on(error)
 
     def _go_on(self, last: TowpathError) -> None:
-        connectors, failed = list[Connector](), None
+        connectors: list[Connector] = []
+        failed: TowpathError | None = None
         try:
             connectors = statuses(self.connect, self.names)
-            failed = self._failure(connectors)
+            failed = missing(self.connect, connectors, "was it removed meanwhile?") or failure(connectors)
         except self.passing as error:
             last = error
         is_trouble = not isinstance(last, NotYet)
@@ -96,9 +97,6 @@ class Wait:
             states = ", ".join(f"{c.name} is {c.state} with {len(c.tasks)} tasks" for c in connectors if not c.running)
             raise type(last)(f"{self.late}: {'; '.join(filter(None, (str(last), states)))}") from last
         time.sleep(min(self.pause, max(_SHORTEST_PAUSE, (now - self._began) / 4)))
-
-    def _failure(self, connectors: Iterable[Connector]) -> TowpathError | None:
-        return missing(self.connect, connectors, "was it removed meanwhile?") or failure(connectors)
 
 
 def wait_running(connect: Connect, pipeline: Pipeline, timeout: float, names: Iterable[str] | None = None) -> None:
@@ -128,6 +126,6 @@ def wait_stopped(connect: Connect, name: str) -> None:
 
 
 def stop_sink(pipeline: Pipeline, connect: Connect) -> None:
-    """Stop the pipeline's sink; when this returns, Connect has none of its tasks any more."""
+    """Stop the pipeline's sink, and wait until its tasks are gone."""
     connect.stop(pipeline.sink_connector)
     wait_stopped(connect, pipeline.sink_connector)
