@@ -8,14 +8,15 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 from xml.etree import ElementTree
 
+from towpath import files
 from towpath.errors import StackError
 
+file_errors = partial(files.file_errors, kind=StackError)
 VERSIONS_POM = Path(__file__).parent / "versions" / "pom.xml"
 _JAVA_AT_LEAST = 17
 _INSTALL_JAVA = "install a JDK 17 or newer (Debian, Ubuntu: apt-get install openjdk-17-jdk-headless)"
@@ -84,15 +85,6 @@ def prometheus() -> str:
         "install it (Debian, Ubuntu: apt-get install prometheus; its own service is not needed:"
         " systemctl disable --now prometheus prometheus-node-exporter)",
     )
-
-
-@contextmanager
-def file_errors(attempt: str, advice: str = "") -> Iterator[None]:
-    """Turns an `OSError` about a file into a `StackError`."""
-    try:
-        yield
-    except OSError as error:
-        raise StackError(f"cannot {attempt}: {error.strerror}", advice) from error
 
 
 def run(attempt: str, command: Sequence[str | Path], advice: Callable[[str], str] = lambda output: "") -> str:
