@@ -74,24 +74,17 @@ def _filled(file: str, values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _source(pipeline: Pipeline, prefix: str, selection: Selection, *, whole: bool) -> dict[str, str]:
-    capture = pipeline.capture
     values = {
+        **dict(pipeline.kafka),
+        **dict(pipeline.capture),
         "name": pipeline.name,
         "secrets": pipeline.secrets_file,
         "capture_prefix": prefix,
         "namespace_regex": selection.namespace_regex,
         "capture_mode": "change_streams_update_full" if whole else "change_streams",
         "whole_documents": str(whole).lower(),
-        "partitions": pipeline.kafka.partitions,
-        "replication_factor": pipeline.kafka.replication_factor,
         "snapshot_mode": "initial" if pipeline.copy_method == "debezium" else "no_data",
         "copy": "ranges" if pipeline.copy_method == "towpath" else "none",
-        "copy_tasks": capture.copy_tasks,
-        "copy_threads": capture.copy_threads,
-        "copy_order": capture.copy_order,
-        "read_preference": capture.read_preference,
-        "documents_per_second": capture.documents_per_second,
-        "bytes_per_second": capture.bytes_per_second,
         "splice_cache": 0 if whole else pipeline.splice_cache,
         "request_topic": pipeline.request_topic,
         "dead_letters": pipeline.dead_letter_topic if pipeline.exactly_once else "",
@@ -108,24 +101,22 @@ def _source(pipeline: Pipeline, prefix: str, selection: Selection, *, whole: boo
 def _sink(pipeline: Pipeline) -> dict[str, str]:
     log = pipeline.log
     values = {
+        **dict(pipeline.kafka),
+        **dict(pipeline.write),
         "name": pipeline.name,
         "database": pipeline.database,
         "secrets": pipeline.secrets_file,
-        "tasks": pipeline.write.tasks,
         "topic_regex": pipeline.selection.topic_regex(pipeline.name),
         "rename": json.dumps(dict(pipeline.collections.rename), sort_keys=True),
         "write_concern": pipeline.write.concern,
         "wtimeout_ms": pipeline.write.wtimeout,
         "fold": str(pipeline.write.fold).lower(),
-        "batch_records": pipeline.write.batch_records,
-        "batch_bytes": pipeline.write.batch_bytes,
         "poll_records": next(n for n in range(POLL_RECORDS, 0, -1) if pipeline.write.batch_records % n == 0),
         "until": "",
         "compaction_lag_ms": log.compaction_lag if log.compact else -1,
         "delete_retention_ms": log.delete_retention if log.compact else -1,
         "worker_bootstrap": pipeline.worker_bootstrap,
         "dead_letter_topic": pipeline.dead_letter_topic,
-        "replication_factor": pipeline.kafka.replication_factor,
     }
     config = _filled("sink.json" if pipeline.exactly_once else "plain-sink.json", values)
     config |= mongo_uri.references(pipeline.destination.uri, "destination", pipeline.secrets_file)
