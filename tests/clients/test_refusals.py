@@ -154,7 +154,7 @@ def test_a_replay_whose_destination_refuses_is_not_half_removed(
         say=lambda _: done.append("said"),
         replay_destination=lambda _: FakeCluster(error=error),
     )
-    monkeypatch.setattr(steps, "_stop", lambda *_: done.append("stopped"))
+    monkeypatch.setattr(steps, "stop", lambda *_: done.append("stopped"))
     if error is GONE:
         steps.remove(replay, session, keep_letters=False)
         assert done == ["stopped", "said", "deleted", "said"]

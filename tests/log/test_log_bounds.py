@@ -143,7 +143,7 @@ def test_a_gap_is_accepted_while_the_sink_stands_and_after_a_new_history_began(
     readings = iter([(GAP,), (moved,), (moved,)])
     monkeypatch.setattr(bounds, "_RECHECK", 0)
     monkeypatch.setattr(bounds, "suspected", lambda *args: next(readings))
-    monkeypatch.setattr(bounds, "stop_sink", lambda *args: done.append("stopped"))
+    monkeypatch.setattr(bounds, "stop", lambda *args: done.append("stopped"))
     monkeypatch.setattr(bounds.verdict, "begin_history", lambda *args: done.append(args[2]))
     monkeypatch.setattr(bounds, "note_breaks", lambda client, pipeline, codes, at: done.append(codes))
     monkeypatch.setattr(bounds, "skip_to", lambda client, pipeline, offsets, at: done.append(offsets))
@@ -158,7 +158,7 @@ def test_a_gap_is_accepted_while_the_sink_stands_and_after_a_new_history_began(
 def test_a_break_that_is_gone_once_the_sink_stands_is_not_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     readings = iter([(GAP,), ()])
     monkeypatch.setattr(bounds, "suspected", lambda *args: next(readings))
-    monkeypatch.setattr(bounds, "stop_sink", lambda *args: None)
+    monkeypatch.setattr(bounds, "stop", lambda *args: None)
     assert bounds.accept(session_of(PIPELINE)) == ()
 
 

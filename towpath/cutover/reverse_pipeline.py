@@ -4,7 +4,7 @@ To begin it, while the caller makes sure that nothing writes:
 
     make_ready             beforehand, while writes go on: topics, an idle sink, the source connectors STOPPED
     barrier.wait           of the pipeline: its sink has applied all
-    control.stop_sink      of the pipeline; its capture continues
+    control.stop           of the pipeline's sink; its capture continues
     begin                  the capture starts
     wait_begun             from here on, writes to the destination are replicated to the source
 
@@ -89,7 +89,7 @@ def make_ready(reverse: Session, timeout: float = 120) -> None:
         if reverse.connect.offsets(name):  # of a connector of this name that was removed without its log
             reverse.connect.forget_offsets(name)
             reverse.say(f"forgot the position of an earlier {name}")
-    wait_running(reverse.connect, reverse.pipeline, timeout, [reverse.pipeline.sink_connector])
+    wait_running(reverse.connect, [reverse.pipeline.sink_connector], timeout)
 
 
 def begin(reverse: Session, forward: Pipeline) -> ClusterTime:

@@ -1,4 +1,4 @@
-"""Deployed connectors: waits for their states."""
+"""Connectors: their states, and waits for them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from towpath.clients.connect.rest import Connect, Connector, Passing, failure
-from towpath.config.pipeline import Pipeline
 from towpath.errors import ConnectUnreachable, NoSuchConnector, NotYet, TowpathError
 
 T = TypeVar("T")
@@ -99,25 +98,24 @@ class Wait:
         time.sleep(min(self.pause, max(_SHORTEST_PAUSE, (now - self._began) / 4)))
 
 
-def wait_running(connect: Connect, pipeline: Pipeline, timeout: float, names: Iterable[str] | None = None) -> None:
-    """Wait until all connectors, or those of these names, and their tasks are RUNNING; `timeout` in seconds.
+def wait_running(connect: Connect, names: Collection[str], timeout: float) -> None:
+    """Wait until these connectors and their tasks are RUNNING; `timeout` in seconds.
 
     Raises `TowpathError` with the reason when one has failed and stays so, `NotYet` when the time is over.
     """
-    awaited = tuple(pipeline.connectors if names is None else names)
 
     def running() -> None:
-        if not all(connector.running for connector in statuses(connect, awaited)):
+        if not all(connector.running for connector in statuses(connect, names)):
             raise NotYet("")
 
-    Wait(connect, awaited, timeout, f"not running after {timeout:.0f} s").until(running)
+    Wait(connect, names, timeout, f"not running after {timeout:.0f} s").until(running)
 
 
 def wait_stopped(connect: Connect, name: str) -> None:
     """Wait until a connector is STOPPED, and its tasks are gone."""
 
     def stopped() -> None:
-        (connector,) = statuses(connect, [name])
+        connector = connect.status(name)
         if connector.state != "STOPPED" or connector.tasks:
             raise NotYet("")
 
@@ -125,7 +123,7 @@ def wait_stopped(connect: Connect, name: str) -> None:
     Wait(connect, [name], _STOPS, late, pause=_STOPPING_PAUSE, failed_for=math.inf).until(stopped)
 
 
-def stop_sink(pipeline: Pipeline, connect: Connect) -> None:
-    """Stop the pipeline's sink, and wait until its tasks are gone."""
-    connect.stop(pipeline.sink_connector)
-    wait_stopped(connect, pipeline.sink_connector)
+def stop(connect: Connect, name: str) -> None:
+    """Stop a connector, and wait until its tasks are gone."""
+    connect.stop(name)
+    wait_stopped(connect, name)

@@ -123,14 +123,14 @@ class Connector:
         return tuple(cause.what for cause in self.causes)
 
 
-def failure(connectors: Iterable[Connector], advice: str = "") -> ConnectorFailed | None:
+def failure(connectors: Iterable[Connector]) -> ConnectorFailed | None:
     """The failures of these connectors as one error; None when none has failed."""
     failed = [connector for connector in connectors if connector.causes]
     if not failed:
         return None
     what = "; ".join(f"{connector.name} has failed: {'; '.join(connector.failures)}" for connector in failed)
     code = next((cause.code for connector in failed for cause in connector.causes if cause.code), "")
-    return ConnectorFailed(what, advice, where=failed[0].name, code=code)
+    return ConnectorFailed(what, where=failed[0].name, code=code)
 
 
 class Passing(ConnectError):
