@@ -324,7 +324,7 @@ def connect(doors: Doors, url: str = "", **other: str) -> None:
         "towpath", known.known.connect, str(known.authority.file), str(known.authority.folder / "rest.pem")
     )
     with Connect(url or known.stack.connect, dataclasses.replace(login, **other)) as client:
-        client.version()
+        client.worker()
 
 
 def without(settings: dict[str, str], word: str) -> dict[str, str]:

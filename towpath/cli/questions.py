@@ -206,7 +206,7 @@ def _connect(example: str, *, tests: bool) -> str:
 
     def test(url: str) -> str:
         with Connect(url) as connect:
-            return f"Kafka Connect {connect.version()}"
+            return f"Kafka Connect {connect.worker()[0]}"
 
     explanation = "Kafka Connect: the REST API of a worker with Towpath's plugin."
     return _tested("Connect URL", explanation, example, check, test, tests=tests)

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
 from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -195,11 +194,8 @@ class Connect:
     def __enter__(self) -> Connect:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         self._client.close()
-
-    def version(self) -> str:
-        return self._read("GET", "/", lambda root: _TEXT.validate_python(root["version"]))
 
     def worker(self) -> tuple[str, str]:
         """The version of the worker that answers, and the id of the workers' Kafka cluster."""
@@ -405,7 +401,7 @@ def _values(answer: Any, part: str) -> dict[str, list[str]]:
     return {value["name"]: _TEXTS.validate_python(value[part]) for value in values}
 
 
-_TEXT, _TEXTS, _SETTINGS = TypeAdapter(str), TypeAdapter(list[str]), TypeAdapter(dict[str, str])
+_TEXTS, _SETTINGS = TypeAdapter(list[str]), TypeAdapter(dict[str, str])
 _OFFSETS = TypeAdapter(list[dict[str, dict[str, Any] | None]])
 _CONNECTOR = TypeAdapter(Connector)
 _WORKER, _CONFIGS = TypeAdapter(tuple[str, str]), TypeAdapter(dict[str, dict[str, str]])
