@@ -103,7 +103,8 @@ class Cluster:
         if answer is not None and not re.search(r"[?&](socket)?timeoutms=", self.uri.lower()):
             options["socketTimeoutMS"] = int(answer * 1000)
         self._refuse_unescaped()
-        if "tlsc" in self.uri.lower() and (cause := _trust(_parsed(self.uri), self.uri).unusable()):
+        # first the files: OpenSSL asks the terminal for a missing password
+        if "tlsc" in self.uri.lower() and (cause := trouble([], _trust(_parsed(self.uri), self.uri))):
             raise MongoError(f"{self._unusable}: {cause.what}", f"{cause.advice} ({self.setting})")
         try:
             return MongoClient(self.uri, **options)
