@@ -14,6 +14,7 @@ from pymongo.errors import OperationFailure, PyMongoError
 from towpath.clients.mongo.client import REPLAY, Client, Cluster, ClusterTime
 from towpath.clients.mongo.versions import OLDEST, imitation, series, short
 from towpath.errors import Refused
+from towpath_verifier import brief
 
 _OCCUPIED_MS = 100
 
@@ -181,5 +182,5 @@ def regex_refusal(client: Client, expression: str) -> str:
     except OperationFailure as error:
         if error.code != _INVALID_REGEX:
             raise
-        return str((error.details or {}).get("errmsg", error))
+        return brief(error)
     return ""
