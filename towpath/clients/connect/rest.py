@@ -174,7 +174,7 @@ class Connect:
     Connect's own message when the answer is not a success. Failures that Connect calls temporary are retried for 60 s.
     """
 
-    def __init__(self, url: str, login: ConnectLogin = _NO_LOGIN, transport: httpx.BaseTransport | None = None) -> None:
+    def __init__(self, url: str, login: ConnectLogin = _NO_LOGIN) -> None:
         self.url, self._login = url.rstrip("/"), login
         # without TLS there is nothing to verify, and to read all certificates takes 40 ms
         verify: ssl.SSLContext | bool = self.url.startswith("https:")
@@ -184,7 +184,6 @@ class Connect:
             self._client = httpx.Client(
                 base_url=self.url,
                 timeout=_TIMEOUT,
-                transport=transport,
                 auth=(login.user, login.password) if login.user else None,
                 verify=verify,
             )

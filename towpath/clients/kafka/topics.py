@@ -56,13 +56,12 @@ _KAFKA_PYTHON = {
     "ssl_keyfile": CERTIFICATE,
     "ssl_password": KEY_PASSWORD,
 }
-
 _INTERNAL = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 _OF_URLS = str.maketrans("+/", "-_", "=")
+_NO_SETTINGS = KafkaLogin()
 _REACHED = 10.0  # seconds until the brokers count as unreachable
 #: librdkafka's message for a connection that the broker closed, which it does without a login. The code is that of any
 #: lost connection.
-_NO_SETTINGS = KafkaLogin()
 _NO_LOGIN = "broker might require SASL authentication"
 _ATTEMPT = 1.0  # seconds until we look for the reason why no broker has answered yet
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
