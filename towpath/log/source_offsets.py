@@ -254,9 +254,9 @@ def source_state(offsets: Iterable[Mapping[str, Any]]) -> SourceState:
     """The state in `[{"partition": {…}, "offset": {…}}, …]`, as Connect lists a connector's offsets."""
     pairs = [(item["partition"], item["offset"]) for item in offsets]
     ours = [(partition, offset) for partition, offset in pairs if OURS in partition]
-    # before anything was captured, and during the initial copy in ranges, there is no position of the stream
-    position = next((source_position(offset) for partition, offset in pairs if "server_id" in partition), None)
     try:
+        # before anything was captured, and during the initial copy in ranges, there is no position of the stream
+        position = next((source_position(offset) for partition, offset in pairs if "server_id" in partition), None)
         root = next((offset for partition, offset in ours if len(partition) == 1), None)
         if root is None:
             return SourceState(position)
@@ -267,7 +267,7 @@ def source_state(offsets: Iterable[Mapping[str, Any]]) -> SourceState:
         given |= {"copies": copies, "copied": copied}
         parts = {part: offset for partition, offset in ours for part in _PARTS if part in partition}
         return _STATE.validate_python(root | parts | given)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise TowpathError(f"the source connector committed offsets that cannot be understood: {error!r}") from error
 
 
