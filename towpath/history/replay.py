@@ -7,15 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Any
 
 from pymongo import WriteConcern
-from pymongo.database import Database
 
 from towpath.checks.rule import require
 from towpath.checks.target import others
 from towpath.clients.connect.control import forget_offsets, statuses, wait_stopped
-from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.consume import messages
 from towpath.clients.kafka.topics import Place
 from towpath.clients.mongo.client import Client, Cluster, ClusterTime
@@ -25,35 +22,22 @@ from towpath.config.namespaces import namespace_of
 from towpath.config.text import utc
 from towpath.deploy.deployment import put
 from towpath.errors import MongoError, MongoUnreachable, NotWhole, Refused, TowpathError
-from towpath.history.replay.plan import (
-    Log,
-    Plan,
-    Replay,
-    ReplayOptions,
-    definition,
-    find,
-    format_time,
-    name_of,
-    namespaces,
-)
-from towpath.history.replay.preconditions import (
-    OF_LABEL,
-    OF_REPLAY,
+from towpath.history.plan import Log, Options, Plan, Replay, definition, find, format_time, namespaces
+from towpath.history.preconditions import (
+    OF_BEGINNING,
+    OF_COMMAND,
     ReplayFacts,
-    capture_state,
     document_counts,
     format_counts,
     registration,
 )
-from towpath.history.replay.sink_run import SinkRun
-from towpath.history.replay.verdict import Verdict, missing_lines
+from towpath.history.sink_run import SinkRun, Verdict, missing, missing_lines
 from towpath.log import bounds, dead_letters, integrity
 from towpath.log.integrity import LogCheck
 from towpath.log.records import is_schema_change
 from towpath.log.topic_settings import plain_settings
 from towpath.session import Say, Session
 from towpath.store import credentials, positions, writers
-from towpath.store.writers import Registration
 
 _ADVICE = {"connection.uri": " (--destination; its user needs readWrite on the databases written and on towpath)"}
 #: Receives the progress, as events.
@@ -62,120 +46,110 @@ Report = Callable[[Progress], None]
 Confirm = Callable[[str], None]
 
 
-def replay(session: Session, options: ReplayOptions, report: Report, confirm: Confirm) -> Verdict:
+def replay(session: Session, options: Options, report: Report, confirm: Confirm) -> Verdict:
     """Run a replay to its end, or continue an existing one. Raises `Refused` for what is not supported."""
     session.topics.brokers()  # first: without Kafka, Connect lets every request wait for 90 s
     facts = ReplayFacts(session, options)
-    require(OF_LABEL, facts)
-    label = facts.label
-    existing = find(session.connect, session.pipeline, label)
+    require(OF_COMMAND, facts)
+    existing = find(session.connect, session.pipeline, facts.label)
     replay, check = _resume(facts, existing, report) if existing else _begin(facts, report, confirm)
+    resumed = existing is not None
     run = SinkRun(
-        session, f"replay {label}", replay.sink, replay.name, session.replay_destination(options.uri), replay.plan
+        session, f"replay {replay.label}", replay.sink, replay.name, facts.cluster, replay.plan, check, resumed=resumed
     )
-    run.wait_until_applied(options.timeout, f"`towpath remove PIPELINE --replay {label}` gives it up", report)
-    return _finish(run, replay, check, report, resumed=existing is not None)
+    run.wait_until_applied(options.timeout, f"`towpath remove PIPELINE --replay {replay.label}` gives it up", report)
+    return _finish(run, replay, options, report)
 
 
 def _begin(facts: ReplayFacts, report: Report, confirm: Confirm) -> tuple[Replay, LogCheck | None]:
     """Start a new replay: all checks, then its connector. Returns what the log lacks, too; None when it is whole."""
-    session, options, pipeline = facts.session, facts.options, facts.pipeline
-    for finding in require(OF_REPLAY, facts):
+    session, options = facts.session, facts.options
+    for finding in require(OF_BEGINNING, facts):
         session.say(finding.finding)
-    log, copied = facts.log, facts.capture.copied
-    check = check_log(session, log, report, copied=copied, until=options.until, force=options.force)
+    check = check_log(facts, facts.log, report, until=options.until, force=options.force)
     if facts.counts:
-        confirm(question(facts.counts, session.replay_destination(options.uri)))
+        confirm(question(facts))
     plan = Plan(
         only=options.only,
         until=options.until,
         follow=options.follow,
         forced=check is not None,
         began=time.time(),
-        letters=dead_letters.end(pipeline.changed(name=name_of(pipeline, facts.label)), session.topics),
-        log=log,
+        letters=dead_letters.end(facts.sink, session.topics),
+        log=facts.log,
     )
-    replay = Replay(pipeline, facts.label, facts.target.replica_set, options.uri, plan)
-    _register(replay, session, registration(facts), facts.targets)
+    replay = Replay(session.pipeline, facts.label, facts.target.replica_set, options.uri, plan)
+    _register(replay, facts)
     if options.empty:
-        with session.replay_destination(options.uri).connected() as client:
-            empty(session, client, log)
-    _create(replay, session)
+        with facts.cluster.connected() as client:
+            empty(session, client, plan.log)
+    _create(replay, facts)
     return replay, check
 
 
 def _resume(facts: ReplayFacts, existing: Replay, report: Report) -> tuple[Replay, LogCheck | None]:
     """Continue the replay with this label, which was interrupted or follows."""
-    session, options, plan, label = facts.session, facts.options, existing.plan, existing.label
-    same_options = plan.matches(options.only, options.until, follow=options.follow)
-    if not existing.destination.is_same(facts.target.replica_set) or not same_options:
+    session, plan, label = facts.session, existing.plan, existing.label
+    if not existing.destination.is_same(facts.target.replica_set) or not plan.matches(facts.options):
         raise Refused(
-            f"there is a replay {label} to {existing.destination} already, started with {plan.words}; give the same"
-            " options to continue it, another --name for one beside it, or give it up: towpath remove PIPELINE"
-            f" --replay {label}"
+            f"there is a replay {label} to {existing.destination} already, started with {plan.words}",
+            "give the same options to continue it, another --name for one beside it, or give it up: towpath remove"
+            f" PIPELINE --replay {label}",
         )
-    replay = replace(existing, uri=options.uri)
-    with session.replay_destination(options.uri).connected() as client:
+    replay = replace(existing, uri=facts.options.uri)
+    with facts.cluster.connected() as client:
         applied = positions.positions(client, replay.sink)
     if lost := bounds.breaks_within(plan.log, session.topics, applied):
         raise Refused(
             "the log no longer holds what the replay had not applied yet: "
-            + "; ".join(gap.description for gap in lost)
-            + f"; start again: towpath remove PIPELINE --replay {label}, then replay with --empty"
+            + "; ".join(gap.description for gap in lost),
+            f"start again: towpath remove PIPELINE --replay {label}, then replay with --empty",
         )
     session.say(f"replay {label}: continuing the replay started at {utc(plan.began)}")
     _run_again(replay, session)
-    return replay, check_log(session, plan.log, report, force=True) if plan.forced else None
+    return replay, check_log(facts, plan.log, report, force=True) if plan.forced else None
 
 
 def check_log(
-    session: Session,
-    log: Log,
-    report: Report,
-    *,
-    force: bool,
-    copied: ClusterTime | None = None,
-    until: ClusterTime | None = None,
+    facts: ReplayFacts, log: Log, report: Report, *, force: bool, until: ClusterTime | None = None
 ) -> LogCheck | None:
     """What the log lacks; None when it is whole. Unless `force`, prints what it lacks and raises `NotWhole`.
 
-    `copied` is needed for `until` only: see `integrity.check`.
+    Raises `Refused` if it does not hold the state of the point in time `until`.
     """
-    result = replace(_read_log(session, log, copied, report), cut_short=_cut_short(session, log))
+    session = facts.session
+    result = _read_log(session, log, None if until is None else facts.copied, report)
+    result = replace(result, cut_short=_cut_short(session, log))
     if until is not None and result.earliest is not None and until < result.earliest:
-        second = datetime.fromtimestamp(result.earliest.seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         raise Refused(
-            f"--until {format_time(until)} is before the earliest point in time that can be rebuilt: {result.earliest},"
-            f" or {second}. Before it, the log does not hold every state: the copy was not done, or Kafka compacted"
-            " the log"
+            f"--until {format_time(until)} is before the earliest point in time that can be rebuilt:"
+            f" {format_time(result.earliest)}. Before it, the log does not hold every state: the copy was not done, or"
+            " Kafka compacted the log"
         )
     if result.is_whole:
         return None
     if not force:
-        for line in missing_lines(result):
+        for line in missing_lines(missing(result)):
             session.say(line)
         if result.cut_short:
             session.say(
                 "for topics that were truncated or recreated, start again: `towpath remove PIPELINE --topics`, `deploy`"
             )
         raise NotWhole(
-            "the log cannot rebuild all documents, and nothing was changed. --force rebuilds what can be rebuilt, and"
-            " lists the rest; `towpath repair --ids` re-reads documents at the source, which writes them whole"
-            " to the log"
+            "the log cannot rebuild all documents, and nothing was changed",
+            "--force rebuilds what can be rebuilt, and lists the rest; `towpath repair --ids` re-reads documents at the"
+            " source, which writes them whole to the log",
         )
     return result
 
 
 def _read_log(session: Session, log: Log, copied: ClusterTime | None, report: Report) -> LogCheck:
+    def progress(done: int, of: int, *, is_last: bool = False) -> None:
+        report(Progress(event="checking", done=done, of=of, is_last=is_last))
+
     names = namespaces(session.pipeline, log)
-    result = integrity.check(
-        session.pipeline,
-        session.topics,
-        names,
-        copied,
-        lambda done, of: report(Progress(event="checking", done=done, of=of)),
-    )
-    report(Progress(event="checking", done=result.records, of=result.records, is_last=True))
+    result = integrity.check(session.pipeline, session.topics, names, copied, progress)
+    progress(result.records, result.records, is_last=True)
     return result
 
 
@@ -191,10 +165,10 @@ def _cut_short(session: Session, log: Log) -> Mapping[Place, str]:
         return {}
 
 
-def question(counts: Mapping[str, int], destination: Cluster) -> str:
+def question(facts: ReplayFacts) -> str:
     """The confirmation question before documents are deleted."""
-    count = sum(counts.values())
-    return f"Delete all {count:,} documents of {format_counts(counts)} at {destination.address}?"
+    count = sum(facts.counts.values())
+    return f"Delete all {count:,} documents of {format_counts(facts.counts)} at {facts.cluster.address}?"
 
 
 def empty(session: Session, client: Client, log: Log) -> None:
@@ -206,18 +180,15 @@ def empty(session: Session, client: Client, log: Log) -> None:
     targets = {destination(name): name for name in namespaces(session.pipeline, log)}
     made = _made_by_log(session, log)
     counts = document_counts(client, targets)
-    existing = collections(client, sorted({target.partition(".")[0] for target in targets}))
-    for target in (collection.namespace for collection in existing if targets.get(collection.namespace) in made):
-        session.say(f"dropping {target}, which the log makes again")
-        _database(client, target).drop_collection(target.split(".", 1)[1])
-    for target, count in counts.items():
-        if targets[target] not in made:
-            session.say(f"emptying {target}: {count:,} documents")
-            _database(client, target)[target.split(".", 1)[1]].delete_many({})
-
-
-def _database(client: Client, namespace: str) -> Database[dict[str, Any]]:
-    return client.get_database(namespace.split(".", 1)[0], write_concern=WriteConcern("majority"))
+    for existing in collections(client, sorted({target.partition(".")[0] for target in targets})):
+        database, name = existing.namespace.split(".", 1)
+        target = client.get_database(database, write_concern=WriteConcern("majority"))
+        if targets.get(existing.namespace) in made:
+            session.say(f"dropping {existing.namespace}, which the log makes again")
+            target.drop_collection(name)
+        elif count := counts.get(existing.namespace):
+            session.say(f"emptying {existing.namespace}: {count:,} documents")
+            target[name].delete_many({})
 
 
 def _made_by_log(session: Session, log: Log) -> set[str]:
@@ -231,69 +202,66 @@ def _made_by_log(session: Session, log: Log) -> set[str]:
     return made
 
 
-def _finish(run: SinkRun, replay: Replay, check: LogCheck | None, report: Report, *, resumed: bool) -> Verdict:
+def _finish(run: SinkRun, replay: Replay, options: Options, report: Report) -> Verdict:
     """The verdict. Unless it follows, the replay ends and is removed."""
     session, plan = run.session, replay.plan
     if not plan.follow:
-        _stop(replay, session.connect)
+        _stop(replay, session)
     with run.destination.connected() as client:
         records = sum(task.counts.records for task in positions.task_states(client, replay.sink))
     earliest = None
-    if plan.until is not None:  # Kafka may have compacted the log past it meanwhile
-        earliest = _read_log(
-            session, plan.log, capture_state(session.pipeline, session.connect).copied, report
-        ).earliest
+    if plan.until is not None:  # Kafka may have compacted the log past it in the meantime
+        earliest = _read_log(session, plan.log, ReplayFacts(session, options).copied, report).earliest
         earliest = earliest if earliest is not None and plan.until < earliest else None
-    verdict = Verdict.of(
-        run, check, resumed=resumed, records=records, until=plan.until, following=plan.follow, earliest=earliest
-    )
+    verdict = run.verdict(records=records, earliest=earliest)
     if not plan.follow:
         remove(replay, session, keep_letters=True)
     return verdict
 
 
-def _register(replay: Replay, session: Session, registration: Registration, targets: tuple[str, ...]) -> None:
+def _register(replay: Replay, facts: ReplayFacts) -> None:
     """Register the replay before anything is deleted. The file of secrets, first, lets `remove --replay` undo that.
 
     Deletes the positions of an earlier replay of this name. Raises `Refused` when another writer has registered in the
     meantime.
     """
+    ours = registration(facts)
+
+    def refuse_others(client: Client) -> None:
+        for finding in others(ours, writers.read_all(client), facts.targets):
+            raise finding.refused
+
     _write_secrets(replay)
-    with session.replay_destination(replay.sink.destination.uri).connected() as client:
-        _refuse_others(client, registration, targets)  # first: one of this name has positions, which are deleted
+    with facts.cluster.connected() as client:
+        refuse_others(client)  # first: one of this name has positions, which are deleted
         positions.forget(client, replay.sink)
-        writers.register(client, registration)
+        writers.register(client, ours)
         try:
-            _refuse_others(client, registration, targets)
+            refuse_others(client)
         except Refused:
-            writers.forget(client, registration.name)
+            writers.forget(client, ours.name)
             raise
 
 
-def _refuse_others(client: Client, registration: Registration, targets: tuple[str, ...]) -> None:
-    for finding in others(registration, writers.read_all(client), targets):
-        raise Refused(finding.finding, finding.advice)
-
-
-def _create(replay: Replay, session: Session) -> None:
+def _create(replay: Replay, facts: ReplayFacts) -> None:
     """Create what the replay needs, its connector last."""
-    topics, pipeline = session.topics, replay.pipeline
-    settings = plain_settings(pipeline)
-    if replay.sink.dead_letter_topic not in topics.all():
-        topics.create(replay.sink.dead_letter_topic, 1, pipeline.kafka.replication_factor, settings)
-        session.say(f"created topic {replay.sink.dead_letter_topic}")
-    with session.replay_destination(replay.sink.destination.uri).connected() as client:
+    session, pipeline, sink = facts.session, replay.pipeline, replay.sink
+    if sink.dead_letter_topic not in session.topics.all():
+        settings = plain_settings(pipeline)
+        session.topics.create(sink.dead_letter_topic, 1, pipeline.kafka.replication_factor, settings)
+        session.say(f"created topic {sink.dead_letter_topic}")
+    with facts.cluster.connected() as client:
         if replay.plan.forced:  # otherwise the sink stops where the beginning is gone
-            positions.skip_to(client, replay.sink, replay.plan.late, datetime.now(UTC))
-    put(session.connect, replay.name, definition(replay), replay.secrets, _ADVICE)
+            positions.skip_to(client, sink, replay.plan.late, datetime.now(UTC))
+    put(session.connect, replay.name, definition(replay), sink.secrets_file, _ADVICE)
     session.say(f"created connector {replay.name}")
 
 
 def _write_secrets(replay: Replay) -> bool:
     """Write the file from which the workers read the destination's URI; return whether it differed."""
-    text = credentials.replay_properties(replay.sink, replay.destination.name)
-    if differs := credentials.differs(replay.secrets, text):
-        credentials.write(replay.secrets, text)
+    file, text = replay.sink.secrets_file, credentials.replay_properties(replay.sink, replay.destination.name)
+    if differs := credentials.differs(file, text):
+        credentials.write(file, text)
     return differs
 
 
@@ -302,7 +270,7 @@ def _run_again(replay: Replay, session: Session) -> None:
     connect, say = session.connect, session.say
     if _write_secrets(replay):
         connect.restart(replay.name, only_failed=False)
-        say(f"wrote {replay.secrets} and restarted {replay.name}, for the new address or password")
+        say(f"wrote {replay.sink.secrets_file} and restarted {replay.name}, for the new address or password")
     (connector,) = statuses(connect, [replay.name])
     if connector.failures:
         connect.restart(replay.name, only_failed=True)
@@ -312,10 +280,10 @@ def _run_again(replay: Replay, session: Session) -> None:
         say(f"resumed {replay.name}, which was {connector.state}")
 
 
-def _stop(replay: Replay, connect: Connect) -> None:
+def _stop(replay: Replay, session: Session) -> None:
     """Stop the replay's connector; return when none of its tasks is left."""
-    connect.stop(replay.name)
-    wait_stopped(connect, replay.name)
+    session.connect.stop(replay.name)
+    wait_stopped(session.connect, replay.name)
 
 
 def remove(replay: Replay, session: Session, *, keep_letters: bool) -> None:
@@ -324,18 +292,18 @@ def remove(replay: Replay, session: Session, *, keep_letters: bool) -> None:
     With `keep_letters` the topic stays unless it is empty. If the destination does not answer, the positions stay
     there; the next replay of the same name deletes them. Raises `TowpathError` if it refuses.
     """
-    connect, topics, say = session.connect, session.topics, session.say
+    connect, topics, say, sink = session.connect, session.topics, session.say, replay.sink
     exists = connect.config(replay.name) is not None
     if exists:
-        _stop(replay, connect)
+        _stop(replay, session)
     if replay.uri is not None:
         _forget_positions(replay, session.replay_destination(replay.uri), say)
     if exists:
         forget_offsets(connect, replay.name)
         connect.delete(replay.name)
         say(f"removed connector {replay.name}")
-    replay.secrets.unlink(missing_ok=True)
-    topic = topics.all().get(replay.sink.dead_letter_topic)
+    sink.secrets_file.unlink(missing_ok=True)
+    topic = topics.all().get(sink.dead_letter_topic)
     if topic is not None and not (keep_letters and any(first < end for first, end in topics.ends([topic]).values())):
         topics.delete([topic.name])
         say(f"deleted topic {topic.name}")
@@ -350,6 +318,6 @@ def _forget_positions(replay: Replay, destination: Cluster, say: Say) -> None:
     except MongoError as error:
         raise TowpathError(
             f"cannot remove the positions of {replay.name}, and nothing else of it was removed: {error}",
-            f"without the file {replay.secrets}, the positions stay there and the rest is removed",
+            f"without the file {replay.sink.secrets_file}, the positions stay there and the rest is removed",
             where=error.where,
         ) from error
