@@ -70,17 +70,13 @@ def compact(
 def _retrying(compactor: Compactor, stop: tenacity.stop.stop_base) -> tenacity.Retrying:
     """Calls again when Kafka or Connect did not answer."""
     return tenacity.Retrying(
-        retry=tenacity.retry_if_exception(_is_outage),
+        retry=tenacity.retry_if_exception_type(TowpathError) & tenacity.retry_if_not_exception_type((Refused, NotYet)),
         wait=tenacity.wait_exponential(multiplier=1, max=60),
         stop=stop,
         sleep=compactor.rest,
         before_sleep=_report_retry,
         reraise=True,
     )
-
-
-def _is_outage(error: BaseException) -> bool:
-    return isinstance(error, TowpathError) and not isinstance(error, Refused | NotYet)
 
 
 def _report_retry(state: tenacity.RetryCallState) -> None:

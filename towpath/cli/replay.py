@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
 from towpath.cli.options import FILE, flag, json_option, opened, pipeline_argument, print_json
 from towpath.cli.progress import replay_bars
+from towpath.clients.mongo.client import cluster_time
 from towpath.config import mongo_uri
+from towpath.config.events import Replayed
 from towpath.config.loading import holds_secret
 from towpath.config.logins import refuse_files, refuse_open
+from towpath.config.text import counted, duration
 from towpath.deploy import operator
 from towpath.errors import TowpathError
 from towpath.history import rebuild as rebuilds
 from towpath.history import replay as replays
-from towpath.history.plan import Options, point_in_time
+from towpath.history.plan import Options, format_time, point_in_time
+from towpath.history.sink_run import SHOWN, missing_lines
 
 
 @click.command()
@@ -110,11 +115,47 @@ def replay(
             run = rebuilds.rebuild if rebuild else replays.replay
             verdict = run(session, options, report, confirm)
         if as_json:
-            print_json(verdict.event)
+            print_json(verdict)
         else:
-            click.echo("\n".join(verdict.lines()))
-    if not verdict.event.whole:
+            click.echo("\n".join(lines(verdict)))
+    if not verdict.whole:
         raise click.exceptions.Exit(1)
+
+
+def lines(event: Replayed) -> Iterator[str]:
+    """The verdict as text."""
+    documents = f"{sum(event.documents.values()):,} documents in {counted(len(event.documents), 'namespace')}"
+    follows = ", and follows from now on" if event.following else ""
+    until = f", as of {_time(event.until)}" if event.until else ""
+    about = "about " if event.done == "rebuild" else ""  # with transaction markers
+    rate = f"{event.records / max(event.seconds, 0.1):,.0f} a second"
+    yield (
+        f"{event.done}: applied {about}{event.records:,} records in {duration(event.seconds)}, {rate};"
+        f" {documents}{until}{follows}"
+    )
+    if event.uncopied:
+        yield 'missing  what the source held when the log began ([capture] copy = "none")'
+    yield from missing_lines(event.missing)
+    for head in event.deleted_meanwhile:
+        yield f"deleted by retention in the meantime, and perhaps not applied: {head}"
+    if event.earliest and event.until:
+        yield (
+            f"Kafka has compacted the log past {_time(event.until)} by now, so documents may be missing;"
+            f" the earliest point in time that can be rebuilt now is {_time(event.earliest)}"
+        )
+    for letter in event.dead_letters[:SHOWN]:
+        code = f" ({letter['code']})" if letter["code"] else ""
+        yield f"refused  {letter['namespace']} {letter['key']}: {letter['reason']}{code}"
+    if event.refused > SHOWN:
+        yield f"         and {event.refused - SHOWN:,} more"
+    if event.refused:
+        yield f"{event.refused:,} records that the destination refused are in the topic {event.dead_letter_topic}"
+    if not event.whole:
+        yield f"{event.done}: not whole"
+
+
+def _time(text: str) -> str:
+    return format_time(cluster_time(text))
 
 
 def destination(uri: str | None, file: Path | None, variable: str | None) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -17,6 +16,7 @@ from towpath.config.events import as_line
 from towpath.deploy import operator
 from towpath.deploy.schema.sides import pairs
 from towpath.history import resnapshot as resnapshots
+from towpath.history.plan import format_time
 from towpath.log import barrier, reread_requests
 from towpath.log.barrier import asking, passing
 from towpath.session import Session
@@ -78,23 +78,16 @@ def _plan(session: Session, connectors: Sequence[Captured], name: str | None, on
         return
     chosen = ", ".join(only) or ", ".join(session.pipeline.collections.include)
     for connector in connectors:
-        time = datetime.fromtimestamp(connector.since.seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
-        since = f"the changes since {connector.since} ({time} UTC)"
-        if connector.state.lost:
-            yield (
-                f"{connector.connector}: its offsets are lost: all documents of {chosen} are re-read, and the stream"
-                " restarts after them"
-            )
-        elif connector.lost:
-            yield (
-                f"{connector.connector}: the source no longer holds {since}: all"
-                f" documents of {chosen} are re-read, and the stream restarts after them"
-            )
+        since = f"the changes since {format_time(connector.since)}"
+        if connector.lost:
+            why = "its offsets are lost" if connector.state.lost else f"the source no longer holds {since}"
+            outcome = f"{why}: all documents of {chosen} are re-read, and the stream restarts after them"
         else:
-            yield (
-                f"{connector.connector}: the source still holds {since}, so nothing is"
-                f" lost: documents of {chosen} are re-read in their place in the stream, and the stream continues"
+            outcome = (
+                f"the source still holds {since}, so nothing is lost: documents of {chosen} are re-read in their place"
+                " in the stream, and the stream continues"
             )
+        yield f"{connector.connector}: {outcome}"
     yield (
         "then both sides are compared; documents that the source does not hold are removed from the destination,"
         " through the log"

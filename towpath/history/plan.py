@@ -7,7 +7,6 @@ can read the options that it was started with. The plan of a rebuild is stored a
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -141,11 +140,6 @@ def sink_of(pipeline: Pipeline, label: str, uri: str = "") -> Pipeline:
     return pipeline.changed(
         name=f"{pipeline.name}-replay-{label}", destination={"uri": uri}, capture={"whole_documents": ()}
     )
-
-
-def default_label(destination: ReplicaSet) -> str:
-    """A label that is the same for the same replica set."""
-    return hashlib.sha256(str(destination).encode()).hexdigest()[:8]
 
 
 def chosen(pipeline: Pipeline, only: Iterable[str]) -> Selection:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
@@ -22,7 +23,6 @@ from towpath.history.plan import (
     Options,
     change_topics,
     chosen,
-    default_label,
     format_time,
     namespaces,
     sink_of,
@@ -54,12 +54,17 @@ class ReplayFacts:
 
     @property
     def label(self) -> str:
-        return self.options.label or default_label(self.target.replica_set)
+        """By default, one that is the same for the same replica set."""
+        return self.options.label or hashlib.sha256(str(self.target.replica_set).encode()).hexdigest()[:8]
 
     @property
     def sink(self) -> Pipeline:
         """The pipeline that the sink belongs to."""
         return sink_of(self.pipeline, self.label, self.options.uri) if self.options.uri else self.pipeline
+
+    @property
+    def connector(self) -> str:
+        return self.sink.name if self.is_replay else self.pipeline.sink_connector
 
     @cached_property
     def sources(self) -> Mapping[str, SourceState]:

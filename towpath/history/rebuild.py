@@ -14,12 +14,13 @@ from towpath.checks.other_pipelines import refuse_loop_on_resuming
 from towpath.checks.rule import require
 from towpath.clients.connect.control import statuses, stop_sink
 from towpath.clients.mongo.client import Client
+from towpath.config.events import Replayed
 from towpath.config.pipeline import Pipeline
 from towpath.errors import Refused
 from towpath.history.plan import Options, Plan, chosen
 from towpath.history.preconditions import OF_BEGINNING, OF_COMMAND, ReplayFacts
 from towpath.history.replay import Confirm, Report, check_log, empty, question
-from towpath.history.sink_run import SinkRun, Verdict
+from towpath.history.sink_run import SinkRun
 from towpath.log import dead_letters
 from towpath.log.bounds import still_in_log
 from towpath.log.definitions import DDL_REPLAY
@@ -41,7 +42,7 @@ def _store(session: Session, plan: Plan) -> None:
         collection_of(client, REBUILDS).replace_one({"_id": session.pipeline.name}, plan.as_json(), upsert=True)
 
 
-def rebuild(session: Session, options: Options, report: Report, confirm: Confirm) -> Verdict:
+def rebuild(session: Session, options: Options, report: Report, confirm: Confirm) -> Replayed:
     """Run a rebuild to its end, or continue an interrupted one. Raises `Refused` for what is not supported."""
     facts, pipeline, connect = ReplayFacts(session, options), session.pipeline, session.connect
     sink = pipeline.sink_connector
@@ -58,8 +59,8 @@ def rebuild(session: Session, options: Options, report: Report, confirm: Confirm
     connect.resume(sink)
     if any(connector.failures for connector in statuses(connect, [sink])):
         connect.restart(sink, only_failed=True)
-    run = SinkRun(session, "rebuild", pipeline, sink, session.destination, plan, check, resumed=existing is not None)
-    run.wait_until_applied(options.timeout, "`towpath status` shows it as well", report)
+    run = SinkRun(facts, plan, check)
+    run.wait_until_applied(report)
     _set_replay(session, None)
     with session.destination.connected() as client:
         collection_of(client, REBUILDS).delete_one({"_id": pipeline.name})

@@ -15,9 +15,9 @@ from towpath.checks.target import others
 from towpath.clients.connect.control import forget_offsets, statuses, wait_stopped
 from towpath.clients.kafka.consume import messages
 from towpath.clients.kafka.topics import Place
-from towpath.clients.mongo.client import Client, Cluster, ClusterTime
+from towpath.clients.mongo.client import Client, ClusterTime
 from towpath.clients.mongo.replica_set import collections
-from towpath.config.events import Progress
+from towpath.config.events import Progress, Replayed
 from towpath.config.namespaces import namespace_of
 from towpath.config.text import utc
 from towpath.deploy.deployment import put
@@ -31,12 +31,12 @@ from towpath.history.preconditions import (
     format_counts,
     registration,
 )
-from towpath.history.sink_run import SinkRun, Verdict, missing, missing_lines
+from towpath.history.sink_run import SinkRun, missing, missing_lines
 from towpath.log import bounds, dead_letters, integrity
 from towpath.log.integrity import LogCheck
 from towpath.log.records import is_schema_change
 from towpath.log.topic_settings import plain_settings
-from towpath.session import Say, Session
+from towpath.session import Session
 from towpath.store import credentials, positions, writers
 
 _ADVICE = {"connection.uri": " (--destination; its user needs readWrite on the databases written and on towpath)"}
@@ -46,19 +46,16 @@ Report = Callable[[Progress], None]
 Confirm = Callable[[str], None]
 
 
-def replay(session: Session, options: Options, report: Report, confirm: Confirm) -> Verdict:
+def replay(session: Session, options: Options, report: Report, confirm: Confirm) -> Replayed:
     """Run a replay to its end, or continue an existing one. Raises `Refused` for what is not supported."""
     session.topics.brokers()  # first: without Kafka, Connect lets every request wait for 90 s
     facts = ReplayFacts(session, options)
     require(OF_COMMAND, facts)
     existing = find(session.connect, session.pipeline, facts.label)
     replay, check = _resume(facts, existing, report) if existing else _begin(facts, report, confirm)
-    resumed = existing is not None
-    run = SinkRun(
-        session, f"replay {replay.label}", replay.sink, replay.name, facts.cluster, replay.plan, check, resumed=resumed
-    )
-    run.wait_until_applied(options.timeout, f"`towpath remove PIPELINE --replay {replay.label}` gives it up", report)
-    return _finish(run, replay, options, report)
+    run = SinkRun(facts, replay.plan, check)
+    run.wait_until_applied(report)
+    return _finish(run, replay, report)
 
 
 def _begin(facts: ReplayFacts, report: Report, confirm: Confirm) -> tuple[Replay, LogCheck | None]:
@@ -202,16 +199,16 @@ def _made_by_log(session: Session, log: Log) -> set[str]:
     return made
 
 
-def _finish(run: SinkRun, replay: Replay, options: Options, report: Report) -> Verdict:
+def _finish(run: SinkRun, replay: Replay, report: Report) -> Replayed:
     """The verdict. Unless it follows, the replay ends and is removed."""
-    session, plan = run.session, replay.plan
+    session, plan = run.facts.session, replay.plan
     if not plan.follow:
         _stop(replay, session)
-    with run.destination.connected() as client:
+    with run.facts.cluster.connected() as client:
         records = sum(task.counts.records for task in positions.task_states(client, replay.sink))
     earliest = None
     if plan.until is not None:  # Kafka may have compacted the log past it in the meantime
-        earliest = _read_log(session, plan.log, ReplayFacts(session, options).copied, report).earliest
+        earliest = _read_log(session, plan.log, ReplayFacts(session, run.facts.options).copied, report).earliest
         earliest = earliest if earliest is not None and plan.until < earliest else None
     verdict = run.verdict(records=records, earliest=earliest)
     if not plan.follow:
@@ -297,7 +294,7 @@ def remove(replay: Replay, session: Session, *, keep_letters: bool) -> None:
     if exists:
         _stop(replay, session)
     if replay.uri is not None:
-        _forget_positions(replay, session.replay_destination(replay.uri), say)
+        _forget_positions(replay, session, replay.uri)
     if exists:
         forget_offsets(connect, replay.name)
         connect.delete(replay.name)
@@ -309,12 +306,12 @@ def remove(replay: Replay, session: Session, *, keep_letters: bool) -> None:
         say(f"deleted topic {topic.name}")
 
 
-def _forget_positions(replay: Replay, destination: Cluster, say: Say) -> None:
+def _forget_positions(replay: Replay, session: Session, uri: str) -> None:
     try:
-        with destination.connected() as client:
+        with session.replay_destination(uri).connected() as client:
             positions.forget(client, replay.sink)
     except MongoUnreachable as error:
-        say(f"{error}; the positions of {replay.name} stay there, in the database towpath")
+        session.say(f"{error}; the positions of {replay.name} stay there, in the database towpath")
     except MongoError as error:
         raise TowpathError(
             f"cannot remove the positions of {replay.name}, and nothing else of it was removed: {error}",

@@ -21,7 +21,8 @@ from towpath.checks.facts import RESNAPSHOT, RESNAPSHOT_ONLY
 from towpath.checks.rule import Finding, error, rules
 from towpath.clients.connect.control import Wait
 from towpath.config.pipeline import Pipeline
-from towpath.errors import NotYet, TopicError
+from towpath.errors import NotYet
+from towpath.log import reread_requests
 from towpath.log.source_offsets import SourceState, read_state
 from towpath.session import Session, unsaid
 
@@ -126,12 +127,7 @@ def close(session: Session, name: str, timeout: float) -> None:
 
     Raises `TopicError`, and `NotYet` after `timeout` seconds.
     """
-    failed: list[str] = []
-    topic, producer = session.pipeline.request_topic, session.topics.producer()
-    value = bson.encode({"resnapshot": name})
-    producer.produce(topic, value, on_delivery=lambda error, _: failed.append(str(error or "")))
-    if producer.flush(60) or any(failed):
-        raise TopicError(f"cannot write to {topic} at {session.topics.bootstrap}: {failed or 'no answer'}")
+    reread_requests.send(session.pipeline, session.topics, [bson.encode({"resnapshot": name})])
 
     def progress(state: SourceState) -> str:
         return "" if state.closed == name else "has not answered all re-read requests yet"

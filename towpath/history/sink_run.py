@@ -9,60 +9,56 @@ from dataclasses import asdict, dataclass, field, replace
 
 from towpath.clients.connect.control import Wait
 from towpath.clients.kafka.topics import Place
-from towpath.clients.mongo.client import Cluster, ClusterTime, cluster_time
+from towpath.clients.mongo.client import ClusterTime
 from towpath.config.events import Json, Progress, Replayed
-from towpath.config.pipeline import Pipeline
-from towpath.config.text import counted, duration, utc
+from towpath.config.text import counted, utc
 from towpath.errors import NoSuchConnector, NotYet, TowpathError
-from towpath.history.plan import Plan, format_time, namespaces
+from towpath.history.plan import Plan, namespaces
+from towpath.history.preconditions import ReplayFacts, document_counts
 from towpath.log.barrier import holdup
 from towpath.log.bounds import CODES, breaks_within, still_in_log
 from towpath.log.dead_letters import DeadLetter, letters
 from towpath.log.integrity import LogCheck
 from towpath.log.lag import gaps, peek, pipeline_ends
 from towpath.log.records import readable
-from towpath.session import Session
 from towpath.store import positions
 from towpath.store.positions import Applied
 
 _POLL_S = 0.5
 _RUN_AGAIN = "fix the cause and run the same command again: it continues where it stopped"
 _WINDOW = 20  # polls over which the rate is computed
-_SHOWN, _IN_JSON = 20, 1_000  # items in text and in JSON
+#: So many documents are shown as text, and so many dead letters are in JSON.
+SHOWN, _IN_JSON = 20, 1_000
 
 
 @dataclass(slots=True)
 class SinkRun:
-    """`sink` is the pipeline or replay that the sink belongs to; `destination` is what it writes to."""
+    """The sink of a replay, or of the pipeline that is rebuilt."""
 
-    session: Session
-    name: str
-    """For messages: `replay` and its label, or `rebuild`."""
-    sink: Pipeline
-    connector: str
-    destination: Cluster
+    facts: ReplayFacts
     plan: Plan
     check: LogCheck | None
     """What the log lacked at the start; None when it was whole."""
-    resumed: bool
-    """Whether this run continues an earlier one."""
     _previous: dict[Place, int] = field(default_factory=dict)
     _polls: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=_WINDOW))
 
-    def wait_until_applied(self, timeout: float, hint: str, report: Callable[[Progress], None]) -> None:
-        """Return once the log is applied. `hint` is the end of the message on Ctrl-C.
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return f"replay {self.facts.label}" if self.facts.is_replay else "rebuild"
 
-        Raises `TowpathError` when the sink has failed, is gone, or has applied nothing for `timeout` seconds. It waits
-        as long for a server that does not answer.
+    def wait_until_applied(self, report: Callable[[Progress], None]) -> None:
+        """Return once the log is applied.
+
+        Raises `TowpathError` when the sink has failed, is gone, or has applied nothing for `options.timeout` seconds.
+        It waits as long for a server that does not answer.
         """
-        plan, say = self.plan, self.session.say
-        say(
-            f"{self.name}: about {plan.offsets:,} records of {counted(len(plan.topics), 'topic')}, to"
-            f" {self.destination.address}"
-        )
-        late = f"{self.connector} has applied nothing for {timeout:.0f} s"
-        connectors = [self.connector]
-        waiting = Wait(self.session.connect, connectors, timeout, late, pause=_POLL_S, passing=(TowpathError,), say=say)
+        facts, session, plan, name = self.facts, self.facts.session, self.plan, self.name
+        connector, timeout, say = facts.connector, facts.options.timeout, session.say
+        topics = counted(len(plan.topics), "topic")
+        say(f"{name}: about {plan.offsets:,} records of {topics}, to {facts.cluster.address}")
+        late = f"{connector} has applied nothing for {timeout:.0f} s"
+        waiting = Wait(session.connect, [connector], timeout, late, pause=_POLL_S, passing=(TowpathError,), say=say)
         done = -1
 
         def applied() -> Progress:
@@ -73,8 +69,8 @@ class SinkRun:
                 done = progress.done
                 waiting.extend()
             if progress.done < progress.of:
-                command = "towpath ddl" if self.name == "rebuild" else f"towpath ddl PIPELINE --{self.name}"
-                held_up = holdup(self.destination, self.sink, plan.topics, command=command)
+                command = f"towpath ddl PIPELINE --{name}" if facts.is_replay else "towpath ddl"
+                held_up = holdup(facts.cluster, facts.sink, plan.topics, command=command)
                 words = f"it has applied {progress.done:,} of {progress.of:,} records"
                 raise NotYet(f"{words}; {held_up}" if held_up else words)
             return progress
@@ -88,20 +84,22 @@ class SinkRun:
                 raise
             raise TowpathError(str(error), _RUN_AGAIN, where=error.where, code=error.code) from error
         except KeyboardInterrupt:
+            give_up = f"`towpath remove PIPELINE --{name}` gives it up"
+            hint = give_up if facts.is_replay else "`towpath status` shows it as well"
             raise TowpathError(
-                f"{self.name}: continues in Kafka Connect",
+                f"{name}: continues in Kafka Connect",
                 f"run the same command again to see its progress and to finish it; {hint}",
             ) from None
-        if breaks := breaks_within(plan.log, self.session.topics, self._applied()):  # they look like applied records
-            raise TowpathError(f"{self.connector} has not applied all of the log: {breaks[0].description}")
+        if breaks := breaks_within(plan.log, session.topics, self._applied()):  # they look like applied records
+            raise TowpathError(f"{connector} has not applied all of the log: {breaks[0].description}")
 
     def _applied(self) -> dict[Place, Applied]:
-        with self.destination.connected() as client:
-            return positions.positions(client, self.sink)
+        with self.facts.cluster.connected() as client:
+            return positions.positions(client, self.facts.sink)
 
     def _progress(self) -> Progress:
         """The progress now. A partition without progress counts as applied if the rest of it holds no records."""
-        log, topics = self.plan.log, self.session.topics
+        log, topics = self.plan.log, self.facts.session.topics
         done = {place: position.offset for place, position in self._applied().items()}
         remaining = gaps(log, done)
         unmoved = {place: gap for place, gap in remaining.items() if self._previous.get(place) == gap[0]}
@@ -114,91 +112,40 @@ class SinkRun:
         rate = (after - before) / (now - then) if now > then else 0.0
         return Progress(event="applying", done=applied, of=self.plan.offsets, per_second=rate)
 
-    def verdict(self, *, records: int | None = None, earliest: ClusterTime | None = None) -> Verdict:
-        """What it came to. `records`: as the tasks count them.
+    def verdict(self, *, records: int | None = None, earliest: ClusterTime | None = None) -> Replayed:
+        """What it came to. `records`: as the tasks count them, else offsets, with transaction markers.
 
         `earliest`: the earliest point in time that can be rebuilt now, if it is later than that of the plan.
         """
-        plan, topics = self.plan, self.session.topics
-        uncopied = self.session.pipeline.copy_method == "none"
-        fresh = letters(self.sink, topics, follow=False, start=plan.letters)
+        facts, plan, topics = self.facts, self.plan, self.facts.session.topics
+        uncopied = facts.pipeline.copy_method == "none"
+        fresh = letters(facts.sink, topics, follow=False, start=plan.letters)
         refused = list({letter.place: letter for letter in fresh}.values())  # each record once
-        now = pipeline_ends(self.session.pipeline, topics)
+        now = pipeline_ends(facts.pipeline, topics)
         deleted = [
             f"{place[0]}, partition {place[1]}: {first:,} to {now[place][0] - 1:,}"
             for place, (first, _) in plan.log.items()
             if place in now and now[place][0] > first
         ]
-        event = Replayed(
+        targets = [facts.pipeline.renamed(name) for name in namespaces(facts.pipeline, plan.log)]
+        with facts.cluster.connected() as client:
+            documents = dict.fromkeys(targets, 0) | document_counts(client, targets)
+        return Replayed(
             done=self.name,
             whole=not (self.check or uncopied or refused or deleted or earliest),
             records=plan.offsets if records is None else records,
-            documents=self._documents(),
+            documents=documents,
             seconds=round(time.time() - plan.began, 1),
             until=str(plan.until) if plan.until else None,
             following=plan.follow,
             refused=len(refused),
             dead_letters=[*map(_letter, refused[:_IN_JSON])],
-            dead_letter_topic=self.sink.dead_letter_topic if refused else None,
+            dead_letter_topic=facts.sink.dead_letter_topic if refused else None,
             uncopied=uncopied,
             missing=missing(self.check),
             deleted_meanwhile=deleted,
             earliest=str(earliest) if earliest else None,
         )
-        return Verdict(event, is_counted=records is not None, resumed=self.resumed)
-
-    def _documents(self) -> dict[str, int]:
-        """Namespace at the destination → its number of documents, estimated."""
-        counts = {}
-        with self.destination.connected() as client:
-            for target in map(self.session.pipeline.renamed, namespaces(self.session.pipeline, self.plan.log)):
-                database, collection = target.split(".", 1)
-                counts[target] = client[database][collection].estimated_document_count()
-        return counts
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """The result of a replay or a rebuild."""
-
-    event: Replayed
-    is_counted: bool
-    """Whether the tasks counted the records; else they are counted in offsets, with transaction markers."""
-    resumed: bool
-    """Whether this run continued an earlier one."""
-
-    def lines(self) -> Iterator[str]:
-        event = self.event
-        documents = f"{sum(event.documents.values()):,} documents in {counted(len(event.documents), 'namespace')}"
-        follows = ", and follows from now on" if event.following else ""
-        until = f", as of {_time(event.until)}" if event.until else ""
-        records, took = f"{'' if self.is_counted else 'about '}{event.records:,} records", duration(event.seconds)
-        rate = f" in {took}, {event.records / max(event.seconds, 0.1):,.0f} a second"
-        since = f" since it started {took} ago" if self.resumed else rate
-        yield f"{event.done}: applied {records}{since}; {documents}{until}{follows}"
-        if event.uncopied:
-            yield 'missing  what the source held when the log began ([capture] copy = "none")'
-        yield from missing_lines(event.missing)
-        for head in event.deleted_meanwhile:
-            yield f"deleted by retention in the meantime, and perhaps not applied: {head}"
-        if event.earliest and event.until:
-            yield (
-                f"Kafka has compacted the log past {_time(event.until)} by now, so documents may be missing;"
-                f" the earliest point in time that can be rebuilt now is {_time(event.earliest)}"
-            )
-        for letter in event.dead_letters[:_SHOWN]:
-            code = f" ({letter['code']})" if letter["code"] else ""
-            yield f"refused  {letter['namespace']} {letter['key']}: {letter['reason']}{code}"
-        if event.refused > _SHOWN:
-            yield f"         and {event.refused - _SHOWN:,} more"
-        if event.refused:
-            yield f"{event.refused:,} records that the destination refused are in the topic {event.dead_letter_topic}"
-        if not event.whole:
-            yield f"{event.done}: not whole"
-
-
-def _time(text: str) -> str:
-    return format_time(cluster_time(text))
 
 
 def _letter(letter: DeadLetter) -> Json:
@@ -226,11 +173,11 @@ def missing_lines(rows: Sequence[Json]) -> Iterator[str]:
             yield f"missing  {row['namespace']}, partition {row['partition']}: retention has deleted {gone}"
         elif "reason" in row:
             yield f"missing  {row['topic']}, partition {row['partition']}: {row['reason']}"
-    for row in broken[:_SHOWN]:
+    for row in broken[:SHOWN]:
         place = f"{row['partition']}:{row['offset']}"
         yield f"missing  {row['namespace']} {row['key']}: updates without their document, from {place} on"
-    if len(broken) > _SHOWN:
-        yield f"         and {len(broken) - _SHOWN:,} more documents"
+    if len(broken) > SHOWN:
+        yield f"         and {len(broken) - SHOWN:,} more documents"
     for namespace, count in sorted(Counter(row["namespace"] for row in broken).items()):
         yield f"{namespace}: {count:,} documents cannot be rebuilt: the log has their updates, but not the documents"
 
