@@ -136,7 +136,7 @@ def lines(event: Replayed) -> Iterator[str]:
     if event.uncopied:
         yield 'missing  what the source held when the log began ([capture] copy = "none")'
     yield from missing_lines(event.missing)
-    for head in event.deleted_meanwhile:
+    for head in event.deleted_since:
         yield f"deleted by retention in the meantime, and perhaps not applied: {head}"
     if event.earliest and event.until:
         yield (

@@ -248,7 +248,7 @@ class Replayed(Event):
     dead_letter_topic: str | None
     uncopied: bool
     missing: Sequence[Json]
-    deleted_meanwhile: Sequence[str]
+    deleted_since: Sequence[str]
     earliest: str | None
 
 

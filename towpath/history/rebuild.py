@@ -5,7 +5,6 @@ Its plan is written to the destination first and deleted last, so that a rebuild
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -18,10 +17,9 @@ from towpath.config.events import Replayed
 from towpath.config.pipeline import Pipeline
 from towpath.errors import Refused
 from towpath.history.plan import Options, Plan, chosen
-from towpath.history.preconditions import OF_BEGINNING, OF_COMMAND, ReplayFacts
-from towpath.history.replay import Confirm, Report, check_log, empty, question
+from towpath.history.preconditions import OF_COMMAND, ReplayFacts
+from towpath.history.replay import Confirm, Report, begin, check_log, empty
 from towpath.history.sink_run import SinkRun
-from towpath.log import dead_letters
 from towpath.log.bounds import still_in_log
 from towpath.log.definitions import DDL_REPLAY
 from towpath.log.integrity import LogCheck
@@ -53,7 +51,11 @@ def rebuild(session: Session, options: Options, report: Report, confirm: Confirm
     refuse_loop_on_resuming(session)
     with session.destination.connected() as client:
         existing = running(client, pipeline)
-    plan, check = _resume(facts, existing, report) if existing else _begin(facts, report, confirm)
+    if existing:
+        plan, check = _resume(facts, existing, report)
+    else:
+        plan, check = begin(facts, report, confirm)
+        _store(session, plan)
     if plan.phase == "emptying":
         plan = _empty(session, plan)
     connect.resume(sink)
@@ -65,20 +67,6 @@ def rebuild(session: Session, options: Options, report: Report, confirm: Confirm
     with session.destination.connected() as client:
         collection_of(client, REBUILDS).delete_one({"_id": pipeline.name})
     return run.verdict()
-
-
-def _begin(facts: ReplayFacts, report: Report, confirm: Confirm) -> tuple[Plan, LogCheck | None]:
-    """Check and confirm a new rebuild, and store its plan; nothing else is changed yet."""
-    session, options = facts.session, facts.options
-    require(OF_BEGINNING, facts)
-    check = check_log(facts, facts.log, report, force=options.force)
-    letters = dead_letters.end(session.pipeline, session.topics)
-    if facts.counts:
-        confirm(question(facts))
-    forced, began = check is not None, time.time()
-    plan = Plan(only=options.only, forced=forced, began=began, letters=letters, log=facts.log, phase="emptying")
-    _store(session, plan)
-    return plan, check
 
 
 def _resume(facts: ReplayFacts, plan: Plan, report: Report) -> tuple[Plan, LogCheck | None]:

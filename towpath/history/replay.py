@@ -52,20 +52,28 @@ def replay(session: Session, options: Options, report: Report, confirm: Confirm)
     facts = ReplayFacts(session, options)
     require(OF_COMMAND, facts)
     existing = find(session.connect, session.pipeline, facts.label)
-    replay, check = _resume(facts, existing, report) if existing else _begin(facts, report, confirm)
+    if existing:
+        replay, check = _resume(facts, existing, report)
+    else:
+        plan, check = begin(facts, report, confirm)
+        replay = _create(facts, plan)
     run = SinkRun(facts, replay.plan, check)
     run.wait_until_applied(report)
     return _finish(run, replay, report)
 
 
-def _begin(facts: ReplayFacts, report: Report, confirm: Confirm) -> tuple[Replay, LogCheck | None]:
-    """Start a new replay: all checks, then its connector. Returns what the log lacks, too; None when it is whole."""
+def begin(facts: ReplayFacts, report: Report, confirm: Confirm) -> tuple[Plan, LogCheck | None]:
+    """Check and confirm a new replay or rebuild; nothing is changed yet.
+
+    Returns its plan, and what the log lacks; None when it is whole.
+    """
     session, options = facts.session, facts.options
     for finding in require(OF_BEGINNING, facts):
         session.say(finding.finding)
     check = check_log(facts, facts.log, report, until=options.until, force=options.force)
     if facts.counts:
-        confirm(question(facts))
+        count = f"all {sum(facts.counts.values()):,} documents of {format_counts(facts.counts)}"
+        confirm(f"Delete {count} at {facts.cluster.address}?")
     plan = Plan(
         only=options.only,
         until=options.until,
@@ -74,14 +82,29 @@ def _begin(facts: ReplayFacts, report: Report, confirm: Confirm) -> tuple[Replay
         began=time.time(),
         letters=dead_letters.end(facts.sink, session.topics),
         log=facts.log,
+        phase="applying" if facts.is_replay else "emptying",
     )
-    replay = Replay(session.pipeline, facts.label, facts.target.replica_set, options.uri, plan)
+    return plan, check
+
+
+def _create(facts: ReplayFacts, plan: Plan) -> Replay:
+    """Create a new replay: its registration first, its connector last."""
+    session = facts.session
+    replay = Replay(session.pipeline, facts.label, facts.target.replica_set, facts.options.uri, plan)
     _register(replay, facts)
-    if options.empty:
+    if facts.options.empty:
         with facts.cluster.connected() as client:
             empty(session, client, plan.log)
-    _create(replay, facts)
-    return replay, check
+    topic = replay.sink.dead_letter_topic
+    if topic not in session.topics.all():
+        session.topics.create(topic, 1, facts.pipeline.kafka.replication_factor, plain_settings(facts.pipeline))
+        session.say(f"created topic {topic}")
+    if plan.forced:  # otherwise the sink stops where the beginning is gone
+        with facts.cluster.connected() as client:
+            positions.skip_to(client, replay.sink, plan.late, datetime.now(UTC))
+    put(session.connect, replay.name, definition(replay), replay.sink.secrets_file, _ADVICE)
+    session.say(f"created connector {replay.name}")
+    return replay
 
 
 def _resume(facts: ReplayFacts, existing: Replay, report: Report) -> tuple[Replay, LogCheck | None]:
@@ -162,12 +185,6 @@ def _cut_short(session: Session, log: Log) -> Mapping[Place, str]:
         return {}
 
 
-def question(facts: ReplayFacts) -> str:
-    """The confirmation question before documents are deleted."""
-    count = sum(facts.counts.values())
-    return f"Delete all {count:,} documents of {format_counts(facts.counts)} at {facts.cluster.address}?"
-
-
 def empty(session: Session, client: Client, log: Log) -> None:
     """Delete all documents of the namespaces in a range of the log. Indexes and options stay, unless the log has them.
 
@@ -238,20 +255,6 @@ def _register(replay: Replay, facts: ReplayFacts) -> None:
         except Refused:
             writers.forget(client, ours.name)
             raise
-
-
-def _create(replay: Replay, facts: ReplayFacts) -> None:
-    """Create what the replay needs, its connector last."""
-    session, pipeline, sink = facts.session, replay.pipeline, replay.sink
-    if sink.dead_letter_topic not in session.topics.all():
-        settings = plain_settings(pipeline)
-        session.topics.create(sink.dead_letter_topic, 1, pipeline.kafka.replication_factor, settings)
-        session.say(f"created topic {sink.dead_letter_topic}")
-    with facts.cluster.connected() as client:
-        if replay.plan.forced:  # otherwise the sink stops where the beginning is gone
-            positions.skip_to(client, sink, replay.plan.late, datetime.now(UTC))
-    put(session.connect, replay.name, definition(replay), sink.secrets_file, _ADVICE)
-    session.say(f"created connector {replay.name}")
 
 
 def _write_secrets(replay: Replay) -> bool:

@@ -2,7 +2,7 @@
 
 The configuration of the connector names the resnapshot. The connector begins it when the name changes. If its stream
 cannot continue, it starts over with a copy like the initial one; otherwise it copies while the stream continues. Then
-documents that were deleted meanwhile must be removed, by re-read requests. A special request closes the resnapshot:
+documents that were deleted during this must be removed, by re-read requests. A special request closes the resnapshot:
 it says that all of these have been sent. From then on, the log can rebuild every state again.
 """
 
@@ -69,7 +69,8 @@ def copied(captures: Captures) -> Iterator[Finding]:
     for connector in () if captures.started else captures.captured:
         if connector.state.phase == "copy" and not (connector.lost or connector.reselects):
             yield _error(
-                f"{connector.connector} has not finished the initial copy", "wait until it has, it continues by itself"
+                f"{connector.connector} has not finished the initial copy",
+                "wait until it has: it continues automatically",
             )
 
 

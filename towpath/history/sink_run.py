@@ -143,7 +143,7 @@ class SinkRun:
             dead_letter_topic=facts.sink.dead_letter_topic if refused else None,
             uncopied=uncopied,
             missing=missing(self.check),
-            deleted_meanwhile=deleted,
+            deleted_since=deleted,
             earliest=str(earliest) if earliest else None,
         )
 
