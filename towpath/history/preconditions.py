@@ -216,8 +216,8 @@ def copy_over(facts: ReplayFacts) -> Iterator[Finding]:
     if facts.options.follow:
         return
     pattern, configs = chosen(facts.pipeline, facts.options.only), facts.deployed.configurations
-    namespaces = (copy.namespace for state in facts.sources.values() for copy in state.copying)
-    copying = sorted(filter(pattern.matches, namespaces))
+    copies = (copy.namespace for state in facts.sources.values() for copy in state.copying)
+    copying = sorted(filter(pattern.matches, copies))
     is_over = all(
         state.phase == "stream" and state.selection == configs.get(name, {}).get(SELECTION)
         for name, state in facts.sources.items()

@@ -18,8 +18,8 @@ from towpath.config.pipeline import Pipeline
 from towpath.errors import Refused
 from towpath.history.plan import Options, Plan, chosen
 from towpath.history.preconditions import OF_COMMAND, ReplayFacts
-from towpath.history.replay import Confirm, Report, begin, check_log, empty
-from towpath.history.sink_run import SinkRun
+from towpath.history.replay import Confirm, begin, check_log, empty
+from towpath.history.sink_run import Report, SinkRun
 from towpath.log.bounds import still_in_log
 from towpath.log.definitions import DDL_REPLAY
 from towpath.log.integrity import LogCheck

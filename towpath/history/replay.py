@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import islice
 
 from pymongo import WriteConcern
@@ -17,7 +18,7 @@ from towpath.clients.kafka.consume import messages
 from towpath.clients.kafka.topics import Place
 from towpath.clients.mongo.client import Client, ClusterTime
 from towpath.clients.mongo.replica_set import collections
-from towpath.config.events import Progress, Replayed
+from towpath.config.events import Replayed
 from towpath.config.namespaces import namespace_of
 from towpath.config.text import utc
 from towpath.deploy.deployment import put
@@ -31,7 +32,7 @@ from towpath.history.preconditions import (
     format_counts,
     registration,
 )
-from towpath.history.sink_run import SinkRun, missing, missing_lines
+from towpath.history.sink_run import Report, SinkRun, missing, missing_lines
 from towpath.log import bounds, dead_letters, integrity
 from towpath.log.integrity import LogCheck
 from towpath.log.records import is_schema_change
@@ -40,8 +41,6 @@ from towpath.session import Session
 from towpath.store import credentials, positions, writers
 
 _ADVICE = {"connection.uri": " (--destination; its user needs readWrite on the databases written and on towpath)"}
-#: Receives the progress, as events.
-Report = Callable[[Progress], None]
 #: Asks a question: returns for a yes, raises for a no.
 Confirm = Callable[[str], None]
 
@@ -164,12 +163,9 @@ def check_log(
 
 
 def _read_log(session: Session, log: Log, copied: ClusterTime | None, report: Report) -> LogCheck:
-    def progress(done: int, of: int, *, is_last: bool = False) -> None:
-        report(Progress(event="checking", done=done, of=of, is_last=is_last))
-
-    names = namespaces(session.pipeline, log)
-    result = integrity.check(session.pipeline, session.topics, names, copied, progress)
-    progress(result.records, result.records, is_last=True)
+    names, words = namespaces(session.pipeline, log), "checking the log"
+    result = integrity.check(session.pipeline, session.topics, names, copied, partial(report, words))
+    report(words, result.records, result.records)
     return result
 
 

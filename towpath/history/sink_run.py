@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 
 from towpath.clients.connect.control import Wait
 from towpath.clients.kafka.topics import Place
 from towpath.clients.mongo.client import ClusterTime
-from towpath.config.events import Json, Progress, Replayed
+from towpath.config.events import Json, Replayed
 from towpath.config.text import counted, utc
 from towpath.errors import NoSuchConnector, NotYet, TowpathError
 from towpath.history.plan import Plan, namespaces
@@ -26,7 +26,8 @@ from towpath.store.positions import Applied
 
 _POLL_S = 0.5
 _RUN_AGAIN = "fix the cause and run the same command again: it continues where it stopped"
-_WINDOW = 20  # polls over which the rate is computed
+#: Receives the progress: the phase, and the records done and in total, counted in offsets.
+Report = Callable[[str, int, int], None]
 #: So many documents are shown as text, and so many dead letters are in JSON.
 SHOWN, _IN_JSON = 20, 1_000
 
@@ -40,14 +41,13 @@ class SinkRun:
     check: LogCheck | None
     """What the log lacked at the start; None when it was whole."""
     _previous: dict[Place, int] = field(default_factory=dict)
-    _polls: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=_WINDOW))
 
     @property
     def name(self) -> str:
         """For messages."""
         return f"replay {self.facts.label}" if self.facts.is_replay else "rebuild"
 
-    def wait_until_applied(self, report: Callable[[Progress], None]) -> None:
+    def wait_until_applied(self, report: Report) -> None:
         """Return once the log is applied.
 
         Raises `TowpathError` when the sink has failed, is gone, or has applied nothing for `options.timeout` seconds.
@@ -61,22 +61,20 @@ class SinkRun:
         waiting = Wait(session.connect, [connector], timeout, late, pause=_POLL_S, passing=(TowpathError,), say=say)
         done = -1
 
-        def applied() -> Progress:
+        def applied() -> None:
             nonlocal done
-            progress = self._progress()
-            report(progress)
-            if progress.done != done:
-                done = progress.done
+            before, done = done, self._done()
+            report("applying the log", done, plan.offsets)
+            if done != before:
                 waiting.extend()
-            if progress.done < progress.of:
+            if done < plan.offsets:
                 command = f"towpath ddl PIPELINE --{name}" if facts.is_replay else "towpath ddl"
                 held_up = holdup(facts.cluster, facts.sink, plan.topics, command=command)
-                words = f"it has applied {progress.done:,} of {progress.of:,} records"
+                words = f"it has applied {done:,} of {plan.offsets:,} records"
                 raise NotYet(f"{words}; {held_up}" if held_up else words)
-            return progress
 
         try:
-            report(replace(waiting.until(applied), is_last=True))
+            waiting.until(applied)
         except NoSuchConnector:
             raise
         except TowpathError as error:
@@ -97,8 +95,8 @@ class SinkRun:
         with self.facts.cluster.connected() as client:
             return positions.positions(client, self.facts.sink)
 
-    def _progress(self) -> Progress:
-        """The progress now. A partition without progress counts as applied if the rest of it holds no records."""
+    def _done(self) -> int:
+        """How much is applied. A partition without progress counts as applied if the rest of it holds no records."""
         log, topics = self.plan.log, self.facts.session.topics
         done = {place: position.offset for place, position in self._applied().items()}
         remaining = gaps(log, done)
@@ -106,11 +104,7 @@ class SinkRun:
         peeked = peek(topics, still_in_log(unmoved, topics), limit=0)
         done |= {place: log[place][1] for place in unmoved if place not in peeked or not peeked[place].records}
         self._previous = {place: start for place, (start, _) in remaining.items()}
-        applied = self.plan.offsets - sum(end - start for start, end in gaps(log, done).values())
-        self._polls.append((time.monotonic(), applied))
-        (then, before), (now, after) = self._polls[0], self._polls[-1]
-        rate = (after - before) / (now - then) if now > then else 0.0
-        return Progress(event="applying", done=applied, of=self.plan.offsets, per_second=rate)
+        return self.plan.offsets - sum(end - start for start, end in gaps(log, done).values())
 
     def verdict(self, *, records: int | None = None, earliest: ClusterTime | None = None) -> Replayed:
         """What it came to. `records`: as the tasks count them, else offsets, with transaction markers.
