@@ -332,20 +332,20 @@ def empty_namespaces(facts: ReplayFacts) -> Iterator[Finding]:
         )
 
 
-def of_replay(*checks: Callable[[ReplayFacts], Iterator[Finding]]) -> tuple[Rule[ReplayFacts], ...]:
+def _of_replay(*checks: Callable[[ReplayFacts], Iterator[Finding]]) -> tuple[Rule[ReplayFacts], ...]:
     return tuple(Rule("replay", check, applies=lambda facts: facts.is_replay) for check in checks)
 
 
 #: Of the command: also when it continues a replay or a rebuild.
-OF_COMMAND: Sequence[Rule[ReplayFacts]] = (*rules("replay", exactly_once), *of_replay(valid_label))
+OF_COMMAND: Sequence[Rule[ReplayFacts]] = (*rules("replay", exactly_once), *_of_replay(valid_label))
 #: Before a new replay or rebuild begins.
 OF_BEGINNING: Sequence[Rule[ReplayFacts]] = (
     *rules("replay", selected),
-    *of_replay(free_name, elsewhere),
+    *_of_replay(free_name, elsewhere),
     *rules("replay", copied),
-    *of_replay(without_gap, copy_over, point_in_time, one_writer),
+    *_of_replay(without_gap, copy_over, point_in_time, one_writer),
     *rules("replay", writable),
-    *of_replay(empty_namespaces),
+    *_of_replay(empty_namespaces),
     Rule("replay", renamed, applies=lambda facts: not facts.is_replay),
 )
 
