@@ -7,6 +7,7 @@ instance, finds all of them.
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -438,13 +439,12 @@ class Compactor:
         if age is not None and age > lag * 3 / 4:
             self._report(
                 f"WARNING: the oldest unprotected update is {age:.0f} s old; the log cleaner may drop records that are"
-                f" older than {lag:.0f} s ([log] compaction_lag)",
-                key="warning",
+                f" older than {lag:.0f} s ([log] compaction_lag)"
             )
 
-    def _report(self, message: str, key: str = "") -> None:
-        """Report a message, but not the same one (apart from a number at its beginning) all the time."""
-        key = key or message.lstrip("0123456789,")
+    def _report(self, message: str) -> None:
+        """Report a message, but not the same one (apart from its numbers) all the time."""
+        key = re.sub(r"[0-9,]+", "", message)
         if time.monotonic() > self._reported.get(key, 0) + _REPEAT_S:
             self._reported[key] = time.monotonic()
             self._session.say(message)
