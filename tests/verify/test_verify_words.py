@@ -54,8 +54,8 @@ def test_what_is_not_utf_8_is_shown_as_bytes() -> None:
         (tally(), "same"),
         (tally(way="hashed"), "same"),
         (tally(way="screened"), "screened"),
-        (tally(unsettled=1), "no verdict"),
-        (tally(trouble=["dropped"]), "no verdict"),
+        (tally(unresolved=1), "no verdict"),
+        (tally(errors=["dropped"]), "no verdict"),
         (tally(kinds=Counter(extra=1)), "not the same"),
     ],
 )

@@ -43,7 +43,7 @@ def _table(tallies: Sequence[Tally]) -> Table:
 
 def _notes(verdict: Verdict) -> Iterator[str]:
     yield from (f"note: {note}" for tally in verdict.tallies for note in tally.notes)
-    yield from (f"trouble: {trouble}" for trouble in verdict.trouble)
+    yield from (f"no verdict: {error}" for error in verdict.errors)
 
 
 def _examples(result: VerificationResult) -> Iterator[str]:

@@ -169,13 +169,13 @@ def _follow(
     """
     if streams := click.get_current_context().find_object(Streams):
         streams.require_output()
-    state = replace(start.state, whole=start.state.whole and not result.verdict.trouble)
+    state = replace(start.state, whole=start.state.whole and not result.verdict.errors)
     known = start.known_differences(session.pipeline.name)
     with nullcontext() if request.alone else asking(session) as passed:
         say("comparing documents that change, until interrupted; `towpath status` shows the progress")
         verdict = follow(session, state, known, passed, print_json if as_json else _print, request.only, options)
     print_json(Followed(**verdict.as_json())) if as_json else click.echo(verdict.description)
-    if verdict.unsettled:
+    if verdict.unresolved:
         raise click.exceptions.Exit(TROUBLE)
     return verdict.differences + (len(result.metadata.differences) if result.metadata else 0)
 
@@ -211,12 +211,12 @@ def run(
         say(f"wrote the report to {report}")
     if not request.alone:
         for line in (*changes.lines(session), *unreplicated.lines(session)):
-            say(line)  # the comparison may have settled some
+            say(line)  # the comparison may have resolved some
     return result
 
 
 def end(verdict: Verdict, differences: int) -> NoReturn:
     """Exit with the status of a verdict: trouble, `differences` at the end, or none."""
-    for message in verdict.trouble:
+    for message in verdict.errors:
         say(f"towpath: {message}")
-    raise click.exceptions.Exit(TROUBLE if verdict.trouble else DIFFERENT if differences else 0)
+    raise click.exceptions.Exit(TROUBLE if verdict.errors else DIFFERENT if differences else 0)

@@ -39,11 +39,11 @@ class Tally:
     """Bytes of BSON that both servers sent for it, re-reads not included."""
     kinds: Counter[Kind] = field(default_factory=Counter)
     """Proven differences by kind."""
-    unsettled: int = 0
+    unresolved: int = 0
     """Documents that could not be judged in time."""
     notes: list[str] = field(default_factory=list)
     """Notes that qualify the verdict: a collection does not exist at one side, or is capped."""
-    trouble: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
     """Why there is no verdict on the namespace."""
 
     @property
@@ -51,7 +51,7 @@ class Tally:
         """`same`, `SCREENED`, `UNORDERED`, `not the same`, or `no verdict` (no difference, part not judged)."""
         if self.kinds.total():
             return "not the same"
-        if self.trouble or self.unsettled:
+        if self.errors or self.unresolved:
             return "no verdict"
         return _WORDS[self.way]
 
@@ -118,20 +118,20 @@ class Verdict:
         return sum(tally.kinds.total() for tally in self.tallies)
 
     @property
-    def trouble(self) -> list[str]:
+    def errors(self) -> list[str]:
         """Why there is no verdict on part of the documents; empty if there is one on all."""
-        return [reason for tally in self.tallies for reason in _troubles(tally)]
+        return [reason for tally in self.tallies for reason in _errors(tally)]
 
     @property
     def clean(self) -> bool:
         """Whether nothing differs and nothing was left without a verdict; digests alone can make it true."""
-        return not self.differences and not self.trouble
+        return not self.differences and not self.errors
 
 
-def _troubles(tally: Tally) -> Iterable[str]:
-    yield from tally.trouble
-    if tally.unsettled:
-        yield f"{tally.unsettled:,} documents of {tally.pair.source} could not be judged"
+def _errors(tally: Tally) -> Iterable[str]:
+    yield from tally.errors
+    if tally.unresolved:
+        yield f"{tally.unresolved:,} documents of {tally.pair.source} could not be judged"
 
 
 @dataclass(frozen=True, slots=True)

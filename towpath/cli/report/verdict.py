@@ -26,7 +26,7 @@ def write_report(place: Path, pipeline: Pipeline, result: VerificationResult) ->
         headline=headline,
         mark={"same": "same", SCREENED: "screened", UNORDERED: "screened"}.get(headline, "bad"),
         facts=_facts(pipeline, result),
-        trouble=verdict.trouble,
+        errors=verdict.errors,
         note=SCREEN_LIMITS if headline == SCREENED else "",
         kinds=KINDS,
         tallies=verdict.tallies,
