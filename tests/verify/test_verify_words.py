@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from tests.support import bsonbytes as b
 from towpath.cli.progress import documents_compared
-from towpath.cli.verdict_text import SCREEN_LIMITS, show
+from towpath.cli.verdict import SCREEN_LIMITS, show
 from towpath.cli.verify import verify
 from towpath.config.events import as_line
 from towpath.errors import TowpathError

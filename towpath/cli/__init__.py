@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 import click
-from click.shell_completion import CompletionItem
+from click.shell_completion import CompletionItem, get_completion_class
 
 from towpath.cli.output import NO_ROOM, Streams, Unwritten, standard_streams
 from towpath.signals import Interrupts, handle
@@ -22,7 +22,7 @@ _VERBS = {
     "init": ("towpath.cli.init", "Write a commented pipeline file."),
     "check": ("towpath.cli.check", "Check the pipeline file and all servers that it names."),
     "plan": ("towpath.cli.plan", "Estimate time and disk, find what stops a pipeline."),
-    "prepare": ("towpath.cli.prepare", "Create collections, views and indexes at the destination."),
+    "prepare": ("towpath.cli.deploy", "Create collections, views and indexes at the destination."),
     "manifests": ("towpath.cli.manifests", "Print resources of Kubernetes, for Strimzi."),
     "deploy": ("towpath.cli.deploy", "Create or update topics and connectors."),
     "status": ("towpath.cli.status", "Show connectors, copy, lag, rate and dead letters."),
@@ -40,9 +40,9 @@ _VERBS = {
     "pause": ("towpath.cli.control", "Pause all connectors."),
     "resume": ("towpath.cli.control", "Resume paused connectors."),
     "restart": ("towpath.cli.control", "Restart failed connectors and tasks."),
-    "remove": ("towpath.cli.deploy", "Remove the connectors and, with --topics, the log."),
-    "doctor": ("towpath.cli.doctor", "Collect what a bug report needs, without secrets."),
-    "completion": ("towpath.cli.completion", "Print a script that completes commands in a shell."),
+    "remove": ("towpath.cli.control", "Remove the connectors and, with --topics, the log."),
+    "doctor": ("towpath.cli.check", "Collect what a bug report needs, without secrets."),
+    "completion": ("towpath.cli", "Print a script that completes commands in a shell."),
 }
 #: The verbs whose only result is their output.
 _PRINTING = frozenset({"check", "plan", "manifests", "status", "tail", "completion"})
@@ -87,6 +87,25 @@ def towpath() -> None:
     Output that cannot be written changes none of them, but for `check`, `plan`, `manifests`, `status`, `tail` and
     `verify --follow`, which then end with 2.
     """
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print the script with which SHELL completes verbs, options and files of `towpath`.
+
+    \b
+    bash:  towpath completion bash > ~/.local/share/bash-completion/completions/towpath
+    zsh:   towpath completion zsh > "${fpath[1]}/_towpath"
+    fish:  towpath completion fish > ~/.config/fish/completions/towpath.fish
+
+    Exit codes: 0 printed; 2 the shell is not one of these.
+    """
+    script = get_completion_class(shell)
+    assert script is not None, f"click has no completion for {shell}"
+    # the variable is click's: _PROGRAM_COMPLETE
+    click.echo(script(context.find_root().command, {}, "towpath", "_TOWPATH_COMPLETE").source())
 
 
 def _expected() -> tuple[type[Exception], ...]:

@@ -17,7 +17,7 @@ from towpath.cli import DIFFERENT, TROUBLE
 from towpath.cli.options import FILE, duration, flag, json_option, opened, pipeline_argument, print_json, say
 from towpath.cli.output import Streams
 from towpath.cli.progress import comparison_bar
-from towpath.cli.verdict_text import show
+from towpath.cli.verdict import show, write_report
 from towpath.config.events import Definition, Difference, Event, Followed
 from towpath.config.namespaces import is_pattern
 from towpath.deploy.schema import changes, unreplicated
@@ -205,8 +205,6 @@ def run(
     if not as_json:
         show(replace(result, examples=result.examples[:_EXAMPLES]))
     if report:
-        from towpath.cli.report.verdict import write_report  # slow, and rarely needed
-
         write_report(report, session.pipeline, result)
         say(f"wrote the report to {report}")
     if not request.alone:
