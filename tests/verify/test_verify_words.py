@@ -152,7 +152,6 @@ def test_fields_in_another_order_are_named_in_both() -> None:
         (["--quiet", "--resume"], "--quiet does not go with --resume"),
         (["--tries", "0"], "tries 1 or more"),
         (["--patience", "nan"], "patience are 0 or more and finite"),
-        (["--lost-for", "-1"], "is not in the range"),
         (["--namespace", "orders"], "write database.collection"),
         (["--processes", "0"], "is not in the range"),
     ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
@@ -26,8 +26,8 @@ class Pause:
     """`limit` is in seconds, counted from when the writes may have ended."""
 
     limit: float
-    step: Callable[[], str]
-    """The name of what it is at."""
+    step: str = ""
+    """The step that began last."""
     _began: float = 0.0
     _reason: str = ""
     _armed: bool = False
@@ -81,7 +81,7 @@ class Pause:
     def _limit_message(self, error: BaseException) -> str:
         detail = f" ({error})" if isinstance(error, ERRORS) else ""
         return (
-            f"the pause in writes has reached its limit of {self.limit:g} s while {self.step()}{detail};"
+            f"the pause in writes has reached its limit of {self.limit:g} s while {self.step}{detail};"
             " find out what delays it, or allow more: --max-pause"
         )
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pymongo
 
@@ -74,19 +74,13 @@ class Work:
     options: CutoverOptions
     report: Callable[[TimedEvent], None]
     contexts: ExitStack
-    step: str = ""
-    """The step that began last."""
-    pause: Pause = field(init=False)
-    changes: IncrementalVerification = field(init=False)
+    pause: Pause
+    changes: IncrementalVerification
     kept: KeptIndexes = nothing_kept
     last_write: ClusterTime | None = None
     echoes: IncrementalVerification | None = None
     """In a fail back, of what the source has captured since the cutover, and the pipeline's sink has not applied."""
     late_writes: LateWrites | None = None
-
-    def __post_init__(self) -> None:
-        self.pause = Pause(self.options.max_pause, lambda: self.step)
-        self.changes = IncrementalVerification(self.session, self.session)
 
     @property
     def session(self) -> Session:
