@@ -68,13 +68,9 @@ class _Commands(click.Group):
         return super().parse_args(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        commands = [
-            CompletionItem(name, help=line) for name, (_, line) in _COMMANDS.items() if name.startswith(incomplete)
-        ]
-        return [
-            *(CompletionItem(name, help=line) for name, line in named),
-            *click.Command.shell_complete(self, ctx, incomplete),
-        ]
+        named = ((name, line) for name, (_, line) in _COMMANDS.items() if name.startswith(incomplete))
+        commands = [CompletionItem(name, help=line) for name, line in named]
+        return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
