@@ -219,7 +219,7 @@ def test_documents_of_16_mb_leave_a_worker_under_300_mb(sets: Sets, tmp_path: Pa
 
     def watch() -> None:
         while not watching.wait(0.05):
-            measure(Progress(0, 0, 0, 0, 0, 0, 0, 0))
+            measure(Progress(0, 0, 0, 0, 0, 0))
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()

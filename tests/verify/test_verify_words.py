@@ -133,7 +133,7 @@ def test_a_verdict_that_broke_off_leaves_the_last_one_and_is_not_taken_for_whole
 
 
 def test_progress_tells_rate_and_time_left() -> None:
-    line = documents_compared(Progress(50_000, 200_000, 0, 0, 10, 2, 3, 10.0))
+    line = documents_compared(Progress(50_000, 200_000, 10, 2, 3, 10.0))
     assert line == "50,000 of about 200,000, 5,000 a second, 0:00:30 left; 3 being re-read"
 
 

@@ -33,8 +33,6 @@ class Tally:
     """About how many documents the larger side has, by the server's own count (`$collStats`)."""
     documents: int = 0
     """Documents compared; one that both sides have counts once."""
-    size: int = 0
-    """Bytes of these documents, of the source's where both sides have one; 0 when digests were compared."""
     read: int = 0
     """Bytes of BSON that both servers sent for it, re-reads not included."""
     kinds: Counter[Kind] = field(default_factory=Counter)
@@ -58,12 +56,10 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a verification is, over all namespaces; the first four fields are sums of those of the tallies."""
+    """How far a verification is, over all namespaces; the first two fields are sums of those of the tallies."""
 
     documents: int
     expected: int
-    size: int
-    read: int
     ranges: int
     """All ranges, including those that an interrupted run has read."""
     done: int
@@ -151,7 +147,6 @@ class Compared:
     """What a range held; a resumed run re-reads only the documents that differed in a finished one."""
 
     documents: int = 0
-    size: int = 0
     read: int = 0
     differing: list[bytes] = field(default_factory=list)
     """BSON `{_id: …}` of each."""
@@ -177,7 +172,7 @@ class Journal:
         self._append({"about": about, "since": since, "ranges": list(map(_as_json, ranges))})
 
     def add(self, number: int, finished: Compared) -> None:
-        counts, differing = (finished.documents, finished.size, finished.read), [id.hex() for id in finished.differing]
+        counts, differing = (finished.documents, finished.read), [id.hex() for id in finished.differing]
         self._append({"range": number, "counts": counts, "differing": differing})
 
     def end(self) -> None:
@@ -245,5 +240,5 @@ def _finished(line: str) -> tuple[int, Compared] | None:
         entry = json.loads(line)
     except ValueError:
         return None  # the run ended while it wrote this line
-    documents, size, read = entry["counts"]
-    return entry["range"], Compared(documents, size, read, list(map(bytes.fromhex, entry["differing"])))
+    documents, read = entry["counts"]
+    return entry["range"], Compared(documents, read, list(map(bytes.fromhex, entry["differing"])))

@@ -163,7 +163,7 @@ class Verification:
             action, count = f"count the documents of {pair.source}", partial(size, collection(source, pair.source))
             counts, tally = with_retries(action, self._options.lost_for, count), self._tallies[pair]
             tally.way = "hashed"
-            tally.expected, tally.documents, tally.size = counts.documents, counts.documents, counts.bytes
+            tally.expected = tally.documents = counts.documents
         return [each for each in listed if not same[each.pair]]
 
     def _compared(
@@ -196,8 +196,8 @@ class Verification:
         if not last and time.monotonic() - self._reported_at < _TICK:
             return
         self._reported_at, verdict = time.monotonic(), self.verdict
-        expected, size = (sum(getattr(tally, name) for tally in verdict.tallies) for name in ("expected", "size"))
-        counts = verdict.compared, expected, size, verdict.read, ranges.ranges, ranges.done, len(ranges.rereads)
+        expected = sum(tally.expected for tally in verdict.tallies)
+        counts = verdict.compared, expected, ranges.ranges, ranges.done, len(ranges.rereads)
         self._tell(Progress(*counts, seconds=self._reported_at - verdict.began))
 
 
@@ -290,7 +290,6 @@ class RangeStates:
     @staticmethod
     def _count(sums: Compared | Tally, more: Compared | Report) -> None:
         sums.documents += more.documents
-        sums.size += more.size
         sums.read += more.read
 
     def _finish(self, number: int) -> None:
