@@ -67,7 +67,7 @@ class Case:
     def well(self) -> None:
         self.report = self.folder / "report.html"
         self.fake("DeadLetterRetries", lambda session: refused(0))
-        self.fake("unsettled", lambda *_, **__: (), gate.unreplicated)
+        self.fake("unresolved", lambda *_, **__: (), gate.unreplicated)
         self.fake("metadata", lambda *_: Metadata((), ()))
         self.fake("trouble", lambda client: "", gate.write_block)
         self.fake("writes_through", lambda client: True, gate.write_block)
@@ -161,21 +161,21 @@ RED: list[tuple[str, Callable[[Case], None], str]] = [
     ("lag", change(status=status(lag_records=9, apply_seconds=10.5)), "10.5 s, 9 records (limit 10 s)"),
     ("lag", change(status=status(capture_seconds=11.0)), "(limit 10 s)"),
     ("lag", change(status=status(lag_records=None, apply_seconds=None)), "unknown"),
-    ("reading again", change(status=status(waiting=(Waiting("shop-source", 4, ""),))), "4 requests waiting"),
+    ("re-read requests", change(status=status(waiting=(Waiting("shop-source", 4, ""),))), "4 requests waiting"),
     (
-        "set aside",
+        "dead letters",
         fake("DeadLetterRetries", lambda session: refused(2)),
         "2 documents that the destination refused",
     ),
-    ("collections", change(status=status(changes=None)), "schema changes in the log are unknown"),
+    ("schema changes", change(status=status(changes=None)), "schema changes in the log are unknown"),
     (
-        "collections",
+        "schema changes",
         change(status=status(changes=SchemaChanges((cast(Any, SimpleNamespace(line=lambda file: "drop waits")),)))),
         "drop waits",
     ),
     (
-        "collections",
-        fake("unsettled", lambda *_, **__: (SimpleNamespace(line="renamed at the source"),), gate.unreplicated),
+        "schema changes",
+        fake("unresolved", lambda *_, **__: (SimpleNamespace(line="renamed at the source"),), gate.unreplicated),
         "renamed at the source",
     ),
     ("verified", change(verdict=Verified()), "never"),
@@ -193,14 +193,14 @@ RED: list[tuple[str, Callable[[Case], None], str]] = [
     ("metadata", fake("metadata", raising(MongoUnreachable("the source is away"))), "the source is away"),
     ("write block", fake("trouble", lambda client: "it is MongoDB 5.0", gate.write_block), "it is MongoDB 5.0"),
     (
-        "way back",
+        "reverse pipeline",
         fake(
             "findings", lambda facts: [Finding("error", "source", "may not insert", "grant readWrite")], gate.deployment
         ),
         "source: may not insert",
     ),
     (
-        "way back",
+        "reverse pipeline",
         fake("refuse_existing", raising(Refused("there is one already", "remove it")), gate.reverse_pipeline),
         "there is one already",
     ),
@@ -210,7 +210,7 @@ RED: list[tuple[str, Callable[[Case], None], str]] = [
     ("own writes", no_bypass("destination"), "Towpath has to write there, and nobody may without access control"),
     ("own writes", no_bypass("source", returns=True), "while writes to the source are blocked"),
     ("late writes", fake("watch", raising(OperationFailure("not authorized", 13))), "not authorized"),
-    ("forms", stranger, "me@admin misses collMod on shop.orders at the destination"),
+    ("schema privileges", stranger, "me@admin misses collMod on shop.orders at the destination"),
     (
         "capture",
         fake("statuses", lambda connect, names: [FAILED], returns=True),
@@ -242,8 +242,8 @@ def test_all_is_green_when_all_is_well(case: Case, returns: bool) -> None:
     case.returns = returns
     checks = case.checks()
     assert red(checks) == []
-    only = {"capture", "sink"} if returns else {"verified", "way back"}
-    absent = {"verified", "way back"} if returns else {"capture", "sink"}
+    only = {"capture", "sink"} if returns else {"verified", "reverse pipeline"}
+    absent = {"verified", "reverse pipeline"} if returns else {"capture", "sink"}
     names = {check.name for check in checks}
     assert only <= names and not absent & names and all(check.found for check in checks)
 
@@ -262,4 +262,6 @@ def test_rules_that_do_not_apply_are_left_out(case: Case) -> None:
     names = {check.name for check in case.checks()}
     assert not {"operator", "write block", "own writes", "report"} & names
     case.status = "cannot reach Kafka Connect"
-    assert not {"copy", "lag", "reading again", "set aside", "collections"} & {check.name for check in case.checks()}
+    assert not {"copy", "lag", "re-read requests", "dead letters", "schema changes"} & {
+        check.name for check in case.checks()
+    }

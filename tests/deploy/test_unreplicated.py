@@ -1,4 +1,4 @@
-"""What is told of drops, renames, options and indexes at the source, and what settles it."""
+"""What is told of drops, renames, options and indexes at the source, and what resolves it."""
 
 import json
 from pathlib import Path
@@ -108,7 +108,7 @@ RENAME = Ddl(TIME, "rename", "shop.a", "shop.b")
 
 
 @pytest.mark.parametrize(
-    ("differing", "only", "done", "settles"),
+    ("differing", "only", "done", "resolves"),
     [
         ([], [], [RENAME.mark], True),
         (["shop.c"], [], [RENAME.mark], True),
@@ -118,22 +118,22 @@ RENAME = Ddl(TIME, "rename", "shop.a", "shop.b")
         ([], [], [], False),
     ],
 )
-def test_a_verdict_settles_what_was_behind_the_pipeline_when_it_began(state, differing, only, done, settles):
+def test_a_verdict_resolves_what_was_behind_the_pipeline_when_it_began(state, differing, only, done, resolves):
     verdict(*differing, only=only, done=done)
     found = unreplicated._verdict("shop")
-    assert bool(found and found.settles(RENAME, PIPELINE.selection)) == settles
+    assert bool(found and found.resolves(RENAME, PIPELINE.selection)) == resolves
 
 
-def test_a_verdict_with_trouble_or_none_settles_nothing(state):
+def test_a_verdict_with_problems_or_none_resolves_nothing(state):
     assert unreplicated._verdict("shop") is None
-    verdict(done=[RENAME.mark], trouble=["shop.a could not be read"])
+    verdict(done=[RENAME.mark], problems=["shop.a could not be read"])
     assert unreplicated._verdict("shop") is None
 
 
-def test_what_is_settled_is_remembered(state):
-    assert unreplicated.settled("shop") == set()
-    unreplicated.settle("shop", [RENAME.mark])
-    assert unreplicated.settled("shop") == {"1700000000:3 rename shop.a shop.b"}
+def test_what_is_resolved_is_remembered(state):
+    assert unreplicated.resolved("shop") == set()
+    unreplicated.resolve("shop", [RENAME.mark])
+    assert unreplicated.resolved("shop") == {"1700000000:3 rename shop.a shop.b"}
     (state / "shop" / "ddl.json").write_text("{")
     with pytest.raises(TowpathError, match=r"ddl\.json"):
-        unreplicated.settled("shop")
+        unreplicated.resolved("shop")

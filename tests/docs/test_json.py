@@ -33,14 +33,22 @@ ROUND = Round(
     seconds=7.5,
 )
 END = RunEnd(
-    words="w", state=None, restarts={"sink": 1}, set_aside=0, mended=0, ddl=[], schema_changes=[], verify={}, exit=0
+    words="w",
+    state=None,
+    restarts={"sink": 1},
+    dead_letters=0,
+    repaired=0,
+    ddl=[],
+    schema_changes=[],
+    verify={},
+    exit=0,
 )
 SAMPLES = [
     ("verify", DIFFERENCE),
     ("run", replace(DIFFERENCE, words="differs", at=datetime(2026, 11, 22, 1, 2, 3, 456000, UTC))),
     ("compact", ROUND),
     ("run", END),
-    ("run", Note(event="away", about="look", words="no answer")),
+    ("run", Note(event="unreachable", about="status", words="no answer")),
     ("cutover", CutoverNote(event="end", words="done")),
     ("cutover", Gate(words="", checks=[events.Check("lag", True, "0 s")])),
 ]
@@ -89,9 +97,9 @@ def test_an_event_is_read_as_it_was_written(verb: str, sample: Event) -> None:
 
 
 def test_half_a_pair_of_surrogates_is_a_line_too() -> None:
-    line = Note(event="trouble", words="\ud800 ü").line
+    line = Note(event="problem", words="\ud800 ü").line
     assert json.loads(line.encode())["words"] == "\ud800 ü"
-    assert "ü" in Note(event="trouble", words="ü").line
+    assert "ü" in Note(event="problem", words="ü").line
 
 
 def test_what_is_optional_is_left_out() -> None:

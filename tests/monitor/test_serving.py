@@ -103,7 +103,7 @@ def test_what_is_repaired_is_taken_off_the_verdict_on_everything() -> None:
     at = "2026-11-22T00:00:00+00:00"
     counts = {"compared": 9, "different": 2, "missing": 0, "extra": 0, "order": 0, "metadata": None}
     full = {"id": "1", "at": at, "since": at, "verdict": "not the same", "of": "everything", "clean": False}
-    full |= {"seconds": 1.0, "held_back": None, "origin": {}} | counts
+    full |= {"seconds": 1.0, "deferred": None, "origin": {}} | counts
     repaired = full | {"clean": True, "different": 0, "repaired": 2}
     for last, left in ((full, 2), (repaired, 0), (repaired | {"id": "2"}, 2), (None, 2)):
         found = Verification.of(Verified(last, full))

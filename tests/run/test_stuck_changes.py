@@ -62,7 +62,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
         yield Run(supervisor, told, monkeypatch)
 
 
-def test_a_destination_that_does_not_answer_settles_nothing(run: Run) -> None:
+def test_a_destination_that_does_not_answer_resolves_nothing(run: Run) -> None:
     [held] = run.look(changes())
     assert "schema change held: drop shop.a" in held
     assert run.supervisor.verdict().exit == 1
@@ -73,18 +73,18 @@ def test_a_destination_that_does_not_answer_settles_nothing(run: Run) -> None:
     assert [shown["state"] for shown in end.schema_changes] == ["held"]
     assert "does not answer" in str(end.words)
     assert run.look(changes()) == []
-    assert run.look(SchemaChanges()) == ["settled: drop shop.a"]
+    assert run.look(SchemaChanges()) == ["resolved: drop shop.a"]
     assert run.supervisor.verdict().exit == 0
 
 
-def test_a_change_is_settled_once_it_is_made_or_skipped(run: Run) -> None:
+def test_a_change_is_resolved_once_it_is_made_or_skipped(run: Run) -> None:
     run.look(changes(state="refused", reason="no"))
     assert run.look(changes(state="refused", reason="no", decision="apply")) == []
     assert run.look(changes(state="running", reason="", decision="apply")) == []
     assert run.supervisor.verdict().exit == 1
     assert run.look(changes(state="refused", reason="no", decision="apply")) == [], "it is the same refusal"
     assert run.look(changes(state="refused", reason="no", decision="skip")) == []
-    assert run.look(SchemaChanges((), (Shown(change(state="skipped"), ()),))) == ["settled: drop shop.a"]
+    assert run.look(SchemaChanges((), (Shown(change(state="skipped"), ()),))) == ["resolved: drop shop.a"]
 
 
 def test_the_state_is_unknown_while_the_destination_does_not_answer() -> None:

@@ -13,7 +13,7 @@ import click
 from towpath.cli import DIFFERENT
 from towpath.cli.options import FILE, duration, flag, json_option, opened, pipeline_argument, print_json, say
 from towpath.cli.report.cutover import write_report
-from towpath.config.events import Gate, Step, Switch, TimedEvent, label
+from towpath.config.events import Gate, Step, Switch, TimedEvent
 from towpath.cutover.machine import Machine
 from towpath.cutover.sides import Sides, read_sides
 from towpath.cutover.steps import CutoverOptions
@@ -149,7 +149,7 @@ def with_words(event: TimedEvent) -> TimedEvent:
     """The event as it is shown: with the time, and with words for people."""
     match event:
         case Step():
-            counts = "".join(f", {count:,} {unit}" for unit, count in event.figures.items())
+            counts = "".join(f", {count:,} {unit}" for unit, count in event.counts.items())
             words = f"{event.step}: {event.seconds:.1f} s{counts}"
         case Switch():
             paused = f"writes were stopped for {event.pause_seconds:.1f} s"
@@ -164,8 +164,8 @@ def print_event(event: TimedEvent) -> None:
     if not isinstance(event, Gate):
         click.echo(event.words)
         return
-    width = max((len(label(check.name)) for check in event.checks), default=0)
+    width = max((len(check.name) for check in event.checks), default=0)
     for check in event.checks:
-        click.echo(f"{_MARKS[check.good]}  {label(check.name):<{width}}  {check.found}")
+        click.echo(f"{_MARKS[check.good]}  {check.name:<{width}}  {check.found}")
         if check.advice and not check.good:
             click.echo(f"     {'':<{width}}  → {check.advice}")

@@ -113,9 +113,9 @@ def print_undo(schema: Plan) -> None:
 
 
 def report_rest(schema: Plan) -> None:
-    """Print what is held back until the cutover, and the differences that the plan leaves."""
-    for namespace, description in schema.held_back:
-        say(f"{namespace}: {description} is held back until the cutover")
+    """Print what is deferred until the cutover, and the differences that the plan leaves."""
+    for namespace, description in schema.deferred:
+        say(f"{namespace}: {description} is deferred until the cutover")
     for difference in schema.different:
         say(f"{difference.pair.destination}: {difference.what}; left as it is")
         for line in difference.command.splitlines():

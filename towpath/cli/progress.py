@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bars
 
-from towpath.config.events import Progress
 from towpath_verifier import Progress as ComparisonProgress
+
+if TYPE_CHECKING:
+    from towpath.history.replay.sink_run import Progress
 
 #: Arguments: done, total, description.
 Update = Callable[[int, int, str], None]
@@ -57,7 +60,7 @@ def documents_compared(progress: ComparisonProgress) -> str:
 
 @contextmanager
 def replay_bars() -> Iterator[Callable[[Progress], None]]:
-    """A progress bar for each phase of a replay, as the function that takes its events."""
+    """A progress bar for each phase of a replay, as the function that updates it."""
     with ExitStack() as phase:
         update: Update | None = None
 
@@ -67,9 +70,8 @@ def replay_bars() -> Iterator[Callable[[Progress], None]]:
                 phase.close()
                 update = None
                 return
-            is_check = event.event == "checking"
-            update = update or phase.enter_context(bar("checking the log" if is_check else ""))
-            line = f"{event.done:,} of {event.of:,} records" if is_check else records_applied(event)
+            update = update or phase.enter_context(bar("checking the log" if event.is_check else ""))
+            line = f"{event.done:,} of {event.of:,} records" if event.is_check else records_applied(event)
             update(event.done, event.of, line)
 
         yield report

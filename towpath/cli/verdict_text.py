@@ -43,7 +43,7 @@ def _table(tallies: Sequence[Tally]) -> Table:
 
 def _notes(verdict: Verdict) -> Iterator[str]:
     yield from (f"note: {note}" for tally in verdict.tallies for note in tally.notes)
-    yield from (f"trouble: {trouble}" for trouble in verdict.trouble)
+    yield from (f"problem: {problem}" for problem in verdict.trouble)
 
 
 def _examples(result: VerificationResult) -> Iterator[str]:
@@ -59,10 +59,10 @@ def _examples(result: VerificationResult) -> Iterator[str]:
 
 def _metadata(metadata: Metadata | None) -> Iterator[str]:
     """A command that several differences share is printed once, after the last of them."""
-    if metadata is None or not (metadata.differences or metadata.held_back):
+    if metadata is None or not (metadata.differences or metadata.deferred):
         return
     yield ""
-    yield from (f"{held.pair.source}: {held.what}; held back until the cutover" for held in metadata.held_back)
+    yield from (f"{held.pair.source}: {held.what}; deferred until the cutover" for held in metadata.deferred)
     last = {difference.command: number for number, difference in enumerate(metadata.differences)}
     for number, difference in enumerate(metadata.differences):
         yield f"{difference.pair.source}: {difference.what}"
@@ -84,9 +84,9 @@ def _end(result: VerificationResult) -> Iterator[str]:
 def _metadata_summary(result: VerificationResult) -> str:
     if result.metadata is None:
         return ""
-    held = len(result.metadata.held_back)
-    held_back = f", {held:,} more held back until the cutover" if held else ""
-    return f"; {counted(len(result.metadata.differences), 'difference')} in options, views and indexes{held_back}"
+    held = len(result.metadata.deferred)
+    deferred = f", {held:,} more deferred until the cutover" if held else ""
+    return f"; {counted(len(result.metadata.differences), 'difference')} in options, views and indexes{deferred}"
 
 
 def _short(text: str | None) -> str:

@@ -175,7 +175,7 @@ def _follow(
         say("comparing documents that change, until interrupted; `towpath status` shows the progress")
         verdict = follow(session, state, known, passed, print_json if as_json else _print, request.only, options)
     print_json(Followed(**verdict.as_json())) if as_json else click.echo(verdict.description)
-    if verdict.unsettled:
+    if verdict.unresolved:
         raise click.exceptions.Exit(TROUBLE)
     return verdict.differences + (len(result.metadata.differences) if result.metadata else 0)
 

@@ -43,7 +43,7 @@ from towpath.verify.full_verdict import Verified, age, summary
 from towpath_verifier import cluster_time
 
 #: The lines that look at nothing but the status and the verdict.
-_KNOWN = ("operator", "connectors", "copy", "lag", "reading again", "verified")
+_KNOWN = ("operator", "connectors", "copy", "lag", "re-read requests", "verified")
 _SHOWN = 3  # findings in one line; the rest is only counted
 #: Command → the privilege action that it needs, where their names differ.
 _ACTIONS = {"createIndexes": "createIndex", "dropIndexes": "dropIndex"}
@@ -169,7 +169,7 @@ def _ddl(readiness: Readiness) -> Result:
     logged, advice = readiness.known_status.changes, f"towpath ddl {readiness.session.file}"
     if logged is None:
         return False, UNREAD, advice
-    changes = unreplicated.unsettled(readiness.session, readiness.known_status.ddl, remember=False)
+    changes = unreplicated.unresolved(readiness.session, readiness.known_status.ddl, remember=False)
     shown = [shown.line(readiness.session.file) for shown in logged.open]
     shown += [change.line for change in changes]
     words = "; ".join(shown[:_SHOWN]) or "no DDL that the other side has not followed"
@@ -194,7 +194,7 @@ def _metadata(readiness: Readiness) -> Result:
     words = "; ".join(f"{difference.pair.source}: {difference.what}" for difference in both.differences[:_SHOWN])
     more = len(both.differences) - _SHOWN
     words += f"; and {more} more" if more > 0 else ""
-    same = f"the same, {len(both.held_back)} held back until the cutover"
+    same = f"the same, {len(both.deferred)} deferred until the cutover"
     return not both.differences, words or same, f"towpath prepare {readiness.session.file}"
 
 
@@ -324,6 +324,10 @@ def _returns(readiness: Readiness) -> bool:
     return readiness.returns
 
 
+def _goes(readiness: Readiness) -> bool:
+    return not readiness.returns and readiness.reverse is not None
+
+
 def _blocks(readiness: Readiness) -> bool:
     return readiness.options.blocks
 
@@ -333,19 +337,19 @@ GATE = (
     _line("connectors", _connectors),
     _line("copy", _copy, _has_status),
     _line("lag", _lag, _has_status),
-    _line("reading again", _requests, _has_status),
-    _line("set aside", _dead_letters, _has_status),
-    _line("collections", _ddl, _has_status),
+    _line("re-read requests", _requests, _has_status),
+    _line("dead letters", _dead_letters, _has_status),
+    _line("schema changes", _ddl, _has_status),
     _line("verified", verified, lambda readiness: not readiness.returns),  # a fail back itself verifies
     _line("metadata", _metadata),
     _line("write block", _write_block, _blocks),
-    _line("way back", _reverse_pipeline, lambda readiness: not readiness.returns and readiness.reverse is not None),
+    _line("reverse pipeline", _reverse_pipeline, _goes),
 )
 PRECONDITIONS = (
     _line("commands", _commands),
     _line("own writes", own_writes, _blocks),
     _line("late writes", late_writes),
-    _line("forms", schemas),
+    _line("schema privileges", schemas),
     _line("capture", _capture, _returns),
     _line("sink", _sink, _returns),
     _line("report", _report_file, lambda readiness: readiness.report is not None),

@@ -16,7 +16,7 @@ from pathlib import Path
 from towpath.checks import target
 from towpath.clients.mongo.write_block import MONGOSH_UNDO
 from towpath.config import events
-from towpath.config.events import Check, CutoverNote, Gate, Switch, TimedEvent, label
+from towpath.config.events import Check, CutoverNote, Gate, Switch, TimedEvent
 from towpath.cutover.gate import GATE, PRECONDITIONS, Readiness, lines, red
 from towpath.cutover.reverse_pipeline import write_reverse_file
 from towpath.cutover.sides import CUTOVER, FAIL_BACK, Direction, Sides, SwitchUnknown
@@ -188,7 +188,7 @@ class Machine:
     def _passed(self, checks: list[Check]) -> bool:
         self.report(Gate(checks=checks))
         if failed := red(checks):
-            names = ", ".join(label(check.name) for check in failed)
+            names = ", ".join(check.name for check in failed)
             raise _NotDone(f"not started, nothing is changed: {names} {'is' if len(failed) == 1 else 'are'} red")
         if self.dry_run:
             self._end("everything is ready; nothing was started")

@@ -111,7 +111,7 @@ def _read(command: Command, text: str, counts: dict[str, int]) -> None:
             counts["documents"] += 1
             command.words = f"{counted(counts['documents'], 'document')} so far"
         case Repaired():
-            command.words = f"{event.mended:,} repaired, {event.left:,} left, in {event.seconds:.1f} s"
+            command.words = f"{event.repaired:,} repaired, {event.left:,} left, in {event.seconds:.1f} s"
         case Gate():
             command.checks = tuple(event.checks)
         case CutoverNote():

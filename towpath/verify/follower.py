@@ -191,7 +191,7 @@ class _Follower:
             records=self.log.records,
             compared=self.compared,
             waiting=len(self.waiting),
-            unsettled=len(self.unsettled),
+            unresolved=len(self.unsettled),
             **{kind: counts[kind] for kind in verdict_file.KINDS},
             behind_records=behind.records,
             behind_seconds=round(behind.seconds, 3),

@@ -67,7 +67,7 @@ def figures(result: VerificationResult) -> dict[str, Any]:
         "compared": verdict.compared,
         **{kind: verdict.total(kind) for kind in KINDS},
         "metadata": None if result.metadata is None else len(result.metadata.differences),
-        "held_back": None if result.metadata is None else len(result.metadata.held_back),
+        "deferred": None if result.metadata is None else len(result.metadata.deferred),
         "seconds": round(verdict.seconds, 3),
         "documents_per_second": round(verdict.compared / verdict.seconds) if verdict.seconds else 0,
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -75,5 +75,5 @@ def figures(result: VerificationResult) -> dict[str, Any]:
         "verdict": result.headline,
         "bytes_per_document": round(verdict.read / verdict.compared, 3) if verdict.compared else 0,
         "notes": [note for tally in verdict.tallies for note in tally.notes],
-        "trouble": verdict.trouble,
+        "problems": verdict.trouble,
     }

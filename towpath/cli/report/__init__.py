@@ -7,7 +7,6 @@ from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
-from towpath.config.events import label
 from towpath.errors import TowpathError
 from towpath.files import publish
 
@@ -19,7 +18,6 @@ _TEMPLATES = Environment(
     lstrip_blocks=True,
 )
 _TEMPLATES.filters["number"] = lambda number: f"{number:,}"
-_TEMPLATES.filters["label"] = label
 _TEMPLATES.filters["clock"] = lambda at: at.strftime("%H:%M:%S.%f")[:-3]
 
 

@@ -83,7 +83,7 @@ def _steps(events: Sequence[TimedEvent]) -> Iterator[Step]:
     stopped = next(requested, next(stopping, last))
     percent = 100 / max((last - first).total_seconds(), 0.001)
     for step in steps:
-        figures = ", ".join(f"{count:,} {name}" for name, count in step.figures.items())
+        figures = ", ".join(f"{count:,} {name}" for name, count in step.counts.items())
         left = (_start(step) - first).total_seconds() * percent
         yield Step(step.step, figures, step.seconds, left, step.seconds * percent, step.reported_at > stopped)
 

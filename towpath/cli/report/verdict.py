@@ -55,8 +55,8 @@ def _metadata_summary(result: VerificationResult) -> str:
         return "not compared"
     count = len(result.metadata.differences)
     differences = f"{count:,} differences" if count else "no differences"
-    held = len(result.metadata.held_back)
-    return f"{differences}; {held:,} held back until the cutover" if held else differences
+    held = len(result.metadata.deferred)
+    return f"{differences}; {held:,} deferred until the cutover" if held else differences
 
 
 def _bar(tally: Tally) -> Iterator[tuple[str, int, float]]:

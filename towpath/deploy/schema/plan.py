@@ -28,14 +28,14 @@ from towpath_verifier import (
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to create or change, what differs and stays, and what is held back until the cutover."""
+    """What to create or change, what differs and stays, and what is deferred until the cutover."""
 
     collections: tuple[Step, ...]
     """Create collections and views, or change their options."""
     indexes: tuple[Step, ...]
     different: tuple[MetadataDifference, ...]
     """Differences that stay."""
-    held_back: tuple[tuple[str, str], ...]
+    deferred: tuple[tuple[str, str], ...]
     """(namespace at the destination, description)"""
     undo: tuple[Step, ...] = ()
     """The steps that undo `steps`; only in a plan in place."""
@@ -51,7 +51,7 @@ class Plan:
                 for step in self.steps
             ],
             "different": [difference.as_json() for difference in self.different],
-            "held_back": [{"namespace": namespace, "what": description} for namespace, description in self.held_back],
+            "deferred": [{"namespace": namespace, "what": description} for namespace, description in self.deferred],
             "undo": [{"namespace": step.namespace, "command": step.command.text} for step in self.undo],
         }
 
@@ -88,7 +88,7 @@ def plan(session: Session, *, overwrite: bool = False, final: bool = False, kept
         collections=tuple(step for step in steps if not _is_about_index(step)),
         indexes=_in_order([step for step in steps if _is_about_index(step)]),
         different=tuple(different),
-        held_back=tuple(
+        deferred=tuple(
             (pair.destination, description)
             for pair in replicated
             if pair.source in relaxed
@@ -115,7 +115,7 @@ def plan_in_place(session: Session, kept: KeptIndexes = nothing_kept) -> Plan:
         collections=tuple(_steps(before.differences(RELAXED_IN_PLACE))),
         indexes=(),
         different=(),
-        held_back=tuple(
+        deferred=tuple(
             (name, text) for name, collection in descriptions.items() for text in omitted(collection, RELAXED_IN_PLACE)
         ),
         undo=tuple(_steps(after.differences(AS_IT_IS))),

@@ -86,10 +86,10 @@ def schemas(
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """Differences of options, views and indexes; `held_back` are intended until the cutover (`towpath prepare`)."""
+    """Differences of options, views and indexes; `deferred` are intended until the cutover (`towpath prepare`)."""
 
     differences: Sequence[MetadataDifference]
-    held_back: Sequence[MetadataDifference]
+    deferred: Sequence[MetadataDifference]
 
 
 def metadata(session: Session, only: Sequence[str]) -> Metadata:

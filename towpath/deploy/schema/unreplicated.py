@@ -1,6 +1,6 @@
 """Schema changes (DDL) at the source that are not at the destination, with the commands to run.
 
-They are reported until they are settled: both sides are the same, or the user accepts them (`towpath ddl --accept`).
+They are reported until they are resolved: both sides are the same, or the user accepts them (`towpath ddl --accept`).
 """
 
 from __future__ import annotations
@@ -51,20 +51,20 @@ def _passed(session: Session, changes: Sequence[Ddl]) -> list[Ddl]:
         return [ddl for ddl in changes if is_past(Timestamp(ddl.time.seconds, ddl.time.ordinal))]
 
 
-def unsettled(session: Session, changes: Iterable[Ddl], *, remember: bool = True) -> tuple[UnreplicatedDdl, ...]:
-    """The changes that are not settled. With `remember`, the settled ones are recorded on this machine.
+def unresolved(session: Session, changes: Iterable[Ddl], *, remember: bool = True) -> tuple[UnreplicatedDdl, ...]:
+    """The changes that are not resolved. With `remember`, the resolved ones are recorded on this machine.
 
     Raises `TowpathError` when a side does not answer.
     """
     name, known = session.pipeline.name, list(changes)
-    old = settled(name)
+    old = resolved(name)
     if all(ddl.mark in old for ddl in known):
         return ()
     verdict = _verdict(name)
     candidates = [
         ddl
         for ddl in known
-        if ddl.mark not in old and not (verdict and verdict.settles(ddl, session.pipeline.selection))
+        if ddl.mark not in old and not (verdict and verdict.resolves(ddl, session.pipeline.selection))
     ]
     past = {ddl.mark for ddl in _passed(session, candidates)}  # before the destination is read
     sides = _sides(session, candidates)
@@ -73,7 +73,7 @@ def unsettled(session: Session, changes: Iterable[Ddl], *, remember: bool = True
     waiting = {ddl.mark for ddl in candidates} - past | {difference.ddl.mark for difference in unreplicated}
     new = {ddl.mark for ddl in known} - waiting
     if remember and new - old:
-        settle(name, new)
+        resolve(name, new)
     return unreplicated
 
 
@@ -111,7 +111,7 @@ class _Verdict:
     differing: frozenset[str]
     """The namespaces that differ."""
 
-    def settles(self, ddl: Ddl, selection: Selection) -> bool:
+    def resolves(self, ddl: Ddl, selection: Selection) -> bool:
         if ddl.mark not in self.passed or ddl.kind not in _DOCUMENTS:
             return False
         if ddl.kind == source_offsets.UNSEEN:
@@ -125,7 +125,7 @@ def _verdict(name: str) -> _Verdict | None:
     place = verdict_file.path(name)
     try:
         counts = verdict_file.counts(place)
-        if not counts.get("ddl") or counts.get("trouble"):
+        if not counts.get("ddl") or counts.get("problems"):
             return None
         differing = frozenset(difference.namespace for difference in verdict_file.read(place))
     except TowpathError:  # the file does not exist, or is being written
@@ -137,34 +137,34 @@ def _place(name: str) -> Path:
     return state_files.folder(name) / "ddl.json"
 
 
-def settled(name: str) -> set[str]:
-    """The marks of the settled DDL. Raises `TowpathError` for a broken file."""
+def resolved(name: str) -> set[str]:
+    """The marks of the resolved DDL. Raises `TowpathError` for a broken file."""
     place = _place(name)
     try:
-        return set(json.loads(place.read_text(encoding="utf-8"))["settled"])
+        return set(json.loads(place.read_text(encoding="utf-8"))["resolved"])
     except FileNotFoundError:
         return set()
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise TowpathError(f"cannot read {place}: {error}", "remove it; then all changes are reported again") from error
 
 
-def settle(name: str, marks: Iterable[str]) -> None:
+def resolve(name: str, marks: Iterable[str]) -> None:
     with state_files.writing(_place(name)) as file:
-        file.write(json.dumps({"settled": sorted(marks)}))
+        file.write(json.dumps({"resolved": sorted(marks)}))
 
 
 def as_json(session: Session, changes: Sequence[Ddl]) -> list[dict[str, Any]]:
-    """The unsettled changes; if a side does not answer, all changes without a comparison."""
+    """The unresolved changes; if a side does not answer, all changes without a comparison."""
     try:
-        return [difference.as_json() for difference in unsettled(session, changes)]
+        return [difference.as_json() for difference in unresolved(session, changes)]
     except TowpathError:
         return [ddl.as_json() for ddl in changes]
 
 
 def lines(session: Session, changes: Iterable[Ddl] | None = None) -> Iterator[str]:
-    """A line for each unsettled change, of those given or of all observed; or the reason why they are not known."""
+    """A line for each unresolved change, of those given or of all observed; or the reason why they are not known."""
     try:
-        for difference in unsettled(session, observed(session) if changes is None else changes):
+        for difference in unresolved(session, observed(session) if changes is None else changes):
             yield difference.line
     except NoSuchConnector:
         return  # nothing observes DDL

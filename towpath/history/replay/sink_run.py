@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from towpath.clients.connect.control import Wait
 from towpath.clients.kafka.topics import Place
 from towpath.clients.mongo.client import Cluster
-from towpath.config.events import Progress
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted
 from towpath.errors import NoSuchConnector, NotYet, TowpathError
@@ -26,6 +25,25 @@ from towpath.store.positions import Applied
 _POLL_S = 0.5
 _RUN_AGAIN = "fix the cause and run the same command again: it continues where it stopped"
 _WINDOW = 20  # polls over which the rate is computed
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How much of the log a replay or a rebuild has applied, or checked before, for a terminal.
+
+    Counted in offsets: records, transaction markers, and offsets that compaction has removed.
+    """
+
+    done: int
+    of: int
+    per_second: float = 0.0
+    is_check: bool = False
+    is_last: bool = False
+
+    @property
+    def seconds_left(self) -> float | None:
+        """At the present rate; None while nothing moves."""
+        return (self.of - self.done) / self.per_second if self.per_second > 0 else None
 
 
 @dataclass(slots=True)
@@ -105,7 +123,7 @@ class SinkRun:
         self._polls.append((time.monotonic(), applied))
         (then, before), (now, after) = self._polls[0], self._polls[-1]
         rate = (after - before) / (now - then) if now > then else 0.0
-        return Progress(event="applying", done=applied, of=self.start.offsets, per_second=rate)
+        return Progress(applied, self.start.offsets, rate)
 
     def documents(self) -> dict[str, int]:
         """Namespace at the destination → its number of documents, estimated."""

@@ -20,7 +20,6 @@ from towpath.clients.kafka.consume import messages
 from towpath.clients.kafka.topics import Place
 from towpath.clients.mongo.client import Client, Cluster, ClusterTime
 from towpath.clients.mongo.replica_set import collections
-from towpath.config.events import Progress
 from towpath.config.namespaces import namespace_of
 from towpath.config.text import utc
 from towpath.deploy.deployment import put
@@ -45,7 +44,7 @@ from towpath.history.replay.preconditions import (
     format_counts,
     registration,
 )
-from towpath.history.replay.sink_run import SinkRun
+from towpath.history.replay.sink_run import Progress, SinkRun
 from towpath.history.replay.verdict import Verdict, missing_lines
 from towpath.log import bounds, dead_letters, integrity
 from towpath.log.integrity import LogCheck
@@ -56,7 +55,7 @@ from towpath.store import credentials, positions, writers
 from towpath.store.writers import Registration
 
 _ADVICE = {"connection.uri": " (--destination; its user needs readWrite on the databases written and on towpath)"}
-#: Receives the progress, as events.
+#: Receives the progress.
 Report = Callable[[Progress], None]
 #: Asks a question: returns for a yes, raises for a no.
 Confirm = Callable[[str], None]
@@ -173,9 +172,9 @@ def _read_log(session: Session, log: Log, copied: ClusterTime | None, report: Re
         session.topics,
         names,
         copied,
-        lambda done, of: report(Progress(event="checking", done=done, of=of)),
+        lambda done, of: report(Progress(done, of, is_check=True)),
     )
-    report(Progress(event="checking", done=result.records, of=result.records, is_last=True))
+    report(Progress(result.records, result.records, is_check=True, is_last=True))
     return result
 
 

@@ -69,7 +69,7 @@ class Verdict:
             dead_letter_topic=run.sink.dead_letter_topic if refused else None,
             uncopied=uncopied,
             missing=missing_json(check),
-            deleted_meanwhile=deleted,
+            deleted_by_retention=deleted,
             earliest=str(earliest) if earliest else None,
         )
         return cls(event, seconds, records is not None, resumed, check, refused, until, earliest)
@@ -88,7 +88,7 @@ class Verdict:
         if event.uncopied:
             yield 'missing  what the source held when the log began ([capture] copy = "none")'
         yield from missing_lines(self.check)
-        for head in event.deleted_meanwhile:
+        for head in event.deleted_by_retention:
             yield f"deleted by retention meanwhile, and perhaps not applied: {head}"
         if self.earliest and self.until:
             yield (

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, computed_field
 
 from towpath.clients.connect.failures import Failure
 from towpath.clients.connect.rest import Connector
-from towpath.config.events import Check, FollowFigures
+from towpath.config.events import Check, FollowCounts
 from towpath.config.mongo_uri import without_credentials
 from towpath.errors import TowpathError, fields
 from towpath.log.bounds import Break
@@ -142,7 +142,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Following(FollowFigures):
+class Following(FollowCounts):
     """What `verify --follow` has found."""
 
     age_seconds: float
