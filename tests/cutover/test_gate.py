@@ -23,9 +23,8 @@ from towpath.clients.mongo.privileges import Privileges
 from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.cutover import gate
 from towpath.cutover.gate import GATE, PRECONDITIONS, Readiness, lines, red
-from towpath.deploy.schema.apply import Step
-from towpath.deploy.schema.changes import SchemaChanges
-from towpath.deploy.schema.sides import Metadata
+from towpath.deploy.schema import Metadata, Step
+from towpath.deploy.schema_changes import SchemaChanges
 from towpath.errors import ConnectUnreachable, MongoUnreachable, Refused, TowpathError
 from towpath.run.status.status import Copied, Waiting
 from towpath.session import Session

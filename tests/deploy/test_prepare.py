@@ -34,7 +34,7 @@ def prepared(pipeline: Pipeline, *options: str, expect: int = 0) -> dict[str, An
 
 
 def verdict(pipeline: Pipeline, *options: str, expect: int = 0) -> tuple[str, int, int]:
-    """What `verify` finds, and how much differs besides documents, and is held back."""
+    """What `verify` finds, and how much differs besides documents, and is deferred."""
     found = json.loads(towpath("verify", pipeline.file, "--json", *options, expect=expect).stdout.splitlines()[-1])
     return found["verdict"], found["metadata"], found["deferred"]
 

@@ -10,8 +10,8 @@ import pytest
 from towpath.clients.mongo.client import ClusterTime
 from towpath.config.events import as_line
 from towpath.config.namespaces import Selection
-from towpath.deploy.schema import unreplicated
-from towpath.deploy.schema.unreplicated import Sides, compare
+from towpath.deploy import unreplicated
+from towpath.deploy.unreplicated import Sides, compare
 from towpath.errors import TowpathError
 from towpath.log.source_offsets import Ddl, in_order, source_state
 from towpath.store import verdict_file
@@ -120,14 +120,13 @@ RENAME = Ddl(TIME, "rename", "shop.a", "shop.b")
 )
 def test_a_verdict_resolves_what_was_behind_the_pipeline_when_it_began(state, differing, only, done, resolves):
     verdict(*differing, only=only, done=done)
-    found = unreplicated._verdict("shop")
-    assert bool(found and found.resolves(RENAME, PIPELINE.selection)) == resolves
+    assert unreplicated.resolved_by_verdict(PIPELINE, [RENAME]) == ({RENAME.mark} if resolves else set())
 
 
 def test_a_verdict_with_problems_or_none_resolves_nothing(state):
-    assert unreplicated._verdict("shop") is None
+    assert not unreplicated.resolved_by_verdict(PIPELINE, [RENAME])
     verdict(done=[RENAME.mark], problems=["shop.a could not be read"])
-    assert unreplicated._verdict("shop") is None
+    assert not unreplicated.resolved_by_verdict(PIPELINE, [RENAME])
 
 
 def test_what_is_resolved_is_remembered(state):

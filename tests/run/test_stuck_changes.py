@@ -20,7 +20,7 @@ from towpath.cli.status import exit_status
 from towpath.config.events import Ddl, TimedEvent
 from towpath.config.pipeline import Pipeline
 from towpath.cutover import gate
-from towpath.deploy.schema.changes import SchemaChanges, Shown
+from towpath.deploy.schema_changes import SchemaChanges, Shown
 from towpath.errors import MongoUnreachable, TowpathError
 from towpath.monitor.reporter import Reporter, _Slow
 from towpath.run import supervisor as supervising

@@ -13,9 +13,10 @@ from towpath.cli.options import flag, json_option, opened, pipeline_argument, pr
 from towpath.clients.mongo.client import Client
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted
-from towpath.deploy.schema import changes, unreplicated
-from towpath.deploy.schema.changes import SchemaChanges
-from towpath.deploy.schema.unreplicated import UnreplicatedDdl
+from towpath.deploy import schema_changes as changes
+from towpath.deploy import unreplicated
+from towpath.deploy.schema_changes import SchemaChanges
+from towpath.deploy.unreplicated import UnreplicatedDdl
 from towpath.errors import Refused, TowpathError
 from towpath.history.replay.plan import find
 from towpath.session import Session

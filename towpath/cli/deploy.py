@@ -14,8 +14,7 @@ from towpath.cli.prepare import report_rest
 from towpath.clients.connect.control import wait_running
 from towpath.deploy import deployment, operator
 from towpath.deploy.deployment import Deployment
-from towpath.deploy.schema import apply, plan
-from towpath.deploy.schema.plan import EMPTY, Plan
+from towpath.deploy.schema import Plan, apply, plan
 from towpath.errors import MongoError, MongoUnreachable, TowpathError
 from towpath.history.replay import steps
 from towpath.history.replay.plan import find, find_all, find_leftovers
@@ -51,12 +50,12 @@ def deploy(file: Path, dry_run: bool, allow_missing: bool, prepares: bool, timeo
         planned = Deployment(Facts(session, allow_missing=allow_missing))
         changes, differences = planned.plan(), planned.differences()
         in_log = session.pipeline.ddl.apply  # the sink creates collections, with the options of their time
-        schema = _schema_plan(session) if prepares and not in_log else EMPTY
+        schema = _schema_plan(session) if prepares and not in_log else Plan()
         if dry_run:
             for step in schema.collections:
                 say(f"would {step.description}")
         else:
-            apply.run(session.destination, schema.collections, lambda step: say(step.description))
+            apply(session.destination, schema.collections, lambda step: say(step.description))
         report_rest(schema)
         for change in changes:
             say(f"{'would ' if dry_run else ''}{change.description}")
@@ -83,7 +82,7 @@ def deploy(file: Path, dry_run: bool, allow_missing: bool, prepares: bool, timeo
 def _schema_plan(session: Session) -> Plan:
     """The collections and views to create at the destination. Raises `MongoError` if either cluster cannot be read."""
     try:
-        return plan.plan(session)
+        return plan(session)
     except MongoError as error:
         raise TowpathError(
             f"nothing was deployed, because the collections to create at the destination are not known: {error}",

@@ -9,8 +9,7 @@ import click
 from towpath.checks import target
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json, say
 from towpath.cli.progress import bar
-from towpath.deploy.schema import apply, plan
-from towpath.deploy.schema.plan import Plan
+from towpath.deploy.schema import Plan, apply, plan, plan_in_place
 from towpath.errors import NoSuchConnector
 from towpath.log import barrier
 from towpath.session import Session
@@ -58,7 +57,7 @@ def prepare(
             "--in-place does not go with --final or --overwrite, which change what --in-place leaves as it is; give one"
         )
     with opened(file) as session:
-        schema = plan.plan_in_place(session) if in_place else plan.plan(session, overwrite=overwrite, final=final)
+        schema = plan_in_place(session) if in_place else plan(session, overwrite=overwrite, final=final)
         print_undo(schema)
         if session.pipeline.ddl.apply and schema.steps and not (final or in_place):
             say("[ddl]: the log makes what the source has; what is made ahead of it can be in the way of older changes")
@@ -71,7 +70,7 @@ def prepare(
 
 
 def _apply(session: Session, schema: Plan, indexes: str, timeout: float) -> None:
-    apply.run(session.destination, schema.collections, lambda step: say(step.description))
+    apply(session.destination, schema.collections, lambda step: say(step.description))
     if not schema.indexes or indexes == "none":
         return
     if indexes == "copied":
@@ -83,7 +82,7 @@ def _apply(session: Session, schema: Plan, indexes: str, timeout: float) -> None
             return
         barrier.wait(session, timeout, say)
     with bar() as update:
-        apply.run(session.destination, schema.indexes, lambda step: say(step.description), update)
+        apply(session.destination, schema.indexes, lambda step: say(step.description), update)
 
 
 def _is_deployed(session: Session) -> bool:

@@ -19,7 +19,7 @@ from towpath.config.events import Reread
 from towpath.config.mongo_uri import without_credentials
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted
-from towpath.deploy.schema import unreplicated
+from towpath.deploy import unreplicated
 from towpath.log import reread_requests
 from towpath.log.barrier import passing
 from towpath.session import Session

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from towpath.cli.options import print_tables
 from towpath.config.text import counted
-from towpath.deploy.schema.sides import Metadata
+from towpath.deploy.schema import Metadata
 from towpath.store.verdict_file import KINDS
 from towpath.verify.result import VerificationResult
 from towpath_verifier import SCREENED, Tally, Verdict

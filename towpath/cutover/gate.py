@@ -29,11 +29,9 @@ from towpath.cutover import reverse_pipeline
 from towpath.cutover.steps import CutoverOptions
 from towpath.cutover.watches import watch
 from towpath.cutover.writes import ANSWER, command_problem, stdin_problem
-from towpath.deploy import deployment, operator
-from towpath.deploy.schema import plan, unreplicated
-from towpath.deploy.schema.apply import Step
-from towpath.deploy.schema.changes import UNREAD
-from towpath.deploy.schema.sides import metadata
+from towpath.deploy import deployment, operator, unreplicated
+from towpath.deploy.schema import Step, metadata, plan, plan_in_place
+from towpath.deploy.schema_changes import UNREAD
 from towpath.errors import TowpathError
 from towpath.run.dead_letters import DeadLetterRetries
 from towpath.run.status.gather import read_status
@@ -267,9 +265,9 @@ def schemas(readiness: Readiness) -> Result:
     """The users may change the schemas of both sides, as far as the changes are known by now."""
     session, reverse, missing = readiness.forward, readiness.reverse, list[str]()
     if not readiness.returns:
-        missing += _missing("destination", session.destination, plan.plan(session, final=True).steps)
+        missing += _missing("destination", session.destination, plan(session, final=True).steps)
     if reverse is not None:
-        of_source = plan.plan(reverse, final=True) if readiness.returns else plan.plan_in_place(reverse)
+        of_source = plan(reverse, final=True) if readiness.returns else plan_in_place(reverse)
         missing += _missing("source", session.source, of_source.steps)
     words = "; ".join(missing[:_SHOWN]) or "the users may change the schemas"
     return not missing, words, "grant the role dbAdmin on the databases, or the actions named (docs/how-to/secure.md)"

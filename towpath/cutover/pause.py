@@ -16,7 +16,7 @@ from types import FrameType
 
 from towpath.clients.kafka.topics import Place
 from towpath.config.events import as_line
-from towpath.deploy.schema.sides import pairs
+from towpath.deploy.schema import pairs
 from towpath.errors import Overtaken, TowpathError
 from towpath.log import changed_keys
 from towpath.log.barrier import asking

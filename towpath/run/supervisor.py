@@ -15,9 +15,9 @@ from itertools import chain
 from towpath.clients.connect.rest import Connector
 from towpath.config.events import Ddl, Note, RunEnd
 from towpath.config.text import counted
-from towpath.deploy.schema import unreplicated
-from towpath.deploy.schema.changes import UNREAD, SchemaChanges, Shown
-from towpath.deploy.schema.unreplicated import UnreplicatedDdl
+from towpath.deploy import unreplicated
+from towpath.deploy.schema_changes import UNREAD, SchemaChanges, Shown
+from towpath.deploy.unreplicated import UnreplicatedDdl
 from towpath.errors import KafkaUnreachable, NoSuchConnector, TowpathError, fields
 from towpath.log import bounds
 from towpath.run.children import Events, Launcher

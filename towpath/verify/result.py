@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import towpath_verifier
-from towpath.deploy.schema.sides import Metadata
+from towpath.deploy.schema import Metadata
 from towpath.store.verdict_file import KINDS
 from towpath_verifier import SCREENED, UNORDERED, Kind, Shown, Verdict, extended_json, readable
 

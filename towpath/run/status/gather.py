@@ -14,8 +14,8 @@ from towpath.clients.mongo.client import ClusterTime
 from towpath.clients.mongo.replica_set import clocks
 from towpath.config.namespaces import namespace_of
 from towpath.config.pipeline import Pipeline
-from towpath.deploy.schema import changes
-from towpath.deploy.schema.changes import SchemaChanges
+from towpath.deploy import schema_changes as changes
+from towpath.deploy.schema_changes import SchemaChanges
 from towpath.errors import MongoError, MongoUnreachable, NoSuchConnector, TowpathError
 from towpath.history.replay import rebuild
 from towpath.history.replay.plan import Replay, find_all
