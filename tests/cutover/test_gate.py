@@ -79,7 +79,7 @@ class Case:
         self.fake("watch", lambda *_, **__: nullcontext())
         self.fake("cluster_time", lambda client: None)
         for name in ("plan", "plan_in_place"):
-            self.fake(name, lambda *_, **__: SimpleNamespace(steps=(step("shop.orders", "collMod"),)), gate.plan)
+            self.fake(name, lambda *_, **__: SimpleNamespace(steps=(step("shop.orders", "collMod"),)))
         self.fake("statuses", lambda connect, names: [RUNNING])
 
     def session(self, name: str) -> Session:
