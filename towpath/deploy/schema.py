@@ -161,7 +161,7 @@ class Step:
 
     @property
     def rank(self) -> int:
-        """Its place: 0 for collections; then indexes, fast changes first. One is dropped just before it is built again."""
+        """Its place: 0 for collections; then indexes, fast changes first. One is dropped just before it is built."""
         if self.change:
             return 1 if {"unique", "prepareUnique"}.isdisjoint(self.change) else 2
         return 4 if self.builds else 3 if "dropIndexes" in self.command.body else 0
