@@ -147,7 +147,7 @@ def test_advice_is_what_was_raised_as_such() -> None:
 def test_the_compatibility_version_that_is_needed_is_advised(
     servers: tuple[int, ...], level: str, found: str, advice: str
 ) -> None:
-    (finding,) = cluster.compatibility(level, "source", servers)
+    finding = cluster.compatibility(level, "source", servers)
     assert finding.level == found
     assert advice in finding.advice
 

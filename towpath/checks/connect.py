@@ -102,10 +102,6 @@ def heap(values: Sequence[str], splice_cache: int) -> Iterator[Finding]:
         yield ok(SUBJECT, found)
 
 
-def foreign_connectors(facts: Facts) -> Iterator[Finding]:
-    yield from others(facts.pipeline, facts.configurations)
-
-
 def exposed(pipeline: Pipeline) -> Iterator[Finding]:
     """Warn about a REST API that other machines can reach without authentication or encryption."""
     url, login = urlsplit(pipeline.connect.url), pipeline.connect.login
@@ -137,8 +133,9 @@ def _validated(facts: Facts) -> Iterator[Finding]:
     exactly-once support for sources, which the validated source requires. Connectors of a cluster that is not
     reachable are left out, because validating them takes minutes.
     """
-    pipeline = facts.pipeline
-    if _outdated(facts):
+    pipeline, unreachable = facts.pipeline, facts.unreachable
+    known = {"source", "destination"}.isdisjoint(unreachable) and pipeline.secrets_file.exists()
+    if known and credentials.differs(pipeline.secrets_file, facts.secrets):
         yield warning(
             SUBJECT,
             f"{pipeline.secrets_file} and the pipeline file hold different URIs, so the connectors were not validated",
@@ -150,22 +147,13 @@ def _validated(facts: Facts) -> Iterator[Finding]:
         return
     for name, config in definitions(pipeline).items():
         is_sink = name == pipeline.sink_connector
-        if (facts.destination if is_sink else facts.source).side in facts.unreachable:
+        if ("destination" if is_sink else "source") in unreachable:
             continue
         checked = config if is_sink else config | {_EXACTLY_ONCE: "required"}
         try:
             yield from validated(name, facts.connect.errors(name, checked), pipeline)
         except Unresolved:
             yield _unread(name, pipeline)
-
-
-def _outdated(facts: Facts) -> bool:
-    """Whether the secrets file exists on this machine, and `deploy` would write another content."""
-    clusters = (facts.source, facts.destination)
-    if any(cluster.side in facts.unreachable for cluster in clusters) or not facts.pipeline.secrets_file.exists():
-        return False
-    sets = (cluster.replica_set.name for cluster in clusters)
-    return credentials.differs(facts.pipeline.secrets_file, credentials.properties(facts.pipeline, *sets))
 
 
 def validated(name: str, errors: Mapping[str, list[str]], pipeline: Pipeline) -> Iterator[Finding]:
@@ -178,37 +166,32 @@ def validated(name: str, errors: Mapping[str, list[str]], pipeline: Pipeline) ->
             f"the workers do not allow a connector to set {', '.join(overrides)}: {errors[overrides[0]][0]}",
             "set connector.client.config.override.policy=All on every worker",
         )
-    for key, messages in errors.items():
-        if key not in overrides:
-            yield _fault(subject, key, messages[0], pipeline)
+    enable = "set exactly.once.source.support=enabled on every worker (first `preparing` on all, then `enabled`)"
+    for key, (message, *_) in errors.items():
+        if key == _EXACTLY_ONCE and pipeline.has_own_source:
+            yield error(
+                subject,
+                "the workers have no exactly-once support for sources, which Towpath's source requires",
+                f'{enable}, or use mode = "plain" with copy = "debezium"',
+            )
+        elif key == _EXACTLY_ONCE:
+            yield warning(
+                subject,
+                "the workers have no exactly-once support for sources: what was captured shortly before a worker is"
+                " killed is captured again and appears twice in the log",
+                enable,
+            )
+        elif credentials.is_unresolved(key, message):
+            yield error(
+                subject,
+                f"the worker finds no URI through ${{file:{pipeline.secrets_file}:…}}: {message}",
+                credentials.advice(pipeline.secrets_file),
+            )
+        elif key not in overrides:
+            advice = f"correct {key}; deploy would stop with the same message"
+            yield error(subject, f"{key}: {message}", advice, where=key, code=code_of(message))
     if not any(key != _EXACTLY_ONCE for key in errors):
         yield ok(subject, "Kafka Connect validated it, resolved the URI and reached the cluster")
-
-
-def _fault(subject: str, key: str, message: str, pipeline: Pipeline) -> Finding:
-    """The finding for the message about one setting."""
-    enable = "set exactly.once.source.support=enabled on every worker (first `preparing` on all, then `enabled`)"
-    if key == _EXACTLY_ONCE and pipeline.has_own_source:
-        return error(
-            subject,
-            "the workers have no exactly-once support for sources, which Towpath's source requires",
-            f'{enable}, or use mode = "plain" with copy = "debezium"',
-        )
-    if key == _EXACTLY_ONCE:
-        return warning(
-            subject,
-            "the workers have no exactly-once support for sources: what was captured shortly before a worker is killed"
-            " is captured again and appears twice in the log",
-            enable,
-        )
-    if credentials.is_unresolved(key, message):
-        return error(
-            subject,
-            f"the worker finds no URI through ${{file:{pipeline.secrets_file}:…}}: {message}",
-            credentials.advice(pipeline.secrets_file),
-        )
-    advice = f"correct {key}; deploy would stop with the same message"
-    return error(subject, f"{key}: {message}", advice, where=key, code=code_of(message))
 
 
 def _unread(name: str, pipeline: Pipeline) -> Finding:
@@ -246,20 +229,28 @@ _HANDLERS = {
 
 
 def others(pipeline: Pipeline, configs: Mapping[str, Mapping[str, str]]) -> Iterator[Finding]:
-    """Warn about other connectors (name → configuration) that interfere with the pipeline."""
+    """Warn about other connectors (name → configuration) that interfere with the pipeline.
+
+    Those of another pipeline are not among them: the preconditions of `deploy` check these.
+    """
+    ours = (*pipeline.connectors, pipeline.whole_source_connector)
     for name, config in sorted(configs.items()):
-        if name in (*pipeline.connectors, pipeline.whole_source_connector):
+        subject, plugin, prefix = f"connect {name}", config.get("connector.class"), config.get("topic.prefix", "")
+        if name in ours or SOURCE_SET in config or DESTINATION_SET in config:
             continue
-        if SOURCE_SET in config or DESTINATION_SET in config:
-            continue  # another pipeline's: the preconditions of `deploy` check these
-        if config.get("connector.class") in _SINKS:
-            yield from _sink(name, config, pipeline)
-        elif config.get("connector.class") in _SOURCES:
-            yield from _source(name, config, pipeline)
+        if plugin in _SINKS:
+            yield from _sink(subject, config, pipeline)
+        elif plugin in _SOURCES and prefix in pipeline.capture_prefixes:
+            yield warning(
+                subject,
+                f"a source that is not Towpath's has the topic.prefix {prefix!r}: it writes JSON to the pipeline's"
+                " topics, which stops the sink",
+                "set another topic.prefix for it, or remove it",
+            )
 
 
-def _sink(name: str, config: Mapping[str, str], pipeline: Pipeline) -> Iterator[Finding]:
-    subject, trap = f"connect {name}", _HANDLERS.get(config.get("change.data.capture.handler", ""), "")
+def _sink(subject: str, config: Mapping[str, str], pipeline: Pipeline) -> Iterator[Finding]:
+    trap = _HANDLERS.get(config.get("change.data.capture.handler", ""), "")
     if _reads(config, pipeline):
         yield warning(
             subject,
@@ -280,17 +271,6 @@ def _sink(name: str, config: Mapping[str, str], pipeline: Pipeline) -> Iterator[
             subject,
             "errors.tolerance=all without a dead-letter topic: records that it cannot write are lost silently",
             "set errors.deadletterqueue.topic.name on that connector",
-        )
-
-
-def _source(name: str, config: Mapping[str, str], pipeline: Pipeline) -> Iterator[Finding]:
-    prefix = config.get("topic.prefix", "")
-    if prefix in pipeline.capture_prefixes:
-        yield warning(
-            f"connect {name}",
-            f"a source that is not Towpath's has the topic.prefix {prefix!r}: it writes JSON to the pipeline's topics,"
-            " which stops the sink",
-            "set another topic.prefix for it, or remove it",
         )
 
 
@@ -318,5 +298,5 @@ RULES = (
     Rule(SUBJECT, workers, required=False),
     *rules(SUBJECT, same_kafka, present_plugins),
     Rule(SUBJECT, connectors, required=False),
-    Rule(SUBJECT, foreign_connectors, required=False),
+    Rule(SUBJECT, lambda facts: others(facts.pipeline, facts.configurations), required=False),
 )

@@ -1,10 +1,13 @@
-"""The checks of Kafka: brokers, limits for large records, existing topics, topics that `deploy` would create."""
+"""The checks of Kafka: brokers, limits for large records, existing topics, topics that `deploy` would create.
+
+Also whether the log keeps the records that a rebuild needs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from towpath.checks import log, source
+from towpath.checks import source
 from towpath.checks.facts import Facts
 from towpath.checks.rule import Finding, Rule, error, ok, rules, warning
 from towpath.clients.kafka.client import LARGEST_RECORD
@@ -13,10 +16,11 @@ from towpath.config.namespaces import topic_of
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted, first_few
 from towpath.errors import TopicError
-from towpath.log.topic_settings import change_settings
+from towpath.log.topic_settings import MARK, change_settings, is_compacted
 
 SUBJECT = "kafka"
 _SHOWN = 3
+_FOREVER = -1
 
 Settings = Mapping[str, str]
 
@@ -45,7 +49,7 @@ def topics(facts: Facts) -> Iterator[Finding]:
 
 
 def partitions(facts: Facts) -> Iterator[Finding]:
-    """Every existing topic has the partition count in the file."""
+    """Every existing topic has the partition count in the file; those of requests and dead letters have one."""
     for topic in facts.log:
         yield from partition_count(topic, facts.pipeline)
     for name in (facts.pipeline.request_topic, facts.pipeline.dead_letter_topic):
@@ -64,7 +68,6 @@ def partition_count(topic: Topic, pipeline: Pipeline) -> Iterator[Finding]:
 
 
 def single(topic: Topic) -> Iterator[Finding]:
-    """The topics of re-read requests and dead letters have one partition."""
     if topic.partitions != 1:
         yield error(
             f"kafka {topic.name}",
@@ -103,14 +106,14 @@ def creatable(facts: Facts) -> Iterator[Finding]:
 def broker(number: int, settings: Settings, brokers: int, pipeline: Pipeline) -> Iterator[Finding]:
     """The broker takes records of up to 17 MiB, and its settings endanger neither the order nor the log."""
     subject = f"{SUBJECT} broker {number}"
-    if _bytes(settings, "socket.request.max.bytes") < LARGEST_RECORD:
+    if int(settings.get("socket.request.max.bytes", LARGEST_RECORD)) < LARGEST_RECORD:
         yield error(
             subject,
             f"socket.request.max.bytes={settings['socket.request.max.bytes']}: the broker would reject a record of"
             f" {LARGEST_RECORD} bytes (a document of 16 MiB)",
             f"set socket.request.max.bytes={LARGEST_RECORD + 2**20} or more on every broker",
         )
-    if brokers > 1 and _bytes(settings, "replica.fetch.max.bytes") < LARGEST_RECORD:
+    if brokers > 1 and int(settings.get("replica.fetch.max.bytes", LARGEST_RECORD)) < LARGEST_RECORD:
         yield warning(
             subject,
             f"replica.fetch.max.bytes={settings['replica.fetch.max.bytes']}, smaller than the largest record"
@@ -130,15 +133,7 @@ def broker(number: int, settings: Settings, brokers: int, pipeline: Pipeline) ->
             "log.cleaner.enable=false: the broker compacts nothing, but the file sets [log] compact = true",
             "set log.cleaner.enable=true on every broker",
         )
-    yield from _replication(subject, settings, brokers, pipeline.kafka.replication_factor)
-    yield ok(
-        subject,
-        f"message.max.bytes={settings.get('message.max.bytes')} (the pipeline's topics have their own:"
-        f" {LARGEST_RECORD}), replica.fetch.max.bytes={settings.get('replica.fetch.max.bytes')}",
-    )
-
-
-def _replication(subject: str, settings: Settings, brokers: int, configured: int) -> Iterator[Finding]:
+    configured = pipeline.kafka.replication_factor
     factor = configured if configured > 0 else int(settings.get("default.replication.factor", "1"))
     insync = int(settings.get("min.insync.replicas", "1"))
     if factor == 1:
@@ -159,30 +154,83 @@ def _replication(subject: str, settings: Settings, brokers: int, configured: int
             " written",
             f"set [kafka] replication_factor = {insync + 1}, or lower min.insync.replicas",
         )
-
-
-def _bytes(settings: Settings, key: str) -> int:
-    return int(settings.get(key, LARGEST_RECORD))
+    yield ok(
+        subject,
+        f"message.max.bytes={settings.get('message.max.bytes')} (the pipeline's topics have their own:"
+        f" {LARGEST_RECORD}), replica.fetch.max.bytes={settings.get('replica.fetch.max.bytes')}",
+    )
 
 
 def topic(name: str, settings: Settings, begins: int, pipeline: Pipeline) -> Iterator[Finding]:
     """The settings of an existing change topic are those of the file. `begins`: its first offset."""
     subject = f"{SUBJECT} {name}"
-    guarded = [*log.guard(subject, settings, begins, pipeline)]
+    guarded = [*guard(subject, settings, begins, pipeline)]
     yield from guarded
     reported = {finding.where for finding in guarded}
-    required = {key: value for key, value in change_settings(pipeline).items() if key not in reported}
-    other = {key: settings.get(key) for key, value in required.items() if settings.get(key) != value}
-    if other:
+    required = change_settings(pipeline)
+    differing = [key for key in required if key not in reported and settings.get(key) != required[key]]
+    if differing:
+        has, wants = (", ".join(f"{key}={of.get(key)}" for key in differing) for of in (settings, required))
         yield warning(
             subject,
-            f"has {_listed(other)}, but the file requires {_listed({key: required[key] for key in other})}",
+            f"has {has}, but the file requires {wants}",
             "run `towpath deploy`, which applies the file's settings",
         )
 
 
-def _listed(settings: Mapping[str, str | None]) -> str:
-    return ", ".join(f"{key}={value}" for key, value in settings.items())
+def guard(subject: str, settings: Settings, begins: int, pipeline: Pipeline) -> Iterator[Finding]:
+    """The topic keeps the records that a rebuild needs. `begins`: its first offset."""
+    desired, actual = pipeline.log.retention, int(settings.get("retention.ms", _FOREVER))
+    if actual != _FOREVER and (desired == _FOREVER or actual < desired):
+        period = "forever" if desired == _FOREVER else f"for {desired} ms"
+        yield warning(
+            subject,
+            f"retention.ms={actual}: the brokers delete records that the file keeps {period}; the log cannot rebuild"
+            " documents that have not changed since",
+            "run `towpath deploy`, which applies [log] retention",
+            where="retention.ms",
+        )
+    if int(settings.get("retention.bytes", _FOREVER)) != _FOREVER:
+        yield warning(
+            subject,
+            f"retention.bytes={settings['retention.bytes']}: the brokers delete the oldest records of a partition that"
+            " grows larger",
+            "run `towpath deploy`, which sets retention.bytes=-1",
+            where="retention.bytes",
+        )
+    if begins and desired == _FOREVER:
+        yield warning(
+            subject,
+            f"begins at offset {begins}, not at 0: the first records are gone, and the log cannot rebuild documents"
+            " that have not changed since",
+            "`towpath replay` lists them; to get a whole log, run `towpath remove --topics`, empty the destination and"
+            " deploy",
+        )
+    policy, lag_ms = f"cleanup.policy={settings.get('cleanup.policy')}", pipeline.log.compaction_lag
+    if not pipeline.log.compact and is_compacted(settings):
+        yield error(
+            subject,
+            f"{policy}: compaction keeps only the last record of a key, which may be an update without the document"
+            " that it changes",
+            "run `towpath deploy`, which sets cleanup.policy=delete; or set [log] compact = true, deploy, and run"
+            " `towpath compact --from-beginning`, which re-reads these documents",
+            where="cleanup.policy",
+        )
+    elif pipeline.log.compact and not is_compacted(settings):
+        yield warning(
+            subject,
+            f"{policy}: the topic held records before [log] compact was set, and is not compacted yet",
+            "leave `towpath compact` running: it enables compaction once all updates are protected",
+            where="cleanup.policy",
+        )
+    elif pipeline.log.compact and int(settings.get(MARK, 0)) < lag_ms:
+        yield error(
+            subject,
+            f"{MARK}={settings.get(MARK)}, less than [log] compaction_lag ({lag_ms}): the log cleaner may"
+            " drop a whole document of which then only an update is left",
+            "run `towpath deploy`, which applies the file's settings, then `towpath compact --once --from-beginning`",
+            where=MARK,
+        )
 
 
 def foreign_topics(pipeline: Pipeline, existing: Mapping[str, Topic]) -> Iterator[Finding]:
@@ -196,7 +244,7 @@ def foreign_topics(pipeline: Pipeline, existing: Mapping[str, Topic]) -> Iterato
             f"topics with the prefix {pipeline.name!r} that belong to no namespace of the pipeline:"
             f" {first_few(others, _SHOWN)}",
             "if the file included their namespaces before, `remove --topics` no longer finds them: delete them by hand;"
-            " if they belong to somebody else, give the pipeline another name before the first deploy",
+            " if they belong to someone else, give the pipeline another name before the first deploy",
         )
 
 

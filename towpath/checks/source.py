@@ -42,10 +42,6 @@ _LENIENT: CodecOptions[dict[str, Any]] = CodecOptions(
 )
 
 
-def servers(facts: Facts) -> Iterator[Finding]:
-    yield from cluster.servers(facts.source)
-
-
 def schema_changes(facts: Facts) -> Iterator[Finding]:
     """The source reports schema changes, at least if [ddl] needs them."""
     if (level := facts.source.level) >= EXPANDED_EVENTS:
@@ -62,17 +58,16 @@ def schema_changes(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _actions(facts: Facts) -> tuple[str, ...]:
+def _required(pipeline: Pipeline) -> tuple[str, ...]:
     """The actions that capture needs."""
-    pipeline = facts.pipeline
     of_copy = COPY_ACTIONS if pipeline.copy_method == "towpath" else ()
     return SOURCE_ACTIONS + of_copy + (DDL_SOURCE_ACTIONS if pipeline.ddl.apply else ())
 
 
 def _missing(facts: Facts) -> list[str]:
-    """The `_actions` that are not granted to the user on all databases."""
+    """Those of them that are not granted to the user on all databases."""
     granted = facts.source.privileges
-    return granted.missing(_actions(facts), "") if granted else []
+    return granted.missing(_required(facts.pipeline), "") if granted else []
 
 
 def privileged(facts: Facts) -> Iterator[Finding]:
@@ -88,7 +83,7 @@ def privileged(facts: Facts) -> Iterator[Finding]:
             granted.grant([("readAnyDatabase", "admin")]),
         )
     else:
-        yield ok(SIDE, f"the user {granted.user} may {', '.join(_actions(facts))} in every database")
+        yield ok(SIDE, f"the user {granted.user} may {', '.join(_required(facts.pipeline))} in every database")
 
 
 def listed(facts: Facts) -> bool:
@@ -153,36 +148,32 @@ def is_replicated(facts: Facts, collection: Collection) -> bool:
 
 def kind(collection: Collection, pipeline: Pipeline) -> Iterator[Finding]:
     """The collection is of a supported kind."""
-    subject, ranges = f"{SIDE} {collection.namespace}", pipeline.copy_method == "towpath"
+    is_copied, collated = pipeline.copy_method == "towpath", "collation" in collection.options
+    leave_out = "leave it out with [collections] exclude"
+    separate = f"{leave_out} and give it a separate pipeline with"
     if collection.kind == "timeseries":
-        yield error(
-            subject,
-            f"{collection.namespace} is a time-series collection, which has no change stream",
-            "leave it out with [collections] exclude",
+        what, advice = "is a time-series collection, which has no change stream", leave_out
+    elif collection.options.get("capped") and is_copied:
+        what = (
+            'is a capped collection, which no server reads at a known time (readConcern "snapshot"), so that it cannot'
+            " be copied to the byte"
         )
-    elif collection.options.get("capped") and ranges:
-        yield error(
-            subject,
-            f"{collection.namespace} is a capped collection, which no server reads at a known time (readConcern"
-            ' "snapshot"), so that it cannot be copied to the byte',
-            "leave it out with [collections] exclude and give it"
-            ' a pipeline of its own with mode = "plain", or with [capture] copy = "none"',
+        advice = f'{separate} mode = "plain", or with [capture] copy = "none"'
+    elif collated and is_copied:
+        what = (
+            "has a default collation, by which the server orders its _ids, so that it cannot be copied in ranges of"
+            " them"
         )
-    elif "collation" in collection.options and ranges:
-        yield error(
-            subject,
-            f"{collection.namespace} has a default collation, by which the server orders its _ids, so that it cannot be"
-            " copied in ranges of them",
-            "leave it out with [collections] exclude and give it a pipeline of its own with"
-            ' mode = "plain" and [kafka] partitions = 1',
+        advice = f'{separate} mode = "plain" and [kafka] partitions = 1'
+    elif collated and pipeline.kafka.partitions > 1:
+        what = (
+            "has a default collation, by which two _ids that differ in bytes can be equal: with several partitions"
+            " their order could be lost"
         )
-    elif "collation" in collection.options and pipeline.kafka.partitions > 1:
-        yield error(
-            subject,
-            f"{collection.namespace} has a default collation, by which two _ids that differ in bytes can be equal:"
-            " with several partitions their order could be lost",
-            "leave it out with [collections] exclude and give it a pipeline of its own with [kafka] partitions = 1",
-        )
+        advice = f"{separate} [kafka] partitions = 1"
+    else:
+        return
+    yield error(f"{SIDE} {collection.namespace}", f"{collection.namespace} {what}", advice)
 
 
 def captured_by(configurations: Configurations, namespace: str) -> str | None:
@@ -192,10 +183,6 @@ def captured_by(configurations: Configurations, namespace: str) -> str | None:
         if pattern is not None and re.fullmatch(pattern, namespace):
             return name
     return None
-
-
-def oplog(facts: Facts) -> Iterator[Finding]:
-    yield from capture.check_window(facts.source.ask(capture.read))
 
 
 def copy_time(facts: Facts) -> Iterator[Finding]:
@@ -233,8 +220,8 @@ def collections(facts: Facts) -> Iterator[Finding]:
 
 
 RULES = (
-    *rules(SIDE, servers, schema_changes, privileged),
-    Rule(SIDE, oplog, required=False),
+    *rules(SIDE, lambda facts: cluster.servers(facts.source), schema_changes, privileged),
+    Rule(SIDE, lambda facts: capture.check_window(facts.source.ask(capture.read)), required=False),
     *(Rule(SIDE, check, applies=listed) for check in (included, filterable, kinds, names, copy_time)),
     Rule(SIDE, collections, required=False, applies=listed),
 )
@@ -269,9 +256,15 @@ def _sample(namespace: str, count: int, pipeline: Pipeline, client: Client) -> l
     for document in documents(client, namespace, count):
         sampled += 1
         largest = max(largest, len(document.raw))
-        odd.update(dict.fromkeys(map(_readable, odd_names(bytes(document.raw)))))
+        for path in odd_names(bytes(document.raw)):
+            odd[" → ".join(name if name == "[]" else repr(name) for name in path)] = None
     if odd:
-        findings.append(_odd_finding(subject, namespace, list(odd), pipeline))
+        fields = f"has fields whose names contain a dot, begin with $ or are empty: {first_few(list(odd), _NAMED)}"
+        trap = "in an update, a change stream does not distinguish the field a.b from b inside a"
+        advice = f'if updates touch them, add "{namespace}" to [capture] whole_documents before the first deploy'
+        is_whole = pipeline.captured_whole is not None and pipeline.captured_whole.matches(namespace)
+        whole = ok(subject, f"{fields}; [capture] whole_documents looks up its whole documents")
+        findings.append(whole if is_whole else warning(subject, f"{fields}; {trap}", advice))
     if largest > LARGE:
         what = (
             f"holds a document of {largest / 2**20:.2f} MiB: a change event, which wraps the document, must fit into"
@@ -281,24 +274,6 @@ def _sample(namespace: str, count: int, pipeline: Pipeline, client: Client) -> l
         findings.append(warning(subject, what, advice))
     size = f", the largest {largest:,} bytes" if largest else ""
     return [*findings, ok(subject, f"sampled {sampled:,} of {counted(count, 'document')}{size}")]
-
-
-def _odd_finding(subject: str, namespace: str, odd: list[str], pipeline: Pipeline) -> Finding:
-    fields = f"has fields whose names contain a dot, begin with $ or are empty: {first_few(odd, _NAMED)}"
-    if pipeline.captured_whole and pipeline.captured_whole.matches(namespace):
-        return ok(subject, f"{fields}; [capture] whole_documents looks up its whole documents")
-    return warning(
-        subject,
-        f"{fields}; in an update, a change stream does not distinguish the field a.b from b inside a",
-        f'if updates touch them, add "{namespace}" to [capture] whole_documents before the first deploy',
-    )
-
-
-def _readable(path: tuple[str, ...]) -> str:
-    return " → ".join(repr(name) if name != "[]" else name for name in path)
-
-
-_DOCUMENT, _ARRAY = 0x03, 0x04
 
 
 def odd_names(raw: bytes) -> Iterator[tuple[str, ...]]:

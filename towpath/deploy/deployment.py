@@ -135,7 +135,7 @@ class Deployment:
         if not self.pipeline.has_operator:
             return []
         differences = []
-        if self.pipeline.secrets_file.exists() and credentials.differs(self.pipeline.secrets_file, self._secrets):
+        if self.pipeline.secrets_file.exists() and credentials.differs(self.pipeline.secrets_file, self.facts.secrets):
             differences.append(Difference(f"{self.pipeline.secrets_file} does not hold what the workers need", _SECRET))
         for name, config in self.facts.desired.items():
             before = self.facts.deployed[name]
@@ -227,7 +227,7 @@ class Deployment:
         A connector that is updated starts again in any case. Restarted before, it would get the new secrets with its
         old configuration, and could fail.
         """
-        text = self._secrets
+        text = self.facts.secrets
         if credentials.differs(self.pipeline.secrets_file, text):
             yield Change(
                 f"write {self.pipeline.secrets_file}", partial(credentials.write, self.pipeline.secrets_file, text)
@@ -237,12 +237,6 @@ class Deployment:
                     continue
                 restart = partial(self.connect.restart, name, only_failed=False)
                 yield Change(f"restart connector {name}, for the new address or password", restart)
-
-    @property
-    def _secrets(self) -> str:
-        """The text of the secrets file."""
-        sets = (self.facts.source.replica_set.name, self.facts.destination.replica_set.name)
-        return credentials.properties(self.pipeline, *sets)
 
     def _connector_changes(self, desired: Configurations, deployed: Configurations) -> Iterator[Change]:
         for name, config in desired.items():

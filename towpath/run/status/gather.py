@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import cached_property
 
 from towpath.checks import capture
-from towpath.checks.log import guard
+from towpath.checks.kafka import guard
 from towpath.clients.connect.control import statuses
 from towpath.clients.kafka.topics import Place, Topic
 from towpath.clients.mongo.client import ClusterTime
