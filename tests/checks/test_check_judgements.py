@@ -147,7 +147,7 @@ def test_advice_is_what_was_raised_as_such() -> None:
 def test_the_compatibility_version_that_is_needed_is_advised(
     servers: tuple[int, ...], level: str, found: str, advice: str
 ) -> None:
-    finding = cluster.compatibility(level, "source", servers)
+    finding = cluster.compatibility(level, servers)
     assert finding.level == found
     assert advice in finding.advice
 
@@ -163,7 +163,7 @@ def test_the_compatibility_version_that_is_needed_is_advised(
     ],
 )
 def test_what_is_said_of_a_version(version: tuple[int, ...], levels: list[str], words: str) -> None:
-    found = list(cluster.untested(version, "source"))
+    found = list(cluster.untested(version))
     assert [one.level for one in found] == levels
     assert all(words in one.finding for one in found)
 

@@ -105,7 +105,7 @@ def check(session: Session) -> Iterator[Finding]:
     except (MongoUnreachable, ConnectUnreachable):
         return
     except TowpathError as failure:
-        yield warning(_SUBJECT, f"cannot be compared with what is captured: {failure.sentence}", failure.advice)
+        yield warning(f"cannot be compared with what is captured: {failure.sentence}", failure.advice, about=_SUBJECT)
 
 
 def warnings(session: Session) -> tuple[str, ...]:
@@ -186,24 +186,24 @@ def read(client: Client) -> Oplog | None:
 def check_window(oplog: Oplog | None) -> Iterator[Finding]:
     if oplog is None:
         yield warning(
-            _SUBJECT,
             "its window is unknown: the user may not read local.oplog.rs",
             'grant find and collStats on {db: "local", collection: "oplog.rs"}, or run rs.printReplicationInfo() as'
             f" another user: the window should be {SHORT_HOURS:.0f} hours or more",
+            about=_SUBJECT,
         )
     elif oplog.young:
         share = f"{oplog.size / max(oplog.limit, 1):.1%} of {oplog.limit / 2**20:,.0f} MiB"
-        yield ok(_SUBJECT, f"is too new to estimate its window: {share} in {oplog.span / 60:.0f} minutes")
+        yield ok(f"is too new to estimate its window: {share} in {oplog.span / 60:.0f} minutes", about=_SUBJECT)
     elif oplog.hours < SHORT_HOURS:
         yield warning(
-            _SUBJECT,
             f"reaches back {oplog.hours:.1f} hours at the current write rate ({oplog.limit / 2**20:,.0f} MiB): a"
             " capture that is down for longer, or an initial copy that takes longer, has to start over",
             f"enlarge it to {SHORT_HOURS:.0f} hours or more: db.adminCommand({{replSetResizeOplog: 1, size: <MiB>,"
             f" minRetentionHours: {SHORT_HOURS:.0f}}}) on every member",
+            about=_SUBJECT,
         )
     else:
-        yield ok(_SUBJECT, f"reaches back {oplog.hours:,.0f} hours at the current write rate")
+        yield ok(f"reaches back {oplog.hours:,.0f} hours at the current write rate", about=_SUBJECT)
 
 
 def check_capture(oplog: Oplog | None, captured: Captured) -> Iterator[Finding]:
@@ -212,35 +212,37 @@ def check_capture(oplog: Oplog | None, captured: Captured) -> Iterator[Finding]:
     behind = oplog.last - captured.since.seconds if oplog else 0
     if captured.state.lost:
         yield error(
-            f"log, {captured.connector}",
             "holds records of an earlier capture, and the offsets that continue it are lost: documents that were"
             " deleted at the source since would stay at the destination",
             _RESNAPSHOT,
+            about=f"log, {captured.connector}",
         )
     elif captured.lost:
         yield error(
-            subject,
             f"no longer holds the changes since {captured.since}, the end of what is captured: the changes after that"
             " are lost to the stream, and a restart does not help",
             _RESNAPSHOT,
+            about=subject,
         )
     elif captured.state.gap is not None:
         yield warning(
-            f"log, {captured.connector}",
             f"lacks the changes since {captured.state.gap}, and the resnapshot that replaces them is not finished:"
             " documents that were deleted since are still at the destination",
             "run `towpath resnapshot PIPELINE` to continue it",
+            about=f"log, {captured.connector}",
         )
     elif oplog and oplog.is_near(captured.since.seconds):
         yield warning(
-            subject,
             f"reaches back {_duration(oplog.hours * 3600)}, and capture is {_duration(behind)} behind: if the oplog"
             " drops changes before they are captured, `towpath resnapshot` has to re-read everything",
             "make sure that the connector runs (`towpath status`), or enlarge the oplog (replSetResizeOplog, with"
             " minRetentionHours) on every member",
+            about=subject,
         )
     elif oplog:
-        yield ok(subject, f"reaches back {_duration(oplog.hours * 3600)}, and capture is {_duration(behind)} behind")
+        yield ok(
+            f"reaches back {_duration(oplog.hours * 3600)}, and capture is {_duration(behind)} behind", about=subject
+        )
 
 
 def _duration(seconds: float) -> str:
@@ -260,20 +262,20 @@ def check_copy(oplog: Oplog | None, documents: int, size: int, pipeline: Pipelin
     enlarge = "enlarge the oplog (replSetResizeOplog with minRetentionHours)"
     if limited > oplog.hours:
         yield error(
-            _SUBJECT,
             f"reaches back {oplog.hours:.1f} hours, but a copy of {extent} takes {limited:.1f} hours at the limits in"
             " [capture]: the stream could not start where the copy began",
             f"raise documents_per_second or bytes_per_second, or {enlarge}",
+            about=_SUBJECT,
         )
         return
     slow = max(limited, size / SLOW_COPY / 3600)
     duration = f"a copy of {extent} takes {slow:.1f} hours at {SLOW_COPY // 2**20} MiB/s"
     if slow > oplog.hours:
         yield warning(
-            _SUBJECT,
             f"reaches back {oplog.hours:.1f} hours, but {duration}, the rate of a small machine: if the copy is no"
             " faster, the stream cannot start where the copy began",
             f"{enlarge}, or make sure that the copy is faster",
+            about=_SUBJECT,
         )
     else:
-        yield ok(_SUBJECT, f"reaches back {oplog.hours:,.1f} hours, and {duration} or less")
+        yield ok(f"reaches back {oplog.hours:,.1f} hours, and {duration} or less", about=_SUBJECT)

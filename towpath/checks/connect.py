@@ -27,7 +27,7 @@ _USUAL_CACHE_MB = 64
 
 
 def workers(facts: Facts) -> Iterator[Finding]:
-    yield ok(SUBJECT, f"{facts.connect.url}: Kafka Connect {facts.worker[0]}")
+    yield ok(f"{facts.connect.url}: Kafka Connect {facts.worker[0]}")
     yield from exposed(facts.pipeline)
 
 
@@ -36,7 +36,6 @@ def same_kafka(facts: Facts) -> Iterator[Finding]:
     _, theirs = facts.worker
     if theirs != facts.kafka_cluster:
         yield error(
-            SUBJECT,
             f"its workers use the Kafka cluster {theirs}, but [kafka] bootstrap leads to {facts.kafka_cluster}:"
             " topics would be created in one and looked for in the other",
             "set [kafka] bootstrap to the brokers in the workers' bootstrap.servers",
@@ -47,7 +46,6 @@ def present_plugins(facts: Facts) -> Iterator[Finding]:
     missing = [plugin for plugin in plugins(facts.pipeline) if plugin not in facts.plugins]
     if missing:
         yield error(
-            SUBJECT,
             f"Kafka Connect at {facts.connect.url} lacks {', '.join(missing)}",
             "put Towpath's plugin folder on the plugin.path of every worker and restart the workers",
         )
@@ -58,7 +56,7 @@ def connectors(facts: Facts) -> Iterator[Finding]:
     if any(present_plugins(facts)):
         return
     versions = [f"{name.rsplit('.', 1)[-1]} {facts.plugins[name]}" for name in plugins(facts.pipeline)]
-    yield ok(SUBJECT, f"the worker that answered has the plugins {', '.join(versions)}")
+    yield ok(f"the worker that answered has the plugins {', '.join(versions)}")
     if facts.pipeline.has_own_source:
         yield from heap(facts.connect.recommended(_SOURCE, _HEAP), facts.pipeline.splice_cache)
     yield from _validated(facts)
@@ -84,7 +82,6 @@ def heap(values: Sequence[str], splice_cache: int) -> Iterator[Finding]:
     advice = f'KAFKA_HEAP_OPTS="-Xmx{least}m -Xmn{least // 2}m" on every worker, and restart them'
     if heap < needed:
         yield warning(
-            SUBJECT,
             f"{found}: documents of up to 16 MB and [capture] splice_cache need a heap of {needed:,} MB, so a task may"
             " run out of memory",
             advice,
@@ -92,14 +89,13 @@ def heap(values: Sequence[str], splice_cache: int) -> Iterator[Finding]:
         )
     elif 3 * new <= heap:
         yield warning(
-            SUBJECT,
             f"{found}: most of what a worker allocates lives as long as one batch, and with a third of the heap or less"
             " the collector copies those records again and again",
             advice,
             code=_HEAP_CODE,
         )
     else:
-        yield ok(SUBJECT, found)
+        yield ok(found)
 
 
 def exposed(pipeline: Pipeline) -> Iterator[Finding]:
@@ -111,7 +107,6 @@ def exposed(pipeline: Pipeline) -> Iterator[Finding]:
             return
     if not login.user and not login.certificate:
         yield warning(
-            SUBJECT,
             f"its REST API at {host} has no authentication: anyone who reaches it can make the workers read any file"
             " that they have access to, including the one with the URIs",
             "make sure that the cluster enforces the NetworkPolicies that guard it (docs/how-to/kubernetes.md#secrets)"
@@ -120,7 +115,6 @@ def exposed(pipeline: Pipeline) -> Iterator[Finding]:
         )
     elif url.scheme == "http":
         yield warning(
-            SUBJECT,
             f"the password for its REST API goes to {host} over the network unencrypted",
             "let it listen with https (listeners=https://…), and set [connect] url to an https:// address",
         )
@@ -137,7 +131,6 @@ def _validated(facts: Facts) -> Iterator[Finding]:
     known = {"source", "destination"}.isdisjoint(unreachable) and pipeline.secrets_file.exists()
     if known and credentials.differs(pipeline.secrets_file, facts.secrets):
         yield warning(
-            SUBJECT,
             f"{pipeline.secrets_file} and the pipeline file hold different URIs, so the connectors were not validated",
             "run `towpath manifests PIPELINE --credentials FILE`, write its output into the Secret of the workers, and"
             " restart the connectors"
@@ -162,56 +155,57 @@ def validated(name: str, errors: Mapping[str, list[str]], pipeline: Pipeline) ->
     overrides = [key for key in errors if ".override." in key and not code_of(errors[key][0])]
     if overrides:
         yield error(
-            subject,
             f"the workers do not allow a connector to set {', '.join(overrides)}: {errors[overrides[0]][0]}",
             "set connector.client.config.override.policy=All on every worker",
+            about=subject,
         )
     enable = "set exactly.once.source.support=enabled on every worker (first `preparing` on all, then `enabled`)"
     for key, (message, *_) in errors.items():
         if key == _EXACTLY_ONCE and pipeline.has_own_source:
             yield error(
-                subject,
                 "the workers have no exactly-once support for sources, which Towpath's source requires",
                 f'{enable}, or use mode = "plain" with copy = "debezium"',
+                about=subject,
             )
         elif key == _EXACTLY_ONCE:
             yield warning(
-                subject,
                 "the workers have no exactly-once support for sources: what was captured shortly before a worker is"
                 " killed is captured again and appears twice in the log",
                 enable,
+                about=subject,
             )
         elif credentials.is_unresolved(key, message):
             yield error(
-                subject,
                 f"the worker finds no URI through ${{file:{pipeline.secrets_file}:…}}: {message}",
                 credentials.advice(pipeline.secrets_file),
+                about=subject,
             )
         elif key not in overrides:
             advice = f"correct {key}; deploy would stop with the same message"
-            yield error(subject, f"{key}: {message}", advice, where=key, code=code_of(message))
+            yield error(f"{key}: {message}", advice, where=key, code=code_of(message), about=subject)
     if not any(key != _EXACTLY_ONCE for key in errors):
-        yield ok(subject, "Kafka Connect validated it, resolved the URI and reached the cluster")
+        yield ok("Kafka Connect validated it, resolved the URI and reached the cluster", about=subject)
 
 
 def _unread(name: str, pipeline: Pipeline) -> Finding:
     subject = f"{SUBJECT} {name}"
     if pipeline.has_operator:
         return error(
-            subject,
             f"the worker cannot read {pipeline.secrets_file}",
             f"the Secret {pipeline.name}-workers has to have {pipeline.secrets_file.name}, and to be mounted at"
             f" {pipeline.secrets_file.parent} in the workers (docs/how-to/kubernetes.md)",
+            about=subject,
         )
     if not pipeline.secrets_file.exists():
         return ok(
-            subject, f"the worker resolves ${{file:…}}; {pipeline.secrets_file} does not exist yet, deploy writes it"
+            f"the worker resolves ${{file:…}}; {pipeline.secrets_file} does not exist yet, deploy writes it",
+            about=subject,
         )
     return error(
-        subject,
         f"the worker cannot read {pipeline.secrets_file}, which exists on this machine",
         "make it readable for the user that runs the worker; if workers run on other machines, copy it to each, or set"
         " [connect] secrets to a folder that they share",
+        about=subject,
     )
 
 
@@ -242,10 +236,10 @@ def others(pipeline: Pipeline, configs: Mapping[str, Mapping[str, str]]) -> Iter
             yield from _sink(subject, config, pipeline)
         elif plugin in _SOURCES and prefix in pipeline.capture_prefixes:
             yield warning(
-                subject,
                 f"a source that is not Towpath's has the topic.prefix {prefix!r}: it writes JSON to the pipeline's"
                 " topics, which stops the sink",
                 "set another topic.prefix for it, or remove it",
+                about=subject,
             )
 
 
@@ -253,24 +247,24 @@ def _sink(subject: str, config: Mapping[str, str], pipeline: Pipeline) -> Iterat
     trap = _HANDLERS.get(config.get("change.data.capture.handler", ""), "")
     if _reads(config, pipeline):
         yield warning(
-            subject,
             f"a sink that is not Towpath's reads the pipeline's topics; their values are BSON in Towpath's own format,"
             f" and {trap or 'it does not support updates'}",
             "let it read other topics, or remove it",
+            about=subject,
         )
     shared = _hosts(config.get("connection.uri", "") or config.get("mongodb.connection.string", ""))
     if shared & _hosts(pipeline.destination.uri):
         yield warning(
-            subject,
             "a sink that is not Towpath's writes to the destination: in a namespace that both write, the two overwrite"
             f" each other's changes{', and ' + trap if trap else ''}",
             "make sure that it writes to no namespace of the pipeline, or remove it",
+            about=subject,
         )
     if config.get("errors.tolerance") == "all" and not config.get("errors.deadletterqueue.topic.name"):
         yield warning(
-            subject,
             "errors.tolerance=all without a dead-letter topic: records that it cannot write are lost silently",
             "set errors.deadletterqueue.topic.name on that connector",
+            about=subject,
         )
 
 

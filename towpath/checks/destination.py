@@ -33,14 +33,12 @@ def both(facts: Facts) -> Iterator[Finding]:
     theirs, ours = facts.source.version[0], facts.destination.version[0]
     if ours < theirs:
         yield warning(
-            SIDE,
             f"is MongoDB {ours}, older than the source's {theirs}: it may refuse documents or updates that the source"
             " accepts",
             f"upgrade the destination to MongoDB {theirs}",
         )
     if facts.source.replica_set.is_same(facts.destination.replica_set):
         yield warning(
-            SIDE,
             "is the same replica set as the source: its oplog gets every change twice",
             "make sure that this is intended; for a second cluster set another [destination] uri",
         )
@@ -54,11 +52,10 @@ def targets(facts: Facts) -> Iterator[Finding]:
         target = facts.pipeline.renamed(name)
         if target in sources:
             collision = f"{sources[target]} and {name} would both be written to {target}"
-            yield error(SIDE, collision, "see [collections.rename]")
+            yield error(collision, "see [collections.rename]")
         sources[target] = name
         if same_set and facts.pipeline.selection.matches(target):
             yield error(
-                SIDE,
                 f"source and destination are the same replica set, and {name} would be written to {target}, which the"
                 " pipeline captures again: each change would circulate forever",
                 "name another destination, or rename into a database that [collections] include does not take in",
@@ -69,7 +66,7 @@ def privileged(facts: Facts) -> Iterator[Finding]:
     """The user has the required privileges."""
     granted = facts.destination.privileges
     if granted is None:
-        yield ok(SIDE, "no user is authenticated, so the server must be without access control")
+        yield ok("no user is authenticated, so the server must be without access control")
         return
     yield from _writes(granted, _targets(facts))
     if facts.pipeline.ddl.apply:
@@ -101,17 +98,17 @@ def kinds(facts: Facts) -> Iterator[Finding]:
         subject = f"{SIDE} {collection.namespace}"
         if collection.kind != "collection":
             yield error(
-                subject,
                 f"is a {collection.kind}, which cannot hold the replicated documents",
                 "drop it, or choose another namespace with [collections.rename]",
+                about=subject,
             )
         elif "collation" in collection.options and facts.pipeline.kafka.partitions > 1:
             yield error(
-                subject,
                 "has a default collation, which can treat two _ids with different bytes as equal: one document would"
                 " overwrite the other",
                 "create the collection without a collation, or set [kafka] partitions = 1 if the source has the same"
                 " collation",
+                about=subject,
             )
 
 
@@ -129,7 +126,7 @@ def contents(facts: Facts) -> Iterator[Finding]:
     names = {collection.namespace for collection in existing}
     new = [name for name in _targets(facts) if name not in names]
     if new:
-        yield ok(SIDE, f"the first document would create {first_few(new, _SHOWN)}")
+        yield ok(f"the first document would create {first_few(new, _SHOWN)}")
 
 
 def _contents(namespace: str, client: Client) -> tuple[int, list[dict[str, Any]]]:
@@ -145,18 +142,16 @@ def _writes(granted: Privileges, targets: Sequence[str]) -> Iterator[Finding]:
     if lacking:
         name, missing = next(iter(lacking.items()))
         yield error(
-            SIDE,
             f"the user {granted.user} may not {', '.join(missing)} in {name}"
             + (f" and {len(lacking) - 1} more namespaces" if len(lacking) > 1 else ""),
             granted.grant(("readWrite", database) for database in databases),
         )
     elif targets:
-        yield ok(SIDE, f"the user {granted.user} may {', '.join(DESTINATION_ACTIONS)} in all target namespaces")
+        yield ok(f"the user {granted.user} may {', '.join(DESTINATION_ACTIONS)} in all target namespaces")
     blind = _lacking(granted, DESTINATION_LOOKS, targets)
     if blind and not lacking:
         name, missing = next(iter(blind.items()))
         yield warning(
-            SIDE,
             f"the user {granted.user} may not {', '.join(missing)} in {name}: its contents cannot be checked or"
             " compared, and `deploy` needs --no-prepare",
             f'grant it the role "readWrite" on {name.partition(".")[0]}, which includes these actions',
@@ -169,7 +164,6 @@ def schema_changes(granted: Privileges, targets: Sequence[str]) -> Iterator[Find
     if lacking:
         databases, missing = [name.removesuffix(".") for name in lacking], next(iter(lacking.values()))
         yield error(
-            SIDE,
             f"the user {granted.user} may not {', '.join(missing)} in all of the database {databases[0]}"
             + (f" and {len(lacking) - 1} more" if len(lacking) > 1 else "")
             + ", as [ddl] needs it",
@@ -186,13 +180,12 @@ def _positions(granted: Privileges, pipeline: Pipeline) -> Iterator[Finding]:
     missing = dict.fromkeys(action for place in places for action in granted.missing(POSITION_ACTIONS, place))
     if missing:
         yield error(
-            SIDE,
             f"the user {granted.user} may not {', '.join(missing)} in {' and '.join(places)}, where Towpath"
             " registers the pipeline and the sink keeps its positions",
             granted.grant([("readWrite", DATABASE)]),
         )
     else:
-        yield ok(SIDE, f"the user {granted.user} may {', '.join(POSITION_ACTIONS)} in {' and '.join(places)}")
+        yield ok(f"the user {granted.user} may {', '.join(POSITION_ACTIONS)} in {' and '.join(places)}")
 
 
 def _validation(granted: Privileges, pipeline: Pipeline) -> Iterator[Finding]:
@@ -201,7 +194,6 @@ def _validation(granted: Privileges, pipeline: Pipeline) -> Iterator[Finding]:
     missing = granted.missing_for_mongo_kafka(pipeline.database, str(source))
     if missing:
         yield error(
-            SIDE,
             f"the sink connector's own validation would report {', '.join(missing)} missing for {granted.user}: it"
             f" checks the database {pipeline.database!r} (that of the first included namespace), the user's database"
             f" {source!r}, and grants on all databases, but not the target namespaces",
@@ -212,14 +204,14 @@ def _validation(granted: Privileges, pipeline: Pipeline) -> Iterator[Finding]:
 def _documents(subject: str, count: int, *, is_deployed: bool) -> Finding:
     """`is_deployed`: the pipeline may have written them."""
     if not count:
-        return ok(subject, "exists and is empty")
+        return ok("exists and is empty", about=subject)
     if is_deployed:
-        return ok(subject, f"holds about {counted(count, 'document')}; the pipeline is deployed")
+        return ok(f"holds about {counted(count, 'document')}; the pipeline is deployed", about=subject)
     return warning(
-        subject,
         f"holds about {counted(count, 'document')} already: documents whose _id is at the source are overwritten, the"
         " others stay, so the two sides differ",
         "empty the collection before the first deploy, unless these documents belong there",
+        about=subject,
     )
 
 
@@ -229,30 +221,30 @@ def _traps(collection: Collection, indexes: Iterable[Mapping[str, Any]], pipelin
     refused = f"a document that it refuses {'becomes a dead letter' if pipeline.exactly_once else 'stops the sink'}"
     if "validator" in options and options.get("validationAction") != "warn":  # 8.1 has errorAndLog too
         yield warning(
-            subject,
             f"has a validator, which may refuse what the source accepted: {refused}",
             f'in {database}: db.runCommand({{collMod: "{name}", validationLevel: "off"}}) while the pipeline runs',
+            about=subject,
         )
     if options.get("capped"):
         yield warning(
-            subject,
             "is capped: it removes documents by itself, and then the two sides differ",
             "keep it only if the source's collection is capped too; else drop it and let the sink create it",
+            about=subject,
         )
     for index in indexes:
         if index.get("unique"):
             yield warning(
-                subject,
                 f"has the unique index {index['name']!r}: order across documents is not kept, so a value that moves"
                 f" from one document to another can exist twice for a short time: {refused}",
                 "create unique indexes after the migration, when nothing is replicated any more",
+                about=subject,
             )
         if "expireAfterSeconds" in index:
             yield warning(
-                subject,
                 f"has the TTL index {index['name']!r}: it deletes by the destination's clock, in addition to the"
                 " source's deletes",
                 "leave deletes to the source, whose deletes are replicated; create TTL indexes after the migration",
+                about=subject,
             )
 
 

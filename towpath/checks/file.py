@@ -20,52 +20,45 @@ _SHORT_LAG_MS = 600_000  # a shorter lag leaves little time during an outage of 
 def traps(pipeline: Pipeline, path: Path) -> Iterator[Finding]:
     partitions, tasks, log = pipeline.kafka.partitions, pipeline.write.tasks, pipeline.log
     size = f"{counted(partitions, 'partition')}, {counted(tasks, 'task')}"
-    yield ok(_SUBJECT, f"{path}: pipeline {pipeline.name}, {size}")
+    yield ok(f"{path}: pipeline {pipeline.name}, {size}")
     for namespace in pipeline.collections.rename:
         if not pipeline.selection.matches(namespace):
             yield warning(
-                _SUBJECT,
                 f"[collections.rename] names {namespace}, which [collections] does not include: it has no effect",
                 "correct the name (the left side is the namespace at the source), or remove the line",
             )
     if pipeline.capture.copy_tasks > 1 and pipeline.copy_method != "towpath":
         yield warning(
-            _SUBJECT,
             f'[capture] copy_tasks = {pipeline.capture.copy_tasks} has no effect: copy = "{pipeline.copy_method}", and'
             ' only copy = "towpath" is shared by tasks',
             "remove copy_tasks",
         )
     if pipeline.write.concern.partition("+")[0] == "1":
         yield warning(
-            _SUBJECT,
             f'[write] concern = "{pipeline.write.concern}": when the destination\'s primary fails, writes that no other'
             " member has are rolled back, and the pipeline does not write them again",
             'use "majority"',
         )
     if tasks > partitions:
         yield warning(
-            _SUBJECT,
             f"[write] tasks = {tasks}, but a topic has only {partitions} partitions: at most {partitions} tasks can"
             " write one collection",
             f"set tasks = {partitions}, unless many collections are busy at the same time",
         )
     if 0 <= log.retention < _SHORT_RETENTION_MS:
         yield warning(
-            _SUBJECT,
             f"[log] retention is {log.retention / 3_600_000:,.1f} hours: records that are not applied by then are"
             " deleted and lost, for example when the pipeline is down over a weekend",
             "set [log] retention to three days or more",
         )
     if log.compact and log.compaction_lag < _SHORT_LAG_MS:
         yield warning(
-            _SUBJECT,
             f"[log] compaction_lag is {log.compaction_lag // 1000} s: when Connect, a broker or `towpath compact` is"
             " down for longer, the log cleaner drops documents that a rebuild needs",
             "set hours, not minutes; the default is 24h",
         )
     if log.compact and 0 <= log.retention <= log.compaction_lag:
         yield warning(
-            _SUBJECT,
             f"[log] retention ({log.retention // 1000} s) is not longer than compaction_lag"
             f" ({log.compaction_lag // 1000} s): records are deleted before the log cleaner may compact them",
             "compaction has no effect here: set a longer retention, or compact = false",
@@ -80,11 +73,11 @@ def _secrets(pipeline: Pipeline) -> Finding:
     try:
         mode = file.stat().st_mode
     except OSError:
-        return ok(_SUBJECT, f"{file}, from which the workers read both URIs, is not on this machine; {origin}")
+        return ok(f"{file}, from which the workers read both URIs, is not on this machine; {origin}")
     if mode & stat.S_IRWXO:
         access = f"{file} holds both URIs, and all users of this machine have access to it (mode {mode & 0o777:04o})"
-        return warning(_SUBJECT, access, f"chmod o= {file}")
-    return ok(_SUBJECT, f"{file} is closed to other users")
+        return warning(access, f"chmod o= {file}")
+    return ok(f"{file} is closed to other users")
 
 
 def _traps(facts: Facts) -> Iterator[Finding]:

@@ -86,7 +86,6 @@ def loops(facts: Facts, source: ReplicaSet, destination: ReplicaSet, namespaces:
         ]
         if round_trip and facts.state(sink) != "STOPPED":
             yield error(
-                "deploy",
                 f"{pipeline.name} writes {round_trip[0]}, and the pipeline {other} brings that back to"
                 f" {written[round_trip[0]]}, where {pipeline.name} captures it: each change would circulate forever",
                 f"`towpath remove` {other} first, or stop its sink",

@@ -184,11 +184,11 @@ _NO_SIZES = Unknown("the user may not run $collStats on all collections, so thei
 def _space(subject: str, what: str, needed: int, free: int) -> Iterator[Finding]:
     numbers = f"{what}: {size(free)} free for about {size(needed)}"
     if needed > free:
-        yield error(subject, numbers, "free space there, or replicate fewer collections")
+        yield error(numbers, "free space there, or replicate fewer collections", about=subject)
     elif needed * _SPARE > free:
-        yield warning(subject, f"{numbers}, which leaves little", "free space there before the copy begins")
+        yield warning(f"{numbers}, which leaves little", "free space there before the copy begins", about=subject)
     else:
-        yield ok(subject, numbers)
+        yield ok(numbers, about=subject)
 
 
 def gather(facts: Facts, findings: Sequence[Finding], seconds: float) -> Plan:

@@ -49,10 +49,9 @@ def schema_changes(facts: Facts) -> Iterator[Finding]:
     found = f"MongoDB {short(level)} does not report schema changes"
     upgrade = f"upgrade the source to MongoDB {short(EXPANDED_EVENTS)} (and its featureCompatibilityVersion)"
     if facts.pipeline.ddl.apply:
-        yield error(SIDE, f"{found}, which [ddl] needs", f"{upgrade}, or remove [ddl]")
+        yield error(f"{found}, which [ddl] needs", f"{upgrade}, or remove [ddl]")
     else:
         yield warning(
-            SIDE,
             f"{found}: `status` will not show drops, renames, indexes and options that change at the source",
             f"{upgrade}; until then, `towpath prepare` and `towpath verify` find them when they run",
         )
@@ -74,16 +73,15 @@ def privileged(facts: Facts) -> Iterator[Finding]:
     """The user has the required privileges."""
     granted, missing = facts.source.privileges, _missing(facts)
     if granted is None:
-        yield ok(SIDE, "no user is authenticated, so the server must be without access control")
+        yield ok("no user is authenticated, so the server must be without access control")
     elif missing:
         yield error(
-            SIDE,
             f"the user {granted.user} may not {', '.join(missing)} in every database, but Debezium watches all"
             " databases with one change stream",
             granted.grant([("readAnyDatabase", "admin")]),
         )
     else:
-        yield ok(SIDE, f"the user {granted.user} may {', '.join(_required(facts.pipeline))} in every database")
+        yield ok(f"the user {granted.user} may {', '.join(_required(facts.pipeline))} in every database")
 
 
 def listed(facts: Facts) -> bool:
@@ -100,7 +98,6 @@ def included(facts: Facts) -> Iterator[Finding]:
     """Each pattern of [collections] include matches a collection."""
     for pattern in () if facts.allow_missing else unmatched(facts.pipeline.collections.include, facts.namespaces):
         yield error(
-            SIDE,
             f"[collections] include {pattern!r} matches no collection that the user in [source] uri can see, after"
             " exclude",
             "correct it, grant what `towpath check` finds missing, or pass --allow-missing if the collection"
@@ -115,7 +112,6 @@ def filterable(facts: Facts) -> Iterator[Finding]:
         refused = facts.source.ask(partial(regex_refusal, expression=expression))
         if refused:
             yield error(
-                SIDE,
                 f"the source cannot filter its change stream by [collections]: it refuses Debezium's expression of"
                 f" {len(expression):,} characters, which names all of include and exclude: {refused}",
                 "use patterns such as shop.orders_* in place of names, and [collections] exclude for the few that they"
@@ -173,7 +169,7 @@ def kind(collection: Collection, pipeline: Pipeline) -> Iterator[Finding]:
         advice = f"{separate} [kafka] partitions = 1"
     else:
         return
-    yield error(f"{SIDE} {collection.namespace}", f"{collection.namespace} {what}", advice)
+    yield error(f"{collection.namespace} {what}", advice, about=f"{SIDE} {collection.namespace}")
 
 
 def captured_by(configurations: Configurations, namespace: str) -> str | None:
@@ -203,12 +199,12 @@ def collections(facts: Facts) -> Iterator[Finding]:
     for collection in facts.collections:
         subject = f"{SIDE} {collection.namespace}"
         if collection.kind == "view":
-            yield ok(subject, "is a view and is not replicated: only collections have a change stream")
+            yield ok("is a view and is not replicated: only collections have a change stream", about=subject)
         elif collection.options.get("capped") and not any(kind(collection, facts.pipeline)):
             yield warning(
-                subject,
                 "is capped: documents that it drops cause no change event and stay at the destination forever",
                 "make the collection at the destination capped too, or leave it out with [collections] exclude",
+                about=subject,
             )
         if collection.kind == "collection":
             count = facts.extents[collection.namespace].documents
@@ -216,7 +212,7 @@ def collections(facts: Facts) -> Iterator[Finding]:
     documents, size = _total(facts)
     names = ", ".join(facts.namespaces) if len(facts.namespaces) <= _SHOWN else ""
     total = f"{counted(documents, 'document')}, {size / 2**20:,.1f} MiB"
-    yield ok(SIDE, f"matching collections: {names or len(facts.namespaces)}; {total}")
+    yield ok(f"matching collections: {names or len(facts.namespaces)}; {total}")
 
 
 RULES = (
@@ -263,17 +259,17 @@ def _sample(namespace: str, count: int, pipeline: Pipeline, client: Client) -> l
         trap = "in an update, a change stream does not distinguish the field a.b from b inside a"
         advice = f'if updates touch them, add "{namespace}" to [capture] whole_documents before the first deploy'
         is_whole = pipeline.captured_whole is not None and pipeline.captured_whole.matches(namespace)
-        whole = ok(subject, f"{fields}; [capture] whole_documents looks up its whole documents")
-        findings.append(whole if is_whole else warning(subject, f"{fields}; {trap}", advice))
+        whole = ok(f"{fields}; [capture] whole_documents looks up its whole documents", about=subject)
+        findings.append(whole if is_whole else warning(f"{fields}; {trap}", advice, about=subject))
     if largest > LARGE:
         what = (
             f"holds a document of {largest / 2**20:.2f} MiB: a change event, which wraps the document, must fit into"
             " 16 MiB; an update of such a document may stop capture (BSONObjectTooLarge)"
         )
         advice = "make such documents smaller, or leave the collection out with [collections] exclude"
-        findings.append(warning(subject, what, advice))
+        findings.append(warning(what, advice, about=subject))
     size = f", the largest {largest:,} bytes" if largest else ""
-    return [*findings, ok(subject, f"sampled {sampled:,} of {counted(count, 'document')}{size}")]
+    return [*findings, ok(f"sampled {sampled:,} of {counted(count, 'document')}{size}", about=subject)]
 
 
 def odd_names(raw: bytes) -> Iterator[tuple[str, ...]]:

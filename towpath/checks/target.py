@@ -52,7 +52,6 @@ def same_as_deployed(target: Target) -> Iterator[Finding]:
     """The file names the destination of the deployed sink."""
     if target.deployed is not None and not target.deployed.is_same(target.destination):
         yield error(
-            _DESTINATION,
             f"{target.pipeline.sink_connector} writes to {target.deployed}, and [destination] uri names"
             f" {target.destination}: that is not the destination of the deployed pipeline, and nothing was changed",
             "set [destination] uri back",
@@ -71,7 +70,6 @@ def registered(target: Target) -> Iterator[Finding]:
     name, own = target.pipeline.name, target.own
     if target.deployed is not None and (own is None or own.removed):
         yield error(
-            _DESTINATION,
             f"{target.destination} does not know {name} as a writer: `deploy` registers each pipeline in"
             " towpath.writers of its destination, so this may be another cluster, or an empty new one; nothing was"
             " changed",
@@ -92,7 +90,6 @@ def same_namespaces(target: Target) -> Iterator[Finding]:
         differing.append("include or exclude in [collections]")
     if differing:
         yield error(
-            _DESTINATION,
             f"{pipeline.sink_connector} was deployed with other namespaces than the file has now"
             f" ({' and '.join(differing)}); nothing was changed",
             "`towpath deploy` the file first, or set that back",
@@ -101,7 +98,6 @@ def same_namespaces(target: Target) -> Iterator[Finding]:
 
 def of_another_kafka(name: str, theirs: str, ours: str) -> Finding:
     return error(
-        _DESTINATION,
         f"the destination knows {name} as the pipeline of the Kafka cluster {theirs}, and the file names {ours}: two"
         " pipelines, or replays, of one name would share positions and namespaces there",
         f"give this one another name (a replay: with --name), or, {_if_gone(name)}",
@@ -112,7 +108,6 @@ def not_the_source(target: Target) -> Iterator[Finding]:
     """Nothing is written to where the pipeline captures it."""
     if not target.sources:
         yield error(
-            _DESTINATION,
             "the source does not answer, and no connector names it: it cannot be proven that the destination is not the"
             " source, and nothing was changed",
             "bring the source back, or `towpath deploy` the pipeline first",
@@ -120,7 +115,6 @@ def not_the_source(target: Target) -> Iterator[Finding]:
     captured = [name for name in target.names if target.pipeline.selection.matches(name)]
     if captured and any(source.is_same(target.destination) for source in target.sources):
         yield error(
-            _DESTINATION,
             f"the destination {target.destination} is the source, and {first_few(captured, 3)} would be written where"
             " the pipeline captures it; nothing was changed",
             "see [source] uri and [destination] uri",
@@ -144,7 +138,6 @@ def others(ours: Registration, registered: Mapping[str, Registration], names: tu
             continue
         if shared := ours.shared(theirs, names):
             yield error(
-                _DESTINATION,
                 f"{theirs.name} (from {theirs.source}, in the Kafka cluster {theirs.kafka}) is registered at the"
                 f" destination as a writer of {first_few(shared, 3)}, and two writers of one namespace overtake each"
                 " other",
@@ -182,10 +175,10 @@ def no_sink_elsewhere(facts: Facts) -> Iterator[Finding]:
     sink = facts.pipeline.sink_connector
     if facts.deployed[sink] is None and (members := _members(facts, f"connect-{sink}")):
         yield error(
-            "kafka",
             f"Kafka Connect at {facts.connect.url} has no {sink}, and the consumer group connect-{sink} has"
             f" {counted(members, 'member')}: another Connect cluster runs the pipeline; nothing was changed",
             "set [connect] url to it",
+            about="kafka",
         )
 
 
@@ -202,7 +195,6 @@ def known_log(facts: Facts) -> Iterator[Finding]:
     topics, connectors = facts.own_topics.names, [name for name, config in facts.deployed.items() if config]
     if topics and not connectors and facts.registration is None:
         yield error(
-            _DESTINATION,
             f"nothing shows that {first_few(topics, 3)} are of this pipeline: Kafka Connect at {facts.connect.url} has"
             f" no connector of {facts.pipeline.name}, and the destination does not know it; nothing was changed",
             "see [destination] uri and [connect] url; if no one needs the records, delete the topics with Kafka's tools"

@@ -100,11 +100,11 @@ def _planned(facts: Facts) -> Iterator[Finding]:
     changes, differences = deployment.changes(), deployment.differences()
     for difference in differences:
         report = warning if difference.is_missing else error
-        yield report(_DEPLOY, difference.description, difference.advice)
+        yield report(difference.description, difference.advice)
     if changes:
-        yield ok(_DEPLOY, f"would make {counted(len(changes), 'change')}; `towpath deploy --dry-run` lists them")
+        yield ok(f"would make {counted(len(changes), 'change')}; `towpath deploy --dry-run` lists them")
     elif not differences:
-        yield ok(_DEPLOY, "nothing to change: everything matches the file")
+        yield ok("nothing to change: everything matches the file")
 
 
 class Deployment:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 
 from towpath.checks.rule import Finding, Rule, error, rules
 from towpath.clients.kafka.topics import Topic
@@ -13,7 +13,6 @@ from towpath.log.topic_settings import MARK
 from towpath.session import Session
 
 _HOUR = 3_600_000
-_error = partial(error, "compaction")
 
 
 def interval(log: Log) -> int:
@@ -45,7 +44,7 @@ def supported(facts: CompactedLog) -> Iterator[Finding]:
 
 def compacted(facts: CompactedLog) -> Iterator[Finding]:
     if not facts.pipeline.log.compact:
-        yield _error(
+        yield error(
             f"the log of {facts.pipeline.name} is not compacted: it keeps every record, so re-read documents would"
             " only make it longer",
             "set [log] compact = true, run `towpath deploy`, and start this again",
@@ -55,7 +54,7 @@ def compacted(facts: CompactedLog) -> Iterator[Finding]:
 def often_enough(facts: CompactedLog) -> Iterator[Finding]:
     log, every_ms = facts.pipeline.log, facts.every_ms
     if log.compact and every_ms is not None and every_ms > log.compaction_lag // 2:
-        yield _error(
+        yield error(
             f"--every {every_ms // 1000}s is more than half of the compaction lag ({log.compaction_lag // 1000}s): an"
             " update could grow too old before its document follows",
             f"give {log.compaction_lag // 2000}s or less, or raise [log] compaction_lag",
@@ -69,10 +68,10 @@ def deployed(facts: CompactedLog) -> Iterator[Finding]:
     if pipeline.request_topic not in facts.existing or not names:
         has_requests = pipeline.request_topic in facts.existing
         missing = "no change topics" if has_requests else f"no topic {pipeline.request_topic}"
-        yield _error(f"{pipeline.name} has {missing} at {topics.bootstrap}", "`towpath deploy` creates them")
+        yield error(f"{pipeline.name} has {missing} at {topics.bootstrap}", "`towpath deploy` creates them")
     for name, settings in sorted(topics.settings_of_all(names).items()) if log.compact else ():
         if settings.get(MARK) != str(log.compaction_lag):
-            yield _error(
+            yield error(
                 f"the topic {name} has {MARK}={settings.get(MARK)}, and the file says {log.compaction_lag}"
                 " ([log] compaction_lag)",
                 "`towpath deploy` applies the file's settings",

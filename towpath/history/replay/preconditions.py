@@ -35,7 +35,6 @@ from towpath.store import schema_changes
 from towpath.store.writers import Registration, read_all
 
 _SHOWN = 5
-_error, _warning = partial(error, "replay"), partial(warning, "replay")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +126,7 @@ class ReplayFacts(RebuildFacts):
 
 def exactly_once(facts: RebuildFacts) -> Iterator[Finding]:
     if not facts.pipeline.exactly_once:
-        yield _error(
+        yield error(
             f'{facts.pipeline.name} has mode = "plain": its log may contain changes twice, and applying those again'
             " does not lead to the same documents, so nothing can be rebuilt from it",
             'the log of mode = "exactly-once" can be replayed',
@@ -136,7 +135,7 @@ def exactly_once(facts: RebuildFacts) -> Iterator[Finding]:
 
 def valid_label(facts: ReplayFacts) -> Iterator[Finding]:
     if not LABEL.fullmatch(facts.label) or facts.label in RESERVED:
-        yield _error(
+        yield error(
             f"{facts.label!r} cannot be the label of a replay",
             f"use at most 32 letters, digits and '-', and none of {', '.join(RESERVED)}",
         )
@@ -149,7 +148,7 @@ def selected(facts: RebuildFacts) -> Iterator[Finding]:
         namespace_of(pipeline.name, topic.name) for topic in change_topics(pipeline, (), facts.deployed.existing)
     )
     if not names:
-        yield _error(
+        yield error(
             f"there is no topic {pipeline.name}.* of the pipeline's collections at {pipeline.kafka.bootstrap}, and so"
             " no log to replay",
             "has the pipeline been deployed, and is its name the same?",
@@ -158,7 +157,7 @@ def selected(facts: RebuildFacts) -> Iterator[Finding]:
     for pattern in facts.options.only:
         if not any(map(chosen(pipeline, (pattern,)).matches, names)):
             listed = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
-            yield _error(
+            yield error(
                 f"--only {pattern}: the log holds no such namespace (use the source's names)",
                 f"there are: {listed}",
             )
@@ -168,7 +167,7 @@ def free_name(facts: ReplayFacts) -> Iterator[Finding]:
     """A pipeline of that name would store its positions in the same place."""
     name = name_of(facts.pipeline, facts.label)
     if f"{name}.requests" in facts.deployed.existing:
-        yield _error(f"there is a pipeline called {name}", "choose another label with --name")
+        yield error(f"there is a pipeline called {name}", "choose another label with --name")
 
 
 def elsewhere(facts: ReplayFacts) -> Iterator[Finding]:
@@ -198,9 +197,9 @@ def elsewhere(facts: ReplayFacts) -> Iterator[Finding]:
             known.append(cluster.replica_set)  # tells a server also under another name
         except MongoUnreachable as failure:  # a lost source is a reason for a replay, and cannot be its destination
             if not mark:
-                yield _warning(f"cannot check that {unknown}: {failure}", "")
+                yield warning(f"cannot check that {unknown}: {failure}", "")
         if any(one.is_same(destination) for one in known):
-            yield _error(f"the destination is the replica set {destination.name} {finding}", advice)
+            yield error(f"the destination is the replica set {destination.name} {finding}", advice)
 
 
 def renamed(facts: RebuildFacts) -> Iterator[Finding]:
@@ -218,7 +217,7 @@ def renamed(facts: RebuildFacts) -> Iterator[Finding]:
     while more := {name for names in renames if names & joined for name in names} - joined:
         joined |= more
     if lacking := sorted(joined - chosen_names):
-        yield _error(
+        yield error(
             f"the log has renames between what --only names and {', '.join(lacking)}: a rebuild of one name would wait"
             " for the other for ever",
             f"add {' '.join(f'--only {name}' for name in lacking)}, or rebuild everything",
@@ -227,7 +226,7 @@ def renamed(facts: RebuildFacts) -> Iterator[Finding]:
 
 def copied(facts: RebuildFacts) -> Iterator[Finding]:
     if facts.pipeline.copy_method == "none" and not facts.options.force:
-        yield _error(
+        yield error(
             f'{facts.pipeline.name} has [capture] copy = "none": its log lacks what the source held when it began,'
             " and so would a destination rebuilt from it",
             "--force rebuilds the rest",
@@ -237,7 +236,7 @@ def copied(facts: RebuildFacts) -> Iterator[Finding]:
 def without_gap(facts: ReplayFacts) -> Iterator[Finding]:
     gap, options = facts.capture.gap, facts.options
     if gap is not None and (options.until is not None or not options.follow):
-        yield _error(
+        yield error(
             f"changes since {format_time(gap)} are missing in the log, and the resnapshot that replaces them is not"
             " finished: documents deleted since are still in the log",
             "`towpath resnapshot PIPELINE` continues it",
@@ -250,7 +249,7 @@ def copy_over(facts: ReplayFacts) -> Iterator[Finding]:
     copying = [name for name in capture.copying if pattern.matches(name)]
     if (copying or not capture.copy_over) and not facts.options.follow:
         names = f" ({', '.join(copying[:_SHOWN])})" if copying else ""
-        yield _error(
+        yield error(
             f"the initial copy of the pipeline is still running{names}, so the log is not complete yet",
             "wait until `towpath status` reports the copy as done, or replay with --follow, which applies the rest as"
             " it comes",
@@ -263,18 +262,18 @@ def point_in_time(facts: ReplayFacts) -> Iterator[Finding]:
     if until is None:
         return
     if capture.passed is None:
-        yield _error(
+        yield error(
             "--until needs the pipeline's source connector, which reports how far the log is complete, and there is"
             f" none at {facts.pipeline.connect.url}",
             "`towpath deploy` the pipeline, or replay without --until",
         )
     elif capture.copied is None:
-        yield _error(
+        yield error(
             "--until: an older version of Towpath made the initial copy, and did not record when it was done",
             "replay without --until",
         )
     elif until >= capture.passed:
-        yield _error(
+        yield error(
             f"--until {format_time(until)} is beyond what has been captured: everything before"
             f" {format_time(capture.passed)} is in the log so far",
             "give an earlier point in time, or wait",
@@ -289,7 +288,7 @@ def _looked_up(until: ClusterTime, facts: ReplayFacts) -> Iterator[Finding]:
     whole = facts.pipeline.captured_whole
     names = [name for name in namespaces(facts.pipeline, facts.log) if whole and whole.matches(name)]
     if names:
-        yield _error(
+        yield error(
             f"--until {format_time(until)}: the log has no point in time of {', '.join(names[:_SHOWN])}, which"
             " [capture] whole_documents names: each update is there as the document that was looked up, maybe later",
             "replay the other collections with --only, or everything without --until",
@@ -303,7 +302,7 @@ def _within_refills(until: ClusterTime, facts: ReplayFacts) -> Iterator[Finding]
         if pattern.matches(refill.namespace) and refill.start <= until and (refill.end is None or until < refill.end):
             end = "they are not all there yet" if refill.end is None else f"they are all there at {refill.end}"
             or_later = f", or {format_time(refill.end)} or a later one" if refill.end else ""
-            yield _error(
+            yield error(
                 f"--until {format_time(until)}: {refill.namespace} was renamed or replaced at"
                 f" {format_time(refill.start)}, and its documents follow in the log; {end}",
                 f"give a point in time before {format_time(refill.start)}{or_later}",
@@ -316,14 +315,14 @@ def one_writer(facts: ReplayFacts) -> Iterator[Finding]:
     found = list(writers(configurations, facts.target.replica_set, facts.targets, except_for=name))
     for writer in found:
         if writer.replay_of == facts.pipeline.name:
-            yield _error(
+            yield error(
                 f"the replay {writer.label} already writes {writer.listed} there",
                 f"to continue it, give --name {writer.label} and the options that it was started with; to give it up:"
                 f" towpath remove PIPELINE --replay {writer.label}",
             )
             continue
         replay = f"the replay {writer.label} of {writer.replay_of}"
-        yield _error(
+        yield error(
             f"{replay if writer.replay_of else f'the connector {writer.connector}'} already writes {writer.listed}"
             " there, and two sinks on one namespace overtake each other",
             "give another destination, or other namespaces with --only",
@@ -351,12 +350,12 @@ def writable(facts: RebuildFacts) -> Iterator[Finding]:
         is_view = facts.pipeline.ddl.apply and collection.kind == "view"
         if collection.namespace in facts.targets and collection.kind != "collection" and not is_view:
             place = f"{collection.namespace} is a {collection.kind} at the {facts.target.side}"
-            yield _error(f"{place}: documents cannot be written to it", "")
+            yield error(f"{place}: documents cannot be written to it", "")
 
 
 def empty_namespaces(facts: ReplayFacts) -> Iterator[Finding]:
     if facts.counts and not facts.options.empty:
-        yield _error(
+        yield error(
             "the destination holds documents already, and a replay needs empty namespaces:"
             f" {format_counts(facts.counts)}",
             "pass --empty to delete them first (indexes and options stay), or replay other namespaces with --only",
