@@ -17,12 +17,12 @@ from pymongo.errors import OperationFailure
 from tests.run.test_screens import status
 from tests.support.cutover_world import OPTIONS, pipeline_of
 from tests.support.sessions import session_of
-from towpath.checks.rule import Finding
+from towpath.checks.rule import Finding, run
 from towpath.clients.connect.rest import Connector, Task
 from towpath.clients.mongo.privileges import Privileges
 from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.cutover import gate
-from towpath.cutover.gate import GATE, PRECONDITIONS, Readiness, lines, red
+from towpath.cutover.gate import GATE, PRECONDITIONS, Readiness, red
 from towpath.deploy.schema import Metadata, Step
 from towpath.deploy.schema_changes import SchemaChanges
 from towpath.errors import ConnectUnreachable, MongoUnreachable, Refused, TowpathError
@@ -91,7 +91,7 @@ class Case:
             self.session("shop"), self.session("shop-back"), self.options, self.report, self.returns, answers=True
         )
         readiness.__dict__.update(status=self.status, verdict=self.verdict)
-        return lines((*GATE, *PRECONDITIONS), readiness)
+        return run((*GATE, *PRECONDITIONS), readiness)
 
 
 def step(namespace: str, command: str) -> Step:
@@ -243,24 +243,24 @@ def test_all_is_green_when_all_is_well(case: Case, returns: bool) -> None:
     assert red(checks) == []
     only = {"capture", "sink"} if returns else {"verified", "reverse pipeline"}
     absent = {"verified", "reverse pipeline"} if returns else {"capture", "sink"}
-    names = {check.name for check in checks}
-    assert only <= names and not absent & names and all(check.found for check in checks)
+    names = {check.subject for check in checks}
+    assert only <= names and not absent & names and all(check.finding for check in checks)
 
 
 @pytest.mark.parametrize(("name", "breaks", "found"), RED, ids=[f"{name}: {found}" for name, _, found in RED])
 def test_each_rule_is_red(case: Case, name: str, breaks: Callable[[Case], None], found: str) -> None:
     breaks(case)
     failed = red(case.checks())
-    assert [check.name for check in failed] == [name], failed
-    assert found in failed[0].found
+    assert [check.subject for check in failed] == [name], failed
+    assert found in failed[0].finding
 
 
 def test_rules_that_do_not_apply_are_left_out(case: Case) -> None:
     case.options = replace(case.options, blocks=False)
     case.report = None
-    names = {check.name for check in case.checks()}
+    names = {check.subject for check in case.checks()}
     assert not {"operator", "write block", "own writes", "report"} & names
     case.status = "cannot reach Kafka Connect"
     assert not {"copy", "lag", "re-read requests", "dead letters", "schema changes"} & {
-        check.name for check in case.checks()
+        check.subject for check in case.checks()
     }

@@ -12,6 +12,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from tests.support.schema import complaints, page
+from towpath.checks.rule import Finding
 from towpath.cli import towpath
 from towpath.config import events
 from towpath.config.events import BadLine, CutoverNote, Difference, Event, Gate, Note, Round, RunEnd, TimedEvent, parse
@@ -50,7 +51,7 @@ SAMPLES = [
     ("run", END),
     ("run", Note(event="unreachable", about="status", words="no answer")),
     ("cutover", CutoverNote(event="end", words="done")),
-    ("cutover", Gate(words="", checks=[events.Check("lag", True, "0 s")])),
+    ("cutover", Gate(words="", findings=[Finding("ok", "lag", "0 s").as_json()])),
 ]
 
 
@@ -145,11 +146,11 @@ def test_the_page_is_held_against_lines() -> None:
     assert list(complaints("deploy", good | {"more": 1})) == ["more is not described"]
     assert list(complaints("deploy", good | {"changes": 1})) == ["changes is not array: 1"]
     assert list(complaints("deploy", {"v": 1, "dry_run": True, "differences": []})) == ["changes is not there"]
-    gate = Gate(words="", checks=[events.Check("lag", True, "0 s")]).as_json()
-    line = gate | {"at": "2026-11-22T00:00:00.000+00:00", "checks": [{"name": "lag", "good": 1, "found": ""}]}
+    gate = Gate(words="", findings=[Finding("ok", "lag", "0 s").as_json()]).as_json()
+    line = gate | {"at": "2026-11-22T00:00:00.000+00:00", "findings": [{"subject": "lag", "level": 1, "finding": ""}]}
     assert list(complaints("cutover", line)) == [
-        "checks[].good is not boolean: 1",
-        "checks[].advice is not there",
-        "checks[].where is not there",
-        "checks[].code is not there",
+        "findings[].level is not string: 1",
+        "findings[].advice is not there",
+        "findings[].where is not there",
+        "findings[].code is not there",
     ]

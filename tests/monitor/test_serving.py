@@ -179,8 +179,8 @@ def test_api_and_metrics_are_as_described(running: tuple[Pipeline, Served], name
     api.refuse(short[0], "Short")
     (difference,) = whole["differences"]
     assert difference["paths"] == [["text", json.dumps("x" * 100), "5"]] or difference["kind"] == "different"
-    assert {"connectors", "verified"} <= {check["name"] for check in whole["checks"]}
-    assert {"metadata", "late writes"} <= {check["name"] for check in whole["commands"][-1]["checks"]}
+    assert {"connectors", "verified"} <= {check["subject"] for check in whole["checks"]}
+    assert {"metadata", "late writes"} <= {check["subject"] for check in whole["commands"][-1]["checks"]}
     command(client, path, "repair", "1 repaired, 0 left")
     until("end of the difference", lambda: not client.get(path).json()["differences"])
     events = client.get(path).json()["events"]

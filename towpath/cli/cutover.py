@@ -164,8 +164,9 @@ def print_event(event: TimedEvent) -> None:
     if not isinstance(event, Gate):
         click.echo(event.words)
         return
-    width = max((len(check.name) for check in event.checks), default=0)
-    for check in event.checks:
-        click.echo(f"{_MARKS[check.good]}  {check.name:<{width}}  {check.found}")
-        if check.advice and not check.good:
-            click.echo(f"     {'':<{width}}  → {check.advice}")
+    width = max((len(finding["subject"]) for finding in event.findings), default=0)
+    for finding in event.findings:
+        is_red = finding["level"] == "error"
+        click.echo(f"{_MARKS[not is_red]}  {finding['subject']:<{width}}  {finding['finding']}")
+        if is_red and finding["advice"]:
+            click.echo(f"     {'':<{width}}  → {finding['advice']}")

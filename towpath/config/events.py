@@ -218,24 +218,11 @@ class Replayed(Event):
     earliest: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One line of the gate: the check, its result, and what to do if it is red."""
-
-    name: str
-    good: bool
-    found: str
-    advice: str = ""
-    where: str = ""
-    """Of a check that could not run: see `towpath.errors`."""
-    code: str = ""
-
-
 class Gate(TimedEvent):
-    """The checklist."""
+    """The findings of the gate, one for each line; see `towpath.checks.rule.Finding`."""
 
     event: Literal["gate"] = "gate"
-    checks: Sequence[Check]
+    findings: Sequence[Json]
 
 
 class Step(TimedEvent):

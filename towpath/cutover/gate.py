@@ -17,13 +17,12 @@ from bson.timestamp import Timestamp
 from pymongo.errors import PyMongoError
 
 from towpath.checks.facts import Facts
-from towpath.checks.rule import Finding, Rule, run
+from towpath.checks.rule import Finding, Rule, error, ok, run
 from towpath.clients.connect.control import statuses
 from towpath.clients.mongo import write_block
 from towpath.clients.mongo.client import Cluster
 from towpath.clients.mongo.privileges import privileges
 from towpath.clients.mongo.replica_set import destination_set, source_set
-from towpath.config.events import Check
 from towpath.config.text import counted, duration
 from towpath.cutover import reverse_pipeline
 from towpath.cutover.steps import CutoverOptions
@@ -93,28 +92,20 @@ def _line(
 
     def check(readiness: Readiness) -> Iterator[Finding]:
         good, found, advice = look(readiness)
-        yield Finding("ok" if good else "error", name, found, advice)
+        yield ok(found) if good else error(found, advice)
 
     return Rule(name, check, applies=applies)
 
 
-def lines(table: Iterable[Rule[Readiness]], readiness: Readiness) -> list[Check]:
-    """The lines of the gate; red where one cannot be looked at."""
-    return [
-        Check(one.subject, one.level == "ok", one.finding, one.advice, one.where, one.code)
-        for one in run(table, readiness)
-    ]
-
-
-def known(session: Session, options: CutoverOptions, status: Status | str, verdict: Verified) -> list[Check]:
+def known(session: Session, options: CutoverOptions, status: Status | str, verdict: Verified) -> list[Finding]:
     """The lines of the gate about what has been read already."""
     readiness = Readiness(session, None, options)
     readiness.__dict__.update(status=status, verdict=verdict)
-    return lines([rule for rule in GATE if rule.name in _KNOWN], readiness)
+    return run([rule for rule in GATE if rule.name in _KNOWN], readiness)
 
 
-def red(checks: Sequence[Check]) -> list[Check]:
-    return [check for check in checks if not check.good]
+def red(findings: Sequence[Finding]) -> list[Finding]:
+    return [finding for finding in findings if finding.level == "error"]
 
 
 def _operator(readiness: Readiness) -> Result:
@@ -207,9 +198,9 @@ def _reverse_pipeline(readiness: Readiness) -> Result:
     assert reverse is not None
     reverse_pipeline.refuse_existing(reverse)
     findings = deployment.findings(Facts(reverse, create_stopped=reverse.pipeline.source_connectors))
-    errors = [finding for finding in findings if finding.level == "error"]
-    words = "; ".join(f"{error.subject}: {error.finding}" for error in errors[:_SHOWN])
-    advice = "; ".join(error.advice for error in errors[:_SHOWN])
+    errors = red(findings)
+    words = "; ".join(f"{one.subject}: {one.finding}" for one in errors[:_SHOWN])
+    advice = "; ".join(one.advice for one in errors[:_SHOWN])
     return not errors, words or f"can be created ({reverse.file.name})", f"{advice}; or --no-reverse-pipeline"
 
 

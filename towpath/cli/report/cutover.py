@@ -39,7 +39,7 @@ def write_report(place: Path, sides: Sides, events: Sequence[TimedEvent]) -> Non
         headline=f"the {switch.primary} is primary" if switch else "not done",
         mark="same" if switch else "bad",
         facts=_facts(sides, events, switch),
-        gates=[event.checks for event in events if isinstance(event, Gate)],
+        gates=[event.findings for event in events if isinstance(event, Gate)],
         steps=list(_steps(events)),
         events=[event for event in events if not isinstance(event, Gate)],
     )

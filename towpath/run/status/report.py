@@ -14,9 +14,10 @@ from typing import Any, Self
 
 from pydantic import TypeAdapter, computed_field
 
+from towpath.checks.rule import Finding
 from towpath.clients.connect.failures import Failure
 from towpath.clients.connect.rest import Connector
-from towpath.config.events import Check, FollowCounts
+from towpath.config.events import FollowCounts
 from towpath.config.mongo_uri import without_credentials
 from towpath.errors import TowpathError, fields
 from towpath.log.bounds import Break
@@ -346,7 +347,7 @@ class Report:
     sink_records_per_second: float | None = None
     differences: tuple[Difference, ...] | None = None
     dead_letter_examples: tuple[LetterExample, ...] | None = None
-    checks: tuple[Check, ...] | None = None
+    checks: tuple[Finding, ...] | None = None
     supervisor: Supervision | None = None
 
     @computed_field  # type: ignore[prop-decorator]
