@@ -238,10 +238,10 @@ def test_how_far_the_oplog_reaches(found: capture.Oplog | None, level: str, word
 @pytest.mark.parametrize(
     ("found", "since", "lost", "level", "words"),
     [
-        (capture.Oplog(4000, 95, 100, last=5000), 3000, False, "ok", "capture is 33 minutes behind"),
-        (capture.Oplog(4000, 95, 100, last=5000), 2999, False, "warning", "reaches back 67 minutes, and capture is 33"),
-        (capture.Oplog(4000, 40, 100, last=5000), 1000, False, "ok", "reaches back 3 hours, and capture is"),
-        (capture.Oplog(4000, 95, 100, kept=9, last=5000), 500, False, "ok", "reaches back 9 hours, and capture is"),
+        (capture.Oplog(4000, 95, 100, last=5000), 3000, False, "ok", "capture is 33 min behind"),
+        (capture.Oplog(4000, 95, 100, last=5000), 2999, False, "warning", "reaches back 67 min, and capture is 33"),
+        (capture.Oplog(4000, 40, 100, last=5000), 1000, False, "ok", "reaches back 2.8 h, and capture is"),
+        (capture.Oplog(4000, 95, 100, kept=9, last=5000), 500, False, "ok", "reaches back 9.0 h, and capture is"),
         (capture.Oplog(4000, 95, 100, last=5000), 4999, True, "error", "no longer holds the changes since 4999:1"),
         (None, 4999, True, "error", "no longer holds the changes since 4999:1"),
     ],

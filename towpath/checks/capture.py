@@ -15,6 +15,7 @@ from towpath.checks.rule import Finding, error, ok, warning
 from towpath.clients.mongo.client import Client, ClusterTime
 from towpath.clients.mongo.privileges import if_allowed
 from towpath.config.pipeline import Pipeline
+from towpath.config.text import duration
 from towpath.errors import ConnectUnreachable, MongoUnreachable, TowpathError
 from towpath.log.source_offsets import SELECTION, SourceState, source_state
 from towpath.session import Session
@@ -209,7 +210,7 @@ def check_window(oplog: Oplog | None) -> Iterator[Finding]:
 def check_capture(oplog: Oplog | None, captured: Captured) -> Iterator[Finding]:
     """The oplog still holds the changes that a deployed source connector has not captured."""
     subject = f"{_SUBJECT}, {captured.connector}"
-    behind = oplog.last - captured.since.seconds if oplog else 0
+    behind = max(oplog.last - captured.since.seconds, 0) if oplog else 0
     if captured.state.lost:
         yield error(
             "holds records of an earlier capture, and the offsets that continue it are lost: documents that were"
@@ -233,7 +234,7 @@ def check_capture(oplog: Oplog | None, captured: Captured) -> Iterator[Finding]:
         )
     elif oplog and oplog.is_near(captured.since.seconds):
         yield warning(
-            f"reaches back {_duration(oplog.hours * 3600)}, and capture is {_duration(behind)} behind: if the oplog"
+            f"reaches back {duration(oplog.hours * 3600)}, and capture is {duration(behind)} behind: if the oplog"
             " drops changes before they are captured, `towpath resnapshot` has to re-read everything",
             "make sure that the connector runs (`towpath status`), or enlarge the oplog (replSetResizeOplog, with"
             " minRetentionHours) on every member",
@@ -241,15 +242,8 @@ def check_capture(oplog: Oplog | None, captured: Captured) -> Iterator[Finding]:
         )
     elif oplog:
         yield ok(
-            f"reaches back {_duration(oplog.hours * 3600)}, and capture is {_duration(behind)} behind", about=subject
+            f"reaches back {duration(oplog.hours * 3600)}, and capture is {duration(behind)} behind", about=subject
         )
-
-
-def _duration(seconds: float) -> str:
-    for unit, length in (("hours", 3600), ("minutes", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:,.0f} {unit}"
-    return f"{max(seconds, 0):.0f} s"
 
 
 def check_copy(oplog: Oplog | None, documents: int, size: int, pipeline: Pipeline) -> Iterator[Finding]:
@@ -269,13 +263,13 @@ def check_copy(oplog: Oplog | None, documents: int, size: int, pipeline: Pipelin
         )
         return
     slow = max(limited, size / SLOW_COPY / 3600)
-    duration = f"a copy of {extent} takes {slow:.1f} hours at {SLOW_COPY // 2**20} MiB/s"
+    takes = f"a copy of {extent} takes {slow:.1f} hours at {SLOW_COPY // 2**20} MiB/s"
     if slow > oplog.hours:
         yield warning(
-            f"reaches back {oplog.hours:.1f} hours, but {duration}, the rate of a small machine: if the copy is no"
+            f"reaches back {oplog.hours:.1f} hours, but {takes}, the rate of a small machine: if the copy is no"
             " faster, the stream cannot start where the copy began",
             f"{enlarge}, or make sure that the copy is faster",
             about=_SUBJECT,
         )
     else:
-        yield ok(f"reaches back {oplog.hours:,.1f} hours, and {duration} or less", about=_SUBJECT)
+        yield ok(f"reaches back {oplog.hours:,.1f} hours, and {takes} or less", about=_SUBJECT)

@@ -207,11 +207,21 @@ OF_LOG: Sequence[Rule[Facts]] = rules(_DESTINATION, no_sink_elsewhere, known_log
 
 
 def gather(facts: Facts, *, with_source: bool = True, ended: bool = False) -> Target:
-    """Raises `MongoError`, except for a source that does not answer: a lost source is a reason for a rebuild."""
-    kafka, configs, log = _deployed(facts, ended=ended)
-    marks = [(key, config[key]) for config in configs for key in (SOURCE_SET, DESTINATION_SET) if key in config]
-    sources = [ReplicaSet.parse(mark) for key, mark in marks if key == SOURCE_SET]
-    names = tuple(map(facts.pipeline.renamed, log))
+    """Raises `MongoError`, except for a source that does not answer: a lost source is a reason for a rebuild.
+
+    With `ended`, what Kafka and Connect know is left empty while one of them does not answer.
+    """
+    pipeline = facts.pipeline
+    try:
+        kafka, log = facts.kafka_cluster, [namespace_of(pipeline.name, topic.name) for topic in facts.log]
+        configs = [config for config in facts.deployed.values() if config]
+    except (KafkaUnreachable, ConnectUnreachable):
+        if not ended:
+            raise
+        kafka, log, configs = "", [], []
+    sources = [ReplicaSet.parse(config[SOURCE_SET]) for config in configs if SOURCE_SET in config]
+    sink = next((config for config in configs if DESTINATION_SET in config), {})
+    names = tuple(map(pipeline.renamed, log))
     try:
         if with_source:
             sources.append(facts.source.replica_set)
@@ -220,27 +230,12 @@ def gather(facts: Facts, *, with_source: bool = True, ended: bool = False) -> Ta
         if not log:
             raise
     return Target(
-        pipeline=facts.pipeline,
+        pipeline=pipeline,
         destination=facts.destination.replica_set,
         sources=tuple(sources),
-        deployed=next((ReplicaSet.parse(mark) for key, mark in marks if key == DESTINATION_SET), None),
+        deployed=ReplicaSet.parse(sink[DESTINATION_SET]) if sink else None,
         names=names,
         registered=facts.registered,
-        sink=next((config for config in configs if DESTINATION_SET in config), {}),
+        sink=sink,
         kafka=kafka,
     )
-
-
-def _deployed(facts: Facts, *, ended: bool) -> tuple[str, list[dict[str, str]], tuple[str, ...]]:
-    """(Kafka's id, the connectors' configurations, the namespaces in the log).
-
-    With `ended`, empty while Kafka or Connect does not answer.
-    """
-    try:
-        kafka, log = facts.kafka_cluster, facts.log
-        configs = [config for config in facts.deployed.values() if config]
-    except (KafkaUnreachable, ConnectUnreachable):
-        if not ended:
-            raise
-        return "", [], ()
-    return kafka, configs, tuple(namespace_of(facts.pipeline.name, topic.name) for topic in log)
