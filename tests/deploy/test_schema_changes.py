@@ -261,7 +261,7 @@ def run_reports(pipeline: Pipeline, collection: str) -> None:
         end = json.loads([held, *run.stdout][-1])
         assert run.wait(60) == 1, (held, end)
     schema.refuse(("run", "--json"), held)
-    told = json.loads(held)
+    told = json.loads(held)["change"]
     assert (told["kind"], told["namespace"], told["state"]) == ("drop", pipeline.namespace(collection), "held")
     assert [one["id"] for one in end["schema_changes"]] == [told["id"]]
 

@@ -17,7 +17,7 @@ from tests.support.sessions import FakeCluster, session_of
 from towpath.cli import launcher
 from towpath.cli.run_screen import rows
 from towpath.cli.status import exit_status
-from towpath.config.events import Ddl, TimedEvent
+from towpath.config.events import TimedEvent
 from towpath.config.pipeline import Pipeline
 from towpath.cutover import gate
 from towpath.deploy.schema_changes import SchemaChanges, Shown
@@ -47,7 +47,7 @@ class Run:
         seen = status(changes=found, errors=(TowpathError("nothing else is read"),))
         self._patch.setattr(supervising, "read_status", lambda *_: seen)
         self.supervisor._read_status()
-        return [str(event.words) for event in self._told if isinstance(event, Ddl)]
+        return [str(event.words) for event in self._told if event.event == "ddl"]
 
 
 @pytest.fixture

@@ -275,6 +275,7 @@ class Note(TimedEvent):
         "restart",
         "recovered",
         "repair",
+        "ddl",
     ]
     about: str | None = None
     """Of `failed`, `stopped`, `restart` and `recovered` the connector."""
@@ -288,24 +289,8 @@ class Note(TimedEvent):
     """Of `stopped`: the commands that help, as no restart does."""
     left: int | None = None
     """Of `repair`: documents that the destination refused and that still differ."""
-
-
-class Ddl(TimedEvent):
-    """A schema change that is not at the destination; without fields, one that is resolved.
-
-    `id`, `state` and `reason` are those of a change in the log, which is held or refused.
-    """
-
-    event: Literal["ddl"] = "ddl"
-    time: str | None = None
-    kind: str | None = None
-    namespace: str | None = None
-    to: str | None = None
-    commands: Sequence[str] | None = None
-    at_destination: bool | None = None
-    id: str | None = None
-    state: str | None = None
-    reason: str | None = None
+    change: Json | None = None
+    """Of `ddl`: the schema change that is not at the destination; absent for one that is resolved."""
 
 
 class RunEnd(TimedEvent):
@@ -329,7 +314,7 @@ BY_VERB: Mapping[str, Sequence[type[Event]]] = {
     "repair": (Reread, Repaired),
     "replay": (Replayed,),
     "cutover": (Gate, Step, Switch, CutoverNote),
-    "run": (Note, Ddl, Difference, Definition, RunEnd),
+    "run": (Note, Difference, Definition, RunEnd),
 }
 
 

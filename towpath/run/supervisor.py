@@ -13,7 +13,7 @@ from functools import partial
 from itertools import chain
 
 from towpath.clients.connect.rest import Connector
-from towpath.config.events import Ddl, Note, RunEnd
+from towpath.config.events import Note, RunEnd
 from towpath.config.text import counted
 from towpath.deploy import unreplicated
 from towpath.deploy.schema_changes import UNREAD, SchemaChanges, Shown
@@ -152,11 +152,10 @@ class Supervisor:
         self.stuck = {id: shown for id, shown in found.items() if shown is not None}
         for id, shown in self.stuck.items():
             if id not in before or before[id].change.state != shown.change.state:
-                fields = ("id", "time", "kind", "namespace", "to", "state", "reason", "commands", "words")
                 values = shown.as_json(file)
-                self.events.report(Ddl(**{name: values[name] for name in fields}))
+                self.events.report(Note(event="ddl", words=values["words"], change=values))
         for id in before.keys() - self.stuck.keys():
-            self.events.report(Ddl(words=f"resolved: {before[id].description}"))
+            self.events.report(Note(event="ddl", words=f"resolved: {before[id].description}"))
 
     def _supervise(self, connector: Connector) -> None:
         name, now = connector.name, time.monotonic()
@@ -209,9 +208,9 @@ class Supervisor:
         self.ddl = unreplicated.unresolved(self.session, self.status.ddl)
         for change in self.ddl:
             if change.ddl.mark not in before:
-                self.events.report(Ddl(**change.as_json() | {"words": change.line}))
+                self.events.report(Note(event="ddl", words=change.line, change=change.as_json()))
         for mark in before - {change.ddl.mark for change in self.ddl}:
-            self.events.report(Ddl(words=f"resolved: {mark}"))
+            self.events.report(Note(event="ddl", words=f"resolved: {mark}"))
         self.log = read_log(self.session, self.status.ends)
         self.events.report_state(Note(event="warning", about="log", words="; ".join(self.log.warnings)))
 
