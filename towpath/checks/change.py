@@ -62,7 +62,7 @@ def same_clusters(facts: Facts) -> Iterator[Finding]:
                 yield error(
                     f"{name} was deployed with the {cluster.side} {before}, and the file now names"
                     f" {cluster.replica_set}: its position means nothing there",
-                    f"set [{cluster.side}] uri back, or {_REMOVE}, or give the new pipeline a name of its own",
+                    f"set [{cluster.side}] uri back, or {_REMOVE}, or give the new pipeline another name",
                 )
 
 
@@ -160,7 +160,7 @@ def copied(facts: Facts) -> Iterator[Finding]:
             yield error(
                 f"{namespace} holds documents and was not captured by {after} when it started: they would not be"
                 f" copied",
-                f"give it a pipeline of its own, or {_REMOVE}",
+                f"give it a separate pipeline, or {_REMOVE}",
             )
 
 

@@ -37,7 +37,7 @@ def same_kafka(facts: Facts) -> Iterator[Finding]:
     if theirs != facts.kafka_cluster:
         yield error(
             f"its workers use the Kafka cluster {theirs}, but [kafka] bootstrap leads to {facts.kafka_cluster}:"
-            " topics would be created in one and looked for in the other",
+            " topics would be created in one and expected in the other",
             "set [kafka] bootstrap to the brokers in the workers' bootstrap.servers",
         )
 

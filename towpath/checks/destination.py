@@ -227,7 +227,7 @@ def _traps(collection: Collection, indexes: Iterable[Mapping[str, Any]], pipelin
         )
     if options.get("capped"):
         yield warning(
-            "is capped: it removes documents by itself, and then the two sides differ",
+            "is capped: it removes documents automatically, and then the two sides differ",
             "keep it only if the source's collection is capped too; else drop it and let the sink create it",
             about=subject,
         )

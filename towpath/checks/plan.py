@@ -192,7 +192,7 @@ def _space(subject: str, what: str, needed: int, free: int) -> Iterator[Finding]
 
 
 def gather(facts: Facts, findings: Sequence[Finding], seconds: float) -> Plan:
-    """The plan of a pipeline that `check` has looked at. `seconds`: of the sample; 0 for none."""
+    """The plan of a pipeline that `check` has checked. `seconds`: of the sample; 0 for none."""
     pipeline = facts.pipeline
 
     def known(query: Callable[[], Value]) -> Value | Unknown:

@@ -115,7 +115,7 @@ def filterable(facts: Facts) -> Iterator[Finding]:
                 f"the source cannot filter its change stream by [collections]: it refuses Debezium's expression of"
                 f" {len(expression):,} characters, which names all of include and exclude: {refused}",
                 "use patterns such as shop.orders_* in place of names, and [collections] exclude for the few that they"
-                " match besides; or divide the collections between two pipelines",
+                " match too; or divide the collections between two pipelines",
             )
 
 
@@ -275,7 +275,7 @@ def _sample(namespace: str, count: int, pipeline: Pipeline, client: Client) -> l
 def odd_names(raw: bytes) -> Iterator[tuple[str, ...]]:
     """Paths of the fields, at any depth, whose names contain a dot, begin with `$` or are empty.
 
-    `[]` in a path stands for an array element.
+    `[]` in a path is an array element.
     """
     return _odd(decode(raw, _LENIENT), ())
 

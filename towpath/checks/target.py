@@ -27,7 +27,7 @@ _LEAVING_S = 15.0
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What the rules look at. Names of namespaces are the destination's."""
+    """What the rules read. Names of namespaces are the destination's."""
 
     pipeline: Pipeline
     destination: ReplicaSet
@@ -202,7 +202,7 @@ def known_log(facts: Facts) -> Iterator[Finding]:
         )
 
 
-#: Before the log is deleted, besides `OF_REMOVAL`.
+#: Before the log is deleted, after `OF_REMOVAL`.
 OF_LOG: Sequence[Rule[Facts]] = rules(_DESTINATION, no_sink_elsewhere, known_log)
 
 

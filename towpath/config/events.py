@@ -1,4 +1,4 @@
-"""The events that verbs print with `--json`, a line each, and by which `towpath run` reads its children.
+"""The events that commands print with `--json`, a line each, and by which `towpath run` reads its children.
 
 `event` names the kind; docs/json.md has every field. `VERSION` rises only when a field goes or changes its meaning:
 readers skip kinds and fields that they do not know.

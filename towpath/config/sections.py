@@ -259,7 +259,7 @@ class Write(Section):
     batch_records: Annotated[int, Field(ge=1, le=1_000_000)] = 50_000
     """One transaction takes the available records, up to this many (`exactly-once`)."""
     batch_bytes: Annotated[int, Field(ge=1, le=256 * 1024 * 1024)] = 16 * 1024 * 1024
-    """One transaction takes the available records, up to this size; a larger record gets a transaction of its own
+    """One transaction takes the available records, up to this size; a larger record gets a separate transaction
     (`exactly-once`)."""
 
 
@@ -275,7 +275,7 @@ class Log(Section):
 
 
 class Run(Section):
-    """What `towpath run` does besides supervising the connectors."""
+    """What `towpath run` does in addition to supervising the connectors."""
 
     compact: bool | None = None
     """`run` does what `compact` does. Default: the value of `[log] compact`."""

@@ -39,7 +39,7 @@ from towpath.session import Session
 from towpath.verify.full_verdict import Verified, age, summary
 from towpath_verifier import cluster_time
 
-#: The lines that look at nothing but the status and the verdict.
+#: The lines that need nothing but the status and the verdict.
 _KNOWN = ("operator", "connectors", "copy", "lag", "re-read requests", "verified")
 _SHOWN = 3  # findings in one line; the rest is only counted
 #: Command → the privilege action that it needs, where their names differ.
@@ -48,7 +48,7 @@ _ACTIONS = {"createIndexes": "createIndex", "dropIndexes": "dropIndex"}
 
 @dataclass(frozen=True)
 class Readiness:
-    """What the rules look at. `reverse` is the reverse pipeline, if any; `returns` is True for a fail back."""
+    """What the rules read. `reverse` is the reverse pipeline, if any; `returns` is True for a fail back."""
 
     forward: Session
     reverse: Session | None
@@ -56,7 +56,7 @@ class Readiness:
     report: Path | None = None
     returns: bool = False
     answers: bool = True
-    """Whether somebody may have to confirm on standard input that the writes have stopped."""
+    """Whether someone may have to confirm on standard input that the writes have stopped."""
 
     @property
     def session(self) -> Session:
@@ -189,8 +189,8 @@ def _metadata(readiness: Readiness) -> Result:
 
 def _write_block(readiness: Readiness) -> Result:
     with readiness.session.source.connected() as client:
-        trouble = write_block.trouble(client)
-    return not trouble, trouble or "the user may block writes", "or leave --block-writes out"
+        problem = write_block.trouble(client)
+    return not problem, problem or "the user may block writes", "or leave --block-writes out"
 
 
 def _reverse_pipeline(readiness: Readiness) -> Result:
@@ -215,7 +215,7 @@ def _commands(readiness: Readiness) -> Result:
         return False, "; ".join(problems), "correct it; nothing runs before all checks are green"
     is_manual = options.stop_with is None and not options.blocks
     if is_manual and readiness.answers and (why := stdin_problem()):
-        return False, f"nobody could confirm that the writes have stopped: {why}", ANSWER
+        return False, f"no one could confirm that the writes have stopped: {why}", ANSWER
     return True, "you are asked to stop the writers" if is_manual else "can be run", ""
 
 
@@ -233,7 +233,7 @@ def own_writes(readiness: Readiness) -> Result:
         with cluster.connected() as client:
             if needs and not write_block.writes_through(client):
                 granted = privileges(client)
-                why = "nobody may without access control"
+                why = "no user may without access control"
                 if granted:
                     why = f"{granted.user} misses {write_block.BYPASS} there"
                 blocked.append(f"while writes to the {side} are blocked, Towpath has to write there, and {why}")

@@ -51,7 +51,7 @@ _SECRET = "write it again, into the Secret of the workers: `towpath manifests PI
 _KNOWN_S = 10.0  # seconds until every broker must know of a topic that was created
 _DEPLOY = "deploy"
 _SAME = "deploy would stop with the same message"
-#: What `check` looks at of the file and the servers, in order. `deploy` stops at the required ones.
+#: What `check` checks, in order. `deploy` stops at the required ones.
 SERVERS: Sequence[Rule[Facts]] = (
     *file.RULES,
     *source.RULES,
