@@ -44,8 +44,8 @@ class Target:
     """The id of the Kafka cluster; empty if it is not known."""
 
     @property
-    def own(self) -> Registration | None:
-        return self.registered.get(self.pipeline.name)
+    def ours(self) -> Registration:
+        return Registration.of(self.pipeline, self.kafka, "")
 
 
 def same_as_deployed(target: Target) -> Iterator[Finding]:
@@ -58,16 +58,21 @@ def same_as_deployed(target: Target) -> Iterator[Finding]:
         )
 
 
-def same_kafka(target: Target) -> Iterator[Finding]:
-    """The destination does not know the pipeline's name as that of a pipeline of another Kafka cluster."""
-    own = target.own
-    if own is not None and target.kafka and own.kafka != target.kafka:
-        yield of_another_kafka(own.name, own.kafka, target.kafka)
+def same_kafka(ours: Registration, registered: Mapping[str, Registration]) -> Iterator[Finding]:
+    """The destination does not know the name as that of a pipeline of another Kafka cluster, where ours is known."""
+    theirs = registered.get(ours.name)
+    if theirs is not None and ours.kafka and theirs.kafka != ours.kafka:
+        yield error(
+            f"the destination knows {ours.name} as the pipeline of the Kafka cluster {theirs.kafka}, and the file names"
+            f" {ours.kafka}: two pipelines, or replays, of one name would share positions and namespaces there",
+            f"give this one another name (a replay: with --name), or, {_if_gone(ours.name)}",
+        )
 
 
 def registered(target: Target) -> Iterator[Finding]:
     """The destination knows a deployed pipeline as its writer."""
-    name, own = target.pipeline.name, target.own
+    name = target.pipeline.name
+    own = target.registered.get(name)
     if target.deployed is not None and (own is None or own.removed):
         yield error(
             f"{target.destination} does not know {name} as a writer: `deploy` registers each pipeline in"
@@ -96,14 +101,6 @@ def same_namespaces(target: Target) -> Iterator[Finding]:
         )
 
 
-def of_another_kafka(name: str, theirs: str, ours: str) -> Finding:
-    return error(
-        f"the destination knows {name} as the pipeline of the Kafka cluster {theirs}, and the file names {ours}: two"
-        " pipelines, or replays, of one name would share positions and namespaces there",
-        f"give this one another name (a replay: with --name), or, {_if_gone(name)}",
-    )
-
-
 def not_the_source(target: Target) -> Iterator[Finding]:
     """Nothing is written to where the pipeline captures it."""
     if not target.sources:
@@ -121,22 +118,11 @@ def not_the_source(target: Target) -> Iterator[Finding]:
         )
 
 
-def no_other_writer(target: Target) -> Iterator[Finding]:
-    """No other pipeline or replay is registered for these namespaces."""
-    ours = Registration.of(target.pipeline, target.kafka, "")
-    yield from others(ours, target.registered, target.names)
-
-
 def others(ours: Registration, registered: Mapping[str, Registration], names: tuple[str, ...]) -> Iterator[Finding]:
     """An error for each other writer that shares namespaces, or the name, with `ours`."""
+    yield from same_kafka(ours, registered)
     for theirs in registered.values():
-        if theirs.name == ours.name:
-            if ours.kafka and theirs.kafka != ours.kafka:
-                yield of_another_kafka(theirs.name, theirs.kafka, ours.kafka)
-            continue
-        if theirs.removed:
-            continue
-        if shared := ours.shared(theirs, names):
+        if theirs.name != ours.name and not theirs.removed and (shared := ours.shared(theirs, names)):
             yield error(
                 f"{theirs.name} (from {theirs.source}, in the Kafka cluster {theirs.kafka}) is registered at the"
                 f" destination as a writer of {first_few(shared, 3)}, and two writers of one namespace overtake each"
@@ -145,12 +131,19 @@ def others(ours: Registration, registered: Mapping[str, Registration], names: tu
             )
 
 
+def no_other_writer(target: Target) -> Iterator[Finding]:
+    """No other pipeline or replay is registered for these namespaces."""
+    yield from others(target.ours, target.registered, target.names)
+
+
 def _if_gone(name: str) -> str:
     return f"if that no longer exists, in mongosh at the destination: {MONGOSH_FORGET.format(name=name)}"
 
 
 #: Before something is removed: only what the pipeline itself has stored there.
-OF_REMOVAL: Sequence[Rule[Target]] = rules(_DESTINATION, same_as_deployed, same_kafka)
+OF_REMOVAL: Sequence[Rule[Target]] = rules(
+    _DESTINATION, same_as_deployed, lambda target: same_kafka(target.ours, target.registered)
+)
 #: Before documents or collections are deleted or overwritten.
 OF_WRITING: Sequence[Rule[Target]] = rules(
     _DESTINATION, same_as_deployed, registered, same_namespaces, not_the_source, no_other_writer
