@@ -140,8 +140,8 @@ def test_settings_that_can_lose_what_a_rebuild_needs(
     change: dict[str, str], begins: int, level: str, words: str
 ) -> None:
     good = change_settings(COMPACTED)
-    assert told(kafka.guard("topic", good, 0, COMPACTED)) == []
-    ((found_level, finding),) = told(kafka.guard("topic", good | change, begins, COMPACTED))
+    assert told(kafka.guard(good, 0, COMPACTED)) == []
+    ((found_level, finding),) = told(kafka.guard(good | change, begins, COMPACTED))
     assert found_level == level
     assert words in finding
 

@@ -9,7 +9,7 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from towpath.checks.facts import DESTINATION_SET, SOURCE_SET, Facts
-from towpath.checks.rule import Finding, Rule, error, ok, rules, warning
+from towpath.checks.rule import Finding, Rule, about, error, ok, rules, warning
 from towpath.clients.connect.failures import code_of
 from towpath.config.pipeline import Pipeline
 from towpath.errors import Unresolved
@@ -144,20 +144,19 @@ def _validated(facts: Facts) -> Iterator[Finding]:
             continue
         checked = config if is_sink else config | {_EXACTLY_ONCE: "required"}
         try:
-            yield from validated(name, facts.connect.errors(name, checked), pipeline)
+            found = [*validated(facts.connect.errors(name, checked), pipeline)]
         except Unresolved:
-            yield _unread(name, pipeline)
+            found = [_unread(pipeline)]
+        yield from about(f"{SUBJECT} {name}", found)
 
 
-def validated(name: str, errors: Mapping[str, list[str]], pipeline: Pipeline) -> Iterator[Finding]:
+def validated(errors: Mapping[str, list[str]], pipeline: Pipeline) -> Iterator[Finding]:
     """The findings from the answer to a validation. `errors`: setting → messages."""
-    subject = f"{SUBJECT} {name}"
     overrides = [key for key in errors if ".override." in key and not code_of(errors[key][0])]
     if overrides:
         yield error(
             f"the workers do not allow a connector to set {', '.join(overrides)}: {errors[overrides[0]][0]}",
             "set connector.client.config.override.policy=All on every worker",
-            about=subject,
         )
     enable = "set exactly.once.source.support=enabled on every worker (first `preparing` on all, then `enabled`)"
     for key, (message, *_) in errors.items():
@@ -165,47 +164,40 @@ def validated(name: str, errors: Mapping[str, list[str]], pipeline: Pipeline) ->
             yield error(
                 "the workers have no exactly-once support for sources, which Towpath's source requires",
                 f'{enable}, or use mode = "plain" with copy = "debezium"',
-                about=subject,
             )
         elif key == _EXACTLY_ONCE:
             yield warning(
                 "the workers have no exactly-once support for sources: what was captured shortly before a worker is"
                 " killed is captured again and appears twice in the log",
                 enable,
-                about=subject,
             )
         elif credentials.is_unresolved(key, message):
             yield error(
                 f"the worker finds no URI through ${{file:{pipeline.secrets_file}:…}}: {message}",
                 credentials.advice(pipeline.secrets_file),
-                about=subject,
             )
         elif key not in overrides:
             advice = f"correct {key}; deploy would stop with the same message"
-            yield error(f"{key}: {message}", advice, where=key, code=code_of(message), about=subject)
+            yield error(f"{key}: {message}", advice, where=key, code=code_of(message))
     if not any(key != _EXACTLY_ONCE for key in errors):
-        yield ok("Kafka Connect validated it, resolved the URI and reached the cluster", about=subject)
+        yield ok("Kafka Connect validated it, resolved the URI and reached the cluster")
 
 
-def _unread(name: str, pipeline: Pipeline) -> Finding:
-    subject = f"{SUBJECT} {name}"
+def _unread(pipeline: Pipeline) -> Finding:
     if pipeline.has_operator:
         return error(
             f"the worker cannot read {pipeline.secrets_file}",
             f"the Secret {pipeline.name}-workers has to have {pipeline.secrets_file.name}, and to be mounted at"
             f" {pipeline.secrets_file.parent} in the workers (docs/how-to/kubernetes.md)",
-            about=subject,
         )
     if not pipeline.secrets_file.exists():
         return ok(
             f"the worker resolves ${{file:…}}; {pipeline.secrets_file} does not exist yet, deploy writes it",
-            about=subject,
         )
     return error(
         f"the worker cannot read {pipeline.secrets_file}, which exists on this machine",
         "make it readable for the user that runs the worker; if workers run on other machines, copy it to each, or set"
         " [connect] secrets to a folder that they share",
-        about=subject,
     )
 
 
@@ -229,28 +221,27 @@ def others(pipeline: Pipeline, configs: Mapping[str, Mapping[str, str]]) -> Iter
     """
     ours = (*pipeline.connectors, pipeline.whole_source_connector)
     for name, config in sorted(configs.items()):
-        subject, plugin, prefix = f"connect {name}", config.get("connector.class"), config.get("topic.prefix", "")
+        plugin, prefix = config.get("connector.class"), config.get("topic.prefix", "")
         if name in ours or SOURCE_SET in config or DESTINATION_SET in config:
             continue
         if plugin in _SINKS:
-            yield from _sink(subject, config, pipeline)
+            yield from about(f"{SUBJECT} {name}", _sink(config, pipeline))
         elif plugin in _SOURCES and prefix in pipeline.capture_prefixes:
             yield warning(
                 f"a source that is not Towpath's has the topic.prefix {prefix!r}: it writes JSON to the pipeline's"
                 " topics, which stops the sink",
                 "set another topic.prefix for it, or remove it",
-                about=subject,
+                about=f"{SUBJECT} {name}",
             )
 
 
-def _sink(subject: str, config: Mapping[str, str], pipeline: Pipeline) -> Iterator[Finding]:
+def _sink(config: Mapping[str, str], pipeline: Pipeline) -> Iterator[Finding]:
     trap = _HANDLERS.get(config.get("change.data.capture.handler", ""), "")
     if _reads(config, pipeline):
         yield warning(
             f"a sink that is not Towpath's reads the pipeline's topics; their values are BSON in Towpath's own format,"
             f" and {trap or 'it does not support updates'}",
             "let it read other topics, or remove it",
-            about=subject,
         )
     shared = _hosts(config.get("connection.uri", "") or config.get("mongodb.connection.string", ""))
     if shared & _hosts(pipeline.destination.uri):
@@ -258,13 +249,11 @@ def _sink(subject: str, config: Mapping[str, str], pipeline: Pipeline) -> Iterat
             "a sink that is not Towpath's writes to the destination: in a namespace that both write, the two overwrite"
             f" each other's changes{', and ' + trap if trap else ''}",
             "make sure that it writes to no namespace of the pipeline, or remove it",
-            about=subject,
         )
     if config.get("errors.tolerance") == "all" and not config.get("errors.deadletterqueue.topic.name"):
         yield warning(
             "errors.tolerance=all without a dead-letter topic: records that it cannot write are lost silently",
             "set errors.deadletterqueue.topic.name on that connector",
-            about=subject,
         )
 
 

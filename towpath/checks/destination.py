@@ -10,7 +10,7 @@ from pymongo.uri_parser import parse_uri
 
 from towpath.checks import cluster, source
 from towpath.checks.facts import Facts
-from towpath.checks.rule import Finding, Rule, error, ok, rules, warning
+from towpath.checks.rule import Finding, Rule, about, error, ok, rules, warning
 from towpath.clients.mongo.client import Client
 from towpath.clients.mongo.privileges import (
     DDL_DESTINATION_ACTIONS,
@@ -121,8 +121,8 @@ def contents(facts: Facts) -> Iterator[Finding]:
     for collection in existing:
         if collection.kind == "collection":
             count, indexes = facts.destination.ask(partial(_contents, collection.namespace))
-            yield _documents(f"{SIDE} {collection.namespace}", count, is_deployed=is_deployed)
-            yield from _traps(collection, indexes, facts.pipeline)
+            found = (_documents(count, is_deployed=is_deployed), *_traps(collection, indexes, facts.pipeline))
+            yield from about(f"{SIDE} {collection.namespace}", found)
     names = {collection.namespace for collection in existing}
     new = [name for name in _targets(facts) if name not in names]
     if new:
@@ -201,35 +201,31 @@ def _validation(granted: Privileges, pipeline: Pipeline) -> Iterator[Finding]:
         )
 
 
-def _documents(subject: str, count: int, *, is_deployed: bool) -> Finding:
+def _documents(count: int, *, is_deployed: bool) -> Finding:
     """`is_deployed`: the pipeline may have written them."""
     if not count:
-        return ok("exists and is empty", about=subject)
+        return ok("exists and is empty")
     if is_deployed:
-        return ok(f"holds about {counted(count, 'document')}; the pipeline is deployed", about=subject)
+        return ok(f"holds about {counted(count, 'document')}; the pipeline is deployed")
     return warning(
         f"holds about {counted(count, 'document')} already: documents whose _id is at the source are overwritten, the"
         " others stay, so the two sides differ",
         "empty the collection before the first deploy, unless these documents belong there",
-        about=subject,
     )
 
 
 def _traps(collection: Collection, indexes: Iterable[Mapping[str, Any]], pipeline: Pipeline) -> Iterator[Finding]:
-    subject, options = f"{SIDE} {collection.namespace}", collection.options
-    database, name = collection.namespace.split(".", 1)
+    options, (database, name) = collection.options, collection.namespace.split(".", 1)
     refused = f"a document that it refuses {'becomes a dead letter' if pipeline.exactly_once else 'stops the sink'}"
     if "validator" in options and options.get("validationAction") != "warn":  # 8.1 has errorAndLog too
         yield warning(
             f"has a validator, which may refuse what the source accepted: {refused}",
             f'in {database}: db.runCommand({{collMod: "{name}", validationLevel: "off"}}) while the pipeline runs',
-            about=subject,
         )
     if options.get("capped"):
         yield warning(
             "is capped: it removes documents automatically, and then the two sides differ",
             "keep it only if the source's collection is capped too; else drop it and let the sink create it",
-            about=subject,
         )
     for index in indexes:
         if index.get("unique"):
@@ -237,14 +233,12 @@ def _traps(collection: Collection, indexes: Iterable[Mapping[str, Any]], pipelin
                 f"has the unique index {index['name']!r}: order across documents is not kept, so a value that moves"
                 f" from one document to another can exist twice for a short time: {refused}",
                 "create unique indexes after the migration, when nothing is replicated any more",
-                about=subject,
             )
         if "expireAfterSeconds" in index:
             yield warning(
                 f"has the TTL index {index['name']!r}: it deletes by the destination's clock, in addition to the"
                 " source's deletes",
                 "leave deletes to the source, whose deletes are replicated; create TTL indexes after the migration",
-                about=subject,
             )
 
 

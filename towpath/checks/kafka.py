@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from towpath.checks import source
 from towpath.checks.facts import Facts
-from towpath.checks.rule import Finding, Rule, error, ok, rules, warning
+from towpath.checks.rule import Finding, Rule, about, error, ok, rules, warning
 from towpath.clients.kafka.client import LARGEST_RECORD
 from towpath.clients.kafka.topics import Topic
 from towpath.config.namespaces import topic_of
@@ -34,7 +34,7 @@ def brokers(facts: Facts) -> Iterator[Finding]:
         except TopicError as refused:  # only this check needs the privilege to read them
             yield warning(refused.what, refused.advice or "grant it, or check them as another user")
             continue
-        yield from broker(number, settings, len(facts.brokers), facts.pipeline)
+        yield from about(f"{SUBJECT} broker {number}", broker(settings, len(facts.brokers), facts.pipeline))
 
 
 def topics(facts: Facts) -> Iterator[Finding]:
@@ -44,17 +44,18 @@ def topics(facts: Facts) -> Iterator[Finding]:
     for (name, _), (first, _) in facts.ends.items():
         begins[name] = max(first, begins.get(name, 0))
     for existing in facts.log:
-        yield from topic(existing.name, facts.topic_settings[existing.name], begins[existing.name], facts.pipeline)
+        found = topic(facts.topic_settings[existing.name], begins[existing.name], facts.pipeline)
+        yield from about(f"{SUBJECT} {existing.name}", found)
     yield ok(f"existing topics of the pipeline: {len(facts.log)}")
 
 
 def partitions(facts: Facts) -> Iterator[Finding]:
     """Every existing topic has the partition count in the file; those of requests and dead letters have one."""
     for topic in facts.log:
-        yield from partition_count(topic, facts.pipeline)
+        yield from about(f"{SUBJECT} {topic.name}", partition_count(topic, facts.pipeline))
     for name in (facts.pipeline.request_topic, facts.pipeline.dead_letter_topic):
         if name in facts.existing:
-            yield from single(facts.existing[name])
+            yield from about(f"{SUBJECT} {name}", single(facts.existing[name]))
 
 
 def partition_count(topic: Topic, pipeline: Pipeline) -> Iterator[Finding]:
@@ -63,7 +64,6 @@ def partition_count(topic: Topic, pipeline: Pipeline) -> Iterator[Finding]:
             f"the topic {topic.name} has {topic.partitions} partitions and the file says {pipeline.kafka.partitions}:"
             " with another count a document's changes would be on two partitions, out of order",
             f"set [kafka] partitions = {topic.partitions}",
-            about=f"kafka {topic.name}",
         )
 
 
@@ -72,7 +72,6 @@ def single(topic: Topic) -> Iterator[Finding]:
         yield error(
             f"the topic {topic.name} has {topic.partitions} partitions and must have one: Towpath did not create it",
             "delete it; deploy creates it again",
-            about=f"kafka {topic.name}",
         )
 
 
@@ -101,35 +100,30 @@ def creatable(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def broker(number: int, settings: Settings, brokers: int, pipeline: Pipeline) -> Iterator[Finding]:
+def broker(settings: Settings, brokers: int, pipeline: Pipeline) -> Iterator[Finding]:
     """The broker takes records of up to 17 MiB, and its settings endanger neither the order nor the log."""
-    subject = f"{SUBJECT} broker {number}"
     if int(settings.get("socket.request.max.bytes", LARGEST_RECORD)) < LARGEST_RECORD:
         yield error(
             f"socket.request.max.bytes={settings['socket.request.max.bytes']}: the broker would reject a record of"
             f" {LARGEST_RECORD} bytes (a document of 16 MiB)",
             f"set socket.request.max.bytes={LARGEST_RECORD + 2**20} or more on every broker",
-            about=subject,
         )
     if brokers > 1 and int(settings.get("replica.fetch.max.bytes", LARGEST_RECORD)) < LARGEST_RECORD:
         yield warning(
             f"replica.fetch.max.bytes={settings['replica.fetch.max.bytes']}, smaller than the largest record"
             f" ({LARGEST_RECORD}): followers fetch such records one by one",
             f"set replica.fetch.max.bytes={LARGEST_RECORD}",
-            about=subject,
         )
     if settings.get("auto.create.topics.enable") == "true":
         yield warning(
             "auto.create.topics.enable=true: a client that requests a topic before `deploy` has created it creates it"
             " with the broker's partition count and settings",
             "set auto.create.topics.enable=false; Towpath and Connect create their topics themselves",
-            about=subject,
         )
     if pipeline.log.compact and settings.get("log.cleaner.enable") == "false":
         yield error(
             "log.cleaner.enable=false: the broker compacts nothing, but the file sets [log] compact = true",
             "set log.cleaner.enable=true on every broker",
-            about=subject,
         )
     configured = pipeline.kafka.replication_factor
     factor = configured if configured > 0 else int(settings.get("default.replication.factor", "1"))
@@ -143,26 +137,22 @@ def broker(number: int, settings: Settings, brokers: int, pipeline: Pipeline) ->
             if brokers > 1
             else "enough for a trial; for data that counts, use three brokers or more, and set [kafka]"
             " replication_factor = 3 before the first deploy",
-            about=subject,
         )
     if insync > factor:
         yield error(
             f"min.insync.replicas={insync}, but topics would have {counted(factor, 'replica')}: no record can be"
             " written",
             f"set [kafka] replication_factor = {insync + 1}, or lower min.insync.replicas",
-            about=subject,
         )
     yield ok(
         f"message.max.bytes={settings.get('message.max.bytes')} (the pipeline's topics have their own:"
         f" {LARGEST_RECORD}), replica.fetch.max.bytes={settings.get('replica.fetch.max.bytes')}",
-        about=subject,
     )
 
 
-def topic(name: str, settings: Settings, begins: int, pipeline: Pipeline) -> Iterator[Finding]:
+def topic(settings: Settings, begins: int, pipeline: Pipeline) -> Iterator[Finding]:
     """The settings of an existing change topic are those of the file. `begins`: its first offset."""
-    subject = f"{SUBJECT} {name}"
-    guarded = [*guard(subject, settings, begins, pipeline)]
+    guarded = [*guard(settings, begins, pipeline)]
     yield from guarded
     reported = {finding.where for finding in guarded}
     required = change_settings(pipeline)
@@ -172,11 +162,10 @@ def topic(name: str, settings: Settings, begins: int, pipeline: Pipeline) -> Ite
         yield warning(
             f"has {has}, but the file requires {wants}",
             "run `towpath deploy`, which applies the file's settings",
-            about=subject,
         )
 
 
-def guard(subject: str, settings: Settings, begins: int, pipeline: Pipeline) -> Iterator[Finding]:
+def guard(settings: Settings, begins: int, pipeline: Pipeline) -> Iterator[Finding]:
     """The topic keeps the records that a rebuild needs. `begins`: its first offset."""
     desired, actual = pipeline.log.retention, int(settings.get("retention.ms", _FOREVER))
     if actual != _FOREVER and (desired == _FOREVER or actual < desired):
@@ -186,7 +175,6 @@ def guard(subject: str, settings: Settings, begins: int, pipeline: Pipeline) -> 
             " documents that have not changed since",
             "run `towpath deploy`, which applies [log] retention",
             where="retention.ms",
-            about=subject,
         )
     if int(settings.get("retention.bytes", _FOREVER)) != _FOREVER:
         yield warning(
@@ -194,7 +182,6 @@ def guard(subject: str, settings: Settings, begins: int, pipeline: Pipeline) -> 
             " grows larger",
             "run `towpath deploy`, which sets retention.bytes=-1",
             where="retention.bytes",
-            about=subject,
         )
     if begins and desired == _FOREVER:
         yield warning(
@@ -202,7 +189,6 @@ def guard(subject: str, settings: Settings, begins: int, pipeline: Pipeline) -> 
             " that have not changed since",
             "`towpath replay` lists them; to get a whole log, run `towpath remove --topics`, empty the destination and"
             " deploy",
-            about=subject,
         )
     policy, lag_ms = f"cleanup.policy={settings.get('cleanup.policy')}", pipeline.log.compaction_lag
     if not pipeline.log.compact and is_compacted(settings):
@@ -212,14 +198,12 @@ def guard(subject: str, settings: Settings, begins: int, pipeline: Pipeline) -> 
             "run `towpath deploy`, which sets cleanup.policy=delete; or set [log] compact = true, deploy, and run"
             " `towpath compact --from-beginning`, which re-reads these documents",
             where="cleanup.policy",
-            about=subject,
         )
     elif pipeline.log.compact and not is_compacted(settings):
         yield warning(
             f"{policy}: the topic held records before [log] compact was set, and is not compacted yet",
             "leave `towpath compact` running: it enables compaction once all updates are protected",
             where="cleanup.policy",
-            about=subject,
         )
     elif pipeline.log.compact and int(settings.get(MARK, 0)) < lag_ms:
         yield error(
@@ -227,7 +211,6 @@ def guard(subject: str, settings: Settings, begins: int, pipeline: Pipeline) -> 
             " drop a whole document of which then only an update is left",
             "run `towpath deploy`, which applies the file's settings, then `towpath compact --once --from-beginning`",
             where=MARK,
-            about=subject,
         )
 
 

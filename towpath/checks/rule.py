@@ -63,8 +63,7 @@ class Rule(Generic[Facts]):
     applies: Callable[[Facts], bool] = lambda facts: True
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
-        for finding in self.check(facts) if self.applies(facts) else ():
-            yield finding if finding.subject else replace(finding, subject=self.name)
+        return about(self.name, self.check(facts) if self.applies(facts) else ())
 
 
 def rules(name: str, *checks: Callable[[Facts], Iterator[Finding]]) -> tuple[Rule[Facts], ...]:
@@ -110,6 +109,11 @@ def _subject(facts: object, failure: Failure) -> str:
     """The server that is known to be away, if this is its failure."""
     unreachable: dict[str, TowpathError] = getattr(facts, "unreachable", {})
     return next((subject for subject, known in unreachable.items() if known is failure), "")
+
+
+def about(subject: str, findings: Iterable[Finding]) -> Iterator[Finding]:
+    """The findings, with this subject where they have none."""
+    return (finding if finding.subject else replace(finding, subject=subject) for finding in findings)
 
 
 def error(finding: str, advice: str, *, about: str = "", where: str = "", code: str = "") -> Finding:

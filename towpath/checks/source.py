@@ -16,7 +16,7 @@ from pymongo.errors import ExecutionTimeout
 
 from towpath.checks import capture, cluster
 from towpath.checks.facts import Configurations, Facts
-from towpath.checks.rule import Finding, Rule, error, ok, refusal, rules, warning
+from towpath.checks.rule import Finding, Rule, about, error, ok, refusal, rules, warning
 from towpath.clients.mongo.client import Client
 from towpath.clients.mongo.privileges import COPY_ACTIONS, DDL_SOURCE_ACTIONS, SOURCE_ACTIONS
 from towpath.clients.mongo.replica_set import Collection, regex_refusal
@@ -130,7 +130,7 @@ def names(facts: Facts) -> Iterator[Finding]:
 def kinds(facts: Facts) -> Iterator[Finding]:
     """Every collection is of a supported kind. One that schema changes in the log have brought is only warned of."""
     for collection in facts.collections:
-        for finding in kind(collection, facts.pipeline):
+        for finding in about(f"{SIDE} {collection.namespace}", kind(collection, facts.pipeline)):
             yield replace(finding, level="warning") if is_replicated(facts, collection) else finding
 
 
@@ -169,7 +169,7 @@ def kind(collection: Collection, pipeline: Pipeline) -> Iterator[Finding]:
         advice = f"{separate} [kafka] partitions = 1"
     else:
         return
-    yield error(f"{collection.namespace} {what}", advice, about=f"{SIDE} {collection.namespace}")
+    yield error(f"{collection.namespace} {what}", advice)
 
 
 def captured_by(configurations: Configurations, namespace: str) -> str | None:
@@ -185,7 +185,8 @@ def copy_time(facts: Facts) -> Iterator[Finding]:
     """The oplog window is longer than the initial copy takes."""
     if not (facts.has_connect and facts.is_deployed):
         documents, size = _total(facts)
-        yield from capture.check_copy(facts.source.ask(capture.read), documents, size, facts.pipeline)
+        found = capture.check_copy(facts.source.ask(capture.read), documents, size, facts.pipeline)
+        yield from about(capture.SUBJECT, found)
 
 
 def _total(facts: Facts) -> tuple[int, int]:
@@ -208,7 +209,8 @@ def collections(facts: Facts) -> Iterator[Finding]:
             )
         if collection.kind == "collection":
             count = facts.extents[collection.namespace].documents
-            yield from facts.source.ask(partial(_sample, collection.namespace, count, facts.pipeline))
+            found = facts.source.ask(partial(_sample, collection.namespace, count, facts.pipeline))
+            yield from about(subject, found)
     documents, size = _total(facts)
     names = ", ".join(facts.namespaces) if len(facts.namespaces) <= _SHOWN else ""
     total = f"{counted(documents, 'document')}, {size / 2**20:,.1f} MiB"
@@ -217,7 +219,7 @@ def collections(facts: Facts) -> Iterator[Finding]:
 
 RULES = (
     *rules(SIDE, lambda facts: cluster.servers(facts.source), schema_changes, privileged),
-    Rule(SIDE, lambda facts: capture.check_window(facts.source.ask(capture.read)), required=False),
+    Rule(capture.SUBJECT, lambda facts: capture.check_window(facts.source.ask(capture.read)), required=False),
     *(Rule(SIDE, check, applies=listed) for check in (included, filterable, kinds, names, copy_time)),
     Rule(SIDE, collections, required=False, applies=listed),
 )
@@ -246,7 +248,7 @@ def documents(client: Client, namespace: str, count: int) -> Iterator[RawBSONDoc
 
 def _sample(namespace: str, count: int, pipeline: Pipeline, client: Client) -> list[Finding]:
     """What a sample of a collection with `count` documents shows."""
-    subject, sampled, largest = f"source {namespace}", 0, 0
+    sampled = largest = 0
     odd: dict[str, None] = {}
     findings = []
     for document in documents(client, namespace, count):
@@ -259,17 +261,17 @@ def _sample(namespace: str, count: int, pipeline: Pipeline, client: Client) -> l
         trap = "in an update, a change stream does not distinguish the field a.b from b inside a"
         advice = f'if updates touch them, add "{namespace}" to [capture] whole_documents before the first deploy'
         is_whole = pipeline.captured_whole is not None and pipeline.captured_whole.matches(namespace)
-        whole = ok(f"{fields}; [capture] whole_documents looks up its whole documents", about=subject)
-        findings.append(whole if is_whole else warning(f"{fields}; {trap}", advice, about=subject))
+        whole = ok(f"{fields}; [capture] whole_documents looks up its whole documents")
+        findings.append(whole if is_whole else warning(f"{fields}; {trap}", advice))
     if largest > LARGE:
         what = (
             f"holds a document of {largest / 2**20:.2f} MiB: a change event, which wraps the document, must fit into"
             " 16 MiB; an update of such a document may stop capture (BSONObjectTooLarge)"
         )
         advice = "make such documents smaller, or leave the collection out with [collections] exclude"
-        findings.append(warning(what, advice, about=subject))
+        findings.append(warning(what, advice))
     size = f", the largest {largest:,} bytes" if largest else ""
-    return [*findings, ok(f"sampled {sampled:,} of {counted(count, 'document')}{size}", about=subject)]
+    return [*findings, ok(f"sampled {sampled:,} of {counted(count, 'document')}{size}")]
 
 
 def odd_names(raw: bytes) -> Iterator[tuple[str, ...]]:

@@ -252,8 +252,11 @@ def read_log(session: Session, ends: Mapping[Place, tuple[int, int]]) -> LogRepo
     for place, partition in ends.items():
         by_topic[place[0]][place] = partition
     logs = tuple(_topic(pipeline, name, by_topic[name], settings[name], reports, sizes) for name in names)
-    findings = (guard(log.namespace, settings[log.topic], log.begins, pipeline) for log in logs)
-    risks = [f"{found.subject}: {found.finding}; {found.advice}" for of_topic in findings for found in of_topic]
+    risks = [
+        f"{log.namespace}: {found.finding}; {found.advice}"
+        for log in logs
+        for found in guard(settings[log.topic], log.begins, pipeline)
+    ]
     late = unprotected(pipeline.log, logs) if pipeline.log.compact else ()
     return LogReport(logs, (*late, *risks, *capture.warnings(session)))
 
