@@ -17,7 +17,7 @@ from towpath import stack as embedded
 from towpath.cli import demo
 from towpath.cli.demo import progress_line
 from towpath.cli.demo.load import NAMESPACES
-from towpath.run.status.status import Copied, Status
+from towpath.run.report import Copied, Copy, Lag, Report
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 (SHOWN,) = (command.output for command in commands(README) if command.text == "scripts/demo")
@@ -70,10 +70,11 @@ def test_what_a_demo_has_seen_makes_no_line_twice(
 ) -> None:
     looks = iter(LOOKS)
 
-    def look(*_: object) -> Status:
+    def look(*_: object) -> Report:
         copied, lag, rate = next(looks)
         copy = (Copied("mail.messages", copied, 20_651),)
-        return Status("demo", "exactly-once", "running", copied == 20_651, lag, 1.0, rate, (), copy)
+        of = {"name": "demo", "mode": "exactly-once", "file": "", "source": "", "destination": "", "state": "running"}
+        return Report(**of, copy=Copy(copied == 20_651, copy, ()), lag=Lag(lag, 0.0, 1.0), records_per_second=rate)
 
     monkeypatch.setattr(demo, "read_status", look)
     monkeypatch.setattr(demo, "time", Clock())

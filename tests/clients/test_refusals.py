@@ -34,8 +34,8 @@ from towpath.clients.tls import Trouble
 from towpath.errors import ConnectError, ConnectUnreachable, MongoError, MongoUnreachable, TowpathError
 from towpath.history.replay import preconditions, steps
 from towpath.history.replay.plan import Plan, Replay
-from towpath.run.status import gather
-from towpath.run.status.report import Problem, Replays
+from towpath.run import status as gather
+from towpath.run.report import Problem, Replays
 
 URI = "mongodb://127.0.0.1:1/?directConnection=true"
 DENIED = OperationFailure("not authorized on towpath", 13, {"errmsg": "not authorized on towpath"})

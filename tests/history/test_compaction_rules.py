@@ -23,7 +23,8 @@ from towpath.history.compaction.preconditions import CompactedLog, interval
 from towpath.log.definitions import definitions
 from towpath.log.topic_settings import change_settings, plain_settings, request_settings
 from towpath.log.unprotected import Figures, First, Part, figures, is_update
-from towpath.run.status.status import TopicLog, unprotected
+from towpath.run.report import TopicLog
+from towpath.run.status import unprotected
 
 HOUR = 3_600_000
 COMPACTION = Log(compact=True)

@@ -49,8 +49,8 @@ from towpath.monitor.dashboard import Dashboard, Shown
 from towpath.monitor.server import LONGEST_REQUEST, Settings, served
 from towpath.monitor.updates import MOST_CLIENTS
 from towpath.monitor.watch import add
-from towpath.run.status import report as reports
-from towpath.run.status.report import Lag, Problem, Report
+from towpath.run import report as reports
+from towpath.run.report import Lag, Problem, Report
 from towpath.session import opened
 
 PASSWORD = "hunter2"
@@ -129,11 +129,11 @@ def test_a_pipeline_is_ready_that_runs_and_does_not_lag_and_was_polled_lately(tm
         nothing = reports.unknown(session)
 
     def ready(**other: Any) -> bool:
-        good = {"state": "running", "at": time.time(), "lag": Lag(0, 60.0, 60.0, 0.0)}
+        good = {"state": "running", "at": time.time(), "lag": Lag(0, 60.0, 0.0)}
         return shown._is_ready(Shown(replace(nothing, **good | other), lambda: None))
 
     assert ready()
-    assert [ready(lag=Lag(0, lag, lag, lag)) for lag in (0.0, 60.1, None)] == [True, False, False]
+    assert [ready(lag=Lag(0, lag, lag)) for lag in (0.0, 60.1, None)] == [True, False, False]
     assert not ready(state="paused")
     assert not ready(at=None)
     assert not ready(at=time.time() - 31)

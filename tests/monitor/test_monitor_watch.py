@@ -14,11 +14,11 @@ import pytest
 from tests.run.test_screens import status
 from tests.support.awaited import until
 from towpath.cli import launcher
-from towpath.errors import TowpathError
 from towpath.monitor import watch as watching
 from towpath.monitor.watch import SupervisorWatch, Watch
 from towpath.run import supervisor as supervising
 from towpath.run.children import Events
+from towpath.run.report import Problem
 from towpath.run.supervisor import Supervisor
 
 Report = Mapping[str, Any]
@@ -50,7 +50,7 @@ def supervisor(monkeypatch: pytest.MonkeyPatch) -> Supervisor:
     idle: Any = SimpleNamespace(turn=lambda *_, **__: (), remaining=0, repaired=0, services=())
     run = SimpleNamespace(run=SimpleNamespace(repair=False), connectors=())
     session: Any = SimpleNamespace(pipeline=run, connect=None, topics=None, file="shop.toml")
-    monkeypatch.setattr(supervising, "read_status", lambda *_: status(errors=(TowpathError("no source"),)))
+    monkeypatch.setattr(supervising, "read_status", lambda *_: status(errors=(Problem("no source"),)))
     monkeypatch.setattr(supervising.Services, "of", lambda *_: idle)
     found = Supervisor(session, Events(lambda _: None), launcher)
     found.dead_letters = found.transactions = idle
@@ -85,7 +85,7 @@ def test_a_command_that_ends_during_a_poll_has_the_next_come_at_once(
     def read(*_: object) -> Any:
         if not began:
             supervisor.hurry()
-        return status(errors=(TowpathError("no source"),))
+        return status(errors=(Problem("no source"),))
 
     monkeypatch.setattr(supervising, "read_status", read)
     for _ in range(3):

@@ -21,11 +21,12 @@ from towpath.config.events import Ddl, TimedEvent
 from towpath.config.pipeline import Pipeline
 from towpath.cutover import gate
 from towpath.deploy.schema.changes import SchemaChanges, Shown
-from towpath.errors import MongoUnreachable, TowpathError
+from towpath.errors import MongoUnreachable
 from towpath.monitor.reporter import Reporter, _Slow
+from towpath.run import status as gather
 from towpath.run import supervisor as supervising
 from towpath.run.children import Events
-from towpath.run.status import gather
+from towpath.run.report import LoggedChange, Problem
 from towpath.run.supervisor import Supervisor
 from towpath.session import opened
 from towpath.verify.full_verdict import Verified
@@ -33,6 +34,10 @@ from towpath.verify.full_verdict import Verified
 
 def changes(**more: Any) -> SchemaChanges:
     return SchemaChanges((Shown(change(**more), ("shop.a",)),))
+
+
+def logged_changes() -> tuple[LoggedChange, ...]:
+    return tuple(LoggedChange(**one) for one in changes().as_json("shop.toml"))
 
 
 class Run:
@@ -44,7 +49,7 @@ class Run:
     def look(self, found: SchemaChanges | None) -> list[str]:
         """What is reported of schema changes."""
         self._told.clear()
-        seen = status(changes=found, errors=(TowpathError("nothing else is read"),))
+        seen = status(changes=found, errors=(Problem("nothing else is read"),))
         self._patch.setattr(supervising, "read_status", lambda *_: seen)
         self.supervisor._read_status()
         return [str(event.words) for event in self._told if isinstance(event, Ddl)]
@@ -115,8 +120,7 @@ def test_the_page_keeps_what_was_known_while_the_destination_does_not_answer(
 ) -> None:
     monkeypatch.setattr(gate, "known", lambda *_: [])
     monkeypatch.setattr(Reporter, "_verdicts", lambda *_, **__: Verified())
-    reporter = Reporter(run.supervisor.session, _slow=_Slow(ddl=[]), _slow_at=time.monotonic())
-    waiting = [
-        reporter.report(status(changes=found), 0.0).ddl_waiting for found in (changes(), None, SchemaChanges(), None)
-    ]
+    reporter = Reporter(run.supervisor.session, _slow=_Slow(ddl=()), _slow_at=time.monotonic())
+    found = [status(schema_changes=logged) for logged in (logged_changes(), None, (), None)]
+    waiting = [reporter.report(one, 0.0).ddl_waiting for one in found]
     assert waiting == [1, 1, 0, 0]

@@ -33,7 +33,7 @@ from towpath.log import integrity
 from towpath.log.lag import change_topics
 from towpath.log.topic_settings import change_settings
 from towpath.run.restarts import HangingTransactions
-from towpath.run.status.gather import read_log
+from towpath.run.status import read_log
 from towpath.store import verdict_file
 from towpath.verify import follower
 from towpath_verifier import Difference as DocumentDifference

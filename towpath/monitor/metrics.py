@@ -16,8 +16,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from towpath.monitor.dashboard import Dashboard
-from towpath.run.status.report import ReplayState, Report, Verdict
-from towpath.run.status.status import Copied, TopicLog
+from towpath.run.report import Copied, ReplayState, Report, TopicLog, Verdict
 from towpath.store.positions import TaskState
 
 T = TypeVar("T")

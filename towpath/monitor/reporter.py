@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -14,12 +14,23 @@ from typing import Any, TypeVar
 from towpath.checks import capture
 from towpath.cutover import gate
 from towpath.cutover.steps import CutoverOptions
-from towpath.deploy.schema import unreplicated
 from towpath.errors import TowpathError
 from towpath.log.dead_letters import DeadLetter
-from towpath.run.status import gather, report
-from towpath.run.status.report import Difference, LetterExample, Oplog, Problem, Replays, Report, Supervision
-from towpath.run.status.status import RATE_WINDOW, LogReport, Status
+from towpath.run import status
+from towpath.run.report import (
+    RATE_WINDOW,
+    Difference,
+    LetterExample,
+    LogReport,
+    Oplog,
+    Problem,
+    Replays,
+    Report,
+    SourceChange,
+    Supervision,
+    Verification,
+    unknown,
+)
 from towpath.session import ERRORS, Session
 from towpath.store import verdict_file
 from towpath.verify.full_verdict import VerdictContext, Verified
@@ -39,7 +50,7 @@ class Known:
     """What the supervisor reads anyway; None while it has not."""
 
     context: VerdictContext | None
-    ddl: Sequence[Mapping[str, Any]]
+    ddl: tuple[SourceChange, ...]
     log: LogReport | None
     supervisor: Supervision
 
@@ -50,7 +61,7 @@ class _Slow:
 
     replays: Replays = field(default_factory=Replays)
     oplog: capture.Oplog | None = None
-    ddl: Sequence[Mapping[str, Any]] | None = None
+    ddl: tuple[SourceChange, ...] | None = None
     log: LogReport | None = None
 
 
@@ -72,39 +83,42 @@ class Reporter:
     """Times, and the records that the sink had applied by then."""
 
     def __post_init__(self) -> None:
-        self._last = report.unknown(self.session)
+        self._last = unknown(self.session)
 
     @property
     def last(self) -> Report:
         """The last report; before the first poll, nothing is known."""
         return self._last
 
-    def report(self, status: Status, began: float, known: Known | None = None) -> Report:
-        """The report of a status that was read since `began` (`time.monotonic`)."""
+    def report(self, found: Report, began: float, known: Known | None = None) -> Report:
+        """All of a status that was read since `began` (`time.monotonic`)."""
         failures: list[Exception] = []
         hurried, self._hurried = self._hurried, False
         due = hurried or time.monotonic() - self._slow_at >= _SLOW_INTERVAL
-        due = due and status.has_both_sides  # else each part would wait for that side
+        sides = (found.lag.capture_seconds, found.raw.uncaptured_seconds, found.lag.records)
+        due = due and None not in sides  # else each part would wait for the side that does not answer
         if due:
-            self._read_slow(status, supervised=known is not None)
+            self._read_slow(found, supervised=known is not None)
         if known is not None:
             self._slow = replace(self._slow, ddl=known.ddl, log=known.log)
-        verified = _part(lambda: self._verdicts(status, known, due=due, hurried=hurried), Verified(), failures)
-        slow, letters = self._slow, status.dead_letters
-        made = report.report(self.session, status, verified, slow.replays, slow.ddl, slow.log)
-        errors = (*made.errors, *map(Problem.of, (*failures, *self._slow_failures)))
-        if status.changes is None:  # they stay while the destination is down
-            made = replace(made, schema_changes=self._last.schema_changes)
+        verified = _part(lambda: self._verdicts(found, known, due=due, hurried=hurried), Verified(), failures)
+        slow, last = self._slow, self._last
+        errors = (*found.errors, *map(Problem.of, (*failures, *self._slow_failures)))
         self._last = replace(
-            made,
+            found.with_replays(slow.replays),
+            verification=Verification.of(verified),
+            ddl=slow.ddl,
+            # they stay while the destination is down
+            schema_changes=last.schema_changes if found.schema_changes is None else found.schema_changes,
+            log=slow.log,
             errors=tuple({error.message: error for error in errors}.values()),
             poll_seconds=round(time.monotonic() - began, 3),
-            failed_polls=self._last.failed_polls,
-            oplog=_oplog(slow.oplog, status.uncaptured_seconds),
-            sink_records_per_second=self._rate(status),
+            failed_polls=last.failed_polls,
+            oplog=_oplog(slow.oplog, found.raw.uncaptured_seconds),
+            sink_records_per_second=self._rate(found),
             differences=self._differences,
-            dead_letter_examples=tuple(map(_example, letters.examples)) if letters else (),
-            checks=tuple(gate.known(self.session, _OPTIONS, status, verified)),
+            dead_letter_examples=tuple(map(_example, found.raw.letters)),
+            checks=tuple(gate.known(self.session, _OPTIONS, found, verified)),
             supervisor=known.supervisor if known else None,
         )
         return self._last
@@ -120,27 +134,27 @@ class Reporter:
         """Read everything at the next poll, from any thread: a command has changed something."""
         self._hurried = True
 
-    def _read_slow(self, status: Status, *, supervised: bool) -> None:
+    def _read_slow(self, found: Report, *, supervised: bool) -> None:
         session, slow, failures = self.session, self._slow, list[Exception]()
-        slow = replace(slow, replays=_part(lambda: gather.read_replays(session), slow.replays, failures))
+        slow = replace(slow, replays=_part(lambda: status.read_replays(session), slow.replays, failures))
         slow = replace(slow, oplog=_part(self._read_oplog, slow.oplog, failures))
         if not supervised:
-            slow = replace(slow, ddl=_part(lambda: unreplicated.as_json(session, status.ddl), slow.ddl, failures))
-            slow = replace(slow, log=_part(lambda: gather.read_log(session, status.ends), slow.log, failures))
+            slow = replace(slow, ddl=_part(lambda: status.source_changes(session, found), slow.ddl, failures))
+            slow = replace(slow, log=_part(lambda: status.read_log(session, found.raw.ends), slow.log, failures))
         self._slow, self._slow_failures, self._slow_at = slow, failures, time.monotonic()
 
     def _read_oplog(self) -> capture.Oplog | None:
         with self.session.source.briefly() as client:
             return capture.read(client)
 
-    def _verdicts(self, status: Status, known: Known | None, *, due: bool, hurried: bool) -> Verified:
+    def _verdicts(self, found: Report, known: Known | None, *, due: bool, hurried: bool) -> Verified:
         name = self.session.pipeline.name
         files = tuple(map(_written, _verdict_files(name)))
         changed = hurried or files != self._files
         if known is not None and known.context is not None and not changed:
             self._context = known.context
         elif self._context is None or due or changed:  # else a new verdict would not be the stored one
-            self._context = VerdictContext.read(self.session, status.topic_ids)
+            self._context = VerdictContext.read(self.session, found.raw.topic_ids)
         if due or changed:  # it reads the whole file
             self._verified = Verified.of(name, self._context)
         if changed:
@@ -148,15 +162,15 @@ class Reporter:
             self._files = files
         return self._verified
 
-    def _rate(self, status: Status) -> float | None:
+    def _rate(self, found: Report) -> float | None:
         """Records applied a second, over `RATE_WINDOW`; None where the sink keeps no count."""
-        if not status.tasks:
+        if not found.sink_tasks or found.sink is None:
             return None
-        now = time.monotonic()
+        now, applied = time.monotonic(), found.sink.records
         self._applied = [(at, count) for at, count in self._applied if now - at <= 2 * RATE_WINDOW]
-        self._applied.append((now, status.sink.records))
+        self._applied.append((now, applied))
         at, count = next(((at, count) for at, count in self._applied if now - at <= RATE_WINDOW), self._applied[0])
-        return round(max(0, status.sink.records - count) / (now - at), 1) if now > at else 0.0
+        return round(max(0, applied - count) / (now - at), 1) if now > at else 0.0
 
 
 def _part(read: Callable[[], T], otherwise: T, failures: list[Exception]) -> T:

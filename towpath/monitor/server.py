@@ -36,7 +36,7 @@ from towpath.monitor.dashboard import Dashboard, Short, Shown
 from towpath.monitor.metrics import Metrics
 from towpath.monitor.updates import Client, Full, Updates
 from towpath.run.children import Launcher
-from towpath.run.status.report import as_json
+from towpath.run.report import as_json
 
 MOST_CONNECTIONS = 400
 LONGEST_REQUEST = 16 * 1024  # bytes, of the headers and of the body
@@ -157,8 +157,7 @@ class _Server:
         return JSONResponse({"status": "ready" if ready else "not ready"}, 200 if ready else 503)
 
     def _is_ready(self, shown: Shown) -> bool:
-        report = shown.report
-        lag = report.lag.seconds if report.lag else None
+        report, lag = shown.report, shown.report.lag.seconds
         if report.state != "running" or lag is None or time.time() - (report.at or 0) > _STALE:
             return False
         return lag <= self.settings.ready_lag

@@ -12,15 +12,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from towpath.config.events import Gap, Note, State
+from towpath.config.events import Note, State
 from towpath.errors import TowpathError, fields
-from towpath.log import bounds
 from towpath.monitor.dashboard import Dashboard
 from towpath.monitor.reporter import Known, Reporter
 from towpath.run.children import Events
-from towpath.run.status.gather import read_status
-from towpath.run.status.report import Report, Service, Supervision
-from towpath.run.supervisor import Supervisor
+from towpath.run.report import Report, Service, SourceChange, Supervision
+from towpath.run.status import read_status
+from towpath.run.supervisor import Supervisor, gap
 from towpath.session import ERRORS, Session, of, opened
 
 _INTERVAL = 2.0  # seconds, as of the supervisor
@@ -98,7 +97,7 @@ def _known(supervisor: Supervisor) -> Known:
             for service in supervisor.services.services
         ),
     )
-    ddl = [change.as_json() for change in supervisor.ddl]
+    ddl = tuple(SourceChange(**change.as_json()) for change in supervisor.ddl)
     return Known(supervisor.verdict_context, ddl, supervisor.log, knowledge)
 
 
@@ -138,11 +137,10 @@ class Watch:
             self.events.report_state(Note(event="away", about="look", words=words, error=fields(error)))
             return self.reporter.failure(error)
         self.events.report_state(Note(event="back", about="look"), "Kafka and Connect answer again")
-        copying = status.state == "running" and not status.snapshot_done
-        words = f"{status.name} is {status.state}{'; the copy is under way' if copying else ''}"
+        copy = "; the copy is under way" if status.state == "running" and status.copying else ""
+        words = f"{status.name} is {status.state}{copy}"
         self.events.report_state(State(words=words, state=status.state))
-        breaks = bounds.describe(status.breaks) if status.breaks else ""
-        self.events.report_state(Gap(words=breaks, log_breaks=[gap.as_json() for gap in status.breaks]))
+        self.events.report_state(gap(status))
         return self.reporter.report(status, began)
 
 

@@ -1,20 +1,23 @@
-"""Gathers what `towpath status` shows from Connect, Kafka and both clusters."""
+"""Reads the status of a pipeline from Connect, Kafka and both clusters."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 from towpath.checks import capture
 from towpath.checks.log import guard
 from towpath.clients.connect.control import statuses
+from towpath.clients.connect.rest import Connector
 from towpath.clients.kafka.topics import Place, Topic
 from towpath.clients.mongo.client import ClusterTime
 from towpath.clients.mongo.replica_set import clocks
-from towpath.config.namespaces import namespace_of
+from towpath.config.namespaces import namespace_of, topic_of
 from towpath.config.pipeline import Pipeline
-from towpath.deploy.schema import changes
+from towpath.config.sections import Log
+from towpath.deploy.schema import changes, unreplicated
 from towpath.deploy.schema.changes import SchemaChanges
 from towpath.errors import MongoError, MongoUnreachable, NoSuchConnector, TowpathError
 from towpath.history.replay import rebuild
@@ -23,30 +26,34 @@ from towpath.history.replay.plan import change_topics as replayed_topics
 from towpath.log import bounds, dead_letters, reread_requests, source_offsets
 from towpath.log.bounds import Break, LogState, still_in_log
 from towpath.log.dead_letters import DeadLetters
-from towpath.log.lag import Lag, change_topics, measure, refuse_hanging_transactions
-from towpath.log.source_offsets import SELECTION, SourceState, Splices, read_state
+from towpath.log.lag import change_topics, measure, refuse_hanging_transactions
+from towpath.log.source_offsets import SELECTION, CollectionCopy, SourceState, Splices, read_state
 from towpath.log.topic_settings import is_compacted, pipeline_topics
 from towpath.log.unprotected import Figures, figures
-from towpath.run.status.report import Problem, Rebuild, Replays, ReplayState
-from towpath.run.status.status import (
+from towpath.run.report import (
     RATE_WINDOW,
+    Awaiting,
     Copied,
+    Copy,
+    Lag,
+    LoggedChange,
     LogReport,
-    Status,
+    Problem,
+    Raw,
+    Rebuild,
+    Replays,
+    ReplayState,
+    Report,
+    SourceChange,
     TopicLog,
     Waiting,
-    behind,
-    copied_by_ranges,
-    held,
-    is_streaming,
-    state_of,
-    unprotected,
+    unknown,
 )
 from towpath.session import Session
 from towpath.store import cutover as marker
 from towpath.store import positions as sink_positions
 from towpath.store.cutover import Cutover
-from towpath.store.positions import Applied, TaskState
+from towpath.store.positions import Applied, Counts, TaskState
 
 _CONTROL_RECORD = 1  # offset, of the record that ends the last transaction
 
@@ -104,14 +111,15 @@ class _Gathering:
             self.errors.append(error)
             return None, (), None
 
-    def lag(self) -> Lag | None:
+    def lag(self, capture_seconds: float | None) -> Lag:
         if self.positions is None:
-            return None
+            return Lag(None, capture_seconds)
         applied = {place: position.offset for place, position in self.positions.items()}
         # the source's wall clock; this machine's while the source does not answer
-        return measure(
+        lag = measure(
             self.topics, self.ends, applied, lambda: self.source_clocks[1] if self.source_clocks else time.time()
         )
+        return Lag(lag.records, capture_seconds, round(lag.seconds, 3))
 
     @cached_property
     def source_clocks(self) -> tuple[ClusterTime, float] | None:
@@ -161,18 +169,16 @@ class _Gathering:
                 connectors.append(Waiting(name, end - first, state.requests.waiting if state.requests else ""))
         return tuple(connectors)
 
-    def captured(
-        self, sources: Mapping[str, SourceState], rates: Mapping[str, float]
-    ) -> tuple[bool, tuple[Copied, ...]]:
-        """Whether all copies are done, and the unfinished ones."""
-        done = all(map(is_streaming, sources.values())) and not any(
-            self.has_to_copy(name, state) for name, state in sources.items()
+    def copy(self, sources: Mapping[str, SourceState], rates: Mapping[str, float], state: str) -> Copy:
+        done = all(map(_is_streaming, sources.values())) and not any(
+            self.has_to_copy(name, source) for name, source in sources.items()
         )
+        awaiting = awaiting_stream(copy for source in sources.values() for copy in source.held)
         try:
-            return done, () if done else self.copies(sources, rates)
+            return Copy(done, () if done or state == "missing" else self.copies(sources, rates), awaiting)
         except TowpathError as error:
             self.errors.append(error)
-            return done, ()
+            return Copy(done, (), awaiting)
 
     def has_to_copy(self, name: str, state: SourceState) -> bool:
         """Whether a copy runs, or the connector has been given collections that it has not started to copy."""
@@ -200,45 +206,108 @@ class _Gathering:
         return tuple(found)
 
 
-def read_status(session: Session) -> Status:
-    """The status now. Raises when Connect or Kafka does not answer; a cluster's failure is reported in `errors`."""
-    pipeline, gathering = session.pipeline, _Gathering(session)
+def read_status(session: Session) -> Report:
+    """The report without what takes longer: the log's topics, replays, verdicts, and the schema changes to be made.
+
+    Raises when Connect or Kafka does not answer; a cluster's failure is reported in `errors`.
+    """
+    pipeline, found = session.pipeline, _Gathering(session)
     connectors = tuple(statuses(session.connect, pipeline.connectors))
-    state = state_of(connectors)
-    sources = gathering.sources()
-    lag, rates = gathering.lag(), gathering.rates()
-    done, copies = gathering.captured(sources, rates)
-    captured = [state.position.time for state in sources.values() if state.position]
-    needed = [state.position.time if state.position else state.start for state in sources.values()]
-    breaks, now = gathering.breaks(), None
-    if any(captured) or any(needed):
-        now = gathering.source_clocks and gathering.source_clocks[0]
-    return Status(
-        name=pipeline.name,
-        mode=pipeline.mode,
+    state, sources, rates = state_of(connectors), found.sources(), found.rates()
+    times = [source.position.time for source in sources.values() if source.position]
+    needed = [source.position.time if source.position else source.start for source in sources.values()]
+    now = found.source_clocks[0] if any(needed) and found.source_clocks else None
+    lag = found.lag(behind(now, times) if all(map(_is_streaming, sources.values())) else 0.0)
+    letters, changes = found.dead_letters(), found.changes
+    epochs: dict[str, dict[int, int]] = {}
+    for (topic, partition), position in sorted((found.positions or {}).items()):
+        if pipeline.exactly_once:
+            epochs.setdefault(topic, {})[partition] = position.epoch
+    return replace(
+        unknown(session),
         state=state,
-        snapshot_done=done,
-        lag_records=lag.records if lag else None,
-        apply_seconds=lag.seconds if lag else None,
-        records_per_second=sum(rates.values()),
+        at=round(time.time(), 3),
+        copy=found.copy(sources, rates, state),
+        lag=lag,
+        records_per_second=round(sum(rates.values()), 1),
+        dead_letters=letters.count if letters else None,
+        dead_letters_complete=letters is not None and letters.complete,
+        dead_letter_causes=letters.causes if letters else (),
+        splices=sum((source.splices for source in sources.values()), Splices()),
+        requests_waiting=found.waiting(sources),
+        sink=sum((task.counts for task in found.tasks), Counts()),
+        sink_tasks=found.tasks,
+        epochs=epochs,
         connectors=connectors,
-        snapshot=() if state == "missing" else copies,
-        held=held(copy for state in sources.values() for copy in state.held),
-        capture_seconds=behind(now, captured) if all(map(is_streaming, sources.values())) else 0.0,
-        uncaptured_seconds=behind(now, needed),
-        dead_letters=gathering.dead_letters(),
-        waiting=gathering.waiting(sources),
-        epochs={place: p.epoch for place, p in (gathering.positions or {}).items() if pipeline.exactly_once},
-        tasks=gathering.tasks,
-        cutover=gathering.cutover,
-        breaks=breaks,
-        splices=sum((state.splices for state in sources.values()), Splices()),
-        ddl=source_offsets.in_order(state.ddl for state in sources.values() if state.ddl),
-        changes=gathering.changes,
-        ends=gathering.ends,
-        topic_ids=gathering.ids,
-        errors=tuple(gathering.errors),
+        cutover=found.cutover,
+        log_breaks=found.breaks(),
+        schema_changes=None if changes is None else tuple(LoggedChange(**one) for one in changes.as_json(session.file)),
+        raw=Raw(
+            ends=found.ends,
+            topic_ids=found.ids,
+            ddl=source_offsets.in_order(source.ddl for source in sources.values() if source.ddl),
+            changes=changes,
+            letters=letters.examples if letters else (),
+            uncaptured_seconds=behind(now, needed),
+        ),
+        errors=tuple(map(Problem.of, found.errors)),
     )
+
+
+def source_changes(session: Session, report: Report) -> tuple[SourceChange, ...]:
+    """The schema changes at the source that are not at the destination."""
+    return tuple(SourceChange(**change) for change in unreplicated.as_json(session, report.raw.ddl))
+
+
+def state_of(connectors: Iterable[Connector]) -> str:
+    """The pipeline's state, from those of its connectors and their tasks."""
+    connectors = tuple(connectors)
+    states = {connector.state for connector in connectors}
+    states |= {task.state for connector in connectors for task in connector.tasks}
+    for state in ("MISSING", "FAILED", "STOPPED", "PAUSED"):
+        if state in states:
+            return state.lower()
+    return "running" if all(connector.running for connector in connectors) else "starting"
+
+
+def _is_streaming(state: SourceState) -> bool:
+    """Whether the initial copy is done and the stream has started."""
+    if state.position is None:  # a stream that has only just started, where nothing was to be copied
+        return state.start is not None and state.phase == "stream"
+    return not state.position.snapshot_running and state.phase != "copy"
+
+
+def behind(now: ClusterTime | None, times: Iterable[ClusterTime | None]) -> float | None:
+    """Seconds by which the earliest of these times is behind the source's; None if that is not known."""
+    seconds = [time.seconds for time in times if time]
+    if not seconds:
+        return 0.0
+    # both are whole seconds, and the stream of an idle source moves only with its next no-op
+    return None if now is None else float(max(0, now.seconds - min(seconds) - 1))
+
+
+def copied_by_ranges(prefix: str, copies: Iterable[CollectionCopy], rates: Mapping[str, float]) -> tuple[Copied, ...]:
+    """`rates`: topic → records per second."""
+    return tuple(
+        Copied(
+            namespace=copy.namespace,
+            documents=copy.rows,
+            estimated_documents=max(copy.documents, copy.rows),
+            bytes=copy.bytes_read,
+            estimated_bytes=max(copy.bytes, copy.bytes_read),
+            ranges=copy.planned,
+            done_ranges=copy.ranges_done,
+            records_per_second=round(rates.get(topic_of(prefix, copy.namespace), 0.0), 1),
+            retries=copy.retries,
+            reason=copy.reason,
+            pending_documents=copy.pending,
+        )
+        for copy in copies
+    )
+
+
+def awaiting_stream(copies: Iterable[CollectionCopy]) -> tuple[Awaiting, ...]:
+    return tuple(Awaiting(copy.namespace, str(copy.time)) for copy in copies if copy.time is not None)
 
 
 def read_log(session: Session, ends: Mapping[Place, tuple[int, int]]) -> LogReport:
@@ -289,6 +358,31 @@ def _age(time_ms: int | None) -> float | None:
     return None if time_ms is None else max(0.0, round(time.time() - time_ms / 1000, 3))
 
 
+def unprotected(log: Log, topics: Sequence[TopicLog]) -> Iterator[str]:
+    """Updates that the cleaner may soon reach although no whole document follows them."""
+    half = log.compaction_lag / 2000
+    limit = f"the cleaner may remove updates that are older than {2 * half:,.0f} s"
+    if never := [topic.namespace for topic in topics if topic.reported_seconds is None and topic.offsets]:
+        yield (
+            f"`towpath compact` has not read {_first(never)} yet: start it, because a compacted log must be"
+            " protected ([log] compact)"
+        )
+    if late := [topic for topic in topics if topic.unreported_offsets and (topic.reported_seconds or 0) > half]:
+        longest = max(topic.reported_seconds or 0 for topic in late)
+        names = _first([topic.namespace for topic in late])
+        yield f"`towpath compact` has not reported on {names} for {longest:,.0f} s: is it running? {limit}"
+    for topic in topics:
+        if (topic.oldest_seconds or 0) > half:
+            yield (
+                f"{topic.namespace}: an update is {topic.oldest_seconds:,.0f} s old, and no whole document follows it;"
+                f" {limit}; see the output of `towpath compact`"
+            )
+
+
+def _first(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1:,} more"
+
+
 def read_replays(session: Session) -> Replays:
     """The replays now. If the destination does not answer at all, the status itself reports that."""
     replays = tuple(_replay(replay, session) for replay in find_all(session.connect, session.pipeline))
@@ -327,7 +421,7 @@ def _replay(replay: Replay, session: Session) -> ReplayState:
         follow=plan.follow,
         began=plan.began,
         state="FAILED" if connector.failures else connector.state,
-        reasons=connector.failures,
+        reasons=connector.reasons,
         records=plan.offsets,
         records_done=done,
         records_behind=behind,
