@@ -30,6 +30,7 @@ class Pages:
 
     make: Callable[..., Report]
     published: list[Report] = field(default_factory=list)
+    session: Any = None
 
     def publish(self, report: Report) -> None:
         self.published.append(report)
@@ -137,7 +138,8 @@ def test_a_fault_of_a_poll_does_not_end_it(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(watching, "add", lambda *_: pages)
     monkeypatch.setattr(watching, "_INTERVAL", 0.0)
     session: Any = SimpleNamespace(pipeline=SimpleNamespace(name="shop"), connect=None, topics=None)
-    watch = Watch(cast(Any, pages), session)
+    pages.session = session
+    watch = Watch.of(cast(Any, pages), session)
 
     def read(*_: object) -> Any:
         watch.stopped = bool(pages.published)

@@ -24,10 +24,9 @@ from towpath.clients.connect.rest import Connector, Task
 from towpath.config.events import Note
 from towpath.errors import TopicError
 from towpath.monitor import reporter as module
-from towpath.monitor.access import access_of
 from towpath.monitor.dashboard import Dashboard
 from towpath.monitor.reporter import Reporter
-from towpath.monitor.server import Settings, served
+from towpath.monitor.server import served
 from towpath.monitor.watch import add
 from towpath.run.children import Events
 from towpath.run.report import Lag, LogReport, Problem, Replays, Report, Verification, as_json
@@ -145,7 +144,7 @@ def test_no_answer_holds_a_secret(tmp_path: Path, report: Callable[..., Any]) ->
     paths += ["/api/v1/pipelines/shop", "/api/v1/pipelines/shop/history"]
     with (
         opened(pipeline_file(tmp_path)) as session,
-        served(dashboard, access_of(listening), Settings(listening, 60), launcher) as url,
+        served(dashboard, listening, 60, launcher) as url,
         httpx.Client(base_url=url, headers=BEARER, timeout=10, event_hooks=HOOKS) as client,
     ):
         add(dashboard, session, lambda: None)

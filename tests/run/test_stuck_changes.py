@@ -109,7 +109,7 @@ def test_what_is_not_read_is_not_taken_for_nothing() -> None:
     away = FakeCluster(error=MongoUnreachable("the destination does not answer"))
 
     def changes_of(pipeline: Pipeline) -> SchemaChanges | None:
-        return gather._Gathering(session_of(pipeline, topics=NoTopics(), destination=away)).changes
+        return gather._Gathering(session_of(pipeline, topics=NoTopics(), destination=away)).sink.changes
 
     assert changes_of(LOGGED) is None
     assert changes_of(PIPELINE.changed(mode="plain")) == SchemaChanges()

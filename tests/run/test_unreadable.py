@@ -7,18 +7,9 @@ import pytest
 from tests.run.test_screens import shown, status
 from towpath.clients.mongo.client import ClusterTime
 from towpath.errors import TopicError
-from towpath.log import dead_letters
 from towpath.monitor.metrics import ROWS
 from towpath.run.report import Lag, Report
-from towpath.run.status import _Gathering, behind
-
-
-@pytest.fixture
-def gathering() -> _Gathering:
-    """One that has read nothing yet."""
-    found = object.__new__(_Gathering)
-    found.errors = []
-    return found
+from towpath.run.status import behind, part
 
 
 def samples(found: Report, *names: str) -> list[str]:
@@ -47,15 +38,14 @@ def test_a_lag_is_unknown_while_a_side_does_not_answer(capsys: pytest.CaptureFix
 
 
 def test_dead_letters_that_cannot_be_read_are_not_none(
-    gathering: _Gathering, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def fail(*_: object) -> None:
         raise TopicError("cannot read shop.dead-letters")
 
-    gathering.pipeline = gathering.topics = gathering.existing = None  # type: ignore[assignment]
-    monkeypatch.setattr(dead_letters, "summarize", fail)
-    found = status(dead_letters=gathering.dead_letters())
-    assert [str(error) for error in gathering.errors] == ["cannot read shop.dead-letters"]
+    errors: list[Exception] = []
+    found = status(dead_letters=part(fail, None, errors))
+    assert [str(error) for error in errors] == ["cannot read shop.dead-letters"]
     assert samples(found, "towpath_dead_letters") == []
     assert samples(status(), "towpath_dead_letters") == ["towpath_dead_letters"]
     (line,) = (line for line in shown(capsys, dead_letters=None).splitlines() if "dead letters" in line)

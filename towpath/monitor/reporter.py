@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from towpath.checks import capture
 from towpath.cutover import gate
@@ -31,11 +31,11 @@ from towpath.run.report import (
     Verification,
     unknown,
 )
-from towpath.session import ERRORS, Session
+from towpath.run.status import part
+from towpath.session import Session
 from towpath.store import verdict_file
 from towpath.verify.full_verdict import VerdictContext, Verified
 
-T = TypeVar("T")
 #: Seconds between two readings of what costs more than the status.
 _SLOW_INTERVAL = 5.0
 _DIFFERENCES = 20
@@ -101,7 +101,7 @@ class Reporter:
             self._read_slow(found, supervised=known is not None)
         if known is not None:
             self._slow = replace(self._slow, ddl=known.ddl, log=known.log)
-        verified = _part(lambda: self._verdicts(found, known, due=due, hurried=hurried), Verified(), failures)
+        verified = part(lambda: self._verdicts(found, known, due=due, hurried=hurried), Verified(), failures)
         slow, last = self._slow, self._last
         errors = (*found.errors, *map(Problem.of, (*failures, *self._slow_failures)))
         self._last = replace(
@@ -136,11 +136,11 @@ class Reporter:
 
     def _read_slow(self, found: Report, *, supervised: bool) -> None:
         session, slow, failures = self.session, self._slow, list[Exception]()
-        slow = replace(slow, replays=_part(lambda: status.read_replays(session), slow.replays, failures))
-        slow = replace(slow, oplog=_part(self._read_oplog, slow.oplog, failures))
+        slow = replace(slow, replays=part(lambda: status.read_replays(session), slow.replays, failures))
+        slow = replace(slow, oplog=part(self._read_oplog, slow.oplog, failures))
         if not supervised:
-            slow = replace(slow, ddl=_part(lambda: status.source_changes(session, found), slow.ddl, failures))
-            slow = replace(slow, log=_part(lambda: status.read_log(session, found.raw.ends), slow.log, failures))
+            slow = replace(slow, ddl=part(lambda: status.source_changes(session, found), slow.ddl, failures))
+            slow = replace(slow, log=part(lambda: status.read_log(session, found.raw.ends), slow.log, failures))
         self._slow, self._slow_failures, self._slow_at = slow, failures, time.monotonic()
 
     def _read_oplog(self) -> capture.Oplog | None:
@@ -171,15 +171,6 @@ class Reporter:
         self._applied.append((now, applied))
         at, count = next(((at, count) for at, count in self._applied if now - at <= RATE_WINDOW), self._applied[0])
         return round(max(0, applied - count) / (now - at), 1) if now > at else 0.0
-
-
-def _part(read: Callable[[], T], otherwise: T, failures: list[Exception]) -> T:
-    """What is read; `otherwise` if that fails."""
-    try:
-        return read()
-    except ERRORS as error:
-        failures.append(error)
-        return otherwise
 
 
 def _oplog(read: capture.Oplog | None, uncaptured: float | None) -> Oplog | None:

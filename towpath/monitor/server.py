@@ -30,7 +30,7 @@ from towpath.config.logins import refuse_open_key
 from towpath.config.sections import Run
 from towpath.errors import TowpathError
 from towpath.monitor import api, pages
-from towpath.monitor.access import Access, Guard, Headers, Hosts, address, refused
+from towpath.monitor.access import Access, Guard, Headers, Hosts, access_of, address, refused
 from towpath.monitor.commands import COMMANDS, Commands, Running
 from towpath.monitor.dashboard import Dashboard, Short, Shown
 from towpath.monitor.metrics import Metrics
@@ -46,22 +46,15 @@ _STALE = 30.0  # seconds after which a report no longer says that a pipeline is 
 _SHUTDOWN = 3  # seconds for answers in progress
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """`ready_lag`: the lag in seconds up to which `/readyz` answers 200."""
-
-    listening: Run
-    ready_lag: float
-
-
 @dataclass(slots=True)
 class _Server:
     """The answers."""
 
     dashboard: Dashboard
     access: Access
-    settings: Settings
     commands: Commands
+    ready_lag: float
+    """Seconds up to which `/readyz` answers 200."""
     requests: Counter[int] = field(default_factory=Counter)
     """Status code → how many were answered with it."""
     registry: prometheus.CollectorRegistry = field(default_factory=prometheus.CollectorRegistry)
@@ -160,7 +153,7 @@ class _Server:
         report, lag = shown.report, shown.report.lag.seconds
         if report.state != "running" or lag is None or time.time() - (report.at or 0) > _STALE:
             return False
-        return lag <= self.settings.ready_lag
+        return lag <= self.ready_lag
 
     async def metrics(self, request: Request) -> Response:
         return Response(prometheus.generate_latest(self.registry), media_type=prometheus.CONTENT_TYPE_LATEST)
@@ -239,12 +232,11 @@ async def _gone(request: Request, error: Exception) -> Response:
 
 
 @contextmanager
-def served(dashboard: Dashboard, access: Access, settings: Settings, launcher: Launcher) -> Iterator[str]:
-    """Serve in a thread; yields the URL. Raises `TowpathError` when it cannot listen there."""
-    listening = settings.listening
-    host, port = address(listening.listen)
+def served(dashboard: Dashboard, listening: Run, ready_lag: float, launcher: Launcher) -> Iterator[str]:
+    """Serve in a thread; yields the URL. Raises `TowpathError` when it cannot listen there, or must not."""
+    access, (host, port) = access_of(listening), address(listening.listen)
     config = uvicorn.Config(
-        _Server(dashboard, access, settings, Commands(dashboard, launcher)).app(),
+        _Server(dashboard, access, Commands(dashboard, launcher), ready_lag).app(),
         log_config=None,
         log_level="error",
         access_log=False,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import queue
 import signal
 import subprocess
@@ -67,22 +68,23 @@ class Child:
 
         Call it from the main thread: the child is interrupted when the thread that started it ends.
         """
-        pipe = subprocess.PIPE
-        process = subprocess.Popen(
-            command,
-            stdin=pipe,
-            stdout=pipe,
-            stderr=pipe,
-            text=True,
-            errors="replace",
-            start_new_session=True,  # Ctrl-C reaches only the supervisor, which passes it on
-            preexec_fn=_die_with_parent,
-        )
+        with os.fdopen(os.memfd_create("stdin"), "w+", encoding="utf-8") as file:  # it needs no thread, as a pipe does
+            file.write(stdin)
+            file.seek(0)
+            process = subprocess.Popen(
+                command,
+                stdin=file,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+                start_new_session=True,  # Ctrl-C reaches only the supervisor, which passes it on
+                preexec_fn=_die_with_parent,
+            )
         child = cls(verb, process)
-        assert process.stdin and process.stdout and process.stderr
+        assert process.stdout and process.stderr
         child._read(process.stdout, "out")
         child._read(process.stderr, "err")
-        threading.Thread(target=_write_stdin, args=(process.stdin, stdin), daemon=True).start()
         return child
 
     def _read(self, stream: IO[str], name: Literal["out", "err"]) -> None:
@@ -155,14 +157,6 @@ def _lines_of(stream: IO[str]) -> Iterator[str]:
         if not is_continuation:
             yield text.rstrip("\n")
         is_continuation = not text.endswith("\n")
-
-
-def _write_stdin(stream: IO[str], text: str) -> None:
-    try:
-        stream.write(text)
-        stream.close()
-    except BrokenPipeError:
-        return  # it ended without reading; its own messages say why
 
 
 def _die_with_parent() -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 from towpath.checks import capture
 from towpath.checks.log import guard
@@ -25,7 +26,6 @@ from towpath.history.replay.plan import Replay, find_all
 from towpath.history.replay.plan import change_topics as replayed_topics
 from towpath.log import bounds, dead_letters, reread_requests, source_offsets
 from towpath.log.bounds import Break, LogState, still_in_log
-from towpath.log.dead_letters import DeadLetters
 from towpath.log.lag import change_topics, measure, refuse_hanging_transactions
 from towpath.log.source_offsets import SELECTION, CollectionCopy, SourceState, Splices, read_state
 from towpath.log.topic_settings import is_compacted, pipeline_topics
@@ -49,12 +49,14 @@ from towpath.run.report import (
     Waiting,
     unknown,
 )
-from towpath.session import Session
+from towpath.session import ERRORS, Session
 from towpath.store import cutover as marker
 from towpath.store import positions as sink_positions
 from towpath.store.cutover import Cutover
 from towpath.store.positions import Applied, Counts, TaskState
 
+T = TypeVar("T")
+S = TypeVar("S")
 _CONTROL_RECORD = 1  # offset, of the record that ends the last transaction
 
 
@@ -64,17 +66,29 @@ class _Gathering:
     def __init__(self, session: Session) -> None:
         pipeline, topics = session.pipeline, session.topics
         self.session, self.pipeline, self.connect, self.topics = session, pipeline, session.connect, topics
-        self.errors: list[TowpathError] = []
-        self.ids: Mapping[str, str] | None = None
+        self.errors: list[Exception] = []
         self.existing: dict[str, Topic] = topics.all()  # first: without Kafka, some requests to Connect block for 90 s
-        self.changes: SchemaChanges | None = None
-        self.positions, self.tasks, self.cutover = self.sink()
+        self.sink = part(self.read_sink, _Sink(), self.errors)
         changes = change_topics(pipeline, self.existing)
         requests = [self.existing[name] for name in (pipeline.request_topic,) if name in self.existing]
         self.ends = topics.ends([*changes, *requests])
         _, self.requested = self.ends.pop((pipeline.request_topic, 0), (0, 0))
         self.written = {place: (self.ends[place][0], end) for place, end in topics.written(changes).items()}
         refuse_hanging_transactions(pipeline, topics, self.ends, written=self.written)  # one may block Connect
+
+    def read_sink(self) -> _Sink:
+        """In plain mode, the positions are the committed offsets of the sink's consumers."""
+        pipeline = self.pipeline
+        if not pipeline.exactly_once:
+            committed = self.topics.committed(pipeline.sink_group)
+            return _Sink({place: Applied(offset, 0) for place, offset in committed.items()}, changes=SchemaChanges())
+        with self.session.destination.briefly() as client:
+            return _Sink(
+                changes=changes.read(client, pipeline),
+                positions=sink_positions.positions(client, pipeline),
+                tasks=sink_positions.task_states(client, pipeline),
+                cutover=marker.read(client, pipeline),
+            )
 
     def sources(self) -> dict[str, SourceState]:
         """Connector → the state that it has committed; an empty state for a connector that does not exist."""
@@ -90,57 +104,37 @@ class _Gathering:
             self.errors += [TowpathError(f"{name}: {reason}") for reason in reasons if reason]
         return states
 
-    def sink(self) -> tuple[dict[Place, Applied] | None, tuple[TaskState, ...], Cutover | None]:
-        """The sink's positions, tasks and cutover as the destination keeps them; None and empty while it is down.
+    @cached_property
+    def source_clocks(self) -> tuple[ClusterTime, float] | None:
+        """As `clocks` reads them, at most once per status; None while the source does not answer."""
 
-        In plain mode, the positions are the committed offsets of the sink's consumers.
-        """
-        if not self.pipeline.exactly_once:
-            committed = self.topics.committed(self.pipeline.sink_group)
-            self.changes = SchemaChanges()
-            return {place: Applied(offset, 0) for place, offset in committed.items()}, (), None
-        try:
-            with self.session.destination.briefly() as client:
-                self.changes = changes.read(client, self.pipeline)
-                return (
-                    sink_positions.positions(client, self.pipeline),
-                    sink_positions.task_states(client, self.pipeline),
-                    marker.read(client, self.pipeline),
-                )
-        except TowpathError as error:
-            self.errors.append(error)
-            return None, (), None
+        def read() -> tuple[ClusterTime, float] | None:
+            with self.session.source.briefly() as client:
+                return clocks(client)
+
+        return part(read, None, self.errors)
 
     def lag(self, capture_seconds: float | None) -> Lag:
-        if self.positions is None:
+        if self.sink.positions is None:
             return Lag(None, capture_seconds)
-        applied = {place: position.offset for place, position in self.positions.items()}
+        applied = {place: position.offset for place, position in self.sink.positions.items()}
         # the source's wall clock; this machine's while the source does not answer
         lag = measure(
             self.topics, self.ends, applied, lambda: self.source_clocks[1] if self.source_clocks else time.time()
         )
         return Lag(lag.records, capture_seconds, round(lag.seconds, 3))
 
-    @cached_property
-    def source_clocks(self) -> tuple[ClusterTime, float] | None:
-        """As `clocks` reads them, at most once per status; None while the source does not answer."""
-        try:
-            with self.session.source.briefly() as client:
-                return clocks(client)
-        except TowpathError as error:
-            self.errors.append(error)
-            return None
+    def breaks(self, ids: Mapping[str, str] | None) -> tuple[Break, ...]:
+        """Positions that are not in the log."""
+        if ids is None or self.sink.positions is None:
+            return ()
+        return bounds.confirmed(self.session, LogState(self.sink.positions, self.written, ids))
 
-    def breaks(self) -> tuple[Break, ...]:
-        """Positions that are not in the log; none during a cutover, since the sink then stays stopped."""
-        if self.cutover is not None or self.positions is None:
-            return ()
-        try:
-            self.ids = self.topics.ids(pipeline_topics(self.pipeline, self.existing))
-            return bounds.confirmed(self.session, LogState(self.positions, self.written, self.ids))
-        except TowpathError as error:
-            self.errors.append(error)
-            return ()
+    def topic_ids(self) -> Mapping[str, str] | None:
+        """Topic → id; None during a cutover, since the sink then stays stopped."""
+        if self.sink.cutover is not None or self.sink.positions is None:
+            return None
+        return self.topics.ids(pipeline_topics(self.pipeline, self.existing))
 
     def rates(self) -> dict[str, float]:
         """Topic → records per second, including control records of transactions."""
@@ -152,33 +146,12 @@ class _Gathering:
                 rates[place[0]] += (end - since[place]) / RATE_WINDOW
         return rates
 
-    def dead_letters(self) -> DeadLetters | None:
-        try:
-            return dead_letters.summarize(self.pipeline, self.topics, self.existing)
-        except TowpathError as error:
-            self.errors.append(error)
-            return None
-
-    def waiting(self, sources: Mapping[str, SourceState]) -> tuple[Waiting, ...]:
-        end, connectors = self.requested, []
+    def waiting(self, sources: Mapping[str, SourceState]) -> Iterator[Waiting]:
         for name, state in sources.items():
-            first = reread_requests.waiting(
-                self.pipeline, self.topics, name, state.requests.next if state.requests else 0, end
-            )
+            upto, reason = (state.requests.next, state.requests.waiting) if state.requests else (0, "")
+            first = reread_requests.waiting(self.pipeline, self.topics, name, upto, self.requested)
             if first is not None:
-                connectors.append(Waiting(name, end - first, state.requests.waiting if state.requests else ""))
-        return tuple(connectors)
-
-    def copy(self, sources: Mapping[str, SourceState], rates: Mapping[str, float], state: str) -> Copy:
-        done = all(map(_is_streaming, sources.values())) and not any(
-            self.has_to_copy(name, source) for name, source in sources.items()
-        )
-        awaiting = awaiting_stream(copy for source in sources.values() for copy in source.held)
-        try:
-            return Copy(done, () if done or state == "missing" else self.copies(sources, rates), awaiting)
-        except TowpathError as error:
-            self.errors.append(error)
-            return Copy(done, (), awaiting)
+                yield Waiting(name, self.requested - first, reason)
 
     def has_to_copy(self, name: str, state: SourceState) -> bool:
         """Whether a copy runs, or the connector has been given collections that it has not started to copy."""
@@ -190,8 +163,7 @@ class _Gathering:
         """Progress of the copies. Debezium's own copy reports none: the source estimates the number of documents."""
         prefix = self.pipeline.name
         if self.pipeline.has_own_source:
-            copies = [copy for state in sources.values() for copy in state.copies]
-            return copied_by_ranges(prefix, copies, rates)
+            return copied_by_ranges(prefix, (copy for state in sources.values() for copy in state.copies), rates)
         records: dict[str, int] = {}
         for (topic, _), (first, end) in self.ends.items():
             namespace = namespace_of(prefix, topic)
@@ -206,6 +178,25 @@ class _Gathering:
         return tuple(found)
 
 
+@dataclass(frozen=True, slots=True)
+class _Sink:
+    """What the destination keeps of the sink; nothing is known while it is down."""
+
+    positions: Mapping[Place, Applied] | None = None
+    tasks: tuple[TaskState, ...] = ()
+    cutover: Cutover | None = None
+    changes: SchemaChanges | None = None
+
+
+def part(read: Callable[[], T], otherwise: S, failures: list[Exception]) -> T | S:
+    """What is read; `otherwise` if that fails."""
+    try:
+        return read()
+    except ERRORS as error:
+        failures.append(error)
+        return otherwise
+
+
 def read_status(session: Session) -> Report:
     """The report without what takes longer: the log's topics, replays, verdicts, and the schema changes to be made.
 
@@ -213,40 +204,49 @@ def read_status(session: Session) -> Report:
     """
     pipeline, found = session.pipeline, _Gathering(session)
     connectors = tuple(statuses(session.connect, pipeline.connectors))
-    state, sources, rates = state_of(connectors), found.sources(), found.rates()
+    state, sources, rates, sink = state_of(connectors), found.sources(), found.rates(), found.sink
     times = [source.position.time for source in sources.values() if source.position]
     needed = [source.position.time if source.position else source.start for source in sources.values()]
     now = found.source_clocks[0] if any(needed) and found.source_clocks else None
-    lag = found.lag(behind(now, times) if all(map(_is_streaming, sources.values())) else 0.0)
-    letters, changes = found.dead_letters(), found.changes
+    is_streaming = all(map(_is_streaming, sources.values()))
+    is_copied = is_streaming and not any(found.has_to_copy(name, source) for name, source in sources.items())
+    has_copies = not is_copied and state != "missing"
+    letters = part(lambda: dead_letters.summarize(pipeline, session.topics, found.existing), None, found.errors)
+    ids = part(found.topic_ids, None, found.errors)
     epochs: dict[str, dict[int, int]] = {}
-    for (topic, partition), position in sorted((found.positions or {}).items()):
+    for (topic, partition), position in sorted((sink.positions or {}).items()):
         if pipeline.exactly_once:
             epochs.setdefault(topic, {})[partition] = position.epoch
     return replace(
         unknown(session),
         state=state,
         at=round(time.time(), 3),
-        copy=found.copy(sources, rates, state),
-        lag=lag,
+        copy=Copy(
+            is_copied,
+            part(lambda: found.copies(sources, rates), (), found.errors) if has_copies else (),
+            awaiting_stream(copy for source in sources.values() for copy in source.held),
+        ),
+        lag=found.lag(behind(now, times) if is_streaming else 0.0),
         records_per_second=round(sum(rates.values()), 1),
         dead_letters=letters.count if letters else None,
         dead_letters_complete=letters is not None and letters.complete,
         dead_letter_causes=letters.causes if letters else (),
         splices=sum((source.splices for source in sources.values()), Splices()),
-        requests_waiting=found.waiting(sources),
-        sink=sum((task.counts for task in found.tasks), Counts()),
-        sink_tasks=found.tasks,
+        requests_waiting=tuple(found.waiting(sources)),
+        sink=sum((task.counts for task in sink.tasks), Counts()),
+        sink_tasks=sink.tasks,
         epochs=epochs,
         connectors=connectors,
-        cutover=found.cutover,
-        log_breaks=found.breaks(),
-        schema_changes=None if changes is None else tuple(LoggedChange(**one) for one in changes.as_json(session.file)),
+        cutover=sink.cutover,
+        log_breaks=part(lambda: found.breaks(ids), (), found.errors),
+        schema_changes=None
+        if sink.changes is None
+        else tuple(LoggedChange(**one) for one in sink.changes.as_json(session.file)),
         raw=Raw(
             ends=found.ends,
-            topic_ids=found.ids,
+            topic_ids=ids,
             ddl=source_offsets.in_order(source.ddl for source in sources.values() if source.ddl),
-            changes=changes,
+            changes=sink.changes,
             letters=letters.examples if letters else (),
             uncaptured_seconds=behind(now, needed),
         ),

@@ -126,13 +126,11 @@ class Supervisor:
     def _report_status(self, status: Report) -> None:
         for connector in status.connectors:
             self._attempt(connector.name, partial(self._supervise, connector))
-        copy = "; the copy is under way" if status.state == "running" and status.copying else ""
-        self.events.report_state(State(words=f"{status.name} is {described(status)}{copy}", state=status.state))
+        report_conditions(self.events, status)
         errors = {error.message: asdict(error) for error in status.errors}
         for words in dict.fromkeys((*self._errors, *errors)):
             self._report_trouble(words, words if words in errors else "", errors.get(words))
         self._errors = tuple(errors)
-        self.events.report_state(gap(status))
         self._report_changes(status.raw.changes)
         for waiting in status.requests_waiting or ():
             why = f"re-read requests wait for {waiting.connector}: {waiting.reason}" if waiting.reason else ""
@@ -268,10 +266,13 @@ class Supervisor:
         )
 
 
-def gap(status: Report) -> Gap:
-    """Whether records are gone from the log that the sink has not applied."""
+def report_conditions(events: Events, status: Report) -> None:
+    """Report the state, and whether records are gone from the log that the sink has not applied."""
+    copy = "; the copy is under way" if status.state == "running" and status.copying else ""
+    events.report_state(State(words=f"{status.name} is {described(status)}{copy}", state=status.state))
     breaks = status.log_breaks or ()
-    return Gap(words=bounds.describe(breaks) if breaks else "", log_breaks=[gap.as_json() for gap in breaks])
+    words = bounds.describe(breaks) if breaks else ""
+    events.report_state(Gap(words=words, log_breaks=[gap.as_json() for gap in breaks]))
 
 
 def described(status: Report) -> str:
