@@ -100,7 +100,7 @@ def test_a_page_that_waits_for_a_server_delays_no_poll_and_shows_the_newest(
 ) -> None:
     answered, waits = threading.Event(), threading.Event()
 
-    def make(_: object, began: float, __: object) -> Report:
+    def make(_: object, began: float) -> Report:
         waits.set()
         assert answered.wait(10)
         return {"began": began}

@@ -18,7 +18,6 @@ from tests.run.test_screens import status
 from tests.support import api, schema
 from tests.support.awaited import until
 from tests.support.served import HOOKS, listen_at
-from towpath.checks.capture import Oplog
 from towpath.cli import launcher
 from towpath.clients.connect.rest import Connector, Task
 from towpath.config.events import Note
@@ -29,7 +28,7 @@ from towpath.monitor.reporter import Reporter
 from towpath.monitor.server import served
 from towpath.monitor.watch import add
 from towpath.run.children import Events
-from towpath.run.report import Lag, LogReport, Problem, Replays, Report, Verification, as_json
+from towpath.run.report import Lag, LogReport, Oplog, Problem, Replays, Report, Verification, as_json
 from towpath.session import opened
 from towpath.store.cutover import Cutover
 from towpath.verify.full_verdict import VerdictContext
@@ -61,7 +60,7 @@ def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: Counter[str])
     monkeypatch.setattr(module.status, "source_changes", reading("ddl", ()))
     monkeypatch.setattr(module.status, "read_log", reading("log", LogReport((), ())))
     monkeypatch.setattr(module.VerdictContext, "read", reading("verdicts", VerdictContext(None, "", None, "")))
-    monkeypatch.setattr(Reporter, "_read_oplog", reading("oplog", Oplog(100, 1, 1, kept=100 / 3600)))
+    monkeypatch.setattr(Reporter, "_read_oplog", reading("oplog", Oplog(100, 70, False)))
     with opened(pipeline_file(tmp_path)) as session:
         reporter = Reporter(session)
 

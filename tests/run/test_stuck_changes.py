@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from towpath.config.pipeline import Pipeline
 from towpath.cutover import gate
 from towpath.deploy.schema.changes import SchemaChanges, Shown
 from towpath.errors import MongoUnreachable
-from towpath.monitor.reporter import Reporter, _Slow
+from towpath.monitor.reporter import Reporter
 from towpath.run import status as gather
 from towpath.run import supervisor as supervising
 from towpath.run.children import Events
@@ -120,7 +121,8 @@ def test_the_page_keeps_what_was_known_while_the_destination_does_not_answer(
 ) -> None:
     monkeypatch.setattr(gate, "known", lambda *_: [])
     monkeypatch.setattr(Reporter, "_verdicts", lambda *_, **__: Verified())
-    reporter = Reporter(run.supervisor.session, _slow=_Slow(ddl=()), _slow_at=time.monotonic())
+    reporter = Reporter(run.supervisor.session, _slow_at=time.monotonic())
+    reporter.last = replace(reporter.last, ddl=())
     found = [status(schema_changes=logged) for logged in (logged_changes(), None, (), None)]
     waiting = [reporter.report(one, 0.0).ddl_waiting for one in found]
     assert waiting == [1, 1, 0, 0]

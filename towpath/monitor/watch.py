@@ -15,9 +15,9 @@ from pathlib import Path
 from towpath.config.events import Note
 from towpath.errors import TowpathError, fields
 from towpath.monitor.dashboard import Dashboard
-from towpath.monitor.reporter import Known, Reporter
+from towpath.monitor.reporter import Reporter
 from towpath.run.children import Events
-from towpath.run.report import Report, Service, SourceChange, Supervision
+from towpath.run.report import Report
 from towpath.run.status import read_status
 from towpath.run.supervisor import Supervisor, report_conditions
 from towpath.session import ERRORS, Session, of, opened
@@ -81,8 +81,8 @@ class SupervisorWatch(_Watch):
         if supervisor.unreachable or supervisor.status is None:
             self._polls.append(partial(self.reporter.failure, supervisor.unreachable))
         else:
-            began, known = supervisor.look_began, _known(supervisor)
-            self._polls.append(partial(self.reporter.report, supervisor.status, began, known))
+            found = supervisor.report(supervisor.status)
+            self._polls.append(partial(self.reporter.report, found, supervisor.look_began))
         self.wake.set()
 
     def run(self) -> None:
@@ -91,20 +91,6 @@ class SupervisorWatch(_Watch):
             self.wake.clear()
             while self._polls:
                 self.publish(self._polls.popleft())
-
-
-def _known(supervisor: Supervisor) -> Known:
-    letters, services = supervisor.dead_letters, supervisor.services.services
-    knowledge = Supervision(
-        seconds=round(time.monotonic() - supervisor.since, 1),
-        restarts=dict(supervisor.restarts),
-        remedies=dict(supervisor.remedies),
-        refused_documents=letters.remaining,
-        repaired_documents=letters.repaired,
-        services=tuple(Service(one.verb, one.child is not None, one.last_report) for one in services),
-    )
-    ddl = tuple(SourceChange(**change.as_json()) for change in supervisor.ddl)
-    return Known(supervisor.verdict_context, ddl, supervisor.log, knowledge)
 
 
 @dataclass(slots=True)

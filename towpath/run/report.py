@@ -25,7 +25,7 @@ from towpath.log.source_offsets import Ddl, Splices
 from towpath.session import Session
 from towpath.store.cutover import Cutover
 from towpath.store.positions import Counts, TaskState
-from towpath.verify.full_verdict import Verified, age
+from towpath.verify.full_verdict import VerdictContext, Verified, age
 
 #: Seconds of the log over which rates are computed.
 RATE_WINDOW = 10
@@ -322,6 +322,10 @@ class Oplog:
     remaining_seconds: float
     estimated: bool
 
+    def with_uncaptured(self, seconds: float) -> Oplog:
+        """When so many seconds of it are not captured."""
+        return replace(self, remaining_seconds=max(0, self.window_seconds - round(seconds)))
+
 
 @dataclass(frozen=True, slots=True)
 class Difference:
@@ -385,6 +389,8 @@ class Raw:
     """Schema changes in the log that are not made yet, or were made lately; None while the destination is down."""
     letters: tuple[DeadLetter, ...] = ()
     """Examples of dead letters."""
+    verdict_context: VerdictContext | None = None
+    """What verdicts are compared with; None while that was not read."""
     uncaptured_seconds: float | None = None
     """How far back the source's oplog has to reach: while the first copy runs, to its beginning. None while the source
     does not answer."""

@@ -22,7 +22,7 @@ from towpath.errors import KafkaUnreachable, NoSuchConnector, TowpathError, fiel
 from towpath.log import bounds
 from towpath.run.children import Events, Launcher
 from towpath.run.dead_letters import DeadLetterRetries
-from towpath.run.report import LogReport, Report, Verification, as_json
+from towpath.run.report import LogReport, Report, Service, SourceChange, Supervision, Verification, as_json
 from towpath.run.restarts import Backoff, HangingTransactions, lasting
 from towpath.run.services import Services
 from towpath.run.status import read_log, read_status
@@ -220,6 +220,25 @@ class Supervisor:
 
     def _report_trouble(self, about: str, words: str, error: Mapping[str, str] | None = None) -> None:
         self.events.report_state(Note(event="trouble", about=about, words=words, error=error))
+
+    def report(self, status: Report) -> Report:
+        """A status, with what the supervisor knows."""
+        return replace(
+            status,
+            ddl=tuple(SourceChange(**change.as_json()) for change in self.ddl),
+            log=self.log,
+            supervisor=Supervision(
+                seconds=round(time.monotonic() - self.since, 1),
+                restarts=dict(self.restarts),
+                remedies=dict(self.remedies),
+                refused_documents=self.dead_letters.remaining,
+                repaired_documents=self.dead_letters.repaired,
+                services=tuple(
+                    Service(one.verb, one.child is not None, one.last_report) for one in self.services.services
+                ),
+            ),
+            raw=replace(status.raw, verdict_context=self.verdict_context),
+        )
 
     def verified(self) -> Verified:
         """What is verified now; nothing where that cannot be read, which is reported."""
