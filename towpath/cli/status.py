@@ -151,8 +151,7 @@ def screen(status: Report, verified: Verified, ddl: Iterable[str] = ()) -> Rende
     if status.log_breaks:
         messages.append(Text(f"A restart does not help: {bounds.describe(status.log_breaks)}", style="red"))
     elif failure := lasting(failure.code for c in status.connectors for failure in c.failures):
-        commands = "; ".join(" ".join(["towpath", verb, "PIPELINE", *options]) for verb, *options in failure.verbs)
-        messages.append(Text(f"A restart does not help; run: {commands}"))
+        messages.append(Text(f"A restart does not help; run: {failure.commands('PIPELINE')}"))
     elif messages:
         messages.append(Text("Fix the cause, then run: towpath restart PIPELINE"))
     messages += [Text(warning, style="yellow") for warning in (*ddl, *(status.log.warnings if status.log else ()))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from towpath.clients.kafka.topics import Place
 from towpath.errors import TopicError
@@ -27,6 +28,10 @@ class Lasting:
 
     why: str
     verbs: Verbs
+
+    def commands(self, file: Path | str) -> str:
+        """For the pipeline of this file."""
+        return "; ".join(" ".join(["towpath", verb, str(file), *options]) for verb, *options in self.verbs)
 
 
 _LASTING: Mapping[str, Lasting] = {

@@ -163,7 +163,7 @@ class Supervisor:
         reason, codes = "; ".join(connector.reasons), [failure.code for failure in connector.failures if failure.code]
         code = codes[0] if codes else ""
         if (failure := lasting(codes)) is not None:
-            self.remedies[name] = self._commands(failure.verbs)
+            self.remedies[name] = failure.commands(self.session.file)
             words = f"{name} failed, and no restart helps: {failure.why}: {reason}; run: {self.remedies[name]}"
             self.events.report_state(
                 Failed(event="stopped", about=name, words=words, reason=reason, code=code, run=self.remedies[name])
@@ -178,9 +178,6 @@ class Supervisor:
         elif (seconds := pause.failed(now)) is not None:
             words = f"{name} failed: {reason}; restarted in {seconds:.0f} s"
             self.events.report_state(Failed(about=name, words=words, reason=reason, code=code))
-
-    def _commands(self, verbs: tuple[tuple[str, ...], ...]) -> str:
-        return "; ".join(" ".join(["towpath", verb, str(self.session.file), *options]) for verb, *options in verbs)
 
     def _end_transactions(self) -> None:
         for words in self.transactions.turn(time.monotonic()):
