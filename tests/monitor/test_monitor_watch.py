@@ -81,7 +81,7 @@ def test_a_command_that_ends_during_a_poll_has_the_next_come_at_once(
     supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     began: list[float] = []
-    supervisor.watch = lambda supervisor: began.append(supervisor.look_began)
+    supervisor.watch = lambda supervisor: began.append(supervisor.poll_began)
 
     def read(*_: object) -> Any:
         if not began:
@@ -110,7 +110,7 @@ def test_a_page_that_waits_for_a_server_delays_no_poll_and_shows_the_newest(
     for _ in range(3):
         supervisor.hurry()
         supervisor.turn()
-        began.append(supervisor.look_began)
+        began.append(supervisor.poll_began)
         assert waits.wait(10)
     assert pages.published == []
     answered.set()

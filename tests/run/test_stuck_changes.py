@@ -17,7 +17,7 @@ from tests.run.test_supervising import FILE
 from tests.support.sessions import FakeCluster, session_of
 from towpath.cli import launcher
 from towpath.cli.run_screen import rows
-from towpath.cli.status import exit_status
+from towpath.cli.status import exit_code
 from towpath.config.events import Ddl, TimedEvent
 from towpath.config.pipeline import Pipeline
 from towpath.cutover import gate
@@ -94,11 +94,11 @@ def test_a_change_is_settled_once_it_is_made_or_skipped(run: Run) -> None:
 
 
 def test_the_state_is_unknown_while_the_destination_does_not_answer() -> None:
-    assert exit_status(LOGGED, None) == 2
-    assert exit_status(LOGGED, status(changes=None)) == 2
-    assert exit_status(LOGGED.changed(ddl={"apply": False}), status(changes=None)) == 0, "as before there was [ddl]"
-    assert exit_status(LOGGED, status(changes=changes())) == 1
-    assert exit_status(LOGGED, status(changes=SchemaChanges())) == 0
+    assert exit_code(LOGGED, None) == 2
+    assert exit_code(LOGGED, status(changes=None)) == 2
+    assert exit_code(LOGGED.changed(ddl={"apply": False}), status(changes=None)) == 0, "as before there was [ddl]"
+    assert exit_code(LOGGED, status(changes=changes())) == 1
+    assert exit_code(LOGGED, status(changes=SchemaChanges())) == 0
 
 
 class NoTopics:

@@ -40,7 +40,7 @@ def rows(supervisor: Supervisor) -> Iterator[Row]:
     yield from _dead_letters(status, supervisor.dead_letters)
     for service in supervisor.services.services:
         state = "" if service.child is not None else "not running; "
-        yield service.verb, f"{state}{service.last_report or 'no report yet'}", ""
+        yield service.command, f"{state}{service.last_report or 'no report yet'}", ""
     for line, differs in supervisor.verified().lines():
         yield "verified", line, "red" if differs else ""
     changes = status and status.raw.changes

@@ -56,10 +56,10 @@ def status(file: Path, watch: bool, as_json: bool) -> None:
                 print_json(report.as_json(_complete(session, current)))
             else:
                 print_tables(_screen(session, current))
-    raise click.exceptions.Exit(exit_status(session.pipeline, current))
+    raise click.exceptions.Exit(exit_code(session.pipeline, current))
 
 
-def exit_status(pipeline: Pipeline, status: Report | None) -> int:
+def exit_code(pipeline: Pipeline, status: Report | None) -> int:
     if status is None or (status.raw.changes is None and pipeline.ddl.apply):
         return 2
     stuck = status.raw.changes.stuck if status.raw.changes else ()
@@ -151,7 +151,7 @@ def screen(status: Report, verified: Verified, ddl: Iterable[str] = ()) -> Rende
     if status.log_breaks:
         messages.append(Text(f"A restart does not help: {bounds.describe(status.log_breaks)}", style="red"))
     elif failure := lasting(failure.code for c in status.connectors for failure in c.failures):
-        messages.append(Text(f"A restart does not help; run: {failure.commands('PIPELINE')}"))
+        messages.append(Text(f"A restart does not help; run: {failure.text('PIPELINE')}"))
     elif messages:
         messages.append(Text("Fix the cause, then run: towpath restart PIPELINE"))
     messages += [Text(warning, style="yellow") for warning in (*ddl, *(status.log.warnings if status.log else ()))]

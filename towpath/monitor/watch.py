@@ -58,10 +58,6 @@ class _Watch:
             words = f"a fault of Towpath: {error!r} at {Path(place.filename).name}:{place.lineno}"
             self.dashboard.publish(self.reporter.failure(words))
 
-    def run(self) -> None:
-        """Publish until it is stopped."""
-        raise NotImplementedError
-
     def stop(self) -> None:
         self.stopped = True
         self.wake.set()
@@ -82,7 +78,7 @@ class SupervisorWatch(_Watch):
             self._polls.append(partial(self.reporter.failure, supervisor.unreachable))
         else:
             found = supervisor.report(supervisor.status)
-            self._polls.append(partial(self.reporter.report, found, supervisor.look_began))
+            self._polls.append(partial(self.reporter.report, found, supervisor.poll_began))
         self.wake.set()
 
     def run(self) -> None:
@@ -148,7 +144,7 @@ def supervised(dashboard: Dashboard, session: Session, hurry: Callable[[], None]
 
 
 @contextmanager
-def _threads(watches: Sequence[_Watch]) -> Iterator[Callable[[], None]]:
+def _threads(watches: Sequence[Watch | SupervisorWatch]) -> Iterator[Callable[[], None]]:
     """A thread for each; yields a function that starts them."""
     threads = [threading.Thread(target=watch.run, daemon=True) for watch in watches]
 

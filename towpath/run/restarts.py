@@ -14,8 +14,8 @@ from towpath.log.topic_settings import pipeline_topics
 from towpath.session import Session
 from towpath.store.positions import LOG_GAP, MISSED_DELETES
 
-#: Verbs of the command line to run in this order, each with its options.
-Verbs = tuple[tuple[str, ...], ...]
+#: Commands to run in this order, each with its options.
+Commands = tuple[tuple[str, ...], ...]
 _AFTER_MISSED_DELETES = (("restart", MISSED_DELETES), ("verify",), ("repair",))
 _AFTER_LOG_GAP = (("restart", LOG_GAP), ("verify",), ("repair",))
 _RESNAPSHOT = (("resnapshot",), ("verify",))
@@ -27,11 +27,11 @@ class Lasting:
     """A failure that a restart does not cure: why it lasts, and what to run."""
 
     why: str
-    verbs: Verbs
+    commands: Commands
 
-    def commands(self, file: Path | str) -> str:
-        """For the pipeline of this file."""
-        return "; ".join(" ".join(["towpath", verb, str(file), *options]) for verb, *options in self.verbs)
+    def text(self, file: Path | str) -> str:
+        """The commands for the pipeline of this file."""
+        return "; ".join(" ".join(["towpath", command, str(file), *options]) for command, *options in self.commands)
 
 
 _LASTING: Mapping[str, Lasting] = {

@@ -61,7 +61,7 @@ class Supervisor:
     """Called after each reading of the status, also after one that failed. It must not wait for anything."""
     since: float = field(default_factory=time.monotonic)
     _pauses: dict[str, Backoff] = field(default_factory=dict)
-    look_began: float = float("-inf")
+    poll_began: float = float("-inf")
     """When the last reading of the status began."""
     _read_at: float = float("-inf")
     _hurried: bool = False
@@ -86,7 +86,7 @@ class Supervisor:
             self._attempt("transactions", self._end_transactions)
         copying = self.status is not None and self.status.copying
         interval = _COPY_INTERVAL if copying else _STATUS_INTERVAL
-        if self._hurried or (now - self.look_began >= interval and now - self._read_at >= _STATUS_PAUSE):
+        if self._hurried or (now - self.poll_began >= interval and now - self._read_at >= _STATUS_PAUSE):
             self._read_status()
             self._read_at = time.monotonic()
         running = not self.unreachable and self.status is not None and self.status.state == "running"
@@ -95,7 +95,7 @@ class Supervisor:
             self._attempt("set aside", self._repair)
 
     def _read_status(self) -> None:
-        self._hurried, self.look_began = False, time.monotonic()
+        self._hurried, self.poll_began = False, time.monotonic()
         try:
             status = read_status(self.session)
             self.status = self._without_false_missing(status)
@@ -163,7 +163,7 @@ class Supervisor:
         reason, codes = "; ".join(connector.reasons), [failure.code for failure in connector.failures if failure.code]
         code = codes[0] if codes else ""
         if (failure := lasting(codes)) is not None:
-            self.remedies[name] = failure.commands(self.session.file)
+            self.remedies[name] = failure.text(self.session.file)
             words = f"{name} failed, and no restart helps: {failure.why}: {reason}; run: {self.remedies[name]}"
             self.events.report_state(
                 Failed(event="stopped", about=name, words=words, reason=reason, code=code, run=self.remedies[name])
@@ -231,7 +231,7 @@ class Supervisor:
                 refused_documents=self.dead_letters.remaining,
                 repaired_documents=self.dead_letters.repaired,
                 services=tuple(
-                    Service(one.verb, one.child is not None, one.last_report) for one in self.services.services
+                    Service(one.command, one.child is not None, one.last_report) for one in self.services.services
                 ),
             ),
             raw=replace(status.raw, verdict_context=self.verdict_context),
@@ -256,7 +256,7 @@ class Supervisor:
         is_well = running and not (to_do or differs or broken)
         status = None if self.unreachable else self.status
         unread = status is not None and status.raw.changes is None and self.session.pipeline.ddl.apply
-        exit_status = 2 if status is None or unread else 0 if is_well else 1
+        exit_code = 2 if status is None or unread else 0 if is_well else 1
         restarts = sum(self.restarts.values())
         parts = [
             f"state unknown: {self.unreachable or 'ended too soon'}" if status is None else described(status),
@@ -278,7 +278,7 @@ class Supervisor:
             ddl=[change.as_json() for change in self.ddl],
             schema_changes=[shown.as_json(self.session.file) for shown in self.stuck.values()],
             verify=as_json(Verification.of(verified)),
-            exit=exit_status,
+            exit=exit_code,
         )
 
 
