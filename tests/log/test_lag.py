@@ -96,7 +96,7 @@ def fill(topics: Topics, topic: str, records: int, size: int) -> None:
     producer = topics.producer()
     for number in range(records):
         producer.produce(
-            topic, os.urandom(size), headers=[("v", f"2 u 1700000000:1 {1_700_000_000_000 + number}".encode())]
+            topic, os.urandom(size), headers=[("v", f"1 u 1700000000:1 {1_700_000_000_000 + number}".encode())]
         )
         producer.flush(60)
     until("records", lambda: topics.ends(topics.all()[name] for name in [topic])[topic, 0][1] == records, 60)

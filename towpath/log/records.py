@@ -15,8 +15,7 @@ from confluent_kafka import Message
 from towpath.errors import TowpathError
 
 Kind = Literal["document", "update", "delete", "ddl"]
-#: The newest version of the record contract; all up to it can be read. Updates with splices have 3, schema changes 4.
-CONTRACT = 4
+_CONTRACT = "1"  # the version of the record contract; what a record of another one means is unknown
 
 _OPTIONS: CodecOptions[SON[str, Any]] = CodecOptions(
     document_class=SON,
@@ -159,10 +158,10 @@ def record(message: Message) -> Record:
     place = f"{message.topic()}, partition {message.partition()}, offset {message.offset()}"
     key, value = message.key(), message.value()
     headers = contract_headers(message)
-    if not (headers["v"].isdigit() and 1 <= int(headers["v"][:9]) <= CONTRACT):
+    if headers["v"] != _CONTRACT:
         raise TowpathError(
-            f"{place}: not a record that this version of Towpath can read (header v is {headers['v']!r}, and it knows"
-            f" the record contract up to version {CONTRACT})"
+            f"{place}: not a record that this version of Towpath can read (header v is {headers['v'][:20]!r}, and it"
+            f" knows version {_CONTRACT} of the record contract)"
         )
     if not (is_schema_change(key) or is_key(key)):
         raise TowpathError(f"{place}: not a record of Towpath's (its key is not {{_id: …}})")

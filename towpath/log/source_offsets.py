@@ -150,7 +150,7 @@ class SchemaCapture:
     """None before the stream."""
     refills: Annotated[tuple[Refill, ...], BeforeValidator(lambda text: json.loads(text or "[]"))] = ()
     """The newest ones."""
-    trouble: _Words = ""
+    error: _Words = ""
     """Why schema changes cannot be read at present; empty when they can."""
 
 
@@ -195,7 +195,7 @@ class DdlHistory:
     upto: _Time
     events: Annotated[tuple[Ddl, ...], BeforeValidator(json.loads)]
     dropped: int
-    trouble: str
+    error: str
     """Why the connector cannot see schema changes at present; empty when it can."""
 
 

@@ -100,7 +100,7 @@ class _Gathering:
                 states[name] = SourceState(None)
         for name, state in states.items():
             schema = state.schema if self.pipeline.ddl.apply else state.ddl
-            reasons = (state.warning, schema.trouble if schema else "")
+            reasons = (state.warning, schema.error if schema else "")
             self.errors += [TowpathError(f"{name}: {reason}") for reason in reasons if reason]
         return states
 
