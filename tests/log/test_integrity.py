@@ -21,8 +21,8 @@ from towpath.clients.mongo.client import ClusterTime
 from towpath.config import loading as pipeline_file
 from towpath.config.pipeline import Pipeline as Spec
 from towpath.log import integrity
+from towpath.log.definitions import TOPIC_SETTINGS
 from towpath.log.integrity import BrokenKey, LogCheck, check
-from towpath.log.topic_settings import TOPIC_SETTINGS
 
 pytestmark = pytest.mark.servers
 

@@ -19,8 +19,7 @@ from tests.support.awaited import until
 from tests.support.pipeline import Addresses, Pipeline
 from tests.support.servers import replica_set
 from towpath.clients.kafka import consume
-from towpath.clients.kafka.client import LARGEST_RECORD
-from towpath.clients.kafka.topics import Topics
+from towpath.clients.kafka.topics import LARGEST_RECORD, Topics
 from towpath.clients.mongo import client as clusters
 from towpath.clients.mongo.client import Cluster
 from towpath.errors import MongoUnreachable

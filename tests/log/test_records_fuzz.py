@@ -18,10 +18,10 @@ from tests.support.fuzz import cases, told
 from towpath.cli.tail import _as_text, _foreign
 from towpath.errors import TopicError, TowpathError
 from towpath.history.replay.verdict import _key
+from towpath.history.unprotected import Part
 from towpath.log.dead_letters import dead_letter
 from towpath.log.integrity import Cut, Scan
 from towpath.log.records import Record, in_short, is_key, record, source_milliseconds
-from towpath.log.unprotected import Part
 from towpath.verify.repair import document_of, of_file, unreadable
 from towpath_verifier import id_key
 
@@ -182,7 +182,7 @@ def test_a_value_of_many_levels_is_shown() -> None:
     value = b"\x05\0\0\0\0"
     for _ in range(900):
         value = (len(value) + 8).to_bytes(4, "little") + b"\x03a\0" + value + b"\0"
-    found = Record("a.b.c", 0, 0, 1, "update", "u", "1:1", 1, KEY, value)
+    found = Record("a.b.c", 0, 0, 1, 1, "1:1", "u", "update", KEY, value)
     assert found.as_json(canonical=True)["value"] == value.hex()
 
 

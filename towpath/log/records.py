@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeGuard
 
 import bson
 from bson.codec_options import CodecOptions, DatetimeConversion
 from bson.json_util import CANONICAL_JSON_OPTIONS, RELAXED_JSON_OPTIONS, JSONOptions, dumps
+from bson.raw_bson import RawBSONDocument
 from bson.son import SON
 from confluent_kafka import Message
 
@@ -41,27 +42,17 @@ class Record:
     partition: int
     offset: int
     time_ms: int
-    kind: Kind
-    op: str
-    cluster_time: str
     at_ms: int
+    cluster_time: str
+    op: str
+    kind: Kind
     key: bytes
     value: bytes | None
 
     def as_json(self, *, canonical: bool) -> dict[str, Any]:
         """Key and value as MongoDB Extended JSON; `canonical` keeps every number's type."""
-        return {
-            "topic": self.topic,
-            "partition": self.partition,
-            "offset": self.offset,
-            "time_ms": self.time_ms,
-            "at_ms": self.at_ms,
-            "cluster_time": self.cluster_time,
-            "op": self.op,
-            "kind": self.kind,
-            "key": readable(self.key, canonical=canonical),
-            "value": readable(self.value, canonical=canonical),
-        }
+        key, value = (readable(raw, canonical=canonical) for raw in (self.key, self.value))
+        return asdict(self) | {"key": key, "value": value}
 
 
 def is_key(raw: object) -> TypeGuard[bytes]:
@@ -88,6 +79,19 @@ def ends_documents(key: object, value: object) -> bool:
         return bson.decode(value, _OPTIONS).get("ddl") in ("drop", "rename", "replace")
     except NOT_BSON:
         return False
+
+
+def is_update(value: bytes | None) -> bool:
+    """Whether a record's value is neither a delete nor a document. A document has an `_id`, usually first.
+
+    A value that is not BSON counts as an update: in a compacted log it too replaces the document.
+    """
+    if value is None or value[5:9] == b"_id\0":
+        return False
+    try:
+        return "_id" not in RawBSONDocument(value)
+    except NOT_BSON:
+        return True
 
 
 def _is_too_deep(value: Any) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 from towpath.clients.kafka.topics import Place
 from towpath.errors import TopicError
 from towpath.log import bounds
-from towpath.log.topic_settings import pipeline_topics
+from towpath.log.definitions import pipeline_topics
 from towpath.session import Session
 from towpath.store.positions import LOG_GAP, MISSED_DELETES
 

@@ -24,12 +24,12 @@ from towpath.errors import MongoError, MongoUnreachable, NoSuchConnector, Towpat
 from towpath.history.replay import rebuild
 from towpath.history.replay.plan import Replay, find_all
 from towpath.history.replay.plan import change_topics as replayed_topics
+from towpath.history.unprotected import Figures, figures
 from towpath.log import bounds, dead_letters, reread_requests, source_offsets
 from towpath.log.bounds import Break, LogState, still_in_log
+from towpath.log.definitions import is_compacted, pipeline_topics
 from towpath.log.lag import change_topics, measure, refuse_hanging_transactions
 from towpath.log.source_offsets import SELECTION, CollectionCopy, SourceState, Splices, read_state
-from towpath.log.topic_settings import is_compacted, pipeline_topics
-from towpath.log.unprotected import Figures, figures
 from towpath.run.report import (
     RATE_WINDOW,
     Awaiting,
@@ -73,7 +73,7 @@ class _Gathering:
         requests = [self.existing[name] for name in (pipeline.request_topic,) if name in self.existing]
         self.ends = topics.ends([*changes, *requests])
         _, self.requested = self.ends.pop((pipeline.request_topic, 0), (0, 0))
-        self.written = {place: (self.ends[place][0], end) for place, end in topics.written(changes).items()}
+        self.written = topics.ends(changes, stable=False)
         refuse_hanging_transactions(pipeline, topics, self.ends, written=self.written)  # one may block Connect
 
     def read_sink(self) -> _Sink:
