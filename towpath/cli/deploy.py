@@ -17,8 +17,8 @@ from towpath.deploy.deployment import Deployment
 from towpath.deploy.schema import apply, plan
 from towpath.deploy.schema.plan import EMPTY, Plan
 from towpath.errors import MongoError, MongoUnreachable, TowpathError
-from towpath.history.replay import steps
-from towpath.history.replay.plan import find, find_all, find_leftovers
+from towpath.history.plan import find, find_all, find_leftovers
+from towpath.history.replay import remove as remove_replay
 from towpath.session import Session
 
 
@@ -131,7 +131,7 @@ def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -
             question = f"Delete these {len(topics.names)} topics with all their records{ending}? This cannot be undone"
             click.confirm(question, abort=True)
         for replay in replays:
-            steps.remove(replay, session, keep_letters=False)
+            remove_replay(replay, session, keep_letters=False)
         deployment.remove(session, log=log, say=say, facts=facts)
         _report_others(topics)
         if session.pipeline.has_operator:
@@ -167,5 +167,5 @@ def _remove_replay(session: Session, label: str, *, dry_run: bool) -> None:
     if dry_run:
         say(f"would remove {replay.name}")
         return
-    steps.remove(replay, session, keep_letters=False)
+    remove_replay(replay, session, keep_letters=False)
     click.echo(f"{session.pipeline.name}: replay {label} removed; its destination keeps what it holds")

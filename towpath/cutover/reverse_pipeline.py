@@ -46,7 +46,7 @@ from towpath.config.text import first_few
 from towpath.deploy.deployment import Change, Deployment
 from towpath.errors import NotYet, Refused, TowpathError
 from towpath.files import replacing
-from towpath.history.replay import rebuild
+from towpath.history import rebuild
 from towpath.log.definitions import pipeline_topics
 from towpath.log.lag import pipeline_ends
 from towpath.log.source_offsets import read_state
@@ -169,7 +169,7 @@ def refuse_unmovable(session: Session) -> None:
     """Raise `Refused` unless the sink can skip what is in the log."""
     refuse_unstopped(session.connect, [session.pipeline.sink_connector])
     with session.destination.connected() as client:
-        if rebuild.marker(client, session.pipeline) is not None:
+        if rebuild.running(client, session.pipeline) is not None:
             raise Refused(
                 f"{session.pipeline.name} is being rebuilt, and its sink has to apply the log from its beginning;"
                 " `towpath replay --rebuild` ends that first"
