@@ -126,7 +126,7 @@ class Verdict(Event):
     verdict: str
     bytes_per_document: float
     notes: Sequence[str]
-    trouble: Sequence[str]
+    errors: Sequence[str]
     of: str
     ddl: Sequence[str]
     only: Sequence[str]
@@ -144,7 +144,7 @@ class FollowFigures:
     compared: int
     waiting: int
     """Documents that differed when last compared, and will be compared again."""
-    unsettled: int
+    unresolved: int
     """Documents that could not be judged."""
     missing: int
     extra: int
