@@ -19,7 +19,7 @@ from towpath import stack as embedded
 from towpath.checks.facts import Facts
 from towpath.deploy import deployment
 from towpath.deploy.schema import metadata
-from towpath.run.status.gather import read_log, read_status
+from towpath.run.status import read_log, read_status
 from towpath.session import Session, opened
 from towpath.verify.full_verdict import VerdictContext
 
@@ -93,8 +93,8 @@ def _looks(session: Session) -> dict[str, float]:
     status = read_status(session)
     kinds: dict[str, Callable[[], object]] = {
         _STATUS: lambda: read_status(session),
-        _WARNINGS: lambda: read_log(session, status.ends),
-        _VERDICT: lambda: VerdictContext.read(session, status.topic_ids),
+        _WARNINGS: lambda: read_log(session, status.raw.ends),
+        _VERDICT: lambda: VerdictContext.read(session, status.raw.topic_ids),
         _SCHEMAS: lambda: metadata(session, ()),
         _CHECK: lambda: deployment.findings(Facts(session)),
     }

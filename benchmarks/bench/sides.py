@@ -125,7 +125,7 @@ def is_state(connect: Connect, name: str, state: str) -> bool:
     """Whether the connector and all of its tasks are in that state. Raises ValueError when one has failed."""
     (found,) = statuses(connect, [name])
     if found.failures:
-        raise ValueError(f"{name} failed: {found.failures[0]}")
+        raise ValueError(f"{name} failed: {found.reasons[0]}")
     return found.state == state and bool(found.tasks) and all(task.state == state for task in found.tasks)
 
 

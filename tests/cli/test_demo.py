@@ -16,7 +16,7 @@ from tests.support.pipeline import Pipeline, towpath
 from towpath import stack as embedded
 from towpath.cli import demo
 from towpath.cli.demo import NAMESPACES, progress_line
-from towpath.run.status.status import Copied, Status
+from towpath.run.report import Copied, Copy, Lag, Report
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 (SHOWN,) = (command.output for command in commands(README) if command.text == "scripts/demo")
@@ -69,10 +69,11 @@ def test_what_a_demo_has_seen_makes_no_line_twice(
 ) -> None:
     looks = iter(LOOKS)
 
-    def look(*_: object) -> Status:
+    def look(*_: object) -> Report:
         copied, lag, rate = next(looks)
         copy = (Copied("mail.messages", copied, 20_651),)
-        return Status("demo", "exactly-once", "running", copied == 20_651, lag, 1.0, rate, (), copy)
+        of = {"name": "demo", "mode": "exactly-once", "file": "", "source": "", "destination": "", "state": "running"}
+        return Report(**of, copy=Copy(copied == 20_651, copy, ()), lag=Lag(lag, 0.0, 1.0), records_per_second=rate)
 
     monkeypatch.setattr(demo, "read_status", look)
     monkeypatch.setattr(demo, "time", Clock())

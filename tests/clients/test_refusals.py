@@ -35,8 +35,8 @@ from towpath.errors import ConnectError, ConnectUnreachable, MongoError, MongoUn
 from towpath.history import preconditions
 from towpath.history import replay as replaying
 from towpath.history.plan import Plan, Replay
-from towpath.run.status import gather
-from towpath.run.status.report import Problem, Replays
+from towpath.run import status as gather
+from towpath.run.report import Problem, Replays
 
 URI = "mongodb://127.0.0.1:1/?directConnection=true"
 DENIED = OperationFailure("not authorized on towpath", 13, {"errmsg": "not authorized on towpath"})

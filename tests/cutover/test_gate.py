@@ -25,8 +25,8 @@ from towpath.cutover import gate
 from towpath.cutover.gate import GATE, PRECONDITIONS, Readiness, red
 from towpath.deploy.schema import Metadata, Step
 from towpath.deploy.schema_changes import SchemaChanges
-from towpath.errors import ConnectUnreachable, MongoUnreachable, Refused, TowpathError
-from towpath.run.status.status import Copied, Waiting
+from towpath.errors import ConnectUnreachable, MongoUnreachable, Refused
+from towpath.run.report import Copied, Copy, Lag, Problem, Waiting
 from towpath.session import Session
 from towpath.verify.full_verdict import Verified
 
@@ -55,7 +55,7 @@ class Case:
     options: Any = field(default_factory=lambda: replace(OPTIONS, stop_with="true"))
     returns: bool = False
     report: Path | None = None
-    status: Any = field(default_factory=lambda: status(lag_records=0))
+    status: Any = field(default_factory=lambda: status())
     verdict: Verified = field(default_factory=lambda: Verified(verdict(), verdict()))
     more: str = ""
     """Of the pipeline file."""
@@ -155,12 +155,16 @@ RED: list[tuple[str, Callable[[Case], None], str]] = [
     ("connectors", change(status="cannot reach Kafka Connect"), "cannot reach Kafka Connect"),
     ("connectors", change(status=status(state="paused")), "paused"),
     ("connectors", change(status=status(state="failed", connectors=(FAILED,))), "failed; shop-source: boom"),
-    ("connectors", change(status=status(errors=(TowpathError("no destination"),))), "running; no destination"),
-    ("copy", change(status=status(snapshot_done=False, snapshot=(Copied("a.b", 1, 2, 0, 0, 1, 0),))), "1 collection"),
-    ("lag", change(status=status(lag_records=9, apply_seconds=10.5)), "10.5 s, 9 records (limit 10 s)"),
-    ("lag", change(status=status(capture_seconds=11.0)), "(limit 10 s)"),
-    ("lag", change(status=status(lag_records=None, apply_seconds=None)), "unknown"),
-    ("re-read requests", change(status=status(waiting=(Waiting("shop-source", 4, ""),))), "4 requests waiting"),
+    ("connectors", change(status=status(errors=(Problem("no destination"),))), "running; no destination"),
+    ("copy", change(status=status(copy=Copy(False, (Copied("a.b", 1, 2, 0, 0, 1, 0),), ()))), "1 collection"),
+    ("lag", change(status=status(lag=Lag(9, 0.0, 10.5))), "10.5 s, 9 records (limit 10 s)"),
+    ("lag", change(status=status(lag=Lag(0, 11.0, 0.0))), "(limit 10 s)"),
+    ("lag", change(status=status(lag=Lag())), "unknown"),
+    (
+        "re-read requests",
+        change(status=status(requests_waiting=(Waiting("shop-source", 4, ""),))),
+        "4 requests waiting",
+    ),
     (
         "dead letters",
         fake("DeadLetterRetries", lambda session: refused(2)),

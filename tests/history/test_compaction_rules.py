@@ -24,7 +24,8 @@ from towpath.history.compaction import interval
 from towpath.history.unprotected import Figures, First, Part, figures
 from towpath.log.definitions import change_settings, definitions, plain_settings, request_settings
 from towpath.log.records import is_update
-from towpath.run.status.status import TopicLog, unprotected
+from towpath.run.report import TopicLog
+from towpath.run.status import unprotected
 
 HOUR = 3_600_000
 COMPACTION = Log(compact=True)

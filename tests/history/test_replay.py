@@ -323,7 +323,7 @@ def test_a_replay_whose_log_is_deleted_under_it_stops_and_is_to_be_begun_anew(pi
         for future in kafka.delete_records([TopicPartition(pipeline.topic("docs"), 0, applied["offset"])]).values():
             future.result(timeout=30)
         connect.resume(sink)
-        [reason] = until("failure of the replay", lambda: connect.status(sink).failures)
+        [reason] = until("failure of the replay", lambda: connect.status(sink).reasons)
     assert reason.startswith("TWP-LOG-GAP: ") and reason.endswith("A replay has to start again")
     [shown] = pipeline.status()["replays"]
     assert (shown["state"], shown["reasons"]) == ("FAILED", [reason])

@@ -24,7 +24,7 @@ from towpath.clients.mongo import client as clusters
 from towpath.clients.mongo.client import Cluster
 from towpath.errors import MongoUnreachable
 from towpath.log import lag
-from towpath.run.status.gather import read_status
+from towpath.run.status import read_status
 from towpath.session import opened
 
 pytestmark = pytest.mark.servers
@@ -143,11 +143,11 @@ def test_the_lag_is_told_by_the_sources_clock(pipeline: Pipeline, monkeypatch: p
         connect.pause(name)
         until("paused sink", lambda: connect.status(name).state == "PAUSED")
         pipeline.source("docs").insert_one({"_id": 1})
-        until("lag", lambda: read_status(it).lag_records == 1)
+        until("lag", lambda: read_status(it).lag.records == 1)
         began, right = time.monotonic(), time.time
         monkeypatch.setattr(time, "time", lambda: right() + off)
-        first = read_status(it).apply_seconds
-        later = until("lag that grows", lambda: _above(read_status(it).apply_seconds, first))
+        first = read_status(it).lag.apply_seconds
+        later = until("lag that grows", lambda: _above(read_status(it).lag.apply_seconds, first))
     assert first is not None
     assert 0 <= first < later < 600 + time.monotonic() - began
 

@@ -16,8 +16,8 @@ from towpath.errors import TowpathError
 from towpath.history.resnapshot import Captures
 from towpath.log.barrier import uncaptured
 from towpath.log.source_offsets import SourceState, Splices, source_state
-from towpath.run.status.report import as_json
-from towpath.run.status.status import copied_by_ranges, held
+from towpath.run.report import as_json
+from towpath.run.status import awaiting_stream, copied_by_ranges
 
 SELECTION = "^(?-i:shop\\..*)$"
 MOMENT = ClusterTime(200, 1)
@@ -94,7 +94,7 @@ def test_a_copy_is_done_when_all_its_ranges_are() -> None:
     state = source_state(offsets)
     assert [copy.namespace for copy in state.copying] == ["shop.b"]
     assert [copy.namespace for copy in state.held] == ["shop.a", "shop.c"]
-    assert [(one.namespace, one.time) for one in held(state.held)] == [("shop.a", "250:1")]
+    assert [(one.namespace, one.time) for one in awaiting_stream(state.held)] == [("shop.a", "250:1")]
 
 
 def test_what_was_copied_last_is_known_while_it_is_copied_and_ever_after() -> None:

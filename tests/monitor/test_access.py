@@ -46,11 +46,11 @@ from towpath.monitor import server
 from towpath.monitor.access import access_of
 from towpath.monitor.commands import COMMANDS, Commands
 from towpath.monitor.dashboard import Dashboard, Shown
-from towpath.monitor.server import LONGEST_REQUEST, Settings, served
+from towpath.monitor.server import LONGEST_REQUEST, served
 from towpath.monitor.updates import MOST_CLIENTS
 from towpath.monitor.watch import add
-from towpath.run.status import report as reports
-from towpath.run.status.report import Lag, Problem, Report
+from towpath.run import report as reports
+from towpath.run.report import Lag, Problem, Report
 from towpath.session import opened
 
 PASSWORD = "hunter2"
@@ -80,11 +80,11 @@ def pipeline_file(folder: Path) -> Path:
 @contextmanager
 def serving(tmp_path: Path, listening: Run, verify: ssl.SSLContext | bool = True) -> Iterator[httpx.Client]:
     """A client of a server that shows a pipeline `shop`, of which nothing is known."""
-    access, dashboard = access_of(listening), Dashboard()
+    dashboard = Dashboard()
     with opened(pipeline_file(tmp_path)) as session:
         add(dashboard, session, lambda: None)
         with (
-            served(dashboard, access, Settings(listening, 60), launcher) as url,
+            served(dashboard, listening, 60, launcher) as url,
             httpx.Client(base_url=url, verify=verify, timeout=10, limits=MANY, event_hooks=HOOKS) as client,
         ):
             yield client
@@ -112,7 +112,7 @@ def guarded(tmp_path: Path, token_file: Path) -> Iterator[httpx.Client]:
 
 def test_the_description_names_each_address_and_command_of_the_api(tmp_path: Path) -> None:
     dashboard, listening = Dashboard(), listen_at("127.0.0.1:0")
-    app = server._Server(dashboard, access_of(listening), Settings(listening, 60), Commands(dashboard, launcher)).app()
+    app = server._Server(dashboard, access_of(listening), Commands(dashboard, launcher), 60).app()
     pages = re.compile("/(|login|logout|updates|static|pipelines/.*|api/v1/openapi.json)")
     routes: Any = {route.path: route for route in app.routes if not pages.fullmatch(route.path)}
     assert {path: route.methods - {"HEAD"} for path, route in routes.items()} == {
@@ -124,16 +124,16 @@ def test_the_description_names_each_address_and_command_of_the_api(tmp_path: Pat
 
 def test_a_pipeline_is_ready_that_runs_and_does_not_lag_and_was_polled_lately(tmp_path: Path) -> None:
     dashboard, listening = Dashboard(), listen_at("127.0.0.1:0")
-    shown = server._Server(dashboard, access_of(listening), Settings(listening, 60), Commands(dashboard, launcher))
+    shown = server._Server(dashboard, access_of(listening), Commands(dashboard, launcher), 60)
     with opened(pipeline_file(tmp_path)) as session:
         nothing = reports.unknown(session)
 
     def ready(**other: Any) -> bool:
-        good = {"state": "running", "at": time.time(), "lag": Lag(0, 60.0, 60.0, 0.0)}
+        good = {"state": "running", "at": time.time(), "lag": Lag(0, 60.0, 0.0)}
         return shown._is_ready(Shown(replace(nothing, **good | other), lambda: None))
 
     assert ready()
-    assert [ready(lag=Lag(0, lag, lag, lag)) for lag in (0.0, 60.1, None)] == [True, False, False]
+    assert [ready(lag=Lag(0, lag, lag)) for lag in (0.0, 60.1, None)] == [True, False, False]
     assert not ready(state="paused")
     assert not ready(at=None)
     assert not ready(at=time.time() - 31)
@@ -445,7 +445,7 @@ def test_a_slow_client_loses_updates_and_others_get_all(tmp_path: Path) -> None:
         report = add(dashboard, session, lambda: None).last
         listening = listen_at("127.0.0.1:0")
         with (
-            served(dashboard, access_of(listening), Settings(listening, 60), launcher) as url,
+            served(dashboard, listening, 60, launcher) as url,
             connect(url, path, receive=2304) as slow,
             connect(url, path) as lively,
         ):
@@ -474,7 +474,7 @@ def test_polls_and_clients_leave_nothing_behind(tmp_path: Path) -> None:
         report = add(dashboard, session, lambda: None).last
         listening = listen_at("127.0.0.1:0")
         with (
-            served(dashboard, access_of(listening), Settings(listening, 60), launcher) as url,
+            served(dashboard, listening, 60, launcher) as url,
             following(url, "/updates", 20),
         ):
 

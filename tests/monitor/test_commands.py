@@ -103,6 +103,6 @@ def test_what_runs_ends_with_the_server(commands: Commands, shown: Shown, progra
             await asyncio.sleep(0.02)
         (child,) = commands._children.values()
         assert await longest_pause(commands.close()) < 0.5
-        assert child.exit_status is not None
+        assert child.exit_code is not None
 
     asyncio.run(run())

@@ -14,11 +14,11 @@ import pytest
 from tests.run.test_screens import status
 from tests.support.awaited import until
 from towpath.cli import launcher
-from towpath.errors import TowpathError
 from towpath.monitor import watch as watching
 from towpath.monitor.watch import SupervisorWatch, Watch
 from towpath.run import supervisor as supervising
 from towpath.run.children import Events
+from towpath.run.report import Problem
 from towpath.run.supervisor import Supervisor
 
 Report = Mapping[str, Any]
@@ -30,6 +30,7 @@ class Pages:
 
     make: Callable[..., Report]
     published: list[Report] = field(default_factory=list)
+    session: Any = None
 
     def publish(self, report: Report) -> None:
         self.published.append(report)
@@ -50,7 +51,7 @@ def supervisor(monkeypatch: pytest.MonkeyPatch) -> Supervisor:
     idle: Any = SimpleNamespace(turn=lambda *_, **__: (), remaining=0, repaired=0, services=())
     run = SimpleNamespace(run=SimpleNamespace(repair=False), connectors=())
     session: Any = SimpleNamespace(pipeline=run, connect=None, topics=None, file="shop.toml")
-    monkeypatch.setattr(supervising, "read_status", lambda *_: status(errors=(TowpathError("no source"),)))
+    monkeypatch.setattr(supervising, "read_status", lambda *_: status(errors=(Problem("no source"),)))
     monkeypatch.setattr(supervising.Services, "of", lambda *_: idle)
     found = Supervisor(session, Events(lambda _: None), launcher)
     found.dead_letters = found.transactions = idle
@@ -80,12 +81,12 @@ def test_a_command_that_ends_during_a_poll_has_the_next_come_at_once(
     supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     began: list[float] = []
-    supervisor.watch = lambda supervisor: began.append(supervisor.look_began)
+    supervisor.watch = lambda supervisor: began.append(supervisor.poll_began)
 
     def read(*_: object) -> Any:
         if not began:
             supervisor.hurry()
-        return status(errors=(TowpathError("no source"),))
+        return status(errors=(Problem("no source"),))
 
     monkeypatch.setattr(supervising, "read_status", read)
     for _ in range(3):
@@ -99,7 +100,7 @@ def test_a_page_that_waits_for_a_server_delays_no_poll_and_shows_the_newest(
 ) -> None:
     answered, waits = threading.Event(), threading.Event()
 
-    def make(_: object, began: float, __: object) -> Report:
+    def make(_: object, began: float) -> Report:
         waits.set()
         assert answered.wait(10)
         return {"began": began}
@@ -109,7 +110,7 @@ def test_a_page_that_waits_for_a_server_delays_no_poll_and_shows_the_newest(
     for _ in range(3):
         supervisor.hurry()
         supervisor.turn()
-        began.append(supervisor.look_began)
+        began.append(supervisor.poll_began)
         assert waits.wait(10)
     assert pages.published == []
     answered.set()
@@ -137,7 +138,8 @@ def test_a_fault_of_a_poll_does_not_end_it(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(watching, "add", lambda *_: pages)
     monkeypatch.setattr(watching, "_INTERVAL", 0.0)
     session: Any = SimpleNamespace(pipeline=SimpleNamespace(name="shop"), connect=None, topics=None)
-    watch = Watch(cast(Any, pages), session)
+    pages.session = session
+    watch = Watch.of(cast(Any, pages), session)
 
     def read(*_: object) -> Any:
         watch.stopped = bool(pages.published)

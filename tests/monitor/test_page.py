@@ -30,8 +30,8 @@ from tests.support.served import TOKEN, Served, served
 from towpath import stack as embedded
 from towpath.errors import NoSuchConnector
 from towpath.log.source_offsets import read_state
-from towpath.run.status.gather import read_status
-from towpath.run.status.status import Status
+from towpath.run.report import Report
+from towpath.run.status import read_status
 from towpath.session import Session, opened
 
 needs_browser = pytest.mark.skipif(
@@ -192,7 +192,7 @@ def sign_in(page: Page, run: Served, pipeline: Pipeline) -> None:
     until("the page", lambda: page.driver.current_url.endswith(f"/pipelines/{pipeline.name}"))
 
 
-def status(session: Session) -> Status:
+def status(session: Session) -> Report:
     return read_status(session)
 
 
@@ -202,7 +202,7 @@ def a_copy(page: Page, session: Session) -> None:
     page.soon("progress of the copy", lambda: page.driver.execute_script(done))
     page.shows("head", "copying")
     page.screenshots("copy")
-    until("end of the copy", lambda: status(session).snapshot_done, 60)
+    until("end of the copy", lambda: not status(session).copying, 60)
     page.soon("end of the copy", lambda: not page.text("copy"))
     page.shows("head", "running")
 
@@ -242,7 +242,7 @@ def a_dead_letter(page: Page, pipeline: Pipeline, session: Session) -> None:
     destination = pipeline.destination_client[pipeline.name]
     destination.command({"collMod": "orders", "validator": {"refused": {"$exists": False}}})
     pipeline.source("orders").update_one({"_id": 5}, {"$set": {"refused": True}})
-    until("dead letter", lambda: getattr(status(session).dead_letters, "count", 0))
+    until("dead letter", lambda: status(session).dead_letters)
     page.shows("dead-letters", "Document failed validation (121)")
     # the section is drawn anew with each look, and what has the focus keeps it
     page.driver.execute_script("document.querySelector('#dead-letters summary').focus()")

@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from towpath.monitor import pages
-from towpath.run.status.report import Copy, Lag, LoggedChange, Problem, ReplayState, Report
-from towpath.run.status.status import Copied
+from towpath.run.report import Copied, Copy, Lag, LoggedChange, Problem, ReplayState, Report
 
 CHANGE = LoggedChange(
     *("1", "7:1", "drop", "shop.a", "", "shop.a", "held", "drops are held", None, None, None, None),
@@ -65,7 +64,7 @@ def test_replays_have_their_progress() -> None:
 
 
 def test_what_is_not_known_is_unknown_and_not_0() -> None:
-    shown = text("way", lag=Lag(3, None, None, 1.0), records_per_second=0.0, sink_records_per_second=0.0)
+    shown = text("way", lag=Lag(3, None, 1.0), records_per_second=0.0, sink_records_per_second=0.0)
     assert "unknown behind" in shown
     assert "3 records, 1.0 s behind" in shown
     assert text("dead-letters") == "Unknown."

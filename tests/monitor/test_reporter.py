@@ -18,20 +18,17 @@ from tests.run.test_screens import status
 from tests.support import api, schema
 from tests.support.awaited import until
 from tests.support.served import HOOKS, listen_at
-from towpath.checks.capture import Oplog
 from towpath.cli import launcher
 from towpath.clients.connect.rest import Connector, Task
 from towpath.config.events import Note
-from towpath.errors import MongoUnreachable, TopicError
+from towpath.errors import TopicError
 from towpath.monitor import reporter as module
-from towpath.monitor.access import access_of
 from towpath.monitor.dashboard import Dashboard
 from towpath.monitor.reporter import Reporter
-from towpath.monitor.server import Settings, served
+from towpath.monitor.server import served
 from towpath.monitor.watch import add
 from towpath.run.children import Events
-from towpath.run.status.report import Replays, Report, Verification, as_json
-from towpath.run.status.status import LogReport
+from towpath.run.report import Lag, LogReport, Oplog, Problem, Replays, Report, Verification, as_json
 from towpath.session import opened
 from towpath.store.cutover import Cutover
 from towpath.verify.full_verdict import VerdictContext
@@ -59,11 +56,11 @@ def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: Counter[str])
         return read
 
     monkeypatch.setattr(module, "_SLOW_INTERVAL", 0.0)
-    monkeypatch.setattr(module.gather, "read_replays", reading("replays", Replays()))
-    monkeypatch.setattr(module.unreplicated, "as_json", reading("ddl", []))
-    monkeypatch.setattr(module.gather, "read_log", reading("log", LogReport((), ())))
+    monkeypatch.setattr(module.status, "read_replays", reading("replays", Replays()))
+    monkeypatch.setattr(module.status, "source_changes", reading("ddl", ()))
+    monkeypatch.setattr(module.status, "read_log", reading("log", LogReport((), ())))
     monkeypatch.setattr(module.VerdictContext, "read", reading("verdicts", VerdictContext(None, "", None, "")))
-    monkeypatch.setattr(Reporter, "_read_oplog", reading("oplog", Oplog(100, 1, 1, kept=100 / 3600)))
+    monkeypatch.setattr(Reporter, "_read_oplog", reading("oplog", Oplog(100, 70, False)))
     with opened(pipeline_file(tmp_path)) as session:
         reporter = Reporter(session)
 
@@ -77,9 +74,9 @@ def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: Counter[str])
 PARTS = {"replays", "ddl", "log", "verdicts", "oplog"}
 
 
-@pytest.mark.parametrize("away", [{"capture_seconds": None, "uncaptured_seconds": None}, {"lag_records": None}])
+@pytest.mark.parametrize("away", [{"lag": Lag(0, None, 0.0), "uncaptured_seconds": None}, {"lag": Lag(None, 0.0)}])
 def test_a_side_that_does_not_answer_is_not_asked_again_for_each_part(
-    report: Callable[..., Any], reads: Counter[str], away: dict[str, None]
+    report: Callable[..., Any], reads: Counter[str], away: dict[str, Any]
 ) -> None:
     before = report(uncaptured_seconds=30.0)
     assert (set(reads), before.oplog.remaining_seconds) == (PARTS, 70)
@@ -102,7 +99,7 @@ def test_an_error_that_lasts_is_in_each_report(
     reads["log"] = reads["oplog"] = -1
     assert messages(report()) == ["cannot read oplog", "cannot read log"]
     monkeypatch.setattr(module, "_SLOW_INTERVAL", 100.0)
-    assert messages(report(errors=(TopicError("cannot read log"),))) == ["cannot read log", "cannot read oplog"]
+    assert messages(report(errors=(Problem("cannot read log"),))) == ["cannot read log", "cannot read oplog"]
     monkeypatch.setattr(module, "_SLOW_INTERVAL", 0.0)
     assert messages(report()) == []
 
@@ -133,7 +130,7 @@ def full() -> dict[str, Any]:
         "state": "failed",
         "connectors": (Connector("shop-sink", "RUNNING", "worker", (failed,)),),
         "cutover": Cutover("cutting over", ("stop",), 1.0, token=CUTOVER_TOKEN),
-        "errors": (MongoUnreachable("cannot reach the source at mongodb://db.example"),),
+        "errors": (Problem("cannot reach the source at mongodb://db.example"),),
     }
 
 
@@ -146,7 +143,7 @@ def test_no_answer_holds_a_secret(tmp_path: Path, report: Callable[..., Any]) ->
     paths += ["/api/v1/pipelines/shop", "/api/v1/pipelines/shop/history"]
     with (
         opened(pipeline_file(tmp_path)) as session,
-        served(dashboard, access_of(listening), Settings(listening, 60), launcher) as url,
+        served(dashboard, listening, 60, launcher) as url,
         httpx.Client(base_url=url, headers=BEARER, timeout=10, event_hooks=HOOKS) as client,
     ):
         add(dashboard, session, lambda: None)

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args
 
 import httpx
 import psutil
@@ -23,9 +23,8 @@ from tests.support.pipeline import TOWPATH, Pipeline, Settings
 from tests.support.schema import page
 from tests.support.served import Served, served
 from towpath.monitor.metrics import CUTOVER_STATES, OWN, ROWS
-from towpath.run.status.report import CutoverState, Verdict, Verification, as_json
-from towpath.run.status.status import LogReport, TopicLog
-from towpath.store import cutover as marker
+from towpath.run.report import LogReport, TopicLog, Verdict, Verification, as_json
+from towpath.store.cutover import Cutover, State
 from towpath.store.positions import Counts, TaskState, TransactionTimes
 from towpath.verify.full_verdict import Verified
 
@@ -114,10 +113,10 @@ def test_what_is_repaired_is_taken_off_the_verdict_on_everything() -> None:
 
 def test_one_state_is_present_and_all_others_are_known() -> None:
     for present in CUTOVER_STATES:
-        marked = CutoverState(present, (), 0.0, "", 0.0, False, True)
+        marked = Cutover(present, (), 0.0)
         found = samples("towpath_cutover_state", cutover=None if present == "none" else marked)
         assert found == {(state,): float(state == present) for state in CUTOVER_STATES}
-    assert get_args(get_type_hints(CutoverState)["state"]) == get_args(marker.State)
+    assert set(CUTOVER_STATES) == {"none", *get_args(State)}
     assert samples("towpath_pipeline_state", state="missing")["missing",] == 1
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
@@ -12,23 +13,27 @@ from tests.monitor.test_page import browser, needs_browser
 from tests.support.awaited import until
 from tests.support.served import TOKEN, listen_at
 from towpath.cli import launcher
+from towpath.monitor import server
 from towpath.monitor.access import access_of
 from towpath.monitor.dashboard import Dashboard
-from towpath.monitor.server import Settings, served
+from towpath.monitor.server import served
 from towpath.monitor.watch import add
 from towpath.session import opened
 
 
 @needs_browser
-def test_a_page_follows_again_and_who_was_signed_out_is_asked_for_the_token(tmp_path: Path) -> None:
+def test_a_page_follows_again_and_who_was_signed_out_is_asked_for_the_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     token = tmp_path / "token"
     token.write_text(TOKEN)
     token.chmod(0o600)
     dashboard, listening = Dashboard(), listen_at("0.0.0.0:0", token_file=token)
     access = access_of(listening)
+    monkeypatch.setattr(server, "access_of", lambda _: access)
     with opened(pipeline_file(tmp_path)) as session:
         add(dashboard, session, lambda: None)
-        with served(dashboard, access, Settings(listening, 60), launcher) as url, browser(tmp_path) as page:
+        with served(dashboard, listening, 60, launcher) as url, browser(tmp_path) as page:
             page.driver.get(url.replace("0.0.0.0", "127.0.0.1"))
             page.driver.find_element(By.ID, "token").send_keys(TOKEN, Keys.ENTER)
             until("the page", lambda: page.driver.current_url.endswith("/pipelines/shop"))

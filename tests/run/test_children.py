@@ -131,7 +131,7 @@ def test_a_child_that_is_killed_in_the_midst_of_a_line(file: Path, tmp_path: Pat
 def test_a_line_without_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(children, "_LONGEST_LINE", 1000)
     found = child("import sys; sys.stdout.write('x' * 50_000_000 + '\\n' + 'after\\nlast')")
-    until("its end", lambda: found.exit_status is not None)
+    until("its end", lambda: found.exit_code is not None)
     assert [line.text for line in found.lines()] == ["x" * 1000, "after", "last"]
 
 
@@ -140,13 +140,13 @@ def test_one_that_prints_without_end_is_heard_a_part_at_a_time() -> None:
     until("a full queue", lambda: found._lines.full())
     assert 0 < sum(1 for _ in found.lines()) <= children._QUEUE_SIZE
     children.end([found], 20)
-    assert found.exit_status is not None
+    assert found.exit_code is not None
 
 
 def test_all_lines_of_one_that_has_ended_are_heard() -> None:
     found = child("for number in range(5000): print(number)")
     heard = [line.text for line in found.lines()]
-    until("its end", lambda: heard.extend(line.text for line in found.lines()) or found.exit_status is not None)
+    until("its end", lambda: heard.extend(line.text for line in found.lines()) or found.exit_code is not None)
     heard += [line.text for line in found.lines()]
     assert heard == [str(number) for number in range(5000)]
 
@@ -155,7 +155,7 @@ def test_one_that_does_not_end_is_killed() -> None:
     found = child(DEAF)
     until("its word", lambda: list(found.lines()))
     children.end([found], 0.2)
-    assert found.exit_status == -signal.SIGKILL
+    assert found.exit_code == -signal.SIGKILL
 
 
 def test_a_compaction_that_hangs_is_killed_and_given_longer(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

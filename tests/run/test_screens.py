@@ -1,6 +1,7 @@
 """What is printed for people, where no terminal is: whole numbers, unwrapped reasons."""
 
 import json
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,11 +12,11 @@ from towpath.cli import status as status_verb
 from towpath.cli.options import print_tables
 from towpath.cli.stack import _show
 from towpath.clients.connect.rest import Connector, Task
-from towpath.log.dead_letters import Cause, DeadLetters
+from towpath.deploy.schema_changes import SchemaChanges
+from towpath.log.dead_letters import Cause
 from towpath.log.source_offsets import Splices
-from towpath.run.status import report
-from towpath.run.status.report import Lag, Replays
-from towpath.run.status.status import Copied, Held, Status, Waiting
+from towpath.run import report
+from towpath.run.report import Awaiting, Copied, Copy, Lag, Raw, Waiting
 from towpath.stack.processes import Process
 from towpath.store.positions import Counts, TaskState, TransactionTimes
 from towpath.verify.full_verdict import Verified
@@ -34,29 +35,33 @@ def test_pids_ports_and_logs_are_never_cut(capsys):
 
 
 def status(**more):
-    numbers = {"lag_records": 0, "apply_seconds": 0.0, "records_per_second": 0.0}
-    found = {"name": "shop", "mode": "exactly-once", "state": "running", "snapshot_done": True, "connectors": ()}
-    return Status(**found | numbers | more)
+    """Of a pipeline that runs and has nothing to do. `more` are other fields of the report, or of its `raw`."""
+    raw = {"changes": SchemaChanges(), "uncaptured_seconds": 0.0}
+    raw |= {field.name: more.pop(field.name) for field in fields(Raw) if field.name in more and field.name != "ddl"}
+    known = {
+        "name": "shop",
+        "state": "running",
+        "copy": Copy(True, (), ()),
+        "lag": Lag(0, 0.0, 0.0),
+        "records_per_second": 0.0,
+    }
+    known |= {"dead_letters": 0, "dead_letters_complete": True, "raw": Raw(**raw)}
+    return replace(report.unknown(session_of(PIPELINE)), **known | more)
 
 
 def state(task, counts, retried_at=None, reason=""):
     return TaskState(task, counts, retried_at, reason, {}, TransactionTimes({}, 0.0))
 
 
-def reported(found):
-    """The report of a status, of which nothing else is known."""
-    return report.report(session_of(PIPELINE), found, Verified(), Replays(), None, None)
-
-
 def shown(capsys, **more):
-    print_tables(status_verb.screen(status(**more)))
+    print_tables(status_verb.screen(status(**more), Verified()))
     return capsys.readouterr().out
 
 
 def test_the_progress_of_a_copy(capsys):
     busy = Copied("shop.a", 500, 1000, 1, 2, 4, 2, 50.0, retries=2, reason="[source] no primary")
     copies = (busy, Copied("shop.b", 70, 70, 1, 1, 3, 3), Copied("shop.c", 0, 0, 0, 0, None, 0))
-    said = shown(capsys, snapshot_done=False, snapshot=copies, held=(Held("shop.b", "9:10"), Held("shop.x", "10:2")))
+    said = shown(capsys, copy=Copy(False, copies, (Awaiting("shop.b", "9:10"), Awaiting("shop.x", "10:2"))))
     assert "570 of about 1,070 in 3 collections, 50 a second, 10 s left" in said
     assert "500 of about 1,000, 2 of 4 ranges, 50 a second, 10 s left" in said
     assert "retried 2 times, last reason: [source] no primary" in said
@@ -66,27 +71,27 @@ def test_the_progress_of_a_copy(capsys):
 
 def test_ten_thousand_collections_are_a_few_lines(capsys):
     copies = tuple(Copied(f"shop.c{n}", n, 2 * n, 1, 2, 4, 2, 1.0) for n in range(1, 10_001))
-    said = shown(capsys, snapshot_done=False, snapshot=copies)
+    said = shown(capsys, copy=Copy(False, copies, ()))
     assert len(said.splitlines()) < 40
     assert "in 10,000 collections" in said
     assert "and 9,980 more" in said
 
 
 def test_what_was_refused_retried_and_waits(capsys):
-    letters = DeadLetters(7, True, (Cause("shop.a", "121", "Document failed validation", 5), Cause("", "", "x", 2)))
+    causes = (Cause("shop.a", "121", "Document failed validation", 5), Cause("", "", "x", 2))
     counts = Counts(batches=9, records=9, writes=9, refused=7, retries=3)
     task = state(1, counts, datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), "no primary. The full response is {}")
     waiting = (Waiting("shop-source", 4, "capture lags"),)
-    epochs = {("shop.shop.a", n): n + 1 for n in range(4)}
-    said = shown(capsys, dead_letters=letters, tasks=(task,), waiting=waiting, epochs=epochs)
+    found = {"dead_letters": 7, "dead_letter_causes": causes, "sink_tasks": (task,), "requests_waiting": waiting}
+    found["epochs"] = {"shop.shop.a": {n: n + 1 for n in range(4)}}
+    said = shown(capsys, **found)
     assert "5: Document failed validation (121)" in said
     assert "towpath tail PIPELINE --dead-letters" in said
     assert "retried 3 times, last at 2026-01-02 03:04:05 UTC: no primary." in said
     assert "full response" not in said
     assert "4 requests wait for shop-source: capture lags" in said
     assert "1 to 4 on 4 partitions" in said
-    found = status(dead_letters=letters, tasks=(task,), waiting=waiting, epochs=epochs)
-    told = json.loads(json.dumps(report.as_json(reported(found))))
+    told = json.loads(json.dumps(report.as_json(status(**found))))
     assert told["epochs"] == {"shop.shop.a": {"0": 1, "1": 2, "2": 3, "3": 4}}
     assert (told["dead_letters"], told["sink_tasks"][0]["counts"]["retries"]) == (7, 3)
     assert told["requests_waiting"] == [{"connector": "shop-source", "requests": 4, "reason": "capture lags"}]
@@ -96,14 +101,12 @@ def test_what_the_sink_wrote_is_told_for_all_its_tasks_together(capsys):
     one = Counts(10, 1200, 30, 12, 5, 20, 5, bytes=3_000_000, bytes_out=2_900_000, batch_ms=400)
     other = Counts(10, 4, 2, 10, updates=2, bytes=200_000, batch_ms=100, without_document=1)
     tasks = tuple(state(task, counts) for task, counts in enumerate((one, other)))
-    lines = [line.rstrip() for line in shown(capsys, tasks=tasks).splitlines()]
+    lines = [line.rstrip() for line in shown(capsys, sink=one + other, sink_tasks=tasks).splitlines()]
     assert "sink          1,204 records in 32 writes (37.6 a write), 5 inserts, 22 updates, 5 deletes" in lines
     assert " " * 14 + "20 transactions of 60 records and 25 ms on average, 22 waves" in lines
     assert " " * 14 + "3.2 MB in, 2.9 MB out; 1 found no document" in lines
-    told = reported(status(tasks=tasks))
-    assert (told.sink.records, told.sink.bytes_out, told.sink_tasks[1].counts.updates) == (1204, 2_900_000, 2)
-    nothing_written = (state(0, Counts(batches=1, records=3, refused=3)),)
-    assert "sink          3 records in 0 writes " in shown(capsys, tasks=nothing_written)
+    nothing_written = Counts(batches=1, records=3, refused=3)
+    assert "sink          3 records in 0 writes " in shown(capsys, sink=nothing_written)
     assert "sink" not in shown(capsys)
 
 
@@ -116,8 +119,8 @@ def test_what_splices_saved_is_a_line(capsys):
 
 
 def test_a_lag_that_nobody_tells_is_not_nought(capsys):
-    assert "lag           unknown" in shown(capsys, lag_records=None, apply_seconds=None)
-    assert reported(status(lag_records=None, apply_seconds=None)).lag == Lag(None, None, 0.0, None)
+    assert "lag           unknown" in shown(capsys, lag=Lag(None, 0.0))
+    assert report.as_json(Lag(None, 0.0))["seconds"] is None
 
 
 def test_the_code_of_a_failure_decides_what_is_to_be_run(capsys):
@@ -131,22 +134,12 @@ def test_the_code_of_a_failure_decides_what_is_to_be_run(capsys):
     ):
         connector = Connector("shop-sink", "RUNNING", "w", (Task(0, "FAILED", "w", trace),))
         assert advice in shown(capsys, connectors=(connector,))
-    (told,) = report.as_json(reported(status(connectors=(connector,))))["connectors"]
+    (told,) = report.as_json(status(connectors=(connector,)))["connectors"]
     assert told["failures"] == [{"what": "a.B: the disk is full", "code": ""}]
-    assert "trace" not in told["tasks"][0]
+    assert "trace" not in told.keys() | told["tasks"][0].keys()
 
 
 def test_a_reason_is_one_line(capsys):
     task = Task(0, "FAILED", "w", "x.Y: " + "a long reason " * 20)
-    found = Status(
-        name="shop",
-        mode="plain",
-        state="failed",
-        snapshot_done=True,
-        lag_records=0,
-        apply_seconds=0.0,
-        records_per_second=0.0,
-        connectors=(Connector("shop-source", "RUNNING", "w", (task,)),),
-    )
-    print_tables(status_verb.screen(found))
-    assert f"shop-source: {task.trace.strip()}" in capsys.readouterr().out
+    failed = Connector("shop-source", "RUNNING", "w", (task,))
+    assert f"shop-source: {task.trace.strip()}" in shown(capsys, state="failed", connectors=(failed,))

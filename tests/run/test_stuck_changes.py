@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +17,17 @@ from tests.run.test_supervising import FILE
 from tests.support.sessions import FakeCluster, session_of
 from towpath.cli import launcher
 from towpath.cli.run_screen import rows
-from towpath.cli.status import exit_status
+from towpath.cli.status import exit_code
 from towpath.config.events import TimedEvent
 from towpath.config.pipeline import Pipeline
 from towpath.cutover import gate
 from towpath.deploy.schema_changes import SchemaChanges, Shown
-from towpath.errors import MongoUnreachable, TowpathError
-from towpath.monitor.reporter import Reporter, _Slow
+from towpath.errors import MongoUnreachable
+from towpath.monitor.reporter import Reporter
+from towpath.run import status as gather
 from towpath.run import supervisor as supervising
 from towpath.run.children import Events
-from towpath.run.status import gather
+from towpath.run.report import LoggedChange, Problem
 from towpath.run.supervisor import Supervisor
 from towpath.session import opened
 from towpath.verify.full_verdict import Verified
@@ -33,6 +35,10 @@ from towpath.verify.full_verdict import Verified
 
 def changes(**more: Any) -> SchemaChanges:
     return SchemaChanges((Shown(change(**more), ("shop.a",)),))
+
+
+def logged_changes() -> tuple[LoggedChange, ...]:
+    return tuple(LoggedChange(**one) for one in changes().as_json("shop.toml"))
 
 
 class Run:
@@ -44,7 +50,7 @@ class Run:
     def look(self, found: SchemaChanges | None) -> list[str]:
         """What is reported of schema changes."""
         self._told.clear()
-        seen = status(changes=found, errors=(TowpathError("nothing else is read"),))
+        seen = status(changes=found, errors=(Problem("nothing else is read"),))
         self._patch.setattr(supervising, "read_status", lambda *_: seen)
         self.supervisor._read_status()
         return [str(event.words) for event in self._told if event.event == "ddl"]
@@ -88,11 +94,11 @@ def test_a_change_is_resolved_once_it_is_made_or_skipped(run: Run) -> None:
 
 
 def test_the_state_is_unknown_while_the_destination_does_not_answer() -> None:
-    assert exit_status(LOGGED, None) == 2
-    assert exit_status(LOGGED, status(changes=None)) == 2
-    assert exit_status(LOGGED.changed(ddl={"apply": False}), status(changes=None)) == 0, "as before there was [ddl]"
-    assert exit_status(LOGGED, status(changes=changes())) == 1
-    assert exit_status(LOGGED, status(changes=SchemaChanges())) == 0
+    assert exit_code(LOGGED, None) == 2
+    assert exit_code(LOGGED, status(changes=None)) == 2
+    assert exit_code(LOGGED.changed(ddl={"apply": False}), status(changes=None)) == 0, "as before there was [ddl]"
+    assert exit_code(LOGGED, status(changes=changes())) == 1
+    assert exit_code(LOGGED, status(changes=SchemaChanges())) == 0
 
 
 class NoTopics:
@@ -104,7 +110,7 @@ def test_what_is_not_read_is_not_taken_for_nothing() -> None:
     away = FakeCluster(error=MongoUnreachable("the destination does not answer"))
 
     def changes_of(pipeline: Pipeline) -> SchemaChanges | None:
-        return gather._Gathering(session_of(pipeline, topics=NoTopics(), destination=away)).changes
+        return gather._Gathering(session_of(pipeline, topics=NoTopics(), destination=away)).sink.changes
 
     assert changes_of(LOGGED) is None
     assert changes_of(PIPELINE.changed(mode="plain")) == SchemaChanges()
@@ -115,8 +121,8 @@ def test_the_page_keeps_what_was_known_while_the_destination_does_not_answer(
 ) -> None:
     monkeypatch.setattr(gate, "known", lambda *_: [])
     monkeypatch.setattr(Reporter, "_verdicts", lambda *_, **__: Verified())
-    reporter = Reporter(run.supervisor.session, _slow=_Slow(ddl=[]), _slow_at=time.monotonic())
-    waiting = [
-        reporter.report(status(changes=found), 0.0).ddl_waiting for found in (changes(), None, SchemaChanges(), None)
-    ]
+    reporter = Reporter(run.supervisor.session, _slow_at=time.monotonic())
+    reporter.last = replace(reporter.last, ddl=())
+    found = [status(schema_changes=logged) for logged in (logged_changes(), None, (), None)]
+    waiting = [reporter.report(one, 0.0).ddl_waiting for one in found]
     assert waiting == [1, 1, 0, 0]

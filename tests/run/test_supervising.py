@@ -94,11 +94,11 @@ STEPPED = "Caused by: com.mongodb.MongoNotPrimaryException: Command failed with 
 )
 def test_what_no_restart_mends_says_what_does(trace, verbs):
     found = lasting([Failure.of(trace).code])
-    assert [verb for verb, *_ in found.verbs] == verbs
+    assert [verb for verb, *_ in found.commands] == verbs
 
 
 def test_the_first_failure_that_lasts_decides():
-    assert lasting(["", "TWP-OTHER", "TWP-COLLATION", "TWP-LOG-GAP"]).verbs == (("check",), ("deploy",))
+    assert lasting(["", "TWP-OTHER", "TWP-COLLATION", "TWP-LOG-GAP"]).commands == (("check",), ("deploy",))
 
 
 @pytest.mark.parametrize("trace", [REFUSES, STEPPED, "java.lang.NullPointerException", "code 2860", "TWP-OTHER: x", ""])

@@ -31,7 +31,7 @@ from towpath.log import integrity
 from towpath.log.definitions import change_settings
 from towpath.log.lag import change_topics
 from towpath.run.restarts import HangingTransactions
-from towpath.run.status.gather import read_log
+from towpath.run.status import read_log
 from towpath.store import verdict_file
 from towpath.verify import follower, recent
 from towpath_verifier import Difference as DocumentDifference

@@ -60,7 +60,7 @@ def resume(pipeline: Pipeline) -> None:
 
 def failures(pipeline: Pipeline) -> tuple[str, ...]:
     with connect(pipeline) as found:
-        return until("failure of the sink", lambda: found.status(f"{pipeline.name}-sink").failures)
+        return until("failure of the sink", lambda: found.status(f"{pipeline.name}-sink").reasons)
 
 
 def cut(pipeline: Pipeline) -> int:

@@ -56,7 +56,7 @@ def test_a_sink_that_stood_still_for_too_long_stops_until_missed_deletes_are_acc
 
 
 def failures(connect: Connect, pipeline: Pipeline) -> tuple[str, ...]:
-    return connect.status(f"{pipeline.name}-sink").failures
+    return connect.status(f"{pipeline.name}-sink").reasons
 
 
 def copied(pipeline: Pipeline) -> ClusterTime | None:

@@ -98,7 +98,7 @@ def restart(file: Path, everything: bool, accept_deletes: bool, accept_gap: bool
         for name in session.pipeline.connectors:
             session.connect.restart(name, only_failed=not everything)
         wait_running(session.connect, session.pipeline.connectors, timeout)
-        if any(cause.code in bounds.CODES for cause in sink.causes):
+        if any(cause.code in bounds.CODES for cause in sink.failures):
             bounds.refuse(session)  # the sink reports RUNNING until it has checked its log
         click.echo(f"{session.pipeline.name}: running")
         if accept_gap:
@@ -140,7 +140,7 @@ def _accept_missed_deletes(session: Session) -> None:
     """Raises `Refused` unless the sink stopped for missed deletes: they cannot be accepted in advance."""
     name = session.pipeline.sink_connector
     [sink] = statuses(session.connect, [name])
-    if not any(cause.code == "TWP-DELETES-MISSED" for cause in sink.causes):
+    if not any(cause.code == "TWP-DELETES-MISSED" for cause in sink.failures):
         raise Refused(
             f"{name} did not stop because of missed deletes, so there is nothing to accept; run `towpath restart`"
             " without this option to restart what has failed"

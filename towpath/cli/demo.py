@@ -30,6 +30,7 @@ from towpath import stack as embedded
 from towpath.checks.facts import Facts
 from towpath.cli.init import places_of
 from towpath.cli.options import FOLDER, flag, opened, print_tables, say
+from towpath.cli.status import lag_text
 from towpath.clients.connect.control import wait_running
 from towpath.clients.kafka import consume
 from towpath.config.draft import write_pipeline_file
@@ -38,7 +39,7 @@ from towpath.deploy.deployment import Deployment
 from towpath.errors import TowpathError
 from towpath.log import barrier
 from towpath.log.records import record
-from towpath.run.status.gather import read_status
+from towpath.run.status import read_status
 from towpath.session import Session
 from towpath_verifier import Options, Pair, Verdict, Verification
 
@@ -166,15 +167,16 @@ def _show_progress(session: Session, seconds: float, show: Callable[[str, str], 
     while done_at is None or time.monotonic() < done_at + seconds:
         status = read_status(session)
         if status.state in ("failed", "missing"):
-            failures = "; ".join(failure for connector in status.connectors for failure in connector.failures)
+            failures = "; ".join(failure for connector in status.connectors for failure in connector.reasons)
             raise TowpathError(failures or f"the pipeline is {status.state}")
-        if status.snapshot_done and done_at is None:
+        if not status.copying and done_at is None:
             done_at = time.monotonic()
+        copies = status.copy.collections if status.copy else ()
         progress = ", ".join(
-            f"{c.namespace} {c.documents:,} of {c.estimated_documents:,}" for c in status.snapshot if c.documents
+            f"{c.namespace} {c.documents:,} of {c.estimated_documents:,}" for c in copies if c.documents
         )
-        copy = "initial copy done" if status.snapshot_done else f"initial copy: {progress or 'starting'}"
-        show(copy, f"lag {status.lag_text}; {status.records_per_second:,.0f} records/s")
+        copy = f"initial copy: {progress or 'starting'}" if status.copying else "initial copy done"
+        show(copy, f"lag {lag_text(status.lag)}; {status.records_per_second or 0:,.0f} records/s")
         time.sleep(1)
 
 

@@ -61,9 +61,9 @@ def chosen(configured: Run, options: Mapping[str, Any]) -> Run | None:
 @contextmanager
 def served(dashboard: Dashboard, listening: Run, ready_lag: float) -> Iterator[None]:
     """Serve a dashboard, and say where."""
-    from towpath.monitor import access, server  # these imports take 0.3 s
+    from towpath.monitor import server  # this import takes 0.3 s
 
-    with server.served(dashboard, access.access_of(listening), server.Settings(listening, ready_lag), launcher) as url:
+    with server.served(dashboard, listening, ready_lag, launcher) as url:
         say(f"serving {url}")
         yield
 

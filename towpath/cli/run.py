@@ -128,14 +128,14 @@ def _deploy(session: Session, events: Events, draw: Callable[[], None]) -> None:
     child = Child.start("deploy", launcher("deploy", [str(session.file)]))
     has_ended = False
     while not has_ended:
-        has_ended = child.exit_status is not None
+        has_ended = child.exit_code is not None
         for line in child.lines():
             events.report(Note(event="deploy", words=f"deploy: {line.shown}"))
         draw()
         if time.monotonic() - child.last_line_at > _SILENCE:
             child.kill(f"it printed nothing for {_SILENCE:.0f} s and was killed")
         time.sleep(0 if has_ended else _TICK)
-    if child.exit_status:
+    if child.exit_code:
         raise TowpathError(f"the pipeline was not deployed: {child.end_reason}")
 
 

@@ -12,9 +12,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from towpath.cli.status import lag_text
 from towpath.config.events import TimedEvent
 from towpath.run.dead_letters import DeadLetterRetries
-from towpath.run.status.status import Status
+from towpath.run.report import Report
 from towpath.run.supervisor import Supervisor, described
 
 #: Name, line and style of a row.
@@ -39,31 +40,30 @@ def rows(supervisor: Supervisor) -> Iterator[Row]:
     yield from _dead_letters(status, supervisor.dead_letters)
     for service in supervisor.services.services:
         state = "" if service.child is not None else "not running; "
-        yield service.verb, f"{state}{service.last_report or 'no report yet'}", ""
+        yield service.command, f"{state}{service.last_report or 'no report yet'}", ""
     for line, differs in supervisor.verified().lines():
         yield "verified", line, "red" if differs else ""
-    changes = status and status.changes
+    changes = status and status.raw.changes
     for shown in changes.open if changes else supervisor.stuck.values():
         yield "ddl", shown.line(supervisor.session.file), "red" if shown.is_stuck else ""
     for change in supervisor.ddl:
         yield "ddl", change.line, "yellow"
 
 
-def _status(status: Status) -> Iterator[Row]:
-    if not status.snapshot_done and status.state != "missing":
-        unfinished = [copy for copy in status.snapshot if not copy.done]
+def _status(status: Report) -> Iterator[Row]:
+    if status.copy is not None and status.copying:
+        unfinished = [copy for copy in status.copy.collections if not copy.done]
         progress = ", ".join(
             f"{copy.namespace} {copy.documents:,} of {copy.estimated_documents:,}" for copy in unfinished
         )
         yield "copy", f"under way: {progress}", ""
-    yield "lag", f"{status.lag_text}; {status.records_per_second:,.0f} records/s into the log", ""
+    yield "lag", f"{lag_text(status.lag)}; {status.records_per_second or 0:,.0f} records/s into the log", ""
     for error in status.errors:
-        yield "", str(error), "red"
+        yield "", error.message, "red"
 
 
-def _dead_letters(status: Status | None, retries: DeadLetterRetries) -> Iterator[Row]:
-    letters = status.dead_letters if status else None
-    count = "unknown" if letters is None else f"{letters.count:,}"
+def _dead_letters(status: Report | None, retries: DeadLetterRetries) -> Iterator[Row]:
+    count = "unknown" if status is None or status.dead_letters is None else f"{status.dead_letters:,}"
     repaired = f", {retries.repaired:,} repaired" if retries.repaired else ""
     yield "dead letters", f"{count}; {retries.words} to repair{repaired}", ""
     for group, seconds in retries.causes(time.monotonic()):

@@ -23,11 +23,10 @@ from towpath.deploy import unreplicated
 from towpath.deploy.schema_changes import UNREAD
 from towpath.log import bounds
 from towpath.log.source_offsets import Splices
+from towpath.run import report
+from towpath.run.report import RATE_WINDOW, Copied, Copy, Lag, Problem, ReplayState, Report, TopicLog, Verification
 from towpath.run.restarts import lasting
-from towpath.run.status import report
-from towpath.run.status.gather import read_log, read_replays, read_status
-from towpath.run.status.report import Problem, Replays, ReplayState, Report
-from towpath.run.status.status import RATE_WINDOW, Copied, LogReport, Status, TopicLog
+from towpath.run.status import read_log, read_replays, read_status, source_changes
 from towpath.session import ERRORS, Session
 from towpath.store.positions import Counts
 from towpath.verify.full_verdict import Verified
@@ -54,28 +53,33 @@ def status(file: Path, watch: bool, as_json: bool) -> None:
         else:
             current = read_status(session)
             if as_json:
-                print_json(report.as_json(_report(session, current)))
+                print_json(report.as_json(_complete(session, current)))
             else:
                 print_tables(_screen(session, current))
-    raise click.exceptions.Exit(exit_status(session.pipeline, current))
+    raise click.exceptions.Exit(exit_code(session.pipeline, current))
 
 
-def exit_status(pipeline: Pipeline, status: Status | None) -> int:
-    if status is None or (status.changes is None and pipeline.ddl.apply):
+def exit_code(pipeline: Pipeline, status: Report | None) -> int:
+    if status is None or (status.raw.changes is None and pipeline.ddl.apply):
         return 2
-    stuck = status.changes.stuck if status.changes else ()
-    return 1 if status.state != "running" or status.breaks or stuck else 0
+    stuck = status.raw.changes.stuck if status.raw.changes else ()
+    return 1 if status.state != "running" or status.log_breaks or stuck else 0
 
 
-def _report(session: Session, status: Status) -> Report:
-    verified, replays = Verified.read(session, status.topic_ids), read_replays(session)
-    ddl = unreplicated.as_json(session, status.ddl)
-    return report.report(session, status, verified, replays, ddl, read_log(session, status.ends))
+def _complete(session: Session, status: Report) -> Report:
+    """With what only `--json` shows."""
+    verification = Verification.of(Verified.read(session, status.raw.topic_ids))
+    return replace(_with_log(session, status), verification=verification, ddl=source_changes(session, status))
 
 
-def _watch(session: Session, show: Callable[[Status], None], failed: Callable[[Exception], None]) -> Status | None:
+def _with_log(session: Session, status: Report) -> Report:
+    """With the replays and the topics of the log."""
+    return replace(status.with_replays(read_replays(session)), log=read_log(session, status.raw.ends))
+
+
+def _watch(session: Session, show: Callable[[Report], None], failed: Callable[[Exception], None]) -> Report | None:
     """Read and show the status again and again until Ctrl-C. Returns the last one; None if the last read failed."""
-    status: Status | None = None
+    status: Report | None = None
     with suppress(KeyboardInterrupt, SystemError):  # Kafka's client may turn the one into the other
         while True:
             try:
@@ -88,21 +92,21 @@ def _watch(session: Session, show: Callable[[Status], None], failed: Callable[[E
     return status
 
 
-def _watch_json(session: Session) -> Status | None:
+def _watch_json(session: Session) -> Report | None:
     """Print a line for each read; when it fails, `state` is unknown."""
 
     def failed(error: Exception) -> None:
         print_json(report.as_json(replace(report.unknown(session), errors=(Problem.of(error),))))
 
-    return _watch(session, lambda status: print_json(report.as_json(_report(session, status))), failed)
+    return _watch(session, lambda status: print_json(report.as_json(_complete(session, status))), failed)
 
 
-def _watch_screen(session: Session) -> Status | None:
+def _watch_screen(session: Session) -> Report | None:
     """Refresh the screen in place. When a read fails, the last status stays, with the error below it."""
     with Live(console=Console(), auto_refresh=False) as live:
         last: list[RenderableType] = []
 
-        def draw(status: Status) -> None:
+        def draw(status: Report) -> None:
             last[:] = [_screen(session, status)]
             live.update(last[0], refresh=True)
 
@@ -114,67 +118,49 @@ def _watch_screen(session: Session) -> Status | None:
         return _watch(session, draw, failed)
 
 
-def _screen(session: Session, status: Status) -> RenderableType:
-    return screen(
-        status,
-        Verified.read(session, status.topic_ids),
-        read_replays(session),
-        read_log(session, status.ends),
-        [*_changes(session, status), *unreplicated.lines(session, status.ddl)],
-        compacts=session.pipeline.log.compact,
-    )
+def _screen(session: Session, status: Report) -> RenderableType:
+    changes = [*_changes(session, status), *unreplicated.lines(session, status.raw.ddl)]
+    return screen(_with_log(session, status), Verified.read(session, status.raw.topic_ids), changes)
 
 
-def _changes(session: Session, status: Status) -> list[str]:
-    if status.changes is None:
+def _changes(session: Session, status: Report) -> list[str]:
+    if status.raw.changes is None:
         return [UNREAD] if session.pipeline.ddl.apply else []
-    return [shown.line(session.file) for shown in status.changes.open]
+    return [shown.line(session.file) for shown in status.raw.changes.open]
 
 
 _MAX_LINES = 20  # of collections, causes or topics; the rest is counted
 _HEALTHY = ("RUNNING", "UNASSIGNED", "RESTARTING")  # states of a replay's connector
 
 
-def screen(
-    status: Status,
-    verified: Verified | None = None,
-    replays: Replays | None = None,
-    log: LogReport | None = None,
-    ddl: Iterable[str] = (),
-    *,
-    compacts: bool = False,
-) -> RenderableType:
-    """`compacts`: the pipeline has a compacted log."""
+def screen(status: Report, verified: Verified, ddl: Iterable[str] = ()) -> RenderableType:
     facts = Table.grid(padding=(0, 2))
     facts.add_row("pipeline", f"{status.name}: {status.state} ({status.mode})")
     if status.cutover is not None:
         facts.add_row("cutover", Text(status.cutover.description, style="yellow"))
-    log_rows = _log(log, compacts=compacts) if log else ()
-    for name, line in (*_copy(status), *_numbers(status), *_sink(status), *_dead_letters(status), *log_rows):
+    copy = _copy(status.copy) if status.copy and status.state != "missing" else ()  # missing: no connector copies
+    for name, line in (*copy, *_numbers(status), *_sink(status), *_dead_letters(status), *_log(status)):
         # Text: servers' messages may hold [markup]
         facts.add_row(Text(name), Text(line) if isinstance(line, str) else line)
-    for line, is_different in verified.lines() if verified else ():
+    for line, is_different in verified.lines():
         facts.add_row("verified", Text(line, style="red" if is_different else ""))
-    for name, line, style in _replays(replays or Replays()):
+    for name, line, style in _replays(status):
         facts.add_row(name, Text(line, style=style))
-    messages = [Text(f"{c.name}: {reason}", style="red") for c in status.connectors for reason in c.failures]
-    messages += [Text(str(error), style="red") for error in status.errors]
-    if status.breaks:
-        messages.append(Text(f"A restart does not help: {bounds.describe(status.breaks)}", style="red"))
-    elif failure := lasting(cause.code for c in status.connectors for cause in c.causes):
-        commands = "; ".join(" ".join(["towpath", verb, "PIPELINE", *options]) for verb, *options in failure.verbs)
-        messages.append(Text(f"A restart does not help; run: {commands}"))
+    messages = [Text(f"{c.name}: {reason}", style="red") for c in status.connectors for reason in c.reasons]
+    messages += [Text(error.message, style="red") for error in status.errors]
+    if status.log_breaks:
+        messages.append(Text(f"A restart does not help: {bounds.describe(status.log_breaks)}", style="red"))
+    elif failure := lasting(failure.code for c in status.connectors for failure in c.failures):
+        messages.append(Text(f"A restart does not help; run: {failure.text('PIPELINE')}"))
     elif messages:
         messages.append(Text("Fix the cause, then run: towpath restart PIPELINE"))
-    messages += [Text(warning, style="yellow") for warning in (*ddl, *(log.warnings if log else ()))]
+    messages += [Text(warning, style="yellow") for warning in (*ddl, *(status.log.warnings if status.log else ()))]
     return Group(facts, Text(), _connectors(status), *messages)
 
 
-def _copy(status: Status) -> Iterator[tuple[str, RenderableType]]:
-    if status.state == "missing":  # no connector copies, whatever offsets are left
-        return
-    yield "copy", "done" if status.snapshot_done else _total(status.snapshot)
-    under_way = [copy for copy in status.snapshot if copy.started and not copy.done]
+def _copy(copies: Copy) -> Iterator[tuple[str, RenderableType]]:
+    yield "copy", "done" if copies.done else _total(copies.collections)
+    under_way = [copy for copy in copies.collections if copy.started and not copy.done]
     for copy in under_way[:_MAX_LINES]:
         bar = ProgressBar(total=max(copy.estimated_documents, 1), completed=copy.documents, width=24)
         line = Table.grid(padding=(0, 1))
@@ -182,20 +168,15 @@ def _copy(status: Status) -> Iterator[tuple[str, RenderableType]]:
         yield f"  {copy.namespace}", line
         if copy.retries:
             yield "", f"retried {_times(copy.retries)}, last reason: {_short(copy.reason)}"
-    more = len(status.snapshot) - min(len(under_way), _MAX_LINES)
+    more = len(copies.collections) - min(len(under_way), _MAX_LINES)
     if more:
-        done = sum(copy.done for copy in status.snapshot)
-        counts = {"done": done, "not started": len(status.snapshot) - len(under_way) - done}
+        done = sum(copy.done for copy in copies.collections)
+        counts = {"done": done, "not started": len(copies.collections) - len(under_way) - done}
         yield "", f"and {more:,} more" + "".join(f", {name}: {count:,}" for name, count in counts.items() if count)
-    if status.held:
-        first = status.held[0]
-        more_held = f" and {len(status.held) - 1:,} more" if len(status.held) > 1 else ""
-        yield "  copied", f"{first.namespace}{more_held}; linear history once the stream has passed {_latest(status)}"
-
-
-def _latest(status: Status) -> str:
-    """The latest cluster time that the stream has to pass."""
-    return max((held.time for held in status.held), key=lambda time: tuple(map(int, time.split(":"))))
+    if awaiting := copies.awaiting_stream:
+        others = f" and {len(awaiting) - 1:,} more" if len(awaiting) > 1 else ""
+        latest = max((copy.time for copy in awaiting), key=lambda time: tuple(map(int, time.split(":"))))
+        yield "  copied", f"{awaiting[0].namespace}{others}; linear history once the stream has passed {latest}"
 
 
 def _total(copies: tuple[Copied, ...]) -> str:
@@ -224,14 +205,20 @@ def _short(reason: str) -> str:
     return reason.partition(" The full response is ")[0]
 
 
-def _numbers(status: Status) -> Iterator[tuple[str, str]]:
-    yield "lag", status.lag_text
-    yield "rate", f"{status.records_per_second:,.0f} records/s into the log, over {RATE_WINDOW} s"
-    yield from _splices(status.splices)
-    for shown in status.changes.latest[:1] if status.changes else ():
+def lag_text(lag: Lag) -> str:
+    if lag.records is None:
+        return "unknown: the destination, which holds the positions, does not answer"
+    return f"{lag.records:,} records, {'unknown' if lag.seconds is None else f'{lag.seconds:.1f} s'}"
+
+
+def _numbers(status: Report) -> Iterator[tuple[str, str]]:
+    yield "lag", lag_text(status.lag)
+    yield "rate", f"{status.records_per_second or 0:,.0f} records/s into the log, over {RATE_WINDOW} s"
+    yield from _splices(status.splices or Splices())
+    for shown in status.raw.changes.latest[:1] if status.raw.changes else ():
         ended = f" at {shown.change.ended:%Y-%m-%d %H:%M:%S} UTC" if shown.change.ended else ""
         yield "schema", f"last change {shown.change.state}: {shown.description}{ended}"
-    for waiting in status.waiting:
+    for waiting in status.requests_waiting or ():
         why = f": {waiting.reason}" if waiting.reason else ""
         yield "re-reads", f"{waiting.requests:,} requests wait for {waiting.connector}{why}"
 
@@ -243,13 +230,13 @@ def _splices(splices: Splices) -> Iterator[tuple[str, str]]:
         yield "splices", saved + (forgotten if splices.dropped else "")
 
 
-def _sink(status: Status) -> Iterator[tuple[str, str]]:
-    yield from _written(status.sink)
-    if status.epochs:
-        least, most = min(status.epochs.values()), max(status.epochs.values())
+def _sink(status: Report) -> Iterator[tuple[str, str]]:
+    yield from _written(status.sink or Counts())
+    if all_epochs := [epoch for partitions in status.epochs.values() for epoch in partitions.values()]:
+        least, most = min(all_epochs), max(all_epochs)
         epochs = f"{most:,}" if least == most else f"{least:,} to {most:,}"
-        yield "epochs", f"{epochs} on {len(status.epochs):,} partitions"
-    for task in status.tasks:
+        yield "epochs", f"{epochs} on {len(all_epochs):,} partitions"
+    for task in status.sink_tasks:
         if task.counts.retries:
             at = f" at {task.retried_at:%Y-%m-%d %H:%M:%S} UTC" if task.retried_at else ""
             yield f"sink task {task.task}", f"retried {_times(task.counts.retries)}, last{at}: {_short(task.reason)}"
@@ -268,28 +255,34 @@ def _written(sink: Counts) -> Iterator[tuple[str, str]]:
     yield "", f"{size(sink.bytes)} in, {size(sink.bytes_out)} out{missed}"
 
 
-def _dead_letters(status: Status) -> Iterator[tuple[str, str]]:
-    letters = status.dead_letters
-    if letters is None:
+def _dead_letters(status: Report) -> Iterator[tuple[str, str]]:
+    count, causes = status.dead_letters, status.dead_letter_causes
+    if count is None:
         yield "dead letters", "unknown"
         return
-    yield "dead letters", f"{letters.count:,}" + ("" if letters.complete else "; causes of the newest ones:")
-    for cause in letters.causes[:_MAX_LINES]:
+    yield "dead letters", f"{count:,}" + ("" if status.dead_letters_complete else "; causes of the newest ones:")
+    for cause in causes[:_MAX_LINES]:
         code = f" ({cause.code})" if cause.code else ""
         yield f"  {cause.namespace}", f"{cause.records:,}: {cause.reason}{code}"
-    if len(letters.causes) > _MAX_LINES:
-        yield "", f"and {len(letters.causes) - _MAX_LINES:,} more causes"
-    if letters.count:
+    if len(causes) > _MAX_LINES:
+        yield "", f"and {len(causes) - _MAX_LINES:,} more causes"
+    if count:
         yield "", "to print them: towpath tail PIPELINE --dead-letters"
 
 
-def _log(log: LogReport, *, compacts: bool) -> Iterator[tuple[str, str]]:
+def _log(status: Report) -> Iterator[tuple[str, str]]:
     """A row for each topic, those with the most unprotected updates first."""
-    topics = sorted(log.topics, key=lambda topic: (-(topic.unprotected_documents or 0), topic.namespace))
+    topics = sorted(
+        status.log.topics if status.log else (),
+        key=lambda topic: (-(topic.unprotected_documents or 0), topic.namespace),
+    )
     for number, topic in enumerate(topics[:_MAX_LINES]):
         disk = "" if topic.bytes is None else f", {size(topic.bytes)}"
         line = f"{topic.namespace}: {topic.offsets:,} offsets{disk}"
-        yield "" if number else "log", f"{line}, {_protection(topic)}" if compacts else line
+        yield (
+            "" if number else "log",
+            f"{line}, {_protection(topic)}" if status.compaction_lag_seconds is not None else line,
+        )
     if len(topics) > _MAX_LINES:
         yield "", f"and {len(topics) - _MAX_LINES:,} more topics"
 
@@ -302,15 +295,15 @@ def _protection(topic: TopicLog) -> str:
     return f"{topic.unprotected_documents:,} documents with unprotected updates{oldest}, {reported}"
 
 
-def _replays(replays: Replays) -> Iterator[tuple[str, str, str]]:
+def _replays(status: Report) -> Iterator[tuple[str, str, str]]:
     """Label, text and style of each row."""
-    if (rebuild := replays.rebuild) is not None:
+    if (rebuild := status.rebuild) is not None:
         progress = f"{rebuild.records_done:,} of about {rebuild.records:,} records applied"
         words = f"since {utc(rebuild.since)}, {progress}; the same `towpath replay --rebuild` continues it"
         yield "rebuilding", words, ""
-    if replays.rebuild_error is not None:
-        yield "rebuilding", f"unknown: {replays.rebuild_error.message}", "red"
-    for state in replays.replays:
+    if status.rebuild_error is not None:
+        yield "rebuilding", f"unknown: {status.rebuild_error.message}", "red"
+    for state in status.replays:
         bad = bool(state.reasons or state.dead_letters) or state.state not in _HEALTHY
         yield f"replay {state.label}", _replay(state), "red" if bad else ""
 
@@ -332,7 +325,7 @@ def _replay(state: ReplayState) -> str:
     return text
 
 
-def _connectors(status: Status) -> Table:
+def _connectors(status: Report) -> Table:
     table = Table("connector", "state", "tasks", "worker", box=None, padding=(0, 2, 0, 0))
     for connector in status.connectors:
         tasks = ", ".join(f"{task.id} {task.state}" for task in connector.tasks)

@@ -33,8 +33,8 @@ from towpath.deploy.schema import Step, metadata, plan, plan_in_place
 from towpath.deploy.schema_changes import UNREAD
 from towpath.errors import TowpathError
 from towpath.run.dead_letters import DeadLetterRetries
-from towpath.run.status.gather import read_status
-from towpath.run.status.status import Status
+from towpath.run.report import Report
+from towpath.run.status import read_status
 from towpath.session import Session
 from towpath.verify.full_verdict import Verified, age, summary
 from towpath_verifier import cluster_time
@@ -64,7 +64,7 @@ class Readiness:
         return self.reverse if self.returns and self.reverse is not None else self.forward
 
     @cached_property
-    def status(self) -> Status | str:
+    def status(self) -> Report | str:
         """The status of that pipeline, or why it cannot be read."""
         try:
             return read_status(self.session)
@@ -76,8 +76,8 @@ class Readiness:
         return Verified.read(self.session)
 
     @property
-    def known_status(self) -> Status:
-        assert isinstance(self.status, Status)
+    def known_status(self) -> Report:
+        assert isinstance(self.status, Report)
         return self.status
 
 
@@ -97,7 +97,7 @@ def _line(
     return Rule(name, check, applies=applies)
 
 
-def known(session: Session, options: CutoverOptions, status: Status | str, verdict: Verified) -> list[Finding]:
+def known(session: Session, options: CutoverOptions, status: Report | str, verdict: Verified) -> list[Finding]:
     """The lines of the gate about what has been read already."""
     readiness = Readiness(session, None, options)
     readiness.__dict__.update(status=status, verdict=verdict)
@@ -117,30 +117,31 @@ def _connectors(readiness: Readiness) -> Result:
     status, file = readiness.status, readiness.session.file
     if isinstance(status, str):
         return False, status, f"towpath status {file}"
-    reasons = [f"{connector.name}: {reason}" for connector in status.connectors for reason in connector.failures]
-    reasons += map(str, status.errors)
+    reasons = [f"{connector.name}: {reason}" for connector in status.connectors for reason in connector.reasons]
+    reasons += [error.message for error in status.errors]
     good = status.state == "running" and not reasons
     return good, "; ".join([status.state, *reasons[:_SHOWN]]), f"towpath status {file}; towpath restart {file}"
 
 
 def _copy(readiness: Readiness) -> Result:
-    status = readiness.known_status
-    copied = sum(collection.done for collection in status.snapshot)
-    copy = "done" if status.snapshot_done else f"{copied:,} of {counted(len(status.snapshot), 'collection')}"
-    return status.snapshot_done, copy, f"towpath status {readiness.session.file} --watch"
+    copy = readiness.known_status.copy
+    assert copy is not None
+    copied = sum(collection.done for collection in copy.collections)
+    words = "done" if copy.done else f"{copied:,} of {counted(len(copy.collections), 'collection')}"
+    return copy.done, words, f"towpath status {readiness.session.file} --watch"
 
 
 def _lag(readiness: Readiness) -> Result:
-    status, limit = readiness.known_status, readiness.options.max_lag
-    records, seconds = status.lag_records, status.lag_seconds
+    lag, limit = readiness.known_status.lag, readiness.options.max_lag
+    records, seconds = lag.records, lag.seconds
     if records is None or seconds is None:
         return False, f"unknown (limit {limit:g} s)", f"towpath status {readiness.session.file}"
-    lag, in_sync = f"{seconds:.1f} s, {counted(records, 'record')}", seconds <= limit
-    return in_sync, f"{lag} (limit {limit:g} s)", "wait until it is less, or allow more: --max-lag"
+    words = f"{seconds:.1f} s, {counted(records, 'record')}"
+    return seconds <= limit, f"{words} (limit {limit:g} s)", "wait until it is less, or allow more: --max-lag"
 
 
 def _requests(readiness: Readiness) -> Result:
-    waiting = sum(requests.requests for requests in readiness.known_status.waiting)
+    waiting = sum(requests.requests for requests in readiness.known_status.requests_waiting or ())
     words = f"{counted(waiting, 'request')} waiting" if waiting else "nothing"
     return not waiting, words, "a repair or compaction is under way: wait until it is done"
 
@@ -155,10 +156,10 @@ def _dead_letters(readiness: Readiness) -> Result:
 
 
 def _ddl(readiness: Readiness) -> Result:
-    logged, advice = readiness.known_status.changes, f"towpath ddl {readiness.session.file}"
+    logged, advice = readiness.known_status.raw.changes, f"towpath ddl {readiness.session.file}"
     if logged is None:
         return False, UNREAD, advice
-    changes = unreplicated.unresolved(readiness.session, readiness.known_status.ddl, remember=False)
+    changes = unreplicated.unresolved(readiness.session, readiness.known_status.raw.ddl, remember=False)
     shown = [shown.line(readiness.session.file) for shown in logged.open]
     shown += [change.line for change in changes]
     words = "; ".join(shown[:_SHOWN]) or "no DDL that the other side has not followed"
@@ -288,7 +289,7 @@ def _capture(readiness: Readiness) -> Result:
     """The pipeline captures what the reverse pipeline wrote, before its sink skips that."""
     session = readiness.forward
     stopped = [c for c in statuses(session.connect, session.pipeline.source_connectors) if not c.running]
-    words = "; ".join(": ".join([f"{c.name} is {c.state}", *c.failures]) for c in stopped)
+    words = "; ".join(": ".join([f"{c.name} is {c.state}", *c.reasons]) for c in stopped)
     return not stopped, words or "of the source is running", f"towpath restart {session.file}"
 
 
@@ -306,7 +307,7 @@ def _report_file(readiness: Readiness) -> Result:
 
 
 def _has_status(readiness: Readiness) -> bool:
-    return isinstance(readiness.status, Status)
+    return isinstance(readiness.status, Report)
 
 
 def _returns(readiness: Readiness) -> bool:

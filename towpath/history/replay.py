@@ -270,7 +270,7 @@ def _run_again(replay: Replay, session: Session) -> None:
     (connector,) = statuses(connect, [replay.name])
     if connector.failures:
         connect.restart(replay.name, only_failed=True)
-        say(f"restarted {replay.name}, which had failed: {'; '.join(connector.failures)}")
+        say(f"restarted {replay.name}, which had failed: {'; '.join(connector.reasons)}")
     if connector.state in ("STOPPED", "PAUSED"):
         connect.resume(replay.name)
         say(f"resumed {replay.name}, which was {connector.state}")

@@ -14,7 +14,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 
 from towpath.monitor.commands import COMMANDS
 from towpath.monitor.dashboard import Command, History, Short
-from towpath.run.status.report import Report
+from towpath.run.report import Report
 
 JsonSchema = dict[str, Any]
 

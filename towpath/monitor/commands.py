@@ -59,15 +59,15 @@ class Commands:
         name, is_json = shown.report.name, "--json" in COMMANDS[command.command]
         try:
             await self._read_lines(name, command, child, is_json=is_json)
-            if child.exit_status and not (is_json and child.exit_status == 1):
+            if child.exit_code and not (is_json and child.exit_code == 1):
                 command.words = child.end_reason
         except Exception as error:
             child.kill(f"a fault of Towpath: {error!r}")
             command.words = child.end_reason
             raise
         finally:  # else the command could not be started again
-            command.exit, command.ended = child.exit_status, round(time.time(), 3)
-            del self._children[name, child.verb]
+            command.exit, command.ended = child.exit_code, round(time.time(), 3)
+            del self._children[name, child.name]
             shown.hurry()
             self.dashboard.refresh(name)
 
@@ -75,7 +75,7 @@ class Commands:
         counts = {"differences": 0, "documents": 0}
         has_ended = False
         while not has_ended:
-            has_ended = child.exit_status is not None
+            has_ended = child.exit_code is not None
             before = command.words
             # the last lines may keep one waiting
             for line in await asyncio.to_thread(list, child.lines()) if has_ended else child.lines():

@@ -18,7 +18,7 @@ from towpath.checks.rule import Finding
 from towpath.config.events import TimedEvent
 from towpath.monitor import pages
 from towpath.monitor.updates import Update, Updates
-from towpath.run.status.report import Problem, Report, as_json
+from towpath.run.report import Problem, Report, as_json
 
 #: The columns of a sample of the last hour. Times are seconds since the epoch.
 COLUMNS = (
@@ -67,7 +67,6 @@ class Short:
 
     @classmethod
     def of(cls, report: Report) -> Short:
-        lag, copy = report.lag, report.copy
         verdict = report.verification.full or report.verification.last
         return cls(
             name=report.name,
@@ -75,12 +74,12 @@ class Short:
             state=report.state,
             at=report.at,
             errors=report.errors,
-            lag_seconds=lag.seconds if lag else None,
-            lag_records=lag.records if lag else None,
+            lag_seconds=report.lag.seconds,
+            lag_records=report.lag.records,
             records_per_second=report.records_per_second,
             sink_records_per_second=report.sink_records_per_second,
             dead_letters=report.dead_letters,
-            copying=copy is not None and not copy.done and report.state != "missing",
+            copying=report.copying,
             verdict=verdict.shown if verdict else None,
             verdict_age_seconds=round(verdict.age) if verdict else None,
             ddl_waiting=report.ddl_waiting,
@@ -127,7 +126,7 @@ class Shown:
     def add(self, report: Report) -> Sample:
         """Show a new report. While the state is unknown, all of its sample but the time is null: a gap."""
         self.report = report
-        if report.state == "unknown" or report.lag is None or report.at is None:
+        if report.state == "unknown" or report.at is None:
             sample: Sample = (round(time.time(), 1), None, None, None, None, None)
         else:
             lags = report.lag.capture_seconds, report.lag.apply_seconds

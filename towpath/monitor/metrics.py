@@ -10,23 +10,23 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from towpath.monitor.dashboard import Dashboard
-from towpath.run.status.report import ReplayState, Report, Verdict
-from towpath.run.status.status import Copied, TopicLog
+from towpath.run.report import Copied, ReplayState, Report, TopicLog, Verdict
 from towpath.store.positions import TaskState
 
 T = TypeVar("T")
 Labels = tuple[str, ...]
 #: Of a histogram: an upper bound → how many are within, and the sum of all.
 Value = float | tuple[Mapping[str, int], float] | None
-#: Name → help, and how to read the number.
-Table = Mapping[str, tuple[str, Callable[[T], Value]]]
-#: Name → help, labels, and how to read the numbers, by label values.
+#: Name, which begins with `towpath_` → help, and the number: a path of attributes, or how to read it.
+Table = Mapping[str, tuple[str, str | Callable[[T], Value]]]
+#: The same, but with labels, and how to read the numbers by label values.
 Labelled = Mapping[str, tuple[str, Labels, Callable[[Report], Iterable[tuple[Labels, float]]]]]
 
 #: Every value of the label `state`, by metric: exactly one of them is 1.
@@ -34,7 +34,7 @@ PIPELINE_STATES = ("running", "paused", "stopped", "failed", "missing", "startin
 CONNECT_STATES = ("RUNNING", "PAUSED", "STOPPED", "FAILED", "UNASSIGNED", "RESTARTING", "MISSING")
 CUTOVER_STATES = ("none", "cutting over", "destination primary", "failing back", "source primary")
 _KINDS = ("missing", "extra", "different", "order")
-_HISTOGRAM = "towpath_sink_transaction_seconds"
+_HISTOGRAM = "sink_transaction_seconds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Row:
 
     @property
     def kind(self) -> str:
-        return "histogram" if self.name == _HISTOGRAM else "counter" if self.name.endswith("_total") else "gauge"
+        return "histogram" if self.name.endswith(_HISTOGRAM) else "counter" if self.name.endswith("_total") else "gauge"
 
     def family(self, reports: Iterable[Report]) -> Metric:
         """The metric with its samples of all pipelines."""
@@ -154,16 +154,11 @@ def _unreported(report: Report) -> float | None:
     return sum(topic.reported_seconds is None for topic in _compacted(report))
 
 
-def _at(path: str) -> Callable[[Report], float | None]:
-    """The number at this path of attributes; None where one of them is."""
-
-    def read(report: Report) -> float | None:
-        value: Any = report
-        for name in path.split("."):
-            value = None if value is None else getattr(value, name)
-        return value  # type: ignore[no-any-return]
-
-    return read
+def _at(path: str, value: Any) -> Any:
+    """What is at this path of attributes; None where one of them is."""
+    for name in path.split("."):
+        value = None if value is None else getattr(value, name)
+    return value
 
 
 def _age(report: Report) -> float | None:
@@ -171,55 +166,40 @@ def _age(report: Report) -> float | None:
 
 
 #: They are known also while the pipeline's state is not.
-ALWAYS = (
-    *("towpath_pipeline_state", "towpath_pipeline_info"),
-    *("towpath_poll_age_seconds", "towpath_failed_polls_total"),
-)
+ALWAYS = ("towpath_pipeline_state", "towpath_pipeline_info", "towpath_poll_age_seconds", "towpath_failed_polls_total")
 
 _LABELLED: Labelled = {
-    "towpath_pipeline_state": (
+    "pipeline_state": (
         "1 for the pipeline's present state, else 0",
         ("state",),
         lambda r: _one_of(PIPELINE_STATES, r.state),
     ),
-    "towpath_pipeline_info": (
+    "pipeline_info": (
         "Always 1; the labels are the pipeline's mode and the version of Towpath that reports",
         ("mode", "version"),
         lambda r: (((r.mode, r.version), 1.0),),
     ),
-    "towpath_connector_state": (
+    "connector_state": (
         "1 for the connector's present state, else 0",
         ("connector", "state"),
         lambda r: (sample for c in r.connectors for sample in _one_of(CONNECT_STATES, c.state, c.name)),
     ),
-    "towpath_task_state": ("1 for the task's present state, else 0", ("connector", "task", "state"), _tasks),
-    "towpath_connector_restarts_total": (
-        "Restarts of failed tasks by `towpath run` since it began",
-        ("connector",),
-        _restarts,
-    ),
-    "towpath_dead_letters_by_cause": (
+    "task_state": ("1 for the task's present state, else 0", ("connector", "task", "state"), _tasks),
+    "connector_restarts_total": ("Restarts of failed tasks by `towpath run` since it began", ("connector",), _restarts),
+    "dead_letters_by_cause": (
         "Of the newest 1,000 dead letters, those of a namespace with an error code",
         ("namespace", "code"),
         _causes,
     ),
-    "towpath_verdict_differences": (
-        "Differences that it found and that are not repaired",
-        ("scope", "kind"),
-        _differences,
-    ),
-    "towpath_verify_differences": (
-        "Differences that `verify --follow` has found and that are not gone",
-        ("kind",),
-        _followed,
-    ),
-    "towpath_cutover_state": (
+    "verdict_differences": ("Differences that it found and that are not repaired", ("scope", "kind"), _differences),
+    "verify_differences": ("Differences that `verify --follow` has found and that are not gone", ("kind",), _followed),
+    "cutover_state": (
         "1 for the present state of the cutover, else 0",
         ("state",),
         lambda r: _one_of(CUTOVER_STATES, r.cutover.state if r.cutover else "none"),
     ),
-    "towpath_sink_operations_total": ("The same by operation", ("task", "operation"), _operations),
-    "towpath_sink_retries_total": (
+    "sink_operations_total": ("The same by operation", ("task", "operation"), _operations),
+    "sink_retries_total": (
         "Transactions and other steps that a sink task has retried, by the cause of the failure",
         ("task", "cause"),
         _retries,
@@ -228,148 +208,133 @@ _LABELLED: Labelled = {
 
 _PIPELINE: Table[Report] = {
     # is it running?
-    "towpath_poll_age_seconds": ("Age of the numbers: since the last successful poll", _age),
-    "towpath_poll_seconds": ("How long the last successful poll took", lambda r: r.poll_seconds),
-    "towpath_failed_polls_total": ("Polls that failed: Kafka or Connect did not answer", lambda r: r.failed_polls),
-    "towpath_poll_errors": ("Parts that the last poll could not read", lambda r: len(r.errors)),
+    "poll_age_seconds": ("Age of the numbers: since the last successful poll", _age),
+    "poll_seconds": ("How long the last successful poll took", "poll_seconds"),
+    "failed_polls_total": ("Polls that failed: Kafka or Connect did not answer", "failed_polls"),
+    "poll_errors": ("Parts that the last poll could not read", lambda r: len(r.errors)),
     # how far behind?
-    "towpath_lag_seconds": ("The larger one of the capture lag and the apply lag", _at("lag.seconds")),
-    "towpath_apply_lag_seconds": (
-        "Age of the oldest record not applied, by the source's clock",
-        _at("lag.apply_seconds"),
-    ),
-    "towpath_capture_lag_seconds": (
+    "lag_seconds": ("The larger one of the capture lag and the apply lag", "lag.seconds"),
+    "apply_lag_seconds": ("Age of the oldest record not applied, by the source's clock", "lag.apply_seconds"),
+    "capture_lag_seconds": (
         "The source's cluster time minus the stream's position, which heartbeats move while nothing changes",
-        _at("lag.capture_seconds"),
+        "lag.capture_seconds",
     ),
-    "towpath_lag_records": ("Records of the log that are not applied", _at("lag.records")),
-    "towpath_log_records_per_second": (
-        "Records into the log, over the last 10 seconds",
-        lambda r: r.records_per_second,
-    ),
-    "towpath_oplog_window_seconds": (
+    "lag_records": ("Records of the log that are not applied", "lag.records"),
+    "log_records_per_second": ("Records into the log, over the last 10 seconds", "records_per_second"),
+    "oplog_window_seconds": (
         "How far back the source's oplog reaches, or will once it is full",
-        _at("oplog.window_seconds"),
+        "oplog.window_seconds",
     ),
-    "towpath_oplog_remaining_seconds": (
+    "oplog_remaining_seconds": (
         "How much longer the oplog keeps what is not captured: the window minus the capture lag or a first copy's age",
-        _at("oplog.remaining_seconds"),
+        "oplog.remaining_seconds",
     ),
-    "towpath_copy_done": ("1 while nothing is being copied, else 0", lambda r: float(r.copy.done) if r.copy else None),
-    "towpath_reread_requests_waiting": (
+    "copy_done": ("1 while nothing is being copied, else 0", lambda r: float(r.copy.done) if r.copy else None),
+    "reread_requests_waiting": (
         "Re-read requests that are not answered",
         lambda r: None if r.requests_waiting is None else sum(waiting.requests for waiting in r.requests_waiting),
     ),
     # what did it refuse?
-    "towpath_dead_letters": ("Records in the dead-letter topic", lambda r: r.dead_letters),
-    "towpath_refused_documents": (
+    "dead_letters": ("Records in the dead-letter topic", "dead_letters"),
+    "refused_documents": (
         "Documents that the destination refused and that still differ, as `towpath run` knows them",
-        _at("supervisor.refused_documents"),
+        "supervisor.refused_documents",
     ),
-    "towpath_repaired_documents_total": ("Those that `towpath run` has repaired", _at("supervisor.repaired_documents")),
-    "towpath_log_breaks": (
+    "repaired_documents_total": ("Those that `towpath run` has repaired", "supervisor.repaired_documents"),
+    "log_breaks": (
         "Partitions whose records are gone before they were applied",
         lambda r: None if r.log_breaks is None else len(r.log_breaks),
     ),
-    "towpath_ddl_waiting": (
+    "ddl_waiting": (
         "Schema changes at the source that wait for a decision: not followed, held or refused",
-        lambda r: r.ddl_waiting,
+        "ddl_waiting",
     ),
     # is it the same?
-    "towpath_verify_behind_seconds": (
+    "verify_behind_seconds": (
         "Age of the oldest record that `verify --follow` has not read",
-        _at("verification.follow.behind_seconds"),
+        "verification.follow.behind_seconds",
     ),
-    "towpath_verify_behind_records": (
+    "verify_behind_records": (
         "Records between `verify --follow` and the end of the log",
-        _at("verification.follow.behind_records"),
+        "verification.follow.behind_records",
     ),
-    "towpath_verify_age_seconds": ("Since `verify --follow` last reported", _at("verification.follow.age_seconds")),
+    "verify_age_seconds": ("Since `verify --follow` last reported", "verification.follow.age_seconds"),
     # how much does it cost?
-    "towpath_sink_fold_ratio": (
+    "sink_fold_ratio": (
         "Records for each write, since the pipeline began",
         lambda r: r.sink.records / r.sink.writes if r.sink and r.sink.writes else None,
     ),
-    "towpath_sink_takeovers_total": (
+    "sink_takeovers_total": (
         "Partitions taken over by a sink task: the sum of all epochs",
         lambda r: _sum([epoch for partitions in r.epochs.values() for epoch in partitions.values()]),
     ),
-    "towpath_splices_total": ("Arrays that travelled as splices", _at("splices.splices")),
-    "towpath_splices_saved_bytes_total": ("Bytes by which their records are smaller", _at("splices.saved")),
-    "towpath_log_bytes": (
-        "Size of the log on disk, of one replica",
-        lambda r: _sum(_of_topics(r, lambda topic: topic.bytes)),
-    ),
-    "towpath_log_offsets": (
+    "splices_total": ("Arrays that travelled as splices", "splices.splices"),
+    "splices_saved_bytes_total": ("Bytes by which their records are smaller", "splices.saved"),
+    "log_bytes": ("Size of the log on disk, of one replica", lambda r: _sum(_of_topics(r, lambda topic: topic.bytes))),
+    "log_offsets": (
         "Offsets of the log: records, markers, and what is compacted",
         lambda r: _sum(_of_topics(r, lambda topic: topic.offsets)),
     ),
-    "towpath_unprotected_documents": (
+    "unprotected_documents": (
         "Documents with updates in a compacted log that no whole document follows",
         lambda r: _sum(_of_topics(r, lambda topic: topic.unprotected_documents)),
     ),
-    "towpath_unprotected_age_seconds": ("Age of the oldest of these updates; 0 without one", _unprotected_age),
-    "towpath_compaction_report_age_seconds": (
+    "unprotected_age_seconds": ("Age of the oldest of these updates; 0 without one", _unprotected_age),
+    "compaction_report_age_seconds": (
         "Since `towpath compact` last reported, of the topic for which that is longest",
         _report_age,
     ),
-    "towpath_compaction_unreported_topics": (
+    "compaction_unreported_topics": (
         "Topics of a compacted log on which `towpath compact` has not reported as a whole",
         _unreported,
     ),
-    "towpath_compaction_lag_seconds": (
-        "[log] compaction_lag: younger updates are never compacted",
-        lambda r: r.compaction_lag_seconds,
-    ),
-    "towpath_log_warnings": (
+    "compaction_lag_seconds": ("[log] compaction_lag: younger updates are never compacted", "compaction_lag_seconds"),
+    "log_warnings": (
         "Warnings about the log, as `towpath status` prints them",
         lambda r: len(r.log.warnings) if r.log else None,
     ),
 }
 
 _COPIES: Table[Copied] = {
-    "towpath_copy_documents": ("Documents of a collection that are copied into the log", lambda c: c.documents),
-    "towpath_copy_estimated_documents": ("About how many there are to copy", lambda c: c.estimated_documents),
-    "towpath_copy_bytes": ("Bytes of a collection that are copied", lambda c: c.bytes),
-    "towpath_copy_estimated_bytes": ("About how many there are to copy", lambda c: c.estimated_bytes),
-    "towpath_copy_ranges": ("Ranges that the collection was cut into", lambda c: c.ranges),
-    "towpath_copy_done_ranges": ("Ranges that are copied", lambda c: c.done_ranges),
-    "towpath_copy_pending_documents": (
+    "copy_documents": ("Documents of a collection that are copied into the log", "documents"),
+    "copy_estimated_documents": ("About how many there are to copy", "estimated_documents"),
+    "copy_bytes": ("Bytes of a collection that are copied", "bytes"),
+    "copy_estimated_bytes": ("About how many there are to copy", "estimated_bytes"),
+    "copy_ranges": ("Ranges that the collection was cut into", "ranges"),
+    "copy_done_ranges": ("Ranges that are copied", "done_ranges"),
+    "copy_pending_documents": (
         "Documents that changed during a copy in natural order and are not re-read yet",
-        lambda c: c.pending_documents,
+        "pending_documents",
     ),
-    "towpath_copy_retries_total": ("Reads of the copy that were retried", lambda c: c.retries),
-    "towpath_copy_remaining_seconds": ("Time left of the copy, at the present rate", lambda c: c.remaining_seconds),
+    "copy_retries_total": ("Reads of the copy that were retried", "retries"),
+    "copy_remaining_seconds": ("Time left of the copy, at the present rate", "remaining_seconds"),
 }
 
 _VERDICTS: Table[Verdict] = {
-    "towpath_verdict_clean": (
+    "verdict_clean": (
         "1 if the newest verdict that counts found no difference, or all are repaired, else 0",
         lambda v: float(v.clean),
     ),
-    "towpath_verdict_age_seconds": ("Age of the newest verdict that counts", lambda v: v.age),
-    "towpath_verdict_documents": ("Documents that it compared", lambda v: v.compared),
+    "verdict_age_seconds": ("Age of the newest verdict that counts", "age"),
+    "verdict_documents": ("Documents that it compared", "compared"),
 }
 
 _SINK: Table[TaskState] = {
-    "towpath_sink_records_total": ("Records that a sink task has applied", lambda t: t.counts.records),
-    "towpath_sink_writes_total": ("Writes that these records were folded to", lambda t: t.counts.writes),
-    "towpath_sink_waves_total": ("Waves of writes", lambda t: t.counts.waves),
+    "sink_records_total": ("Records that a sink task has applied", "counts.records"),
+    "sink_writes_total": ("Writes that these records were folded to", "counts.writes"),
+    "sink_waves_total": ("Waves of writes", "counts.waves"),
     _HISTOGRAM: ("How long the transactions of a sink task took, from their start to their commit", _times),
-    "towpath_sink_read_bytes_total": ("Bytes of the records' keys and values", lambda t: t.counts.bytes),
-    "towpath_sink_written_bytes_total": ("Bytes of the documents and updates written", lambda t: t.counts.bytes_out),
-    "towpath_sink_refused_records_total": ("Records that became dead letters", lambda t: t.counts.refused),
-    "towpath_sink_without_document_total": (
-        "Updates and deletes that found no document",
-        lambda t: t.counts.without_document,
-    ),
+    "sink_read_bytes_total": ("Bytes of the records' keys and values", "counts.bytes"),
+    "sink_written_bytes_total": ("Bytes of the documents and updates written", "counts.bytes_out"),
+    "sink_refused_records_total": ("Records that became dead letters", "counts.refused"),
+    "sink_without_document_total": ("Updates and deletes that found no document", "counts.without_document"),
 }
 
 _REPLAYS: Table[ReplayState] = {
-    "towpath_replay_records": ("Records of the log when the replay began", lambda r: r.records),
-    "towpath_replay_applied_records": ("Those of them that the replay has applied", lambda r: r.records_done),
-    "towpath_replay_behind_records": ("Records between the replay and the end of the log", lambda r: r.records_behind),
-    "towpath_replay_dead_letters": ("Records that the replay's destination refused", lambda r: r.dead_letters),
+    "replay_records": ("Records of the log when the replay began", "records"),
+    "replay_applied_records": ("Those of them that the replay has applied", "records_done"),
+    "replay_behind_records": ("Records between the replay and the end of the log", "records_behind"),
+    "replay_dead_letters": ("Records that the replay's destination refused", "dead_letters"),
 }
 
 #: What the process says of itself; besides `process_…`, the standard metrics of a process.
@@ -383,15 +348,16 @@ OWN = {
 def _rows(table: Table[T], labels: Labels, each: Callable[[Report], Iterable[tuple[Labels, T]]]) -> Iterator[Row]:
     """A row for each line of a table, with a number for each of what a report has `each`."""
 
-    def reader(read: Callable[[T], Value]) -> Callable[[Report], Iterable[tuple[Labels, Value]]]:
+    def reader(at: str | Callable[[T], Value]) -> Callable[[Report], Iterable[tuple[Labels, Value]]]:
+        read = partial(_at, at) if isinstance(at, str) else at
         return lambda report: ((values, read(one)) for values, one in each(report))
 
-    return (Row(name, help, labels, reader(read)) for name, (help, read) in table.items())
+    return (Row(f"towpath_{name}", help, labels, reader(at)) for name, (help, at) in table.items())
 
 
 #: docs/metrics.md has the same table, which a test compares with this one.
 ROWS: tuple[Row, ...] = (
-    *(Row(name, help, labels, read) for name, (help, labels, read) in _LABELLED.items()),
+    *(Row(f"towpath_{name}", help, labels, read) for name, (help, labels, read) in _LABELLED.items()),
     *_rows(_PIPELINE, (), lambda report: (((), report),)),
     *_rows(_COPIES, ("namespace",), lambda r: (((c.namespace,), c) for c in (r.copy.collections if r.copy else ()))),
     *_rows(_VERDICTS, ("scope",), _verdicts),

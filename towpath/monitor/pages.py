@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from jinja2 import ChainableUndefined, Environment, PackageLoader
 from markupsafe import Markup
 
-from towpath.config.text import counted, duration, size
+from towpath.config.text import duration, size
 
 _TEMPLATES = Environment(
     loader=PackageLoader("towpath.monitor", "templates"),
@@ -18,30 +18,17 @@ _TEMPLATES = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_UNKNOWN = "unknown"
 
 
-def _number(value: float | None, unit: str = "") -> str:
+def _known(show: Callable[..., str]) -> Callable[..., str]:
+    """What is no number is unknown."""
+    return lambda value, *options: show(value, *options) if isinstance(value, int | float) else "unknown"
+
+
+def _number(value: float, unit: str = "") -> str:
     """`1,234`, `1,234 records`; a plural unit loses its s with 1."""
-    if not isinstance(value, int | float):
-        return _UNKNOWN
     text = f"{value:,.0f}"
     return f"{text} {unit.removesuffix('s') if text == '1' else unit}".rstrip()
-
-
-def _rate(value: float | None) -> str:
-    return f"{value:,.0f}/s" if isinstance(value, int | float) else _UNKNOWN
-
-
-def _seconds(value: float | None) -> str:
-    """A lag or a time: `0.4 s`, `12 min`."""
-    if not isinstance(value, int | float):
-        return _UNKNOWN
-    return f"{value:.1f} s" if value < 10 else duration(value)
-
-
-def _bytes(value: float | None) -> str:
-    return size(int(value)) if isinstance(value, int | float) else _UNKNOWN
 
 
 def _time(value: float | str | datetime | None, ago: bool = True) -> str:
@@ -71,13 +58,12 @@ _MARKS = {
 }
 
 _TEMPLATES.filters |= {
-    "number": _number,
-    "rate": _rate,
-    "seconds": _seconds,
-    "bytes": _bytes,
+    "number": _known(_number),
+    "rate": _known(lambda value: f"{value:,.0f}/s"),
+    "seconds": _known(lambda value: f"{value:.1f} s" if value < 10 else duration(value)),
+    "bytes": _known(lambda value: size(int(value))),
     "time": _time,
     "clock": _clock,
-    "counted": counted,
     "duration": duration,
     "mark": lambda state: _MARKS.get(state, "warn"),
 }

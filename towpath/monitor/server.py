@@ -30,13 +30,13 @@ from towpath.config.logins import refuse_open_key
 from towpath.config.sections import Run
 from towpath.errors import TowpathError
 from towpath.monitor import api, pages
-from towpath.monitor.access import Access, Guard, Headers, Hosts, address, refused
+from towpath.monitor.access import Access, Guard, Headers, Hosts, access_of, address, refused
 from towpath.monitor.commands import COMMANDS, Commands, Running
 from towpath.monitor.dashboard import Dashboard, Short, Shown
 from towpath.monitor.metrics import Metrics
 from towpath.monitor.updates import Client, Full, Updates
 from towpath.run.children import Launcher
-from towpath.run.status.report import as_json
+from towpath.run.report import as_json
 
 MOST_CONNECTIONS = 400
 LONGEST_REQUEST = 16 * 1024  # bytes, of the headers and of the body
@@ -46,22 +46,15 @@ _STALE = 30.0  # seconds after which a report no longer says that a pipeline is 
 _SHUTDOWN = 3  # seconds for answers in progress
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """`ready_lag`: the lag in seconds up to which `/readyz` answers 200."""
-
-    listening: Run
-    ready_lag: float
-
-
 @dataclass(slots=True)
 class _Server:
     """The answers."""
 
     dashboard: Dashboard
     access: Access
-    settings: Settings
     commands: Commands
+    ready_lag: float
+    """Seconds up to which `/readyz` answers 200."""
     requests: Counter[int] = field(default_factory=Counter)
     """Status code → how many were answered with it."""
     registry: prometheus.CollectorRegistry = field(default_factory=prometheus.CollectorRegistry)
@@ -157,11 +150,10 @@ class _Server:
         return JSONResponse({"status": "ready" if ready else "not ready"}, 200 if ready else 503)
 
     def _is_ready(self, shown: Shown) -> bool:
-        report = shown.report
-        lag = report.lag.seconds if report.lag else None
+        report, lag = shown.report, shown.report.lag.seconds
         if report.state != "running" or lag is None or time.time() - (report.at or 0) > _STALE:
             return False
-        return lag <= self.settings.ready_lag
+        return lag <= self.ready_lag
 
     async def metrics(self, request: Request) -> Response:
         return Response(prometheus.generate_latest(self.registry), media_type=prometheus.CONTENT_TYPE_LATEST)
@@ -240,12 +232,11 @@ async def _gone(request: Request, error: Exception) -> Response:
 
 
 @contextmanager
-def served(dashboard: Dashboard, access: Access, settings: Settings, launcher: Launcher) -> Iterator[str]:
-    """Serve in a thread; yields the URL. Raises `TowpathError` when it cannot listen there."""
-    listening = settings.listening
-    host, port = address(listening.listen)
+def served(dashboard: Dashboard, listening: Run, ready_lag: float, launcher: Launcher) -> Iterator[str]:
+    """Serve in a thread; yields the URL. Raises `TowpathError` when it cannot listen there, or must not."""
+    access, (host, port) = access_of(listening), address(listening.listen)
     config = uvicorn.Config(
-        _Server(dashboard, access, settings, Commands(dashboard, launcher)).app(),
+        _Server(dashboard, access, Commands(dashboard, launcher), ready_lag).app(),
         log_config=None,
         log_level="error",
         access_log=False,
@@ -284,21 +275,17 @@ def served(dashboard: Dashboard, access: Access, settings: Settings, launcher: L
 def _bound(host: str, port: int) -> socket.socket:
     """A socket that listens there. Raises `TowpathError`."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, _, _, place = found[0]
-        listening = socket.socket(family, kind)
-        # connections inherit these
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
-        if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
-            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNREAD_SECONDS * 1000)
-        listening.bind(place)
-        listening.listen(1_024)
-        return listening
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
+        listening = socket.create_server((host, port), family=family, backlog=1_024)
     except OSError as error:
         raise TowpathError(
             f"cannot listen at {host}:{port}: {error.strerror or error}", "choose another address: --listen"
         ) from error
+    # connections inherit these
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNREAD_SECONDS * 1000)
+    return listening
 
 
 def _tls(listening: Run) -> Callable[..., ssl.SSLContext] | None:

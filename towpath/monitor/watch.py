@@ -14,13 +14,12 @@ from pathlib import Path
 
 from towpath.config.events import Note
 from towpath.errors import TowpathError, fields
-from towpath.log import bounds
 from towpath.monitor.dashboard import Dashboard
-from towpath.monitor.reporter import Known, Reporter
+from towpath.monitor.reporter import Reporter
 from towpath.run.children import Events
-from towpath.run.status.gather import read_status
-from towpath.run.status.report import Report, Service, Supervision
-from towpath.run.supervisor import Supervisor
+from towpath.run.report import Report
+from towpath.run.status import read_status
+from towpath.run.supervisor import Supervisor, report_conditions
 from towpath.session import ERRORS, Session, of, opened
 
 _INTERVAL = 2.0  # seconds, as of the supervisor
@@ -39,29 +38,38 @@ def add(dashboard: Dashboard, session: Session, hurry: Callable[[], None]) -> Re
     return reporter
 
 
-def _publish(dashboard: Dashboard, reporter: Reporter, poll: Callable[[], Report]) -> None:
-    """Publish what a poll reports. If it fails, the page says why, and the next poll tries again."""
-    try:
-        dashboard.publish(poll())
-    except ERRORS as error:
-        dashboard.publish(reporter.failure(error))
-    except Exception as error:  # noqa: BLE001 - a fault of ours: it is shown, and the next poll may have none
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        words = f"a fault of Towpath: {error!r} at {Path(place.filename).name}:{place.lineno}"
-        dashboard.publish(reporter.failure(words))
+@dataclass(slots=True)
+class _Watch:
+    """Publishes reports of one pipeline, in a thread."""
+
+    dashboard: Dashboard
+    reporter: Reporter
+    stopped: bool = False
+    wake: threading.Event = field(default_factory=threading.Event)
+
+    def publish(self, poll: Callable[[], Report]) -> None:
+        """Publish what a poll reports. If it fails, the page says why, and the next poll tries again."""
+        try:
+            self.dashboard.publish(poll())
+        except ERRORS as error:
+            self.dashboard.publish(self.reporter.failure(error))
+        except Exception as error:  # noqa: BLE001 - a fault of ours: it is shown, and the next poll may have none
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            words = f"a fault of Towpath: {error!r} at {Path(place.filename).name}:{place.lineno}"
+            self.dashboard.publish(self.reporter.failure(words))
+
+    def stop(self) -> None:
+        self.stopped = True
+        self.wake.set()
 
 
 @dataclass(slots=True)
-class SupervisorWatch:
+class SupervisorWatch(_Watch):
     """Publishes what a supervisor reads: its `watch`.
 
     In a separate thread, because what only the page shows may wait for a server, and must not delay a restart.
     """
 
-    dashboard: Dashboard
-    reporter: Reporter
-    stopped: bool = False
-    _wake: threading.Event = field(default_factory=threading.Event)
     _polls: deque[Callable[[], Report]] = field(default_factory=lambda: deque(maxlen=1))
     """The newest poll that is not published."""
 
@@ -69,81 +77,46 @@ class SupervisorWatch:
         if supervisor.unreachable or supervisor.status is None:
             self._polls.append(partial(self.reporter.failure, supervisor.unreachable))
         else:
-            began, known = supervisor.look_began, _known(supervisor)
-            self._polls.append(partial(self.reporter.report, supervisor.status, began, known))
-        self._wake.set()
+            found = supervisor.report(supervisor.status)
+            self._polls.append(partial(self.reporter.report, found, supervisor.poll_began))
+        self.wake.set()
 
     def run(self) -> None:
-        """Publish until it is stopped."""
         while not self.stopped:
-            self._wake.wait()
-            self._wake.clear()
+            self.wake.wait()
+            self.wake.clear()
             while self._polls:
-                _publish(self.dashboard, self.reporter, self._polls.popleft())
-
-    def stop(self) -> None:
-        self.stopped = True
-        self._wake.set()
-
-
-def _known(supervisor: Supervisor) -> Known:
-    knowledge = Supervision(
-        seconds=round(time.monotonic() - supervisor.since, 1),
-        restarts=dict(supervisor.restarts),
-        remedies=dict(supervisor.remedies),
-        refused_documents=supervisor.dead_letters.remaining,
-        repaired_documents=supervisor.dead_letters.repaired,
-        services=tuple(
-            Service(service.verb, service.child is not None, service.last_report)
-            for service in supervisor.services.services
-        ),
-    )
-    ddl = [change.as_json() for change in supervisor.ddl]
-    return Known(supervisor.verdict_context, ddl, supervisor.log, knowledge)
+                self.publish(self._polls.popleft())
 
 
 @dataclass(slots=True)
-class Watch:
-    """Polls one pipeline that no one supervises, or another process."""
+class Watch(_Watch):
+    """Polls a pipeline that no one supervises, or another process, every `_INTERVAL`."""
 
-    dashboard: Dashboard
-    session: Session
-    reporter: Reporter = field(init=False)
-    events: Events = field(init=False)
-    stopped: bool = False
-    _wake: threading.Event = field(default_factory=threading.Event)
+    events: Events = field(kw_only=True)
 
-    def __post_init__(self) -> None:
-        name = self.session.pipeline.name
-        self.reporter = add(self.dashboard, self.session, self._wake.set)
-        self.events = Events(lambda event: self.dashboard.event(name, event))
+    @classmethod
+    def of(cls, dashboard: Dashboard, session: Session) -> Watch:
+        name, wake = session.pipeline.name, threading.Event()
+        events = Events(lambda event: dashboard.event(name, event))
+        return cls(dashboard, add(dashboard, session, wake.set), wake=wake, events=events)
 
     def run(self) -> None:
-        """Poll every `_INTERVAL` until it is stopped."""
         while not self.stopped:
-            self._wake.clear()
+            self.wake.clear()
             began = time.monotonic()
-            _publish(self.dashboard, self.reporter, partial(self._poll, began))
-            self._wake.wait(max(0.1, _INTERVAL - (time.monotonic() - began)))
-
-    def stop(self) -> None:
-        self.stopped = True
-        self._wake.set()
+            self.publish(partial(self._poll, began))
+            self.wake.wait(max(0.1, _INTERVAL - (time.monotonic() - began)))
 
     def _poll(self, began: float) -> Report:
         try:
-            status = read_status(self.session)
+            status = read_status(self.reporter.session)
         except ERRORS as error:
             words = f"{error}; retrying until it answers"
             self.events.report_state(Note(event="unreachable", about="status", words=words, error=fields(error)))
             return self.reporter.failure(error)
         self.events.report_state(Note(event="reachable", about="status"), "Kafka and Connect answer again")
-        copying = status.state == "running" and not status.snapshot_done
-        words = f"{status.name} is {status.state}{'; the copy is under way' if copying else ''}"
-        self.events.report_state(Note(event="state", about="state", words=words, state=status.state))
-        breaks = bounds.describe(status.breaks) if status.breaks else ""
-        gaps = [gap.as_json() for gap in status.breaks]
-        self.events.report_state(Note(event="gap", about="gap", words=breaks, log_breaks=gaps))
+        report_conditions(self.events, status)
         return self.reporter.report(status, began)
 
 
@@ -155,7 +128,7 @@ def watched(dashboard: Dashboard, files: Iterable[Path]) -> Iterator[Callable[[]
         names = [session.pipeline.name for session in sessions]
         if again := [name for name in names if names.count(name) > 1]:
             raise TowpathError(f"two of the files are of a pipeline {again[0]}", "give each pipeline once")
-        watches = [Watch(dashboard, session) for session in sessions]
+        watches = [Watch.of(dashboard, session) for session in sessions]
         with _threads(watches) as start:
             yield start
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import queue
 import signal
 import subprocess
@@ -47,9 +48,9 @@ class Line:
 
 @dataclass(slots=True)
 class Child:
-    """A running `towpath VERB …`. It ends with this process, even when this process is killed."""
+    """A running `towpath COMMAND …`. It ends with this process, even when this process is killed."""
 
-    verb: str
+    name: str
     process: subprocess.Popen[str]
     error_lines: list[str] = field(default_factory=list)
     """The last lines of its standard error."""
@@ -62,27 +63,28 @@ class Child:
     _readers: list[threading.Thread] = field(default_factory=list)
 
     @classmethod
-    def start(cls, verb: str, command: Sequence[str], stdin: str = "") -> Child:
-        """Start a program under the name `verb`; `stdin` is the text of its standard input.
+    def start(cls, name: str, command: Sequence[str], stdin: str = "") -> Child:
+        """Start a program under a name; `stdin` is the text of its standard input.
 
         Call it from the main thread: the child is interrupted when the thread that started it ends.
         """
-        pipe = subprocess.PIPE
-        process = subprocess.Popen(
-            command,
-            stdin=pipe,
-            stdout=pipe,
-            stderr=pipe,
-            text=True,
-            errors="replace",
-            start_new_session=True,  # Ctrl-C reaches only the supervisor, which passes it on
-            preexec_fn=_die_with_parent,
-        )
-        child = cls(verb, process)
-        assert process.stdin and process.stdout and process.stderr
+        with os.fdopen(os.memfd_create("stdin"), "w+", encoding="utf-8") as file:  # it needs no thread, as a pipe does
+            file.write(stdin)
+            file.seek(0)
+            process = subprocess.Popen(
+                command,
+                stdin=file,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+                start_new_session=True,  # Ctrl-C reaches only the supervisor, which passes it on
+                preexec_fn=_die_with_parent,
+            )
+        child = cls(name, process)
+        assert process.stdout and process.stderr
         child._read(process.stdout, "out")
         child._read(process.stderr, "err")
-        threading.Thread(target=_write_stdin, args=(process.stdin, stdin), daemon=True).start()
         return child
 
     def _read(self, stream: IO[str], name: Literal["out", "err"]) -> None:
@@ -90,13 +92,13 @@ class Child:
             for text in _lines_of(stream):
                 self._lines.put(Line(name, text))
 
-        thread = threading.Thread(target=read, name=f"{self.verb}-{name}", daemon=True)
+        thread = threading.Thread(target=read, name=f"{self.name}-{name}", daemon=True)
         thread.start()
         self._readers.append(thread)
 
     def lines(self) -> Iterator[Line]:
         """Lines since the last call, at most `_QUEUE_SIZE` of them; all that remain, once the child has ended."""
-        is_running = self.exit_status is None
+        is_running = self.exit_code is None
         limit, until = (_QUEUE_SIZE, 0.0) if is_running else (sys.maxsize, time.monotonic() + _LAST_LINES_TIMEOUT)
         while limit and (line := self._next(until)) is not None:
             limit, self.lines_read, self.last_line_at = limit - 1, self.lines_read + 1, time.monotonic()
@@ -121,7 +123,7 @@ class Child:
         self.process.kill()
 
     @property
-    def exit_status(self) -> int | None:
+    def exit_code(self) -> int | None:
         """None while it runs."""
         return self.process.poll()
 
@@ -130,13 +132,13 @@ class Child:
         """Why it ended, in one line."""
         last = next((line for line in reversed(self.error_lines) if line.strip()), "")
         message = Line("err", last.removeprefix("towpath: ")).shown
-        return self._kill_reason or message or f"it exited with {self.exit_status} and printed no error"
+        return self._kill_reason or message or f"it exited with {self.exit_code} and printed no error"
 
 
 def end(children: Sequence[Child], grace: float) -> None:
     """Interrupt all of them, as with Ctrl-C; kill those that still run after `grace` seconds."""
     for child in children:
-        if child.exit_status is None:
+        if child.exit_code is None:
             child.process.send_signal(signal.SIGINT)
     until = time.monotonic() + grace
     for child in children:
@@ -155,14 +157,6 @@ def _lines_of(stream: IO[str]) -> Iterator[str]:
         if not is_continuation:
             yield text.rstrip("\n")
         is_continuation = not text.endswith("\n")
-
-
-def _write_stdin(stream: IO[str], text: str) -> None:
-    try:
-        stream.write(text)
-        stream.close()
-    except BrokenPipeError:
-        return  # it ended without reading; its own messages say why
 
 
 def _die_with_parent() -> None:

@@ -153,7 +153,7 @@ class DeadLetterRetries:
     def _read_results(self, now: float, launcher: Launcher) -> Iterator[str]:
         assert self._running is not None
         child, group = self._running
-        has_ended = child.exit_status is not None
+        has_ended = child.exit_code is not None
         for line in (line for line in child.lines() if line.stream == "out"):
             try:
                 if isinstance(event := parse(line.text), Reread):

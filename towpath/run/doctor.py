@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,6 @@ from urllib.parse import quote, quote_plus, unquote
 
 import javaproperties
 
-from towpath.clients.connect.rest import Connect
 from towpath.clients.mongo.client import Cluster
 from towpath.config import mongo_uri
 from towpath.config.mongo_uri import without_credentials
@@ -151,15 +151,12 @@ def _pipeline_file(session: Session, file: Path) -> Json:
 
 def _connectors(session: Session) -> Json:
     """Configuration, state and offsets of the pipeline's connectors, those of its replays included."""
-    names = session.connect.names()
-    return {name: _connector(session.connect, name) for name in names if name.startswith(f"{session.pipeline.name}-")}
-
-
-def _connector(connect: Connect, name: str) -> Json:
+    connect, ours = session.connect, f"{session.pipeline.name}-"
+    asked = {"config": connect.config, "status": lambda name: asdict(connect.status(name)), "offsets": connect.offsets}
     return {
-        "config": _tried(lambda: connect.config(name)),
-        "status": _tried(lambda: asdict(connect.status(name))),
-        "offsets": _tried(lambda: connect.offsets(name)),
+        name: {part: _tried(partial(ask, name)) for part, ask in asked.items()}
+        for name in connect.names()
+        if name.startswith(ours)
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from towpath.clients.kafka.topics import Place
 from towpath.errors import TopicError
@@ -13,8 +14,8 @@ from towpath.log.definitions import pipeline_topics
 from towpath.session import Session
 from towpath.store.positions import LOG_GAP, MISSED_DELETES
 
-#: Verbs of the command line to run in this order, each with its options.
-Verbs = tuple[tuple[str, ...], ...]
+#: Commands to run in this order, each with its options.
+Commands = tuple[tuple[str, ...], ...]
 _AFTER_MISSED_DELETES = (("restart", MISSED_DELETES), ("verify",), ("repair",))
 _AFTER_LOG_GAP = (("restart", LOG_GAP), ("verify",), ("repair",))
 _RESNAPSHOT = (("resnapshot",), ("verify",))
@@ -26,7 +27,11 @@ class Lasting:
     """A failure that a restart does not cure: why it lasts, and what to run."""
 
     why: str
-    verbs: Verbs
+    commands: Commands
+
+    def text(self, file: Path | str) -> str:
+        """The commands for the pipeline of this file."""
+        return "; ".join(" ".join(["towpath", command, str(file), *options]) for command, *options in self.commands)
 
 
 _LASTING: Mapping[str, Lasting] = {

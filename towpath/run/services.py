@@ -31,7 +31,7 @@ _SILENT_ROUNDS = 4  # of compaction, where these take longer
 class Service:
     """A command that runs continuously, and is restarted when it ends."""
 
-    verb: Literal["compact", "verify"]
+    command: Literal["compact", "verify"]
     options: tuple[str, ...]
     child: Child | None = None
     last_report: str = ""
@@ -72,30 +72,30 @@ class Services:
     def _turn(self, service: Service, now: float, *, can_run: bool) -> None:
         child = service.child
         if child is not None:
-            exit_status = child.exit_status  # read before its lines, so that none is missed
+            exit_code = child.exit_code  # read before its lines, so that none is missed
             for line in child.lines():
                 self._read_line(service, line)
-            if exit_status is None:
+            if exit_code is None:
                 service.pause.healthy(now)
                 self._check_life(service, child, now)
                 return
             service.child = None
             pause = service.pause.failed(now)
-            self._note(service, f"{service.verb} ended: {child.end_reason}; restarted in {pause or 0:.0f} s")
+            self._note(service, f"{service.command} ended: {child.end_reason}; restarted in {pause or 0:.0f} s")
         elif can_run and not self._is_elsewhere(service) and (service.pause.due is None or service.pause.is_due(now)):
             if service.pause.due is not None:
                 service.pause.tried()
             service.child = Child.start(
-                service.verb, self.launcher(service.verb, [str(self.session.file), *service.options])
+                service.command, self.launcher(service.command, [str(self.session.file), *service.options])
             )
             service.pulse.restart()
-            self._note(service, f"{service.verb} started")
+            self._note(service, f"{service.command} started")
 
     def _check_life(self, service: Service, child: Child, now: float) -> None:
         if now - service.life_checked < _LIFE_CHECK:
             return
         service.life_checked = now
-        if service.verb == "verify":  # its first pass may print nothing for hours
+        if service.command == "verify":  # its first pass may print nothing for hours
             state = verdict_file.read_running(self.session.pipeline.name)
             sign = state.at if state else None
         else:
@@ -106,7 +106,7 @@ class Services:
 
     def _is_elsewhere(self, service: Service) -> bool:
         """Whether another process on this machine already runs `verify --follow` for this pipeline."""
-        if service.verb != "verify":
+        if service.command != "verify":
             return False
         holder = state_files.holder(lock(self.session.pipeline.name, FOLLOW))
         words = f"verified by another `towpath verify --follow` ({holder})" if holder else ""
@@ -118,21 +118,21 @@ class Services:
             if not line.text.strip() or line.text.startswith("source: "):  # the supervisor itself reports DDL
                 return
             service.last_report = line.shown
-            words = f"{service.verb}: {line.shown}"
-            self.events.report_state(Note(event=service.verb, about=f"{service.verb} says", words=words))
+            words = f"{service.command}: {line.shown}"
+            self.events.report_state(Note(event=service.command, about=f"{service.command} says", words=words))
             return
         try:
             event = parse(line.text)
             service.last_report = _round_summary(event) if isinstance(event, Round) else service.last_report
         except ValueError:
-            words = f"{service.verb} printed an unreadable line: {line.shown}"
-            self.events.report_state(Note(event="problem", about=f"{service.verb} prints", words=words))
+            words = f"{service.command} printed an unreadable line: {line.shown}"
+            self.events.report_state(Note(event="problem", about=f"{service.command} prints", words=words))
             return
         if isinstance(event, Difference | Definition):
             self._report_difference(event)
 
     def _note(self, service: Service, words: str) -> None:
-        self.events.report(Note(event=service.verb, words=words))
+        self.events.report(Note(event=service.command, words=words))
 
     def _report_difference(self, difference: Difference | Definition) -> None:
         now = time.monotonic()

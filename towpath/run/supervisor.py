@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import chain
 
@@ -22,11 +22,10 @@ from towpath.errors import KafkaUnreachable, NoSuchConnector, TowpathError, fiel
 from towpath.log import bounds
 from towpath.run.children import Events, Launcher
 from towpath.run.dead_letters import DeadLetterRetries
+from towpath.run.report import LogReport, Report, Service, SourceChange, Supervision, Verification, as_json
 from towpath.run.restarts import Backoff, HangingTransactions, lasting
 from towpath.run.services import Services
-from towpath.run.status.gather import read_log, read_status
-from towpath.run.status.report import Verification, as_json
-from towpath.run.status.status import LogReport, Status
+from towpath.run.status import read_log, read_status
 from towpath.session import ERRORS, Session
 from towpath.verify.full_verdict import VerdictContext, Verified
 
@@ -45,7 +44,7 @@ class Supervisor:
     services: Services = field(init=False)
     dead_letters: DeadLetterRetries = field(init=False)
     transactions: HangingTransactions = field(init=False)
-    status: Status | None = None
+    status: Report | None = None
     """The last status that was read; None before the first."""
     unreachable: str = ""
     """Why the status could not be read the last time; empty when it was read."""
@@ -62,7 +61,7 @@ class Supervisor:
     """Called after each reading of the status, also after one that failed. It must not wait for anything."""
     since: float = field(default_factory=time.monotonic)
     _pauses: dict[str, Backoff] = field(default_factory=dict)
-    look_began: float = float("-inf")
+    poll_began: float = float("-inf")
     """When the last reading of the status began."""
     _read_at: float = float("-inf")
     _hurried: bool = False
@@ -85,9 +84,9 @@ class Supervisor:
         now = time.monotonic()
         if not self._kafka_is_down:  # first: a hanging one may keep Connect from answering
             self._attempt("transactions", self._end_transactions)
-        copying = self.status is not None and not self.status.snapshot_done
+        copying = self.status is not None and self.status.copying
         interval = _COPY_INTERVAL if copying else _STATUS_INTERVAL
-        if self._hurried or (now - self.look_began >= interval and now - self._read_at >= _STATUS_PAUSE):
+        if self._hurried or (now - self.poll_began >= interval and now - self._read_at >= _STATUS_PAUSE):
             self._read_status()
             self._read_at = time.monotonic()
         running = not self.unreachable and self.status is not None and self.status.state == "running"
@@ -96,7 +95,7 @@ class Supervisor:
             self._attempt("dead letters", self._repair)
 
     def _read_status(self) -> None:
-        self._hurried, self.look_began = False, time.monotonic()
+        self._hurried, self.poll_began = False, time.monotonic()
         try:
             status = read_status(self.session)
             self.status = self._without_false_missing(status)
@@ -118,28 +117,22 @@ class Supervisor:
             self._attempt("warnings", self._check_warnings)
             self._warned_at = time.monotonic()
 
-    def _without_false_missing(self, status: Status) -> Status:
+    def _without_false_missing(self, status: Report) -> Report:
         """A worker that has just started reports connectors as missing that are deployed: these are starting."""
         if status.state == "missing" and all(map(self.session.connect.config, self.session.pipeline.connectors)):
             return replace(status, state="starting")
         return status
 
-    def _report_status(self, status: Status) -> None:
+    def _report_status(self, status: Report) -> None:
         for connector in status.connectors:
             self._attempt(connector.name, partial(self._supervise, connector))
-        copying = status.state == "running" and not status.snapshot_done
-        copy = "; the copy is under way" if copying else ""
-        words = f"{status.name} is {described(status)}{copy}"
-        self.events.report_state(Note(event="state", about="state", words=words, state=status.state))
-        errors = {str(error): error for error in status.errors}
+        report_conditions(self.events, status)
+        errors = {error.message: asdict(error) for error in status.errors}
         for words in dict.fromkeys((*self._errors, *errors)):
             self._report_problem(words, words if words in errors else "", errors.get(words))
         self._errors = tuple(errors)
-        breaks = bounds.describe(status.breaks) if status.breaks else ""
-        gaps = [gap.as_json() for gap in status.breaks]
-        self.events.report_state(Note(event="gap", about="gap", words=breaks, log_breaks=gaps))
-        self._report_changes(status.changes)
-        for waiting in status.waiting:
+        self._report_changes(status.raw.changes)
+        for waiting in status.requests_waiting or ():
             why = f"re-read requests wait for {waiting.connector}: {waiting.reason}" if waiting.reason else ""
             self._report_problem(f"requests {waiting.connector}", why)
 
@@ -166,10 +159,10 @@ class Supervisor:
                 self.events.report_state(Note(event="recovered", about=name), f"{name} runs again")
                 pause.healthy(now)
             return
-        reason, codes = "; ".join(connector.failures), [cause.code for cause in connector.causes if cause.code]
+        reason, codes = "; ".join(connector.reasons), [failure.code for failure in connector.failures if failure.code]
         code = codes[0] if codes else ""
         if (failure := lasting(codes)) is not None:
-            self.remedies[name] = self._commands(failure.verbs)
+            self.remedies[name] = failure.text(self.session.file)
             words = f"{name} failed, and no restart helps: {failure.why}: {reason}; run: {self.remedies[name]}"
             self.events.report_state(
                 Note(event="stopped", about=name, words=words, reason=reason, code=code, run=self.remedies[name])
@@ -186,9 +179,6 @@ class Supervisor:
             words = f"{name} failed: {reason}; restarted in {seconds:.0f} s"
             self.events.report_state(Note(event="failed", about=name, words=words, reason=reason, code=code))
 
-    def _commands(self, verbs: tuple[tuple[str, ...], ...]) -> str:
-        return "; ".join(" ".join(["towpath", verb, str(self.session.file), *options]) for verb, *options in verbs)
-
     def _end_transactions(self) -> None:
         for words in self.transactions.turn(time.monotonic()):
             self.events.report(Note(event="transaction", words=words))
@@ -203,15 +193,15 @@ class Supervisor:
 
     def _check_warnings(self) -> None:
         assert self.status is not None
-        self.verdict_context = VerdictContext.read(self.session, self.status.topic_ids)
+        self.verdict_context = VerdictContext.read(self.session, self.status.raw.topic_ids)
         before = {change.ddl.mark for change in self.ddl}
-        self.ddl = unreplicated.unresolved(self.session, self.status.ddl)
+        self.ddl = unreplicated.unresolved(self.session, self.status.raw.ddl)
         for change in self.ddl:
             if change.ddl.mark not in before:
                 self.events.report(Note(event="ddl", words=change.line, change=change.as_json()))
         for mark in before - {change.ddl.mark for change in self.ddl}:
             self.events.report(Note(event="ddl", words=f"resolved: {mark}"))
-        self.log = read_log(self.session, self.status.ends)
+        self.log = read_log(self.session, self.status.raw.ends)
         self.events.report_state(Note(event="warning", about="log", words="; ".join(self.log.warnings)))
 
     def _attempt(self, about: str, act: Callable[[], None]) -> None:
@@ -221,13 +211,31 @@ class Supervisor:
         except NoSuchConnector:
             return  # reported as the pipeline's state
         except ERRORS as error:
-            self._report_problem(f"{about} fails", str(error), error)
+            self._report_problem(f"{about} fails", str(error), fields(error))
         else:
             self._report_problem(f"{about} fails", "")
 
-    def _report_problem(self, about: str, words: str, error: Exception | None = None) -> None:
-        data = None if error is None else fields(error)
-        self.events.report_state(Note(event="problem", about=about, words=words, error=data))
+    def _report_problem(self, about: str, words: str, error: Mapping[str, str] | None = None) -> None:
+        self.events.report_state(Note(event="problem", about=about, words=words, error=error))
+
+    def report(self, status: Report) -> Report:
+        """A status, with what the supervisor knows."""
+        return replace(
+            status,
+            ddl=tuple(SourceChange(**change.as_json()) for change in self.ddl),
+            log=self.log,
+            supervisor=Supervision(
+                seconds=round(time.monotonic() - self.since, 1),
+                restarts=dict(self.restarts),
+                remedies=dict(self.remedies),
+                refused_documents=self.dead_letters.remaining,
+                repaired_documents=self.dead_letters.repaired,
+                services=tuple(
+                    Service(one.command, one.child is not None, one.last_report) for one in self.services.services
+                ),
+            ),
+            raw=replace(status.raw, verdict_context=self.verdict_context),
+        )
 
     def verified(self) -> Verified:
         """What is verified now; nothing where that cannot be read, which is reported."""
@@ -235,7 +243,7 @@ class Supervisor:
             self.verdict_context = self.verdict_context or VerdictContext.read(self.session)
             return Verified.of(self.session.pipeline.name, self.verdict_context)
         except TowpathError as error:
-            self._report_problem("verdict", str(error), error)
+            self._report_problem("verdict", str(error), fields(error))
             return Verified()
 
     def verdict(self) -> RunEnd:
@@ -243,12 +251,12 @@ class Supervisor:
         verified = self.verified()
         differs = any(differs for _, differs in verified.lines())
         running = self.status is not None and self.status.state == "running"
-        broken = self.status is not None and bool(self.status.breaks)
+        broken = self.status is not None and bool(self.status.log_breaks)
         to_do = self.dead_letters.remaining or self.dead_letters.has_more or self.ddl or self.stuck or self.remedies
         is_well = running and not (to_do or differs or broken)
         status = None if self.unreachable else self.status
-        unread = status is not None and status.changes is None and self.session.pipeline.ddl.apply
-        exit_status = 2 if status is None or unread else 0 if is_well else 1
+        unread = status is not None and status.raw.changes is None and self.session.pipeline.ddl.apply
+        exit_code = 2 if status is None or unread else 0 if is_well else 1
         restarts = sum(self.restarts.values())
         parts = [
             f"state unknown: {self.unreachable or 'ended too soon'}" if status is None else described(status),
@@ -258,7 +266,7 @@ class Supervisor:
             *([UNREAD] if unread else []),
             *(shown.line(self.session.file) for shown in self.stuck.values()),
             *(f"to do: {command}" for command in self.remedies.values()),
-            *([bounds.describe(self.status.breaks)] if self.status and self.status.breaks else []),
+            *([bounds.describe(self.status.log_breaks)] if self.status and self.status.log_breaks else []),
             *(f"verified: {line}" for line, _ in verified.lines()),
         ]
         return RunEnd(
@@ -270,11 +278,22 @@ class Supervisor:
             ddl=[change.as_json() for change in self.ddl],
             schema_changes=[shown.as_json(self.session.file) for shown in self.stuck.values()],
             verify=as_json(Verification.of(verified)),
-            exit=exit_status,
+            exit=exit_code,
         )
 
 
-def described(status: Status) -> str:
+def report_conditions(events: Events, status: Report) -> None:
+    """Report the state, and whether records are gone from the log that the sink has not applied."""
+    copy = "; the copy is under way" if status.state == "running" and status.copying else ""
+    words = f"{status.name} is {described(status)}{copy}"
+    events.report_state(Note(event="state", about="state", words=words, state=status.state))
+    breaks = status.log_breaks or ()
+    words = bounds.describe(breaks) if breaks else ""
+    gaps = [gap.as_json() for gap in breaks]
+    events.report_state(Note(event="gap", about="gap", words=words, log_breaks=gaps))
+
+
+def described(status: Report) -> str:
     """The state, and what to do about it."""
     if status.cutover is not None:
         return f"{status.state}; cutover: {status.cutover.description}"

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from uuid import uuid4
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 from pymongo import ReturnDocument
 from pymongo.collection import Collection
 from pymongo.errors import DuplicateKeyError
@@ -47,8 +47,8 @@ class Cutover:
     """Whether writes to the source are blocked."""
     has_reverse_pipeline: bool = True
     """Whether there is a reverse pipeline."""
-    token: str = field(default_factory=lambda: uuid4().hex)
-    """Of the command that runs it: a command that finds another token has been overtaken."""
+    token: Annotated[str, Field(exclude=True)] = field(default_factory=lambda: uuid4().hex)
+    """Not in reports. Of the command that runs it: a command that finds another token has been overtaken."""
 
     def begin(self, step: str) -> Cutover:
         return replace(self, steps=(*self.steps, step))

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import httpx
 import tenacity
-from pydantic import Field, TypeAdapter
+from pydantic import Field, TypeAdapter, computed_field
 
 from towpath.clients.tls import Trouble, Trust, trouble
 from towpath.config.logins import ConnectLogin
@@ -93,7 +93,7 @@ class Task:
     id: int
     state: str
     worker: Annotated[str, Field(validation_alias="worker_id")]
-    trace: str = ""
+    trace: Annotated[str, Field(exclude=True)] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,31 +104,32 @@ class Connector:
     state: str
     worker: Annotated[str, Field(validation_alias="worker_id")]
     tasks: tuple[Task, ...]
-    trace: str = ""
+    trace: Annotated[str, Field(exclude=True)] = ""
 
     @property
     def running(self) -> bool:
         return self.state == "RUNNING" and bool(self.tasks) and all(t.state == "RUNNING" for t in self.tasks)
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
-    def causes(self) -> tuple[Failure, ...]:
+    def failures(self) -> tuple[Failure, ...]:
         """The failures of the connector and its tasks, each once."""
         traces = [self.trace if self.state == "FAILED" else ""] + [t.trace for t in self.tasks if t.state == "FAILED"]
         return tuple(dict.fromkeys(Failure.of(trace) for trace in traces if trace))
 
     @property
-    def failures(self) -> tuple[str, ...]:
-        """The messages of `causes`."""
-        return tuple(cause.what for cause in self.causes)
+    def reasons(self) -> tuple[str, ...]:
+        """The messages of `failures`."""
+        return tuple(failure.what for failure in self.failures)
 
 
 def failure(connectors: Iterable[Connector]) -> ConnectorFailed | None:
     """The failures of these connectors as one error; None when none has failed."""
-    failed = [connector for connector in connectors if connector.causes]
+    failed = [connector for connector in connectors if connector.failures]
     if not failed:
         return None
-    what = "; ".join(f"{connector.name} has failed: {'; '.join(connector.failures)}" for connector in failed)
-    code = next((cause.code for connector in failed for cause in connector.causes if cause.code), "")
+    what = "; ".join(f"{connector.name} has failed: {'; '.join(connector.reasons)}" for connector in failed)
+    code = next((cause.code for connector in failed for cause in connector.failures if cause.code), "")
     return ConnectorFailed(what, where=failed[0].name, code=code)
 
 

@@ -1,33 +1,35 @@
-"""The report of a pipeline: what `status --json`, the page, the API and the metrics are rendered from.
+"""The report of a pipeline: what status, the page, the API and the metrics are rendered from.
 
 docs/json.md says what each field means. Times without a word are seconds since the epoch.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import version
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-from pydantic import TypeAdapter, computed_field
+from pydantic import Field, TypeAdapter, computed_field
 
 from towpath.checks.rule import Finding
-from towpath.clients.connect.rest import Connector, Failure
+from towpath.clients.connect.rest import Connector
+from towpath.clients.kafka.topics import Place
 from towpath.config.events import FollowCounts
 from towpath.config.mongo_uri import without_credentials
+from towpath.deploy.schema_changes import SchemaChanges
 from towpath.errors import TowpathError, fields
 from towpath.log.bounds import Break
-from towpath.log.dead_letters import Cause
-from towpath.log.source_offsets import Splices
-from towpath.run.status.status import Copied, Held, LogReport, Status, Waiting
+from towpath.log.dead_letters import Cause, DeadLetter
+from towpath.log.source_offsets import Ddl, Splices
 from towpath.session import Session
-from towpath.store.cutover import Cutover, State
+from towpath.store.cutover import Cutover
 from towpath.store.positions import Counts, TaskState
-from towpath.verify.full_verdict import Verified, age
+from towpath.verify.full_verdict import VerdictContext, Verified, age
 
+#: Seconds of the log over which rates are computed.
+RATE_WINDOW = 10
 _VERSION = version("towpath")
 
 
@@ -51,54 +53,120 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
+class Copied:
+    """The copy of one collection; fields that only a copy by ranges reports are None for Debezium's own copy."""
+
+    namespace: str
+    documents: int
+    """Documents that are in the log."""
+    estimated_documents: int
+    bytes: int | None = None
+    estimated_bytes: int | None = None
+    ranges: int | None = None
+    """None also until the ranges are planned."""
+    done_ranges: int | None = None
+    records_per_second: float = 0.0
+    """Into the log, over the last `RATE_WINDOW`."""
+    retries: int = 0
+    reason: str = ""
+    """Why the last read was retried."""
+    pending_documents: int = 0
+    """Documents that changed while they were copied in natural order, and are not re-read yet."""
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def remaining_seconds(self) -> float | None:
+        """At the present rate; None while nothing moves or the total is unknown."""
+        if self.records_per_second <= 0 or (self.ranges is None and self.done_ranges is not None):
+            return None
+        return round(max(0, self.estimated_documents - self.documents) / self.records_per_second, 1)
+
+    @property
+    def done(self) -> bool:
+        return self.ranges is not None and self.done_ranges == self.ranges and not self.pending_documents
+
+    @property
+    def started(self) -> bool:
+        return self.documents > 0 or bool(self.ranges)
+
+
+@dataclass(frozen=True, slots=True)
+class Awaiting:
+    """A copied collection, and the cluster time that the stream must pass before the copy is final."""
+
+    namespace: str
+    time: str
+
+
+@dataclass(frozen=True, slots=True)
 class Copy:
-    """The initial copy, and copies of added collections; `awaiting_stream`: those that the stream has still to pass."""
+    """The initial copy, and copies of added collections."""
 
     done: bool
+    """No copy runs."""
     collections: tuple[Copied, ...]
-    awaiting_stream: tuple[Held, ...]
+    awaiting_stream: tuple[Awaiting, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """None is not known: a side does not answer. `seconds` is the larger one of the two others."""
+    """None is not known: a side does not answer."""
 
-    records: int | None
-    seconds: float | None
-    capture_seconds: float | None
-    apply_seconds: float | None
+    records: int | None = None
+    """Those in the log that are not applied."""
+    capture_seconds: float | None = None
+    """How far the log is behind the source."""
+    apply_seconds: float | None = None
+    """Age of the oldest record that is not applied yet, by the source's clock."""
 
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    id: int
-    state: str
-    worker: str
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectorState:
-    """`state` is Connect's word, such as RUNNING."""
-
-    name: str
-    state: str
-    worker: str
-    tasks: tuple[Task, ...]
-    failures: tuple[Failure, ...]
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def seconds(self) -> float | None:
+        """The larger one of the two."""
+        if self.capture_seconds is None or self.apply_seconds is None:
+            return None
+        return max(self.capture_seconds, self.apply_seconds)
 
 
 @dataclass(frozen=True, slots=True)
-class CutoverState:
-    """A cutover that is under way or over."""
+class Waiting:
+    """Re-read requests that a source connector has not answered: their number, and why."""
 
-    state: State
-    steps: tuple[str, ...]
-    began: float
-    cluster_time: str
-    """Of the old primary: up to it, everything is at the new one. Empty before the switch."""
-    switched_at: float
-    blocked: bool
-    has_reverse_pipeline: bool
+    connector: str
+    requests: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLog:
+    """One change topic. What `towpath compact` reports is None until it has committed a report."""
+
+    namespace: str
+    topic: str
+    offsets: int
+    """From the first to the last, including control records and records that the cleaner has removed."""
+    bytes: int | None
+    """Size of one replica on the brokers' disks; None when the brokers do not report it."""
+    begins: int
+    """The largest first offset of its partitions; above 0, the beginning of the log is gone."""
+    compacted: bool
+    """Whether Kafka's cleaner may compact it."""
+    unprotected_documents: int | None
+    """Documents with updates that no whole document follows in the log."""
+    oldest_seconds: float | None
+    """The age of the oldest of these updates; None when there are none."""
+    reported_seconds: float | None
+    """Since the last report of `towpath compact`, for the partition that has waited longest."""
+    unreported_offsets: int
+    """Offsets that `towpath compact` has not reported on."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogReport:
+    """The log, topic by topic; and in words the risks of its settings and of updates that are not protected."""
+
+    topics: tuple[TopicLog, ...]
+    warnings: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +323,10 @@ class Oplog:
     remaining_seconds: float
     estimated: bool
 
+    def with_uncaptured(self, seconds: float) -> Oplog:
+        """When so many seconds of it are not captured."""
+        return replace(self, remaining_seconds=max(0, self.window_seconds - round(seconds)))
+
 
 @dataclass(frozen=True, slots=True)
 class Difference:
@@ -304,6 +376,27 @@ class Supervision:
     services: tuple[Service, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """What was read for a report and serves to read its other parts. It is not shown."""
+
+    ends: Mapping[Place, tuple[int, int]] = field(default_factory=dict)
+    """The first offset and the end of every partition of the change topics."""
+    topic_ids: Mapping[str, str] | None = None
+    """Topic → id, for all topics of the pipeline; None when they were not read."""
+    ddl: tuple[Ddl, ...] = ()
+    """Schema changes at the source; the destination may have them by now."""
+    changes: SchemaChanges | None = None
+    """Schema changes in the log that are not made yet, or were made lately; None while the destination is down."""
+    letters: tuple[DeadLetter, ...] = ()
+    """Examples of dead letters."""
+    verdict_context: VerdictContext | None = None
+    """What verdicts are compared with; None while that was not read."""
+    uncaptured_seconds: float | None = None
+    """How far back the source's oplog has to reach: while the first copy runs, to its beginning. None while the source
+    does not answer."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """A pipeline at one time. A part that is None is not known, or only `run` and `monitor` read it."""
@@ -318,7 +411,7 @@ class Report:
     errors: tuple[Problem, ...] = ()
     at: float | None = None
     copy: Copy | None = None
-    lag: Lag | None = None
+    lag: Lag = Lag()
     records_per_second: float | None = None
     dead_letters: int | None = None
     dead_letters_complete: bool = False
@@ -329,8 +422,8 @@ class Report:
     sink_tasks: tuple[TaskState, ...] = ()
     epochs: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     """Topic → partition → epoch."""
-    connectors: tuple[ConnectorState, ...] = ()
-    cutover: CutoverState | None = None
+    connectors: tuple[Connector, ...] = ()
+    cutover: Cutover | None = None
     log_breaks: tuple[Break, ...] | None = None
     verification: Verification = field(default_factory=Verification)
     replays: tuple[ReplayState, ...] = ()
@@ -348,6 +441,7 @@ class Report:
     dead_letter_examples: tuple[LetterExample, ...] | None = None
     checks: tuple[Finding, ...] | None = None
     supervisor: Supervision | None = None
+    raw: Annotated[Raw, Field(exclude=True)] = field(default_factory=Raw)
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -356,6 +450,13 @@ class Report:
         if self.ddl is None:
             return None
         return len(self.ddl) + sum(bool(change.commands) for change in self.schema_changes or ())
+
+    @property
+    def copying(self) -> bool:
+        return self.copy is not None and not self.copy.done and self.state != "missing"
+
+    def with_replays(self, found: Replays) -> Report:
+        return replace(self, replays=found.replays, rebuild=found.rebuild, rebuild_error=found.rebuild_error)
 
 
 def unknown(session: Session) -> Report:
@@ -369,66 +470,6 @@ def unknown(session: Session) -> Report:
         destination=without_credentials(pipeline.destination.uri),
         compaction_lag_seconds=pipeline.log.compaction_lag / 1000 if pipeline.log.compact else None,
     )
-
-
-def report(
-    session: Session,
-    status: Status,
-    verified: Verified,
-    replays: Replays,
-    ddl: Sequence[Mapping[str, Any]] | None,
-    log: LogReport | None,
-) -> Report:
-    """The report of a status. `ddl`: the schema changes at the source that are not at the destination."""
-    letters, changes = status.dead_letters, status.changes
-    epochs: dict[str, dict[int, int]] = {}
-    for (topic, partition), epoch in sorted(status.epochs.items()):
-        epochs.setdefault(topic, {})[partition] = epoch
-    lags = (_rounded(lag) for lag in (status.lag_seconds, status.capture_seconds, status.apply_seconds))
-    return replace(
-        unknown(session),
-        state=status.state,
-        errors=tuple(map(Problem.of, status.errors)),
-        at=round(time.time(), 3),
-        copy=Copy(status.snapshot_done, status.snapshot, status.held),
-        lag=Lag(status.lag_records, *lags),
-        records_per_second=round(status.records_per_second, 1),
-        dead_letters=letters.count if letters else None,
-        dead_letters_complete=letters is not None and letters.complete,
-        dead_letter_causes=letters.causes if letters else (),
-        splices=status.splices,
-        requests_waiting=status.waiting,
-        sink=status.sink,
-        sink_tasks=status.tasks,
-        epochs=epochs,
-        connectors=tuple(map(_connector, status.connectors)),
-        cutover=_cutover(status.cutover) if status.cutover else None,
-        log_breaks=status.breaks,
-        verification=Verification.of(verified),
-        replays=replays.replays,
-        rebuild=replays.rebuild,
-        rebuild_error=replays.rebuild_error,
-        ddl=None if ddl is None else tuple(SourceChange(**change) for change in ddl),
-        schema_changes=None
-        if changes is None
-        else tuple(LoggedChange(**change) for change in changes.as_json(session.file)),
-        log=log,
-    )
-
-
-def _connector(connector: Connector) -> ConnectorState:
-    tasks = tuple(Task(task.id, task.state, task.worker) for task in connector.tasks)
-    return ConnectorState(connector.name, connector.state, connector.worker, tasks, connector.causes)
-
-
-def _cutover(marker: Cutover) -> CutoverState:
-    """All but its token."""
-    switch = marker.cluster_time, marker.switched_at
-    return CutoverState(marker.state, marker.steps, marker.began, *switch, marker.blocked, marker.has_reverse_pipeline)
-
-
-def _rounded(seconds: float | None) -> float | None:
-    return None if seconds is None else round(seconds, 3)
 
 
 @cache
