@@ -22,6 +22,7 @@ import psutil
 import pytest
 from towpath import stack as embedded
 from tests.conftest import STACK
+from tests.support import control
 from tests.support.awaited import until
 from tests.support.pipeline import TOWPATH, towpath
 from tests.support.started import started
