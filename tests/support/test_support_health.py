@@ -99,6 +99,7 @@ def test_a_failed_test_is_the_only_one_that_fails(stack: embedded.Stack, tmp_pat
     assert len(outcomes) == _TESTS.count("def test_")
     assert not any(line.startswith("ERROR ") for line in lines), done.stdout
     assert "Timeout (>5.0s)" in done.stdout
+    assert "write conflicts: " in done.stdout, "what the stack's servers were up to"
     assert embedded.status(stack.directory).running
 
 
