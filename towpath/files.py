@@ -11,8 +11,19 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from pathlib import Path
 from typing import TextIO
 
+from towpath.errors import TowpathError
+
 _NEW = ".new"
 _STALE = 60.0  # seconds after which a temporary file that no writer locks is removed
+
+
+@contextmanager
+def file_errors(attempt: str, advice: str = "", kind: type[TowpathError] = TowpathError) -> Iterator[None]:
+    """Turns an `OSError` about a file into an error that says what was attempted, and what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"cannot {attempt}: {error.strerror}", advice) from error
 
 
 def shipped(name: str) -> Path:

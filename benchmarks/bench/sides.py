@@ -25,9 +25,9 @@ from towpath.clients.kafka.topics import Place, Topics
 from towpath.clients.mongo.client import ClusterTime
 from towpath.deploy.deployment import Deployment, remove
 from towpath.errors import NoSuchConnector
+from towpath.log.definitions import TOPIC_SETTINGS
 from towpath.log.lag import applied, gaps, peek
 from towpath.log.source_offsets import read_state
-from towpath.log.topic_settings import TOPIC_SETTINGS
 from towpath.session import Session, opened
 
 DATABASE, COLLECTION = "bench", "documents"

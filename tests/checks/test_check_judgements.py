@@ -9,14 +9,13 @@ from towpath.checks import capture, cluster, connect, file, kafka
 from towpath.checks.capture import Captured
 from towpath.checks.facts import DESTINATION_SET
 from towpath.checks.rule import Finding, refusal
-from towpath.clients.kafka.client import LARGEST_RECORD
-from towpath.clients.kafka.topics import Topic
+from towpath.clients.kafka.topics import LARGEST_RECORD, Topic
 from towpath.clients.mongo.client import ClusterTime
 from towpath.config.pipeline import Pipeline
 from towpath.config.sections import CopyMethod
 from towpath.errors import ConnectError, ConnectUnreachable, Refused
+from towpath.log.definitions import TOPIC_SETTINGS
 from towpath.log.source_offsets import SourceState
-from towpath.log.topic_settings import TOPIC_SETTINGS
 
 PIPELINE = Pipeline.model_validate(
     {

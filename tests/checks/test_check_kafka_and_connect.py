@@ -19,8 +19,7 @@ from tests.support.servers import connect_without_plugins, free_port, standalone
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.topics import Topics
 from towpath.config import loading as pipeline_file
-from towpath.log.definitions import definitions
-from towpath.log.topic_settings import TOPIC_SETTINGS
+from towpath.log.definitions import TOPIC_SETTINGS, definitions
 from towpath.stack import Stack, parts
 
 pytestmark = pytest.mark.servers

@@ -15,7 +15,6 @@ from towpath.clients.connect.rest import Connect
 from towpath.errors import ConnectError, ConnectUnreachable
 
 CALLS: dict[str, Callable[[Connect], object]] = {
-    "version": lambda it: it.version(),
     "worker": lambda it: it.worker(),
     "plugins": lambda it: it.plugins(),
     "names": lambda it: it.names(),

@@ -5,8 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from towpath.clients.connect.failures import Failure, code_of
-from towpath.clients.connect.rest import Connector, Task, failure, faults, message
+from towpath.clients.connect.rest import Connector, Failure, Task, code_of, failure, faults, message
 
 CONNECT = "org.apache.kafka.connect.errors"
 
@@ -78,7 +77,7 @@ def test_a_code_of_a_message_stands_at_its_front():
 def test_what_has_failed_is_one_error_with_the_code_and_the_place():
     traces = "a.B: the disk is full", "a.B: TWP-COLLATION: no", "a.B: the disk is full"
     tasks = tuple(Task(n, "FAILED", "w", trace) for n, trace in enumerate(traces))
-    found = failure([Connector("well", "RUNNING", "w", ()), Connector("sink", "RUNNING", "w", tasks)], "mend it")
-    assert str(found) == "sink has failed: a.B: the disk is full; TWP-COLLATION: no; mend it"
-    assert (found.where, found.code, found.advice) == ("sink", "TWP-COLLATION", "mend it")
+    found = failure([Connector("well", "RUNNING", "w", ()), Connector("sink", "RUNNING", "w", tasks)])
+    assert str(found) == "sink has failed: a.B: the disk is full; TWP-COLLATION: no"
+    assert (found.where, found.code) == ("sink", "TWP-COLLATION")
     assert failure([Connector("well", "RUNNING", "w", ())]) is None

@@ -145,7 +145,8 @@ def test_a_replay_whose_destination_refuses_is_not_half_removed(
     done: list[str] = []
     pipeline = LOGGED
     replay = Replay(pipeline, "x", ReplicaSet("rs", ("b:1",)), URI, NO_PLAN)
-    connect = SimpleNamespace(config=lambda _: {}, delete=lambda _: done.append("deleted"))
+    deletions = {"forget_offsets": lambda _: None, "delete": lambda _: done.append("deleted")}
+    connect = SimpleNamespace(config=lambda _: {}, **deletions)
     topics = SimpleNamespace(all=lambda: {})
     session: Any = SimpleNamespace(
         connect=connect,
@@ -153,8 +154,7 @@ def test_a_replay_whose_destination_refuses_is_not_half_removed(
         say=lambda _: done.append("said"),
         replay_destination=lambda _: FakeCluster(error=error),
     )
-    monkeypatch.setattr(steps, "_stop", lambda *_: done.append("stopped"))
-    monkeypatch.setattr(steps, "forget_offsets", lambda *_: None)
+    monkeypatch.setattr(steps, "stop", lambda *_: done.append("stopped"))
     if error is GONE:
         steps.remove(replay, session, keep_letters=False)
         assert done == ["stopped", "said", "deleted", "said"]

@@ -93,7 +93,7 @@ def test_a_worker_that_does_not_answer_for_a_moment_is_waited_for(docs: Pipeline
         unwell(docs.addresses.connect, lambda n, *_: "nothing" if n < 5 else None) as proxy,
         Connect(proxy.url) as connect,
     ):
-        wait_running(connect, read(docs.file), 60)
+        wait_running(connect, read(docs.file).connectors, 60)
         assert len(proxy.shown) == 5
 
 
@@ -103,7 +103,7 @@ def test_a_worker_that_does_not_answer_at_all_is_given_up_in_time(docs: Pipeline
         Connect(proxy.url) as connect,
         pytest.raises(ConnectUnreachable, match=r"^not running after 1 s: cannot reach Kafka Connect"),
     ):
-        wait_running(connect, read(docs.write()), 1)
+        wait_running(connect, read(docs.write()).connectors, 1)
 
 
 def test_a_connector_that_is_gone_is_not_waited_for(docs: Pipeline) -> None:

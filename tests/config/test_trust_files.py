@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.secured import documented_acls, documented_roles
 from towpath.checks.connect import exposed
-from towpath.clients.kafka.client import for_kafka_python, for_librdkafka
+from towpath.clients.kafka.topics import for_kafka_python, for_librdkafka
 from towpath.clients.mongo.client import Cluster
 from towpath.clients.mongo.privileges import (
     COPY_ACTIONS,

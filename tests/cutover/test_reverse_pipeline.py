@@ -96,7 +96,7 @@ def test_what_is_written_after_the_move_comes_back_and_nothing_goes_round(
             reverse_pipeline.begin(back, there.pipeline)
         written(source, seed + 1)
         wait(there)
-        control.stop_sink(there.pipeline, there.connect)
+        control.stop(there.connect, there.pipeline.sink_connector)
         begin(back, there)
         with pytest.raises(Refused, match="has captured before"):
             reverse_pipeline.wait_begun(back, ClusterTime(2**32 - 1, 0), TIMEOUT)
@@ -124,7 +124,7 @@ def test_what_is_written_after_the_move_comes_back_and_nothing_goes_round(
         for documents in destination:  # an echo would be the whole document, without the mark
             documents.update_many({"_id": {"$in": ECHOES}}, {"$set": {"mark": 1}})
         there.connect.resume(there.pipeline.sink_connector)
-        control.wait_running(there.connect, there.pipeline, TIMEOUT, [there.pipeline.sink_connector])
+        control.wait_running(there.connect, [there.pipeline.sink_connector], TIMEOUT)
         with pytest.raises(Refused, match="not STOPPED"):
             reverse_pipeline.skip_to_end(there, ends)
         written(source, seed + 3)

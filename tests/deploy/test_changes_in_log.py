@@ -19,11 +19,11 @@ from towpath.config.sections import Ddl
 from towpath.cutover.reverse_pipeline import reverse_file_text
 from towpath.deploy.schema.changes import Progress, SchemaChanges, Shown, chosen
 from towpath.errors import BadPipelineFile
+from towpath.history.unprotected import Part
 from towpath.log.barrier import uncaptured
 from towpath.log.definitions import definitions
 from towpath.log.records import ends_documents, is_key, is_schema_change, schema_change_in_short
 from towpath.log.source_offsets import source_state
-from towpath.log.unprotected import Part
 from towpath.store.schema_changes import SchemaChange
 
 LOGGED = PIPELINE.changed(mode="exactly-once", ddl=Ddl())

@@ -174,7 +174,7 @@ def test_a_drop_is_held_and_a_refused_change_waits_while_other_collections_go_on
     pipeline.source("more").insert_one({"_id": "behind"})
     refused = until("refused index", lambda: stuck(pipeline, "refused"))
     place = f'db.getSiblingDB("{pipeline.name}")'
-    assert f'; to mend it: {place}.runCommand({{"dropIndexes": "more", "index": ["u"]}})' in refused["reason"]
+    assert f'; to fix it: {place}.runCommand({{"dropIndexes": "more", "index": ["u"]}})' in refused["reason"]
     assert pipeline.destination("more").find_one({"_id": "behind"}) is None
     towpath("ddl", pipeline.file, "--apply", pipeline.namespace("more"))
     assert until("index that is refused again", lambda: stuck(pipeline, "refused"))["decision"] == "apply"

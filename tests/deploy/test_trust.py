@@ -28,8 +28,7 @@ from tests.support.secured import NAME, Secured, running, worker_by_certificate,
 from towpath import stack as embedded
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka import hanging_transactions
-from towpath.clients.kafka.client import for_librdkafka
-from towpath.clients.kafka.topics import Topics
+from towpath.clients.kafka.topics import Topics, for_librdkafka
 from towpath.clients.mongo.client import Cluster
 from towpath.config.logins import ConnectLogin, kafka_login
 from towpath.errors import TopicError, TowpathError
@@ -325,7 +324,7 @@ def connect(doors: Doors, url: str = "", **other: str) -> None:
         "towpath", known.known.connect, str(known.authority.file), str(known.authority.folder / "rest.pem")
     )
     with Connect(url or known.stack.connect, dataclasses.replace(login, **other)) as client:
-        client.version()
+        client.worker()
 
 
 def without(settings: dict[str, str], word: str) -> dict[str, str]:

@@ -26,7 +26,7 @@ EVENTS = [
     {"t": "1700000000:3", "kind": "drop", "namespace": "shop.a", "to": ""},
     {"t": "1700000001:1", "kind": "rename", "namespace": "shop.b", "to": "shop.c"},
 ]
-OFFSET = {"upto": "1700000002:9", "events": json.dumps(EVENTS), "dropped": 0, "trouble": ""}
+OFFSET = {"upto": "1700000002:9", "events": json.dumps(EVENTS), "dropped": 0, "error": ""}
 
 
 def of(kind, namespace="shop.a", to=""):

@@ -20,9 +20,9 @@ from towpath.config.pipeline import Pipeline
 from towpath.config.sections import Log
 from towpath.history.compaction import preconditions, service
 from towpath.history.compaction.preconditions import CompactedLog, interval
-from towpath.log.definitions import definitions
-from towpath.log.topic_settings import change_settings, plain_settings, request_settings
-from towpath.log.unprotected import Figures, First, Part, figures, is_update
+from towpath.history.unprotected import Figures, First, Part, figures
+from towpath.log.definitions import change_settings, definitions, plain_settings, request_settings
+from towpath.log.records import is_update
 from towpath.run.status.status import TopicLog, unprotected
 
 HOUR = 3_600_000

@@ -324,7 +324,7 @@ def test_a_replay_whose_log_is_deleted_under_it_stops_and_is_to_be_begun_anew(pi
             future.result(timeout=30)
         connect.resume(sink)
         [reason] = until("failure of the replay", lambda: connect.status(sink).failures)
-    assert reason.startswith("TWP-LOG-GAP: ") and reason.endswith("A replay has to begin anew")
+    assert reason.startswith("TWP-LOG-GAP: ") and reason.endswith("A replay has to start again")
     [shown] = pipeline.status()["replays"]
     assert (shown["state"], shown["reasons"]) == ("FAILED", [reason])
     said = third.refused(pipeline, "--name", "gap", "--follow")

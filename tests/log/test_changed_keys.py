@@ -17,7 +17,7 @@ from towpath.clients.kafka.topics import Topics
 from towpath.config import loading as pipeline_file
 from towpath.config.pipeline import Pipeline as Spec
 from towpath.log.changed_keys import ids
-from towpath.log.topic_settings import TOPIC_SETTINGS
+from towpath.log.definitions import TOPIC_SETTINGS
 
 pytestmark = pytest.mark.servers
 

@@ -10,7 +10,7 @@ from confluent_kafka import Message
 from towpath.log.dead_letters import EXAMPLES, DeadLetter, dead_letter, examples
 
 KEY = bson.encode({"_id": 5})
-RECORD = {"v": "2 u 7:1 1700000000000"}
+RECORD = {"v": "1 u 7:1 1700000000000"}
 LETTER = RECORD | {
     "topic": "shop.shop.orders",
     "partition": "3",
@@ -38,7 +38,7 @@ def test_a_dead_letter_with_its_record() -> None:
 
 
 def test_a_delete_has_no_value() -> None:
-    shown = dead_letter(message(LETTER | {"v": "2 d 7:1 1700000000000"})).as_json(canonical=False)
+    shown = dead_letter(message(LETTER | {"v": "1 d 7:1 1700000000000"})).as_json(canonical=False)
     assert (shown["kind"], shown["value"]) == ("delete", None)
 
 

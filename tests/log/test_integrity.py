@@ -21,8 +21,8 @@ from towpath.clients.mongo.client import ClusterTime
 from towpath.config import loading as pipeline_file
 from towpath.config.pipeline import Pipeline as Spec
 from towpath.log import integrity
+from towpath.log.definitions import TOPIC_SETTINGS
 from towpath.log.integrity import BrokenKey, LogCheck, check
-from towpath.log.topic_settings import TOPIC_SETTINGS
 
 pytestmark = pytest.mark.servers
 
@@ -71,7 +71,7 @@ class Log:
         """One transaction: its end has an offset as well."""
         self._producer.begin_transaction()
         for found, value, second in records:
-            headers: list[tuple[str, str | bytes | None]] = [("v", f"2 u {second}:1 0".encode())]
+            headers: list[tuple[str, str | bytes | None]] = [("v", f"1 u {second}:1 0".encode())]
             self._producer.produce(topic, value, found, partition=partition, headers=headers)
         self._producer.flush()
         if commit:

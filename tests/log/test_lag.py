@@ -19,8 +19,7 @@ from tests.support.awaited import until
 from tests.support.pipeline import Addresses, Pipeline
 from tests.support.servers import replica_set
 from towpath.clients.kafka import consume
-from towpath.clients.kafka.client import LARGEST_RECORD
-from towpath.clients.kafka.topics import Topics
+from towpath.clients.kafka.topics import LARGEST_RECORD, Topics
 from towpath.clients.mongo import client as clusters
 from towpath.clients.mongo.client import Cluster
 from towpath.errors import MongoUnreachable
@@ -96,7 +95,7 @@ def fill(topics: Topics, topic: str, records: int, size: int) -> None:
     producer = topics.producer()
     for number in range(records):
         producer.produce(
-            topic, os.urandom(size), headers=[("v", f"2 u 1700000000:1 {1_700_000_000_000 + number}".encode())]
+            topic, os.urandom(size), headers=[("v", f"1 u 1700000000:1 {1_700_000_000_000 + number}".encode())]
         )
         producer.flush(60)
     until("records", lambda: topics.ends(topics.all()[name] for name in [topic])[topic, 0][1] == records, 60)

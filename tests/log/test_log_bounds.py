@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -204,12 +205,13 @@ def test_a_gap_is_accepted_while_the_sink_stands_and_after_a_new_history_began(
     readings = iter([(GAP,), (moved,), (moved,)])
     monkeypatch.setattr(bounds, "_RECHECK", 0)
     monkeypatch.setattr(bounds, "suspected", lambda *args: next(readings))
-    monkeypatch.setattr(bounds, "stop_sink", lambda *args: done.append("stopped"))
+    monkeypatch.setattr(bounds, "stop", lambda *args: done.append("stopped"))
     monkeypatch.setattr(bounds.verdict, "begin_history", lambda *args: done.append(args[2]))
     monkeypatch.setattr(bounds, "note_breaks", lambda client, pipeline, codes, at: done.append(codes))
     monkeypatch.setattr(bounds, "skip_to", lambda client, pipeline, offsets, at: done.append(offsets))
-    monkeypatch.setattr(bounds, "move_offsets", lambda connect, name, offsets: done.append(offsets))
-    assert bounds.accept(session_of(PIPELINE.changed(mode=mode))) == (moved,)
+    connect = SimpleNamespace(move_offsets=lambda _, to: done.append(to))
+    session = session_of(PIPELINE.changed(mode=mode), connect)
+    assert bounds.accept(session) == (moved,)
     positions: list[Any] = [{PLACE: 9}] if mode == "plain" else [{}, {PLACE: 9}]
     assert done == ["stopped", "a gap in the log was accepted", *positions]
     assert list(readings) == [], "read twice once the positions no longer move"
@@ -218,7 +220,7 @@ def test_a_gap_is_accepted_while_the_sink_stands_and_after_a_new_history_began(
 def test_a_break_that_is_gone_once_the_sink_stands_is_not_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     readings = iter([(GAP,), ()])
     monkeypatch.setattr(bounds, "suspected", lambda *args: next(readings))
-    monkeypatch.setattr(bounds, "stop_sink", lambda *args: None)
+    monkeypatch.setattr(bounds, "stop", lambda *args: None)
     assert bounds.accept(session_of(PIPELINE)) == ()
 
 

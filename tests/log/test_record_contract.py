@@ -65,7 +65,7 @@ def assert_headers(found: list[Logged], began: float) -> None:
     now = time.time() * 1000
     for record in found:
         assert set(record.headers) == {"v"}
-        assert record.contract["v"] == b"2"
+        assert record.contract["v"] == b"1"
         assert record.appended, "the timestamp is not the broker's (LogAppendTime)"
         assert began * 1000 - 60_000 < record.time_ms < now + 1000
         assert began * 1000 - 60_000 < int(record.contract["at"]) < now + 1000

@@ -9,7 +9,8 @@ from bson import Decimal128, ObjectId
 from tests.support import bsonbytes as b
 from towpath.clients.kafka.topics import interruptible
 from towpath.errors import TopicError
-from towpath.log.reread_requests import MOST_BYTES, MOST_IDS, namespace_in, values
+from towpath.log.reread_requests import namespace_in, values
+from towpath_verifier.reads import ID_BYTES, IDS
 
 NAMESPACE = "shop.orders"
 
@@ -32,18 +33,18 @@ def test_an_id_that_no_driver_writes_comes_through_as_its_bytes() -> None:
 
 
 def test_a_request_is_bounded_in_ids_and_in_bytes() -> None:
-    found = [bson.decode(value)["ids"] for value in values(NAMESPACE, ids(*range(2 * MOST_IDS + 1)))]
-    assert [len(listed) for listed in found] == [MOST_IDS, MOST_IDS, 1]
-    assert [one for listed in found for one in listed] == list(range(2 * MOST_IDS + 1))
-    large = [f"{n}" + "x" * 100_000 for n in range(12)]
+    found = [bson.decode(value)["ids"] for value in values(NAMESPACE, ids(*range(2 * IDS + 1)))]
+    assert [len(listed) for listed in found] == [IDS, IDS, 1]
+    assert [one for listed in found for one in listed] == list(range(2 * IDS + 1))
+    large = [f"{n}" + "x" * 100_000 for n in range(23)]
     encoded = list(values(NAMESPACE, ids(*large)))
     assert len(encoded) == 3
-    assert max(map(len, encoded)) < MOST_BYTES + 1000
+    assert max(map(len, encoded)) < ID_BYTES + 1000
     assert list(values(NAMESPACE, [])) == []
 
 
 def test_an_id_larger_than_a_request_goes_alone_and_one_larger_than_a_record_is_refused() -> None:
-    found = list(values(NAMESPACE, ids(1, "x" * MOST_BYTES, 2)))
+    found = list(values(NAMESPACE, ids(1, "x" * ID_BYTES, 2)))
     assert [len(bson.decode(value)["ids"]) for value in found] == [1, 1, 1]
     with pytest.raises(TopicError, match="too large for a request"):
         list(values(NAMESPACE, ids("x" * 18 * 2**20)))

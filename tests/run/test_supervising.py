@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from towpath.cli.options import print_json
-from towpath.clients.connect.failures import Failure
+from towpath.clients.connect.rest import Failure
 from towpath.config.events import Difference, Failed, Note, TimedEvent
 from towpath.config.loading import read
 from towpath.errors import BadPipelineFile

@@ -30,8 +30,8 @@ from towpath.deploy.deployment import Deployment
 from towpath.deploy.schema import plan
 from towpath.deploy.schema.apply import Step
 from towpath.log import integrity
+from towpath.log.definitions import change_settings
 from towpath.log.lag import change_topics
-from towpath.log.topic_settings import change_settings
 from towpath.run.restarts import HangingTransactions
 from towpath.run.status.gather import read_log
 from towpath.store import verdict_file

@@ -1,4 +1,4 @@
-"""Records that nobody of ours wrote, in the topics of a running pipeline: set aside with a reason, in nobody's way."""
+"""Records that Towpath did not write, in a running pipeline's topics: they become dead letters, and nothing stops."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def key(id: object) -> bytes:
 
 
 def headers(at: str = "1700000000000", version: str = "1", time: str = "1700000000:1") -> list[Header]:
-    return [("v", version.encode()), ("op", b"u"), ("t", time.encode()), ("at", at.encode())]
+    return [("v", f"{version} u {time} {at}".encode())]
 
 
 #: Key, value and headers of records that are refused. One without a key is refused by Kafka: the topic is compacted.
@@ -36,7 +36,7 @@ BAD: list[tuple[bytes | None, bytes | None, list[Header]]] = [
     (key(Int64(7)), b"\0\0\0\0\x2a\x02\x0ahello", headers()),
     (key(Int64(7)), bson.encode({"_id": 8, "v": "of another key"}), headers()),
     (key(7), bson.encode({"_id": 7, "v": "a key that is not canonical"}), headers()),
-    (key(Int64(7)), bson.encode({"_id": 7, "v": "of another version"}), headers(version="5")),
+    (key(Int64(7)), bson.encode({"_id": 7, "v": "of another version"}), headers(version="2")),
     (key(Int64(7)), bson.encode({"_id": 7, "a": {"b": "cut"}})[:-3], headers(at="yesterday", time="never")),
 ]
 #: A clock that was set back, set forward, and is no clock; the same for the cluster's time.

@@ -18,10 +18,9 @@ from confluent_kafka.admin import AdminClient
 from tests.conftest import MakePipeline
 from tests.support.awaited import until
 from tests.support.pipeline import TOWPATH, Pipeline, Settings, towpath
-from towpath.clients.connect.failures import code_of
-from towpath.clients.connect.rest import Connect
+from towpath.clients.connect.rest import Connect, code_of
+from towpath.log.definitions import change_settings
 from towpath.log.lag import pipeline_ends
-from towpath.log.topic_settings import change_settings
 from towpath.run.restarts import lasting
 from towpath.session import opened
 

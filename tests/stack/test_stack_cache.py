@@ -10,7 +10,7 @@ import pytest
 
 from towpath.errors import StackError
 from towpath.stack import parts
-from towpath.stack.cache import part
+from towpath.stack.parts import part
 
 
 @pytest.fixture(autouse=True)

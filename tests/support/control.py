@@ -8,7 +8,7 @@ from pathlib import Path
 
 from towpath import stack as embedded
 from towpath.errors import StackError
-from towpath.stack import processes, ready, record
+from towpath.stack import lifecycle, processes, record
 from towpath.stack.processes import Process, require_free_ports
 
 _TIMEOUT_S = 120.0
@@ -43,7 +43,7 @@ def start(directory: Path, name: str, *, await_ready: bool = True, timeout_s: fl
         started = processes.spawn(dataclasses.replace(process, pid=None, created=None))
         record.write(known.with_process(started))
     if await_ready:
-        ready.wait({name: ready.check_for(started)}, [started], timeout_s, _silent)
+        lifecycle.await_ready({name: lifecycle.check_for(started)}, [started], timeout_s, _silent)
     return started
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from towpath.stack import Stack, StackOptions, parts, processes, ready, record
+from towpath.stack import Stack, StackOptions, lifecycle, parts, processes, record
 from towpath.stack.plan import mongod_command
 from towpath.stack.processes import HOST, Process, free_ports
 
@@ -64,7 +64,7 @@ def start_replica_set(
     `options` are added to each node's command line. `program`: a mongod of another version than the stack's.
     """
     ports, names = free_ports(nodes), [f"{name}-{n}" for n in range(nodes)]
-    check = ready.replica_set_check(name, ports)
+    check = lifecycle.replica_set_check(name, ports)
     words = ("--replSet", name, "--oplogSize", str(sizes.oplog_mb), *options)
     return _start(program or parts.mongod(progress), directory, names, ports, name, check, root, sizes, words, progress)
 
@@ -79,7 +79,9 @@ def start_standalone(
     """Start a standalone mongod in a folder, on a free port, and return it once it accepts writes."""
     ports = free_ports(1)
     program, names = parts.mongod(progress), ["mongod"]
-    return _start(program, directory, names, ports, None, lambda: ready.mongod(ports[0]), root, sizes, (), progress)
+    return _start(
+        program, directory, names, ports, None, lambda: lifecycle.mongod_check(ports[0]), root, sizes, (), progress
+    )
 
 
 def _start(
@@ -88,7 +90,7 @@ def _start(
     names: Sequence[str],
     ports: Sequence[int],
     replica_set: str | None,
-    check: ready.Check,
+    check: lifecycle.Check,
     root: Root | None,
     sizes: MongodSizes,
     options: Sequence[str],
@@ -116,7 +118,7 @@ def _start(
             started[process.name] = processes.spawn(process)
             stack = stack.with_process(started[process.name])
             record.write(stack)
-        ready.wait({", ".join(names): check}, started.values(), 60, progress)
+        lifecycle.await_ready({", ".join(names): check}, started.values(), 60, progress)
         if root:
             _create(root, ports)
     except BaseException:
@@ -142,7 +144,7 @@ def _key_file(directory: Path) -> Path:
 
 def _create(root: Root, ports: Sequence[int]) -> None:
     """Create the first user, which a server without users allows from its own machine."""
-    hellos = {port: ready.hello(port) for port in ports}
+    hellos = {port: lifecycle.hello(port) for port in ports}
     primary = next(port for port, hello in hellos.items() if isinstance(hello, dict) and hello.get("isWritablePrimary"))
-    with ready.direct(primary) as client:
+    with lifecycle.direct(primary) as client:
         client.admin.command("createUser", root.user, pwd=root.password, roles=["root"])

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from towpath.checks.facts import DESTINATION_SET, SOURCE_SET, Facts
 from towpath.checks.rule import Finding, Rule, error, ok, rules, warning
-from towpath.clients.connect.failures import code_of
+from towpath.clients.connect.rest import code_of
 from towpath.config.pipeline import Pipeline
 from towpath.errors import Unresolved
 from towpath.log.definitions import definitions, plugins

@@ -19,8 +19,7 @@ from towpath.clients.mongo.privileges import Privileges, if_allowed, privileges
 from towpath.clients.mongo.replica_set import Collection as CollectionInfo
 from towpath.clients.mongo.replica_set import ReplicaSet, collections, destination_set, source_set
 from towpath.errors import ConnectUnreachable, KafkaUnreachable, MongoUnreachable, NoSuchConnector, TowpathError
-from towpath.log.definitions import DDL_REPLAY, definitions
-from towpath.log.topic_settings import pipeline_topics
+from towpath.log.definitions import DDL_REPLAY, definitions, pipeline_topics
 from towpath.session import Session
 from towpath.store import writers
 from towpath.store.writers import Registration
@@ -283,7 +282,7 @@ class Facts(Once):
     @of_kafka
     def written(self) -> frozenset[str]:
         """The change topics that hold, or held, records, committed or not."""
-        return frozenset(name for (name, _), end in self.topics.written(self.log).items() if end > 0)
+        return frozenset(name for (name, _), (_, end) in self.topics.ends(self.log, stable=False).items() if end > 0)
 
     @of_kafka
     def topic_settings(self) -> Mapping[str, Mapping[str, str]]:

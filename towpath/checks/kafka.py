@@ -7,13 +7,12 @@ from collections.abc import Iterator, Mapping
 from towpath.checks import log, source
 from towpath.checks.facts import Facts
 from towpath.checks.rule import Finding, Rule, error, ok, rules, warning
-from towpath.clients.kafka.client import LARGEST_RECORD
-from towpath.clients.kafka.topics import Topic
+from towpath.clients.kafka.topics import LARGEST_RECORD, Topic
 from towpath.config.namespaces import topic_of
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted, first_few
 from towpath.errors import TopicError
-from towpath.log.topic_settings import change_settings
+from towpath.log.definitions import change_settings
 
 SUBJECT = "kafka"
 _SHOWN = 3

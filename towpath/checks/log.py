@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from towpath.checks.rule import Finding, error, warning
 from towpath.config.pipeline import Pipeline
-from towpath.log.topic_settings import MARK, is_compacted
+from towpath.log.definitions import MARK, is_compacted
 
 _SHORT_MS = 600_000  # a shorter lag leaves little time during an outage of a broker or Connect
 _FOREVER = -1

@@ -27,7 +27,7 @@ _PATIENCE_S = 10  # for the first batch of a range, beyond the sample's time
 _BLOCK = 64 << 10
 _KEPT_BYTES = 4 << 20
 #: A record's header and framing, about: docs/design/record.md#headers, Kafka's DefaultRecord.
-_HEADER = b"........v.2 r 1700000000:7 1700000000123"
+_HEADER = b"........v.1 r 1700000000:7 1700000000123"
 _MODES = {"primary": 0, "primaryPreferred": 1, "secondary": 2, "secondaryPreferred": 3, "nearest": 4}
 
 

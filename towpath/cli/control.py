@@ -53,7 +53,7 @@ def resume(file: Path, timeout: float) -> None:
         refuse_loop_on_resuming(session)
         for name in session.pipeline.connectors:
             session.connect.resume(name)
-        wait_running(session.connect, session.pipeline, timeout)
+        wait_running(session.connect, session.pipeline.connectors, timeout)
         click.echo(f"{session.pipeline.name}: running")
 
 
@@ -93,7 +93,7 @@ def restart(file: Path, everything: bool, accept_deletes: bool, accept_gap: bool
         [sink] = statuses(session.connect, [session.pipeline.sink_connector])
         for name in session.pipeline.connectors:
             session.connect.restart(name, only_failed=not everything)
-        wait_running(session.connect, session.pipeline, timeout)
+        wait_running(session.connect, session.pipeline.connectors, timeout)
         if any(cause.code in bounds.CODES for cause in sink.causes):
             bounds.refuse(session)  # the sink reports RUNNING until it has checked its log
         click.echo(f"{session.pipeline.name}: running")

@@ -65,7 +65,7 @@ def deploy(file: Path, dry_run: bool, allow_missing: bool, prepares: bool, timeo
         for difference in differences:
             say(str(difference))
         if not dry_run and not differences:
-            wait_running(session.connect, session.pipeline, timeout)
+            wait_running(session.connect, session.pipeline.connectors, timeout)
         descriptions = [*(step.description for step in schema.collections), *(change.description for change in changes)]
         if as_json:
             words = [difference.description for difference in differences]

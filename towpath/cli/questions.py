@@ -185,7 +185,8 @@ def _kafka(example: str, *, tests: bool) -> str:
 
     def test(bootstrap: str) -> str:
         with Topics(bootstrap) as topics:
-            return f"{counted(len(topics.brokers()), 'broker')}, cluster {topics.cluster()}"
+            brokers, cluster, _ = topics.overview()
+            return f"{counted(len(brokers), 'broker')}, cluster {cluster}"
 
     explanation = "Kafka: addresses of its brokers. A login goes into a file, [kafka] client (docs/how-to/secure.md)."
     return _tested("Kafka brokers", explanation, example, check, test, tests=tests)
@@ -205,7 +206,7 @@ def _connect(example: str, *, tests: bool) -> str:
 
     def test(url: str) -> str:
         with Connect(url) as connect:
-            return f"Kafka Connect {connect.version()}"
+            return f"Kafka Connect {connect.worker()[0]}"
 
     explanation = "Kafka Connect: the REST API of a worker with Towpath's plugin."
     return _tested("Connect URL", explanation, example, check, test, tests=tests)

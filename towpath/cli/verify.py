@@ -24,7 +24,7 @@ from towpath.deploy.schema import changes, unreplicated
 from towpath.deploy.schema.sides import metadata, pairs
 from towpath.log.barrier import asking
 from towpath.session import Session
-from towpath.store.state_files import following_alone, journaled
+from towpath.store import state_files
 from towpath.verify import run as verification
 from towpath.verify.follower import follow
 from towpath.verify.result import VerificationResult
@@ -119,7 +119,7 @@ def verify(
     recent = Newest(last, since) if last or since else None
     with (
         opened(file) as session,
-        following_alone(session.pipeline.name) if follows else nullcontext(),
+        state_files.alone(session.pipeline.name, state_files.FOLLOW, "verify --follow") if follows else nullcontext(),
         nullcontext() if recent or quiet else started_ahead(),
     ):
         ddl = () if recent or resume or alone else unreplicated.passed_marks(session)  # before namespaces are listed
@@ -137,7 +137,7 @@ def verify(
             with (
                 nullcontext(options)
                 if recent or quiet
-                else journaled(session.pipeline.name, options, session.say) as journaled_options
+                else state_files.journaled(session.pipeline.name, options, session.say) as journaled_options
             ):
                 result = run(session, compared, journaled_options, request, as_json=as_json, report=report)
         if start:

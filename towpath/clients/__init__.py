@@ -1,1 +1,1 @@
-"""Placeholder."""
+"""Clients of MongoDB, Kafka and Connect, which know nothing of pipelines."""

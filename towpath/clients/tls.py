@@ -33,14 +33,6 @@ class Trust:
     key_option: str
     checks_host: bool = True
 
-    def unusable(self) -> Trouble | None:
-        """The problem with the files, if any. Checked first: OpenSSL asks the terminal for a missing password."""
-        try:
-            self.context()
-        except OSError as error:
-            return _unusable(self, error)
-        return None
-
     def context(self) -> ssl.SSLContext:
         """Raises `OSError`, `ssl.SSLError` among them, for files that cannot be used."""
         context = ssl.create_default_context(cafile=self.ca or None)
@@ -59,7 +51,7 @@ class Trouble:
 
 
 def trouble(addresses: Iterable[tuple[str, int]], trust: Trust) -> Trouble | None:
-    """The first problem with TLS at one of these addresses; None when TLS is not the problem."""
+    """The first problem with the files, or with TLS at one of these addresses; None when TLS is not the problem."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     if trust.tls:

@@ -4,7 +4,7 @@ To begin it, while the caller makes sure that nothing writes:
 
     make_ready             beforehand, while writes go on: topics, an idle sink, the source connectors STOPPED
     barrier.wait           of the pipeline: its sink has applied all
-    control.stop_sink      of the pipeline; its capture continues
+    control.stop           of the pipeline's sink; its capture continues
     begin                  the capture starts
     wait_begun             from here on, writes to the destination are replicated to the source
 
@@ -34,7 +34,7 @@ import tomli_w
 
 from towpath.checks.change import left_by_removal
 from towpath.checks.facts import Facts
-from towpath.clients.connect.control import Wait, forget_offsets, statuses, wait_running, wait_stopped
+from towpath.clients.connect.control import Wait, statuses, wait_running, wait_stopped
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.topics import Place
 from towpath.clients.mongo.client import ClusterTime
@@ -47,9 +47,9 @@ from towpath.deploy.deployment import Change, Deployment
 from towpath.errors import NotYet, Refused, TowpathError
 from towpath.files import replacing
 from towpath.history.replay import rebuild
+from towpath.log.definitions import pipeline_topics
 from towpath.log.lag import pipeline_ends
 from towpath.log.source_offsets import read_state
-from towpath.log.topic_settings import pipeline_topics
 from towpath.session import Session
 from towpath.store import positions
 
@@ -87,9 +87,9 @@ def make_ready(reverse: Session, timeout: float = 120) -> None:
     for name in reverse.pipeline.source_connectors:
         wait_stopped(reverse.connect, name)
         if reverse.connect.offsets(name):  # of a connector of this name that was removed without its log
-            forget_offsets(reverse.connect, name)
+            reverse.connect.forget_offsets(name)
             reverse.say(f"forgot the position of an earlier {name}")
-    wait_running(reverse.connect, reverse.pipeline, timeout, [reverse.pipeline.sink_connector])
+    wait_running(reverse.connect, [reverse.pipeline.sink_connector], timeout)
 
 
 def begin(reverse: Session, forward: Pipeline) -> ClusterTime:

@@ -299,7 +299,7 @@ def _apply_backlog(work: Work) -> int:
 def _resume_pipeline(work: Work) -> None:
     forward = work.sides.forward
     forward.connect.resume(forward.pipeline.sink_connector)
-    wait_running(forward.connect, forward.pipeline, work.options.timeout)
+    wait_running(forward.connect, forward.pipeline.connectors, work.options.timeout)
 
 
 #: Before a fail back, where the source has blocked the reverse pipeline's writes.

@@ -15,15 +15,14 @@ from pathlib import Path
 from towpath.checks import capture, change, connect, destination, file, kafka, source, target
 from towpath.checks.facts import DESTINATION_SET, SOURCE_SET, Configurations, Facts
 from towpath.checks.rule import Finding, Rule, error, ok, require, run, warning
-from towpath.clients.connect.control import forget_offsets, wait_stopped
-from towpath.clients.connect.failures import code_of
-from towpath.clients.connect.rest import Connect
+from towpath.clients.connect.control import wait_stopped
+from towpath.clients.connect.rest import Connect, code_of
 from towpath.clients.kafka.topics import Topic, Topics
 from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.config.namespaces import topic_of
 from towpath.config.text import counted, first_few
 from towpath.errors import ConnectError, MongoUnreachable, Refused, TowpathError, Unresolved
-from towpath.log.topic_settings import (
+from towpath.log.definitions import (
     HEARTBEAT_SETTINGS,
     POLICY,
     change_settings,
@@ -333,7 +332,7 @@ def remove(session: Session, *, log: bool, say: Say, facts: Facts | None = None)
     for name in existing:
         if log:
             wait_stopped(connect, name)
-            forget_offsets(connect, name)
+            connect.forget_offsets(name)
         if pipeline.has_operator:
             say(f"removed the position of connector {name}")
             continue

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from bson.timestamp import Timestamp
@@ -23,7 +23,7 @@ from towpath.clients.mongo.replica_set import passed_time
 from towpath.config.pipeline import Pipeline
 from towpath.errors import NoSuchConnector, NotYet, TowpathError
 from towpath.log import bounds, reread_requests
-from towpath.log.lag import applied, gaps, peek, pipeline_ends
+from towpath.log.lag import applied, gaps, peek, pipeline_ends, unread
 from towpath.log.source_offsets import SELECTION, CollectionCopy, SourceState, read_state
 from towpath.session import Say, Session
 from towpath.store import schema_changes
@@ -143,11 +143,6 @@ def _committed_ends(pipeline: Pipeline, topics: Topics, waiting: Wait) -> dict[P
         return ends
 
     return waiting.until(committed)
-
-
-def unread(written: Mapping[Place, tuple[int, int]], ends: Mapping[Place, tuple[int, int]]) -> list[Place]:
-    """Partitions with records that cannot be read yet."""
-    return [place for place, (_, end) in written.items() if place in ends and ends[place][1] < end]
 
 
 def _wait_applied(session: Session, waiting: Wait, ends: dict[Place, tuple[int, int]]) -> None:

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 
-from towpath.clients.connect.control import move_offsets, stop_sink
+from towpath.clients.connect.control import stop
 from towpath.clients.kafka.consume import Window, messages
 from towpath.clients.kafka.topics import Place, Topics
 from towpath.config.pipeline import Pipeline
@@ -248,7 +248,7 @@ def accept(session: Session) -> tuple[Break, ...]:
             f"the positions of {pipeline.sink_connector} are all in its log, so there is nothing to accept;"
             " `towpath restart` without the option restarts what has failed"
         )
-    stop_sink(pipeline, session.connect)
+    stop(session.connect, pipeline.sink_connector)
     breaks = confirmed(session)  # positions no longer move
     if not breaks:
         return ()
@@ -259,5 +259,5 @@ def accept(session: Session) -> tuple[Break, ...]:
             note_breaks(client, pipeline, {gap.place: gap.code for gap in breaks if gap.code != "TWP-LOG-GAP"}, now)
             skip_to(client, pipeline, offsets, now)
     if not pipeline.exactly_once:
-        move_offsets(session.connect, pipeline.sink_connector, offsets)
+        session.connect.move_offsets(pipeline.sink_connector, offsets)
     return breaks

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from hashlib import blake2b
 from typing import NamedTuple
@@ -21,7 +20,7 @@ from towpath.clients.kafka.topics import Place, Topics
 from towpath.config.namespaces import namespace_of
 from towpath.config.pipeline import Pipeline
 from towpath.errors import TowpathError
-from towpath.log.lag import pipeline_ends
+from towpath.log.lag import Lag, pipeline_ends
 from towpath.log.records import is_key
 
 _SECTION = 100_000  # offsets to read at a time, over all partitions
@@ -131,14 +130,6 @@ def _keys(consumer: Consumer, section: Window) -> dict[Place, list[bytes]]:
 _REFRESH = 5.0  # seconds between two reads of the topics and their ends
 
 
-@dataclass(frozen=True, slots=True)
-class FollowerLag:
-    """The records not yet read (control records count), and the age of the newest record read in seconds."""
-
-    records: int
-    seconds: float
-
-
 class LogFollower:
     """Reads all change topics of a pipeline; topics created later are read from their beginning.
 
@@ -184,10 +175,11 @@ class LogFollower:
         """The next offset of each partition."""
         return dict(self._next)
 
-    def lag(self) -> FollowerLag:
+    def lag(self) -> Lag:
+        """The records not yet read (control records count), and the age of the newest record read."""
         records = sum(max(0, end - self._next.get(place, end)) for place, end in self._ends.items())
         age = 0.0 if self._newest_ms is None else max(0.0, time.time() - self._newest_ms / 1000)
-        return FollowerLag(records, age if records else 0.0)
+        return Lag(records, age if records else 0.0)
 
     def _changed_document(self, message: Message) -> ChangedDocument | None:
         place, offset = place_of(message), message.offset() or 0

@@ -1,21 +1,27 @@
-"""The connectors of a pipeline: `source.json` and `sink.json`, or `plain-source.json` and `plain-sink.json`, filled in.
+"""The connectors and topics of a pipeline.
 
-The JSON files hold every decision that is the same for all pipelines; `%(…)s` marks what the pipeline file decides.
-They hold no secrets: the Connect worker resolves `${file:…}` (FileConfigProvider).
+The connectors are `source.json` and `sink.json`, or `plain-source.json` and `plain-sink.json`, filled in. These files
+hold every decision that is the same for all pipelines; `%(…)s` marks what the pipeline file decides. They hold no
+secrets: the Connect worker resolves `${file:…}` (FileConfigProvider).
+
+A compacted change topic has segments of at most `min.compaction.lag.ms`. It is cleaned when half of the cleanable part
+is new, or when a record in it is older than two lags (`max.compaction.lag.ms`). A deleted or replaced document is out
+of the log two lags later: one until its segment is closed (the active one is never cleaned), one until the cleaner may
+process that segment. Only a later record closes a segment; `towpath compact` requests one where none comes.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from towpath.clients.kafka.topics import LARGEST_RECORD
 from towpath.config import mongo_uri
 from towpath.config.namespaces import Selection
 from towpath.config.pipeline import Pipeline
 from towpath.files import shipped
-from towpath.log.topic_settings import change_settings
 
 #: Only the number of records bounds a poll, and a record can have 16 MB: so many fit into a worker's heap.
 #: A transaction takes full polls until its batch is full, so this is lowered to a divisor of `batch_records`.
@@ -32,6 +38,24 @@ DDL_ENDS = "towpath.ddl.ends"
 DEFINITIONS = shipped("connectors")
 #: Of a source. Of a sink whose log is known to lack documents: "none", and updates may find no document.
 COPY = "towpath.copy"
+
+#: The settings of every topic of the record contract. A record has the broker's time, so that retention and compaction
+#: go by its arrival, however far capture lags behind.
+TOPIC_SETTINGS = {
+    "cleanup.policy": "delete",
+    "message.timestamp.type": "LogAppendTime",
+    "max.message.bytes": str(LARGEST_RECORD),
+    "retention.bytes": "-1",
+}
+#: Heartbeats are of no use after a while; small segments let retention take them.
+HEARTBEAT_SETTINGS = {"cleanup.policy": "delete", "retention.ms": "3600000", "segment.ms": "3600000"}
+
+#: This setting stays when compaction is disabled. It shows that the topic was compacted once, so that no point in time
+#: before that can be rebuilt from it.
+MARK = "min.compaction.lag.ms"
+POLICY = "cleanup.policy"
+_SEGMENTS = 2  # lags until the cleaner must run
+_WEEK_MS = 7 * 24 * 3_600_000
 
 
 def plugins(pipeline: Pipeline) -> tuple[str, ...]:
@@ -50,24 +74,17 @@ def _filled(file: str, values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _source(pipeline: Pipeline, prefix: str, selection: Selection, *, whole: bool) -> dict[str, str]:
-    capture = pipeline.capture
     values = {
+        **dict(pipeline.kafka),
+        **dict(pipeline.capture),
         "name": pipeline.name,
         "secrets": pipeline.secrets_file,
         "capture_prefix": prefix,
         "namespace_regex": selection.namespace_regex,
         "capture_mode": "change_streams_update_full" if whole else "change_streams",
         "whole_documents": str(whole).lower(),
-        "partitions": pipeline.kafka.partitions,
-        "replication_factor": pipeline.kafka.replication_factor,
         "snapshot_mode": "initial" if pipeline.copy_method == "debezium" else "no_data",
         "copy": "ranges" if pipeline.copy_method == "towpath" else "none",
-        "copy_tasks": capture.copy_tasks,
-        "copy_threads": capture.copy_threads,
-        "copy_order": capture.copy_order,
-        "read_preference": capture.read_preference,
-        "documents_per_second": capture.documents_per_second,
-        "bytes_per_second": capture.bytes_per_second,
         "splice_cache": 0 if whole else pipeline.splice_cache,
         "request_topic": pipeline.request_topic,
         "dead_letters": pipeline.dead_letter_topic if pipeline.exactly_once else "",
@@ -84,24 +101,22 @@ def _source(pipeline: Pipeline, prefix: str, selection: Selection, *, whole: boo
 def _sink(pipeline: Pipeline) -> dict[str, str]:
     log = pipeline.log
     values = {
+        **dict(pipeline.kafka),
+        **dict(pipeline.write),
         "name": pipeline.name,
         "database": pipeline.database,
         "secrets": pipeline.secrets_file,
-        "tasks": pipeline.write.tasks,
         "topic_regex": pipeline.selection.topic_regex(pipeline.name),
         "rename": json.dumps(dict(pipeline.collections.rename), sort_keys=True),
         "write_concern": pipeline.write.concern,
         "wtimeout_ms": pipeline.write.wtimeout,
         "fold": str(pipeline.write.fold).lower(),
-        "batch_records": pipeline.write.batch_records,
-        "batch_bytes": pipeline.write.batch_bytes,
         "poll_records": next(n for n in range(POLL_RECORDS, 0, -1) if pipeline.write.batch_records % n == 0),
         "until": "",
         "compaction_lag_ms": log.compaction_lag if log.compact else -1,
         "delete_retention_ms": log.delete_retention if log.compact else -1,
         "worker_bootstrap": pipeline.worker_bootstrap,
         "dead_letter_topic": pipeline.dead_letter_topic,
-        "replication_factor": pipeline.kafka.replication_factor,
     }
     config = _filled("sink.json" if pipeline.exactly_once else "plain-sink.json", values)
     config |= mongo_uri.references(pipeline.destination.uri, "destination", pipeline.secrets_file)
@@ -133,3 +148,40 @@ def definitions(pipeline: Pipeline) -> dict[str, dict[str, str]]:
         configs[pipeline.whole_source_connector] = _source(pipeline, prefix, pipeline.captured_whole, whole=True)
     configs[pipeline.sink_connector] = _sink(pipeline)
     return configs
+
+
+def request_settings(pipeline: Pipeline) -> dict[str, str]:
+    """Of the request topic. With compaction, which writes requests continuously, it keeps a week at most."""
+    is_long = not 0 <= pipeline.log.retention < _WEEK_MS
+    return plain_settings(pipeline) | ({"retention.ms": str(_WEEK_MS)} if pipeline.log.compact and is_long else {})
+
+
+def plain_settings(pipeline: Pipeline) -> dict[str, str]:
+    """Of the dead-letter topic, and of a log that is not compacted."""
+    return TOPIC_SETTINGS | {"retention.ms": str(pipeline.log.retention)}
+
+
+def change_settings(pipeline: Pipeline) -> dict[str, str]:
+    """Of the change topics. Without compaction its settings are left out, so that `MARK` stays."""
+    settings, log = plain_settings(pipeline), pipeline.log
+    if not log.compact:
+        return settings
+    return settings | {
+        POLICY: "compact" if pipeline.log.retention == -1 else "compact,delete",
+        MARK: str(log.compaction_lag),
+        "max.compaction.lag.ms": str(_SEGMENTS * log.compaction_lag),
+        "delete.retention.ms": str(log.delete_retention),
+        "segment.ms": str(log.compaction_lag),
+        "min.cleanable.dirty.ratio": "0.5",
+    }
+
+
+def is_compacted(settings: Mapping[str, str]) -> bool:
+    return "compact" in settings.get(POLICY, "")
+
+
+def pipeline_topics(pipeline: Pipeline, existing: Iterable[str]) -> list[str]:
+    """The existing topics of the pipeline: changes, requests, dead letters, heartbeats."""
+    whole = f"__debezium-heartbeat.{pipeline.name}-whole"
+    others = {pipeline.request_topic, pipeline.dead_letter_topic, whole, *pipeline.heartbeat_topics}
+    return [name for name in existing if name in others or pipeline.is_change_topic(name)]

@@ -20,10 +20,9 @@ from towpath.clients.mongo.client import ClusterTime, cluster_time
 from towpath.config.namespaces import namespace_of
 from towpath.config.pipeline import Pipeline
 from towpath.errors import TopicError
+from towpath.log.definitions import MARK, is_compacted
 from towpath.log.lag import pipeline_ends
-from towpath.log.records import contract_headers, ends_documents, is_key
-from towpath.log.topic_settings import MARK, is_compacted
-from towpath.log.unprotected import is_update
+from towpath.log.records import contract_headers, ends_documents, is_key, is_update
 
 #: Called with the offsets read so far and in total.
 ReportProgress = Callable[[int, int], None]

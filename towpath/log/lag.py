@@ -41,7 +41,7 @@ _PEEKING = {
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """Records in the log that the sink has not applied, and the age of the oldest by the source's clock."""
+    """Records in the log that are not applied, or not read, and their age in seconds."""
 
     records: int
     seconds: float
@@ -84,9 +84,10 @@ def measure(
     done: Mapping[Place, int],
     now: Callable[[], float] = time.time,
 ) -> Lag:
-    """The lag between the applied positions `done` and the ends of the log. Raises `TopicError` when it cannot be read.
+    """The lag between the applied positions `done` and the ends of the log, and the age of the oldest record in it.
 
-    `now` returns the source's wall clock in seconds since the epoch; it is called only when there is a lag.
+    Raises `TopicError` when the log cannot be read. `now` returns the source's wall clock in seconds since the epoch;
+    it is called only when there is a lag.
     """
     contents = peek(topics, gaps(ends, done), limit=COUNTED).values()
     oldest = [gap.oldest_ms for gap in contents if gap.oldest_ms is not None]
@@ -130,6 +131,11 @@ _RECHECK = 3.0  # seconds in which Kafka Connect ends a transaction in progress
 _SILENCE = 10.0  # seconds until an unresponsive broker is given up
 
 
+def unread(written: Window, ends: Window) -> dict[Place, int]:
+    """Partition → the first offset that cannot be read yet, of its first open transaction."""
+    return {place: ends[place][1] for place, (_, end) in written.items() if place in ends and ends[place][1] < end}
+
+
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
     """The first open transaction of a partition: its first offset, and its age in seconds."""
@@ -147,8 +153,7 @@ def open_transactions(
     `ends` are stable; `written` are the ends including uncommitted records, which are read if not given.
     """
     written = pipeline_ends(pipeline, topics, stable=False) if written is None else written
-    begun = {place: end for place, (_, end) in ends.items() if end < written.get(place, (0, 0))[1]}
-    now = time.time()
+    begun, now = unread(written, ends), time.time()
     transactions = (OpenTransaction(place, begun[place], now - at) for place, at in _written_at(topics, begun).items())
     return sorted((each for each in transactions if each.seconds > longest), key=lambda each: -each.seconds)
 

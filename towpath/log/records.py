@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeGuard
 
 import bson
 from bson.codec_options import CodecOptions, DatetimeConversion
 from bson.json_util import CANONICAL_JSON_OPTIONS, RELAXED_JSON_OPTIONS, JSONOptions, dumps
+from bson.raw_bson import RawBSONDocument
 from bson.son import SON
 from confluent_kafka import Message
 
 from towpath.errors import TowpathError
 
 Kind = Literal["document", "update", "delete", "ddl"]
-#: The newest version of the record contract; all up to it can be read. Updates with splices have 3, schema changes 4.
-CONTRACT = 4
+_CONTRACT = "1"  # the version of the record contract; what a record of another one means is unknown
 
 _OPTIONS: CodecOptions[SON[str, Any]] = CodecOptions(
     document_class=SON,
@@ -42,27 +42,17 @@ class Record:
     partition: int
     offset: int
     time_ms: int
-    kind: Kind
-    op: str
-    cluster_time: str
     at_ms: int
+    cluster_time: str
+    op: str
+    kind: Kind
     key: bytes
     value: bytes | None
 
     def as_json(self, *, canonical: bool) -> dict[str, Any]:
         """Key and value as MongoDB Extended JSON; `canonical` keeps every number's type."""
-        return {
-            "topic": self.topic,
-            "partition": self.partition,
-            "offset": self.offset,
-            "time_ms": self.time_ms,
-            "at_ms": self.at_ms,
-            "cluster_time": self.cluster_time,
-            "op": self.op,
-            "kind": self.kind,
-            "key": readable(self.key, canonical=canonical),
-            "value": readable(self.value, canonical=canonical),
-        }
+        key, value = (readable(raw, canonical=canonical) for raw in (self.key, self.value))
+        return asdict(self) | {"key": key, "value": value}
 
 
 def is_key(raw: object) -> TypeGuard[bytes]:
@@ -89,6 +79,19 @@ def ends_documents(key: object, value: object) -> bool:
         return bson.decode(value, _OPTIONS).get("ddl") in ("drop", "rename", "replace")
     except NOT_BSON:
         return False
+
+
+def is_update(value: bytes | None) -> bool:
+    """Whether a record's value is neither a delete nor a document. A document has an `_id`, usually first.
+
+    A value that is not BSON counts as an update: in a compacted log it too replaces the document.
+    """
+    if value is None or value[5:9] == b"_id\0":
+        return False
+    try:
+        return "_id" not in RawBSONDocument(value)
+    except NOT_BSON:
+        return True
 
 
 def _is_too_deep(value: Any) -> bool:
@@ -159,10 +162,10 @@ def record(message: Message) -> Record:
     place = f"{message.topic()}, partition {message.partition()}, offset {message.offset()}"
     key, value = message.key(), message.value()
     headers = contract_headers(message)
-    if not (headers["v"].isdigit() and 1 <= int(headers["v"][:9]) <= CONTRACT):
+    if headers["v"] != _CONTRACT:
         raise TowpathError(
-            f"{place}: not a record that this version of Towpath can read (header v is {headers['v']!r}, and it knows"
-            f" the record contract up to version {CONTRACT})"
+            f"{place}: not a record that this version of Towpath can read (header v is {headers['v'][:20]!r}, and it"
+            f" knows version {_CONTRACT} of the record contract)"
         )
     if not (is_schema_change(key) or is_key(key)):
         raise TowpathError(f"{place}: not a record of Towpath's (its key is not {{_id: …}})")

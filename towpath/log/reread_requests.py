@@ -8,21 +8,19 @@ the log stays a complete history. Only source connectors write to the change top
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 import bson
 from bson.raw_bson import RawBSONDocument
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from towpath.clients.kafka.client import LARGEST_RECORD
 from towpath.clients.kafka.consume import messages
-from towpath.clients.kafka.topics import Topic, Topics, interruptible
+from towpath.clients.kafka.topics import LARGEST_RECORD, Topic, Topics, interruptible
 from towpath.config.namespaces import topic_of
 from towpath.config.pipeline import Pipeline
 from towpath.errors import Refused, TopicError
+from towpath_verifier import chunks
 
-#: The limits of one request. A single larger `_id` has a request of its own.
-MOST_IDS, MOST_BYTES = 1_000, 512 * 1024
 _UNDER_WAY = 100  # requests that the brokers have not acknowledged yet
 _TIMEOUT = 60.0  # seconds until the brokers must have acknowledged all requests
 _ARRAY = b"\x04"
@@ -86,27 +84,17 @@ def refuse_unanswered(pipeline: Pipeline, topics: Topics, namespace: str) -> Non
 
 
 def values(namespace: str, ids: Iterable[bytes]) -> Iterator[bytes]:
-    """The requests for these ids: BSON `{namespace, ids: […]}`, each within the limits."""
-    batch: list[bytes] = []
-    size = 0
-    for identity in ids:
-        if batch and (len(batch) == MOST_IDS or size + len(identity) > MOST_BYTES):
-            yield _value(namespace, batch)
-            batch, size = [], 0
-        batch.append(identity)
-        size += len(identity)
-    if batch:
-        yield _value(namespace, batch)
+    """The requests for these ids: BSON `{namespace, ids: […]}`, each for what the connector reads with one command.
 
-
-def _value(namespace: str, ids: Sequence[bytes]) -> bytes:
-    """Built from bytes, so that an `_id` that no driver can encode stays as it is."""
-    array = _document(b"".join(_element(number, identity) for number, identity in enumerate(ids)))
+    They are built from bytes, so that an `_id` that no driver can encode stays as it is.
+    """
     name = bson.encode({"namespace": namespace})
-    value = _document(name[4:-1] + _ARRAY + b"ids\0" + array)
-    if len(value) > LARGEST_RECORD:
-        raise TopicError(f"an _id of {namespace} is {len(value):,} bytes: too large for a request")
-    return value
+    for chunk in chunks(ids):
+        array = _document(b"".join(_element(number, identity) for number, identity in enumerate(chunk)))
+        value = _document(name[4:-1] + _ARRAY + b"ids\0" + array)
+        if len(value) > LARGEST_RECORD:
+            raise TopicError(f"an _id of {namespace} is {len(value):,} bytes: too large for a request")
+        yield value
 
 
 def _element(number: int, identity: bytes) -> bytes:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Annotated, Any, Literal
 
 import bson
@@ -142,15 +143,13 @@ class Refill:
 
 @dataclass(frozen=True, slots=True)
 class SchemaCapture:
-    """How far one source connector has written schema changes to the log."""
+    """How one source connector writes schema changes to the log."""
 
     is_on: Annotated[bool, Field(validation_alias="on")] = True
     """Whether it still does: not once `[ddl]` is removed."""
-    upto: _MaybeTime = None
-    """None before the stream."""
     refills: Annotated[tuple[Refill, ...], BeforeValidator(lambda text: json.loads(text or "[]"))] = ()
     """The newest ones."""
-    trouble: _Words = ""
+    error: _Words = ""
     """Why schema changes cannot be read at present; empty when they can."""
 
 
@@ -192,10 +191,9 @@ class Ddl:
 class DdlHistory:
     """The schema changes that one source connector has seen; `dropped` counts older ones that are no longer kept."""
 
-    upto: _Time
     events: Annotated[tuple[Ddl, ...], BeforeValidator(json.loads)]
     dropped: int
-    trouble: str
+    error: str
     """Why the connector cannot see schema changes at present; empty when it can."""
 
 
@@ -257,52 +255,42 @@ def source_state(offsets: Iterable[Mapping[str, Any]]) -> SourceState:
     pairs = [(item["partition"], item["offset"]) for item in offsets]
     ours = [(partition, offset) for partition, offset in pairs if OURS in partition]
     try:
-        position = debezium_position(pairs)
+        # before anything was captured, and during the initial copy in ranges, there is no position of the stream
+        position = next((source_position(offset) for partition, offset in pairs if "server_id" in partition), None)
         root = next((offset for partition, offset in ours if len(partition) == 1), None)
         if root is None:
             return SourceState(position)
-        copies = _copies(json.loads(root["namespaces"]), ours)
-        given = {
-            "phase": root["phase"],
-            "selection": root["selection"],
-            "position": position,
-            "copies": copies,
-            "copied": _copied(root, copies),
-        }
+        copies, copied = _copies(json.loads(root["namespaces"]), ours), None
+        if "copied" in root:  # committed when a copy is over; the times of copies in progress are with their ranges
+            copied = max([cluster_time(root["copied"]), *(copy.time for copy in copies if copy.time)])
+        given = {"phase": root["phase"], "selection": root["selection"], "position": position}
+        given |= {"copies": copies, "copied": copied}
         parts = {part: offset for partition, offset in ours for part in _PARTS if part in partition}
         return _STATE.validate_python(root | parts | given)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise TowpathError(f"the source connector committed offsets that cannot be understood: {error!r}") from error
 
 
-def _copied(root: Mapping[str, Any], copies: Iterable[CollectionCopy]) -> ClusterTime | None:
-    """The connector commits it when a copy is over; the times of copies in progress are with their ranges."""
-    if "copied" not in root:
-        return None
-    return max([cluster_time(root["copied"]), *(copy.time for copy in copies if copy.time)])
-
-
 def _copies(namespaces: Iterable[str], ours: list[tuple[Any, Any]]) -> tuple[CollectionCopy, ...]:
-    plans: dict[str, Mapping[str, Any]] = {}
+    plans: dict[str, tuple[int | None, int, int]] = {}
     ranges: dict[str, dict[int, Range]] = {}
     pending: Counter[str] = Counter()
     for partition, offset in ours:
         if "range" in partition:
             ranges.setdefault(partition["namespace"], {})[int(partition["range"])] = _RANGE.validate_python(offset)
         elif "namespace" in partition:
-            plans[partition["namespace"]] = offset
+            plans[partition["namespace"]] = int(offset["ranges"]), int(offset["documents"]), int(offset["bytes"])
         elif "pending" in partition:
             pending[partition["pending"]] += int(offset["documents"])
     return tuple(
-        _copy(namespace, plans.get(namespace), ranges.get(namespace, {}), pending[namespace])
+        CollectionCopy(
+            namespace,
+            *plans.get(namespace, (None, 0, 0)),
+            tuple(of_range for _, of_range in sorted(ranges.get(namespace, {}).items(), key=itemgetter(0))),
+            pending[namespace],
+        )
         for namespace in sorted(set(namespaces))
     )
-
-
-def _copy(namespace: str, plan: Mapping[str, Any] | None, ranges: Mapping[int, Range], pending: int) -> CollectionCopy:
-    planned = None if plan is None else int(plan["ranges"])
-    documents, size = (int(plan["documents"]), int(plan["bytes"])) if plan else (0, 0)
-    return CollectionCopy(namespace, planned, documents, size, tuple(ranges[n] for n in sorted(ranges)), pending)
 
 
 def in_order(histories: Iterable[DdlHistory]) -> tuple[Ddl, ...]:
@@ -331,11 +319,3 @@ def source_position(offset: Mapping[str, Any]) -> SourcePosition:
     token = offset.get("resume_token")
     time = resume_token_time(token) if token else ClusterTime(int(offset["sec"]), int(offset["ord"]))
     return SourcePosition(time, snapshot_running=bool(offset.get("initsync")))
-
-
-def debezium_position(offsets: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> SourcePosition | None:
-    """The stream's position among a source connector's (partition, offset): the one whose partition has a `server_id`.
-
-    None before anything was captured, and during the initial copy in ranges.
-    """
-    return next((source_position(offset) for partition, offset in offsets if "server_id" in partition), None)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from towpath.clients.kafka.topics import Place
 from towpath.errors import TopicError
 from towpath.log import bounds
-from towpath.log.topic_settings import pipeline_topics
+from towpath.log.definitions import pipeline_topics
 from towpath.session import Session
 from towpath.store.positions import LOG_GAP, MISSED_DELETES
 

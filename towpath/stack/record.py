@@ -16,6 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 from towpath.errors import NoStack, StackError
 from towpath.files import replacing
 from towpath.stack.processes import HOST, Process
+from towpath.stack.tools import file_errors
 
 FILE = "stack.json"
 SOURCE, DESTINATION = "source", "destination"
@@ -200,30 +201,18 @@ def read(directory: Path) -> Stack:
     return dataclasses.replace(stack, options=dataclasses.replace(stack.options, directory=directory))
 
 
-def read_if_any(directory: Path) -> Stack | None:
-    """The stack in the folder; None without one."""
-    try:
-        return read(directory)
-    except NoStack:
-        return None
-
-
 def write(stack: Stack) -> None:
     """Replace the record atomically."""
-    try:
-        with replacing(stack.directory / FILE) as file:
-            file.write(_RECORD.dump_json(stack, indent=1).decode())
-    except OSError as error:
-        raise StackError(f"cannot write {stack.directory / FILE}: {error.strerror}") from error
+    place = stack.directory / FILE
+    with file_errors(f"write {place}"), replacing(place) as file:
+        file.write(_RECORD.dump_json(stack, indent=1).decode())
 
 
 def prepare(directory: Path, *folders: str) -> None:
     """Create the folder, and folders in it, that only this user may read. Raises `StackError`."""
-    try:
+    with file_errors(f"create {directory}", "name another folder"):
         for place in (directory, *(directory / folder for folder in folders)):
             place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise StackError(f"cannot create {directory}: {error.strerror}", "name another folder") from error
     if not os.access(directory, os.W_OK | os.X_OK):
         raise StackError(f"cannot write to {directory}: permission denied", "name another folder")
 

@@ -9,12 +9,14 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from xml.etree import ElementTree
 
+from towpath import files
 from towpath.errors import StackError
 
+file_errors = partial(files.file_errors, kind=StackError)
 VERSIONS_POM = Path(__file__).parent / "versions" / "pom.xml"
 _JAVA_AT_LEAST = 17
 _INSTALL_JAVA = "install a JDK 17 or newer (Debian, Ubuntu: apt-get install openjdk-17-jdk-headless)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import javaproperties
@@ -10,8 +11,7 @@ import javaproperties
 from towpath.config import mongo_uri
 from towpath.config.mongo_uri import with_option
 from towpath.config.pipeline import Pipeline
-from towpath.errors import TowpathError
-from towpath.files import replacing
+from towpath.files import file_errors, replacing
 
 _DESTINATION = "destination"
 _URIS = ("mongodb.connection.string", "connection.uri")
@@ -91,26 +91,18 @@ def read_destination(file: Path) -> str | None:
 
 def differs(file: Path, text: str) -> bool:
     """Whether the file is missing or has another content."""
-    try:
-        return file.read_text(encoding="utf-8") != text
-    except FileNotFoundError:
-        return True
-    except OSError as error:
-        raise _unusable(file, error) from error
+    with _file_errors(file):
+        return not file.exists() or file.read_text(encoding="utf-8") != text
 
 
 def write(file: Path, text: str) -> None:
     """Replace the file; only its owner can read it."""
-    try:
+    with _file_errors(file):
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with replacing(file) as stream:
             stream.write(text)
-    except OSError as error:
-        raise _unusable(file, error) from error
 
 
-def _unusable(file: Path, error: OSError) -> TowpathError:
-    return TowpathError(
-        f"cannot use {file}, from which the Connect workers read URIs and passwords: {error.strerror}",
-        "correct that, or set [connect] secrets to another folder",
-    )
+def _file_errors(file: Path) -> AbstractContextManager[None]:
+    attempt = f"use {file}, from which the Connect workers read URIs and passwords"
+    return file_errors(attempt, "correct that, or set [connect] secrets to another folder")

@@ -7,11 +7,12 @@ commands, on several machines, one at most continues.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 from uuid import uuid4
 
+from pydantic import TypeAdapter
 from pymongo import ReturnDocument
 from pymongo.collection import Collection
 from pymongo.errors import DuplicateKeyError
@@ -64,16 +65,19 @@ class Cutover:
         return f"under way ({self.state}), or interrupted; `towpath cutover --undo` undoes what was begun"
 
 
+_CUTOVER = TypeAdapter(Cutover)
+
+
 def read(client: Client, pipeline: Pipeline) -> Cutover | None:
     """The marker; None if the source is primary and no cutover is under way."""
     marker = _markers(client).find_one({"_id": pipeline.name})
-    return None if marker is None else _cutover(marker)
+    return None if marker is None else _CUTOVER.validate_python(marker)
 
 
 def insert(client: Client, pipeline: Pipeline, cutover: Cutover) -> None:
     """Store the marker of a new cutover. Raises `Overtaken` when there is one of another command."""
     try:
-        _markers(client).insert_one({"_id": pipeline.name, **_document(cutover)})
+        _markers(client).insert_one({"_id": pipeline.name, **asdict(cutover)})
     except DuplicateKeyError as error:
         stored = read(client, pipeline)  # it is ours if the reply to an earlier attempt was lost
         if stored is None or stored.token != cutover.token:
@@ -82,7 +86,7 @@ def insert(client: Client, pipeline: Pipeline, cutover: Cutover) -> None:
 
 def replace_own(client: Client, pipeline: Pipeline, tokens: Iterable[str], cutover: Cutover) -> None:
     """Replace the marker if it has one of these tokens. Raises `Overtaken` otherwise."""
-    if not _markers(client).replace_one(_own(pipeline, tokens), _document(cutover)).matched_count:
+    if not _markers(client).replace_one(_own(pipeline, tokens), asdict(cutover)).matched_count:
         raise _overtaken(pipeline)
 
 
@@ -97,7 +101,7 @@ def take(client: Client, pipeline: Pipeline, tokens: Iterable[str], token: str) 
     )
     if stored is None:
         raise _overtaken(pipeline)
-    return _cutover(stored)
+    return _CUTOVER.validate_python(stored)
 
 
 def delete_own(client: Client, pipeline: Pipeline, tokens: Iterable[str]) -> None:
@@ -116,15 +120,6 @@ def _overtaken(pipeline: Pipeline) -> Overtaken:
         " switched",
         "`towpath status` shows what it is at",
     )
-
-
-def _document(cutover: Cutover) -> dict[str, Any]:
-    return {**asdict(cutover), "steps": list(cutover.steps)}
-
-
-def _cutover(document: Mapping[str, Any]) -> Cutover:
-    values = {field.name: document[field.name] for field in fields(Cutover)}
-    return Cutover(**values | {"steps": tuple(document["steps"])})
 
 
 def refuse(session: Session) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pymongo.collection import Collection
 
-from towpath.clients.mongo.client import Client
+from towpath.clients.mongo.client import Client, cluster_time
 from towpath.config.pipeline import Pipeline
 from towpath.store.positions import OFFSETS, SCHEMA_CHANGES, collection_of, id_range
 
@@ -39,8 +39,6 @@ class SchemaChange:
     """The new name of a renamed collection; else empty."""
     destination: str
     """The destination's name of `namespace`."""
-    is_snapshot: bool
-    """Whether it describes what existed before."""
     indexes: tuple[str, ...]
     """The names of the indexes that it is about."""
     topics: Mapping[str, int]
@@ -72,7 +70,6 @@ class SchemaChange:
             namespace=str(change["ns"]),
             to=str(change.get("to") or ""),
             destination=str(document.get("namespace") or change["ns"]),
-            is_snapshot=bool(change.get("snapshot")),
             indexes=tuple(str(index["name"]) for index in change.get("indexes", ()) if "name" in index),
             topics={str(topic): int(count) for topic, count in change.get("topics", {}).items()},
             state="refused" if is_retried else state,
@@ -95,7 +92,7 @@ def _time(value: Any) -> datetime | None:
 def open_changes(client: Client, pipeline: Pipeline) -> tuple[SchemaChange, ...]:
     """The changes that are waiting, running, held or refused, the oldest first."""
     found = _collection(client).find(_of(pipeline, OPEN))
-    return tuple(sorted(map(SchemaChange.of, found), key=_age))
+    return tuple(sorted(map(SchemaChange.of, found), key=lambda change: cluster_time(change.time)))
 
 
 def latest(client: Client, pipeline: Pipeline, count: int) -> tuple[SchemaChange, ...]:
@@ -104,10 +101,6 @@ def latest(client: Client, pipeline: Pipeline, count: int) -> tuple[SchemaChange
     shown = {"$or": told, "change.ddl": {"$ne": "complete"}}
     found = _collection(client).find({**_of(pipeline, _OVER), **shown})
     return tuple(map(SchemaChange.of, found.sort("ended", -1).limit(count)))
-
-
-def _age(change: SchemaChange) -> tuple[int, ...]:
-    return tuple(int(part) for part in change.time.split(":"))
 
 
 def renames(client: Client, pipeline: Pipeline) -> tuple[tuple[str, str], ...]:

@@ -15,7 +15,7 @@ from typing import TextIO
 import platformdirs
 
 from towpath.errors import TowpathError
-from towpath.files import replacing
+from towpath.files import file_errors, replacing
 from towpath_verifier import Options
 
 #: The lock of `verify --follow`.
@@ -25,7 +25,7 @@ FOLLOW = "follow"
 def folder(pipeline: str) -> Path:
     """The folder of a pipeline's state on this machine, which only its owner can read. Raises `TowpathError`."""
     place = platformdirs.user_state_path("towpath") / pipeline
-    with file_errors(place):
+    with _file_errors(place):
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         place.chmod(0o700)
     return place
@@ -39,14 +39,14 @@ class Writing:
     _file: TextIO
 
     def write(self, text: str) -> None:
-        with file_errors(self.place):
+        with _file_errors(self.place):
             self._file.write(text)
 
 
 @contextmanager
 def writing(place: Path, turn: AbstractContextManager[object] | None = None) -> Iterator[Writing]:
     """As `replacing`, but raises `TowpathError` when the file cannot be written."""
-    with replacing(place, turn, guard=partial(file_errors, place)) as file:
+    with replacing(place, turn, guard=partial(_file_errors, place)) as file:
         yield Writing(place, file)
 
 
@@ -56,7 +56,7 @@ def locked(place: Path, *, wait: bool = False) -> Iterator[str]:
 
     With `wait`, waits until it is free.
     """
-    with file_errors(place):
+    with _file_errors(place):
         file = place.open("a+", encoding="utf-8")
         place.chmod(0o600)
     with file:
@@ -65,7 +65,7 @@ def locked(place: Path, *, wait: bool = False) -> Iterator[str]:
         except BlockingIOError:
             yield _holder(file)
             return
-        with file_errors(place):
+        with _file_errors(place):
             file.truncate(0)
             file.write(f"{os.getpid()}, since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC")
             file.flush()
@@ -76,7 +76,7 @@ def holder(place: Path) -> str:
     """The holder of a lock file; empty when nobody holds it."""
     if not place.exists():
         return ""
-    with file_errors(place), place.open(encoding="utf-8") as file:
+    with _file_errors(place), place.open(encoding="utf-8") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -89,15 +89,8 @@ def _holder(file: TextIO) -> str:
     return f"pid {file.read().strip() or 'unknown'}"
 
 
-@contextmanager
-def file_errors(place: Path) -> Iterator[None]:
-    """Turns an `OSError` about a file into a `TowpathError`."""
-    try:
-        yield
-    except OSError as error:
-        raise TowpathError(
-            f"cannot keep {place}: {error.strerror}; make room there, or name another folder with XDG_STATE_HOME"
-        ) from error
+def _file_errors(place: Path) -> AbstractContextManager[None]:
+    return file_errors(f"keep {place}", "make room there, or name another folder with XDG_STATE_HOME")
 
 
 def lock(name: str, verb: str) -> Path:
@@ -118,11 +111,6 @@ def alone(name: str, verb: str, words: str = "") -> Iterator[None]:
                 " shows the state of the pipeline"
             )
         yield
-
-
-def following_alone(name: str) -> AbstractContextManager[None]:
-    """As `alone`, for `verify --follow`."""
-    return alone(name, FOLLOW, "verify --follow")
 
 
 @contextmanager

@@ -117,7 +117,7 @@ def _deploy(session: Session) -> None:
     for change in Deployment(Facts(session)).plan():
         say(f"    {change.description}")
         change.apply()
-    wait_running(session.connect, session.pipeline, timeout=120)
+    wait_running(session.connect, session.pipeline.connectors, timeout=120)
 
 
 @contextmanager

@@ -1,18 +1,15 @@
-"""Deployed connectors: waits for their states, stops them, moves and forgets their offsets."""
+"""Connectors: their states, and waits for them."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-import tenacity
-
 from towpath.clients.connect.rest import Connect, Connector, Passing, failure
-from towpath.config.pipeline import Pipeline
-from towpath.errors import ConnectError, ConnectUnreachable, NoSuchConnector, NotYet, TowpathError
+from towpath.errors import ConnectUnreachable, NoSuchConnector, NotYet, TowpathError
 
 T = TypeVar("T")
 _STOPS = 60.0  # seconds until a connector and its tasks must have stopped
@@ -21,15 +18,8 @@ _SHORTEST_PAUSE = 0.02  # a look costs the worker a few milliseconds
 
 
 def statuses(connect: Connect, names: Iterable[str]) -> list[Connector]:
-    """The state of each connector; one that Connect does not know is MISSING."""
-    return [_status(connect, name) for name in names]
-
-
-def _status(connect: Connect, name: str) -> Connector:
-    try:
-        return connect.status(name)
-    except NoSuchConnector:
-        return Connector(name, "MISSING", "", ())
+    """The state of each connector."""
+    return [connect.status(name) for name in names]
 
 
 def missing(connect: Connect, connectors: Iterable[Connector], advice: str) -> NoSuchConnector | None:
@@ -87,10 +77,11 @@ class Wait:
                 self._go_on(error)
 
     def _go_on(self, last: TowpathError) -> None:
-        connectors, failed = list[Connector](), None
+        connectors: list[Connector] = []
+        failed: TowpathError | None = None
         try:
             connectors = statuses(self.connect, self.names)
-            failed = self._failure(connectors)
+            failed = missing(self.connect, connectors, "was it removed meanwhile?") or failure(connectors)
         except self.passing as error:
             last = error
         is_trouble = not isinstance(last, NotYet)
@@ -106,29 +97,25 @@ class Wait:
             raise type(last)(f"{self.late}: {'; '.join(filter(None, (str(last), states)))}") from last
         time.sleep(min(self.pause, max(_SHORTEST_PAUSE, (now - self._began) / 4)))
 
-    def _failure(self, connectors: Iterable[Connector]) -> TowpathError | None:
-        return missing(self.connect, connectors, "was it removed meanwhile?") or failure(connectors)
 
-
-def wait_running(connect: Connect, pipeline: Pipeline, timeout: float, names: Iterable[str] | None = None) -> None:
-    """Wait until all connectors, or those of these names, and their tasks are RUNNING; `timeout` in seconds.
+def wait_running(connect: Connect, names: Collection[str], timeout: float) -> None:
+    """Wait until these connectors and their tasks are RUNNING; `timeout` in seconds.
 
     Raises `TowpathError` with the reason when one has failed and stays so, `NotYet` when the time is over.
     """
-    awaited = tuple(pipeline.connectors if names is None else names)
 
     def running() -> None:
-        if not all(connector.running for connector in statuses(connect, awaited)):
+        if not all(connector.running for connector in statuses(connect, names)):
             raise NotYet("")
 
-    Wait(connect, awaited, timeout, f"not running after {timeout:.0f} s").until(running)
+    Wait(connect, names, timeout, f"not running after {timeout:.0f} s").until(running)
 
 
 def wait_stopped(connect: Connect, name: str) -> None:
     """Wait until a connector is STOPPED, and its tasks are gone."""
 
     def stopped() -> None:
-        (connector,) = statuses(connect, [name])
+        connector = connect.status(name)
         if connector.state != "STOPPED" or connector.tasks:
             raise NotYet("")
 
@@ -136,32 +123,7 @@ def wait_stopped(connect: Connect, name: str) -> None:
     Wait(connect, [name], _STOPS, late, pause=_STOPPING_PAUSE, failed_for=math.inf).until(stopped)
 
 
-def stop_sink(pipeline: Pipeline, connect: Connect) -> None:
-    """Stop the pipeline's sink; when this returns, Connect has none of its tasks any more."""
-    connect.stop(pipeline.sink_connector)
-    wait_stopped(connect, pipeline.sink_connector)
-
-
-#: A sink's consumers leave their group a while after its tasks have stopped; until then Connect answers 500.
-_while_leaving = tenacity.retry(
-    retry=tenacity.retry_if_exception(lambda error: isinstance(error, ConnectError) and error.status == 500),
-    wait=tenacity.wait_fixed(0.2),
-    stop=tenacity.stop_after_delay(60),
-    reraise=True,
-)
-
-
-@_while_leaving
-def forget_offsets(connect: Connect, name: str) -> None:
-    """Forget a STOPPED connector's positions, if it has any.
-
-    For a source connector that was created STOPPED and never had a task, Connect always answers 500 to the deletion.
-    """
-    if connect.offsets(name):
-        connect.forget_offsets(name)
-
-
-@_while_leaving
-def move_offsets(connect: Connect, name: str, offsets: Mapping[tuple[str, int], int]) -> None:
-    """Make a STOPPED sink's consumers continue at these offsets."""
-    connect.move_offsets(name, offsets)
+def stop(connect: Connect, name: str) -> None:
+    """Stop a connector, and wait until its tasks are gone."""
+    connect.stop(name)
+    wait_stopped(connect, name)

@@ -1,4 +1,4 @@
-"""The Connect REST API, typed: every endpoint, URL and status code that Towpath uses is in this file.
+"""The Connect REST API, typed: every endpoint, URL and status code that Towpath uses, and why a connector has failed.
 
 Every answer is read to its end within a time limit. An answer that is not Connect's is a `ConnectError`.
 """
@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
 from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -19,7 +18,6 @@ import httpx
 import tenacity
 from pydantic import Field, TypeAdapter
 
-from towpath.clients.connect.failures import Failure, without_users
 from towpath.clients.tls import Trouble, Trust, trouble
 from towpath.config.logins import ConnectLogin
 from towpath.errors import ConnectError, ConnectorFailed, ConnectUnreachable, NoSuchConnector, Unresolved
@@ -39,6 +37,53 @@ _REFUSALS = {
         "allow it, or name another user in the file of [connect] user_file",
     ),
 }
+
+
+#: Our code at the front of a message, after the class of an exception if there is one.
+_CODE = re.compile(r"(?:[\w$.]+: )?(TWP-[A-Z-]+[A-Z]): ")
+_CAUSE = "Caused by: "
+#: Class names that add nothing to the message after them.
+_PLAIN = re.compile(
+    r"^(?:org\.apache\.kafka\.connect\.errors\.\w+|io\.towpath\.record\.ContractException|[\w.$]+(?=: TWP-)): "
+)
+#: Failures of other software that map to one of our codes; 286 is MongoDB's ChangeStreamHistoryLost.
+_FOREIGN = {
+    r"^(?:[\w$]+\.)*(?:ConfigException|ClassNotFoundException|NoClassDefFoundError)(?:: |$)": "TWP-CONFIG",
+    r"\b(?:error|code) 286\b|may no longer be in the oplog": "TWP-HISTORY-LOST",
+    "Invalid value .* for configuration|Failed to find any class": "TWP-CONFIG",
+}
+#: User and password of a MongoDB URI, also where somebody has not escaped an @, a slash or a space.
+_USER = re.compile(r"(mongodb(?:\+srv)?://)(?:[^@\s]*|[^@/]*)@(?:\S*@)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The essence of a Java stack trace, which is all that Connect reports."""
+
+    what: str
+    """One line: the exception with a code, or else the deepest cause."""
+    code: str
+    """As in `docs/errors.md`; empty where a restart may help."""
+
+    @classmethod
+    def of(cls, trace: str) -> Failure:
+        lines = [line.strip() for line in trace.splitlines()] or [""]
+        causes = [line for n, line in enumerate(lines) if n == 0 or line.startswith(_CAUSE)]
+        causes = [line.removeprefix(_CAUSE) for line in causes]
+        line = next(filter(code_of, causes), causes[-1])
+        code = code_of(line) or next((code for words, code in _FOREIGN.items() if re.search(words, line)), "")
+        return cls(without_users(_PLAIN.sub("", line)), code)
+
+
+def without_users(text: str) -> str:
+    """URIs in it lose their users: mongo-kafka quotes a URI that it cannot use, with its password."""
+    return _USER.sub(r"\1", text)
+
+
+def code_of(message: str) -> str:
+    """The code at the front of a message of our connectors, or of an exception; empty without one."""
+    match = _CODE.match(message)
+    return match[1] if match else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +122,14 @@ class Connector:
         return tuple(cause.what for cause in self.causes)
 
 
-def failure(connectors: Iterable[Connector], advice: str = "") -> ConnectorFailed | None:
+def failure(connectors: Iterable[Connector]) -> ConnectorFailed | None:
     """The failures of these connectors as one error; None when none has failed."""
     failed = [connector for connector in connectors if connector.causes]
     if not failed:
         return None
     what = "; ".join(f"{connector.name} has failed: {'; '.join(connector.failures)}" for connector in failed)
     code = next((cause.code for connector in failed for cause in connector.causes if cause.code), "")
-    return ConnectorFailed(what, advice, where=failed[0].name, code=code)
+    return ConnectorFailed(what, where=failed[0].name, code=code)
 
 
 class Passing(ConnectError):
@@ -112,8 +157,13 @@ _retry_passing = tenacity.retry(
     stop=tenacity.stop_after_delay(60),
     reraise=True,
 )
-
-
+#: A sink's consumers leave their group a while after its tasks have stopped; until then Connect answers 500.
+_while_leaving = tenacity.retry(
+    retry=tenacity.retry_if_exception(lambda error: isinstance(error, ConnectError) and error.status == 500),
+    wait=tenacity.wait_fixed(0.2),
+    stop=tenacity.stop_after_delay(60),
+    reraise=True,
+)
 _NO_LOGIN = ConnectLogin()
 
 
@@ -124,15 +174,16 @@ class Connect:
     Connect's own message when the answer is not a success. Failures that Connect calls temporary are retried for 60 s.
     """
 
-    def __init__(self, url: str, login: ConnectLogin = _NO_LOGIN, transport: httpx.BaseTransport | None = None) -> None:
+    def __init__(self, url: str, login: ConnectLogin = _NO_LOGIN) -> None:
         self.url, self._login = url.rstrip("/"), login
+        # without TLS there is nothing to verify, and to read all certificates takes 40 ms
+        verify: ssl.SSLContext | bool = self.url.startswith("https:")
         try:
-            # without TLS there is nothing to verify, and to read all certificates takes 40 ms
-            verify = _context(login) if self.url.startswith("https:") else False
+            if verify and (login.ca or login.certificate):
+                verify = _trust(self.url, login).context()
             self._client = httpx.Client(
                 base_url=self.url,
                 timeout=_TIMEOUT,
-                transport=transport,
                 auth=(login.user, login.password) if login.user else None,
                 verify=verify,
             )
@@ -142,11 +193,8 @@ class Connect:
     def __enter__(self) -> Connect:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         self._client.close()
-
-    def version(self) -> str:
-        return self._read("GET", "/", lambda root: _TEXT.validate_python(root["version"]))
 
     def worker(self) -> tuple[str, str]:
         """The version of the worker that answers, and the id of the workers' Kafka cluster."""
@@ -203,7 +251,11 @@ class Connect:
         return values.get(setting, [])
 
     def status(self, name: str) -> Connector:
-        return self._read("GET", f"/connectors/{name}/status", partial(_connector, name))
+        """The state of a connector; one that Connect does not know is MISSING."""
+        try:
+            return self._read("GET", f"/connectors/{name}/status", partial(_connector, name))
+        except NoSuchConnector:
+            return Connector(name, "MISSING", "", ())
 
     def topics(self, name: str) -> list[str]:
         """The topics that a connector has written or read since it was created; none if it does not exist.
@@ -224,8 +276,12 @@ class Connect:
         return self._read("GET", f"/connectors/{name}/offsets", offsets)
 
     def forget_offsets(self, name: str) -> None:
-        """Remove all offsets of a connector, which must be STOPPED."""
-        self._ask("DELETE", f"/connectors/{name}/offsets")
+        """Remove all offsets of a connector, which must be STOPPED, if it has any.
+
+        For a source connector that was created STOPPED and never had a task, Connect answers every deletion with 500.
+        """
+        if self.offsets(name):
+            self._change_offsets("DELETE", name)
 
     def move_offsets(self, name: str, offsets: Mapping[tuple[str, int], int]) -> None:
         """Make a sink, which must be STOPPED, continue at these offsets: (topic, partition) → the next to read."""
@@ -233,7 +289,11 @@ class Connect:
             {"partition": {"kafka_topic": topic, "kafka_partition": partition}, "offset": {"kafka_offset": offset}}
             for (topic, partition), offset in offsets.items()
         ]
-        self._ask("PATCH", f"/connectors/{name}/offsets", json={"offsets": moved})
+        self._change_offsets("PATCH", name, json={"offsets": moved})
+
+    @_while_leaving
+    def _change_offsets(self, method: str, name: str, **request: Any) -> None:
+        self._ask(method, f"/connectors/{name}/offsets", **request)
 
     def pause(self, name: str) -> None:
         self._ask("PUT", f"/connectors/{name}/pause")
@@ -340,7 +400,7 @@ def _values(answer: Any, part: str) -> dict[str, list[str]]:
     return {value["name"]: _TEXTS.validate_python(value[part]) for value in values}
 
 
-_TEXT, _TEXTS, _SETTINGS = TypeAdapter(str), TypeAdapter(list[str]), TypeAdapter(dict[str, str])
+_TEXTS, _SETTINGS = TypeAdapter(list[str]), TypeAdapter(dict[str, str])
 _OFFSETS = TypeAdapter(list[dict[str, dict[str, Any] | None]])
 _CONNECTOR = TypeAdapter(Connector)
 _WORKER, _CONFIGS = TypeAdapter(tuple[str, str]), TypeAdapter(dict[str, dict[str, str]])
@@ -368,18 +428,12 @@ def is_about_connector(answer: httpx.Response) -> bool:
         return False
 
 
-def _context(login: ConnectLogin) -> ssl.SSLContext | bool:
-    """What verifies the worker's certificate. Raises `OSError` for files that cannot be used."""
-    return _trust(login, tls=True).context() if login.ca or login.certificate else True
-
-
 def _tls_trouble(url: str, login: ConnectLogin) -> Trouble | None:
     """What is wrong with TLS at this URL."""
-    parts = urlsplit(url)
-    tls = parts.scheme == "https"
-    return trouble([(parts.hostname or "", parts.port or (443 if tls else 80))], _trust(login, tls=tls))
+    parts, trust = urlsplit(url), _trust(url, login)
+    return trouble([(parts.hostname or "", parts.port or (443 if trust.tls else 80))], trust)
 
 
-def _trust(login: ConnectLogin, *, tls: bool) -> Trust:
-    names = "[connect] ca", "[connect] certificate"
-    return Trust(tls, login.ca, login.certificate, "", "https:// in [connect] url", *names)
+def _trust(url: str, login: ConnectLogin) -> Trust:
+    words = "https:// in [connect] url", "[connect] ca", "[connect] certificate"
+    return Trust(url.startswith("https:"), login.ca, login.certificate, "", *words)

@@ -19,9 +19,8 @@ from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError, TopicAuthorizationFailedError, for_code
 from kafka.protocol.producer.transaction import WriteTxnMarkersRequest
 
-from towpath.clients.kafka.client import for_kafka_python
 from towpath.clients.kafka.consume import messages
-from towpath.clients.kafka.topics import Place, Topics
+from towpath.clients.kafka.topics import Place, Topics, for_kafka_python
 from towpath.errors import TopicError, TowpathError
 
 _LOG = "__transaction_state"

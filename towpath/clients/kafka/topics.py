@@ -1,4 +1,7 @@
-"""The topics of a Kafka cluster: creation, settings, offsets, sizes, and clients that read and write them."""
+"""The topics of a Kafka cluster: creation, settings, offsets, sizes, and clients that read and write them.
+
+A login has the names of Java's `client.properties`; the options of librdkafka and kafka-python are derived from them.
+"""
 
 from __future__ import annotations
 
@@ -31,20 +34,34 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from towpath.clients.kafka.client import LARGEST_RECORD, for_kafka_python, for_librdkafka, trouble
-from towpath.clients.tls import Trouble
-from towpath.config.logins import KafkaLogin
+from towpath.clients.tls import Trouble, Trust, trouble
+from towpath.config.logins import CA, CERTIFICATE, HOST_CHECK, KEY_PASSWORD, MECHANISM, PROTOCOL, KafkaLogin
 from towpath.errors import KafkaUnreachable, TopicError, TowpathError
 
 #: A partition: topic and number.
 Place = tuple[str, int]
 
+#: Bytes. 16 MiB is the largest document; a record adds its key, headers and the update's own wrapping.
+LARGEST_RECORD = 17 * 1024 * 1024
+_LIBRDKAFKA = {key: key for key in (PROTOCOL, MECHANISM, KEY_PASSWORD)} | {
+    "ssl.ca.location": CA,
+    "ssl.certificate.location": CERTIFICATE,
+    "ssl.key.location": CERTIFICATE,
+}
+_KAFKA_PYTHON = {
+    "security_protocol": PROTOCOL,
+    "sasl_mechanism": MECHANISM,
+    "ssl_cafile": CA,
+    "ssl_certfile": CERTIFICATE,
+    "ssl_keyfile": CERTIFICATE,
+    "ssl_password": KEY_PASSWORD,
+}
 _INTERNAL = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 _OF_URLS = str.maketrans("+/", "-_", "=")
+_NO_SETTINGS = KafkaLogin()
 _REACHED = 10.0  # seconds until the brokers count as unreachable
 #: librdkafka's message for a connection that the broker closed, which it does without a login. The code is that of any
 #: lost connection.
-_NO_SETTINGS = KafkaLogin()
 _NO_LOGIN = "broker might require SASL authentication"
 _ATTEMPT = 1.0  # seconds until we look for the reason why no broker has answered yet
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
@@ -127,10 +144,6 @@ class Topics:
     def brokers(self) -> list[int]:
         return self.overview()[0]
 
-    def cluster(self) -> str:
-        """The id of the Kafka cluster."""
-        return self.overview()[1]
-
     def _metadata(self) -> Any:
         until = time.monotonic() + _REACHED
         self._errors.clear()
@@ -139,7 +152,7 @@ class Topics:
                 return self._admin.list_topics(timeout=_ATTEMPT)
             except KafkaException as error:
                 self._admin.poll(0)  # runs the callback for errors so far
-                problem = trouble(self.login, self.bootstrap, self._refused())
+                problem = _trouble(self.login, self.bootstrap, self._refused())
                 if problem is None and time.monotonic() < until:
                     continue
                 problem = problem or Trouble(error.args[0].str(), "is a broker running there? ([kafka] bootstrap)")
@@ -208,15 +221,11 @@ class Topics:
         The end is the last stable offset: all before it is committed. Without `stable` it is the end of all that was
         written, including transactions that are open, or committed without this partition's broker knowing yet.
         """
-        partitions = _partitions(topics)
+        partitions = [TopicPartition(topic.name, n) for topic in topics for n in range(topic.partitions)]
         level = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
         firsts = self._offsets(dict.fromkeys(partitions, _EARLIEST))
         ends = self._offsets(dict.fromkeys(partitions, _LATEST), level)
         return {place: (firsts[place], end) for place, end in ends.items()}
-
-    def written(self, topics: Iterable[Topic]) -> dict[Place, int]:
-        """Partition → the end of all that was written, as in `ends` without `stable`."""
-        return self._offsets(dict.fromkeys(_partitions(topics), _LATEST), IsolationLevel.READ_UNCOMMITTED)
 
     def ids(self, names: Iterable[str]) -> dict[str, str]:
         """Existing topic → its id; a topic that is recreated under the same name has another one."""
@@ -384,5 +393,49 @@ class Topics:
             raise TowpathError(f"cannot {what} at {self.bootstrap}: no answer in time", where=self.bootstrap) from error
 
 
-def _partitions(topics: Iterable[Topic]) -> list[TopicPartition]:
-    return [TopicPartition(topic.name, n) for topic in topics for n in range(topic.partitions)]
+def for_librdkafka(login: KafkaLogin) -> dict[str, Any]:
+    options = _renamed(login, _LIBRDKAFKA, "sasl.username", "sasl.password")
+    if HOST_CHECK in login.settings:
+        options[HOST_CHECK] = login.settings[HOST_CHECK] or "none"
+    return options
+
+
+def for_kafka_python(login: KafkaLogin) -> dict[str, Any]:
+    options = _renamed(login, _KAFKA_PYTHON, "sasl_plain_username", "sasl_plain_password")
+    if login.settings.get(HOST_CHECK) == "":
+        options["ssl_check_hostname"] = False
+    return options
+
+
+def _renamed(login: KafkaLogin, names: Mapping[str, str], user: str, password: str) -> dict[str, Any]:
+    """The settings under other names: `names` maps an option to Java's setting."""
+    options = {name: login.settings[key] for name, key in names.items() if key in login.settings}
+    return options | (dict(zip((user, password), login.user, strict=True)) if login.user else {})
+
+
+def _trouble(login: KafkaLogin, bootstrap: str, refused: str) -> Trouble | None:
+    """What is wrong with TLS or the login, and what to do. `refused`: the client's message on a refused login."""
+    if refused:
+        return Trouble(
+            f"the brokers refuse the user or the password: {refused.partition(': ')[2] or refused}",
+            f"correct them, or {MECHANISM}, in the file of [kafka] client",
+        )
+    settings = login.settings
+    trust = Trust(
+        tls=settings.get(PROTOCOL, "PLAINTEXT").endswith("SSL"),
+        ca=settings.get(CA, ""),
+        key=settings.get(CERTIFICATE, ""),
+        password=settings.get(KEY_PASSWORD, ""),
+        switch=f"{PROTOCOL}=SSL or SASL_SSL in the file of [kafka] client",
+        ca_option=f"{CA} in the file of [kafka] client",
+        key_option=f"{CERTIFICATE} in the file of [kafka] client",
+        checks_host=settings.get(HOST_CHECK) != "",
+    )
+    return trouble(_addresses(bootstrap), trust)
+
+
+def _addresses(bootstrap: str) -> Iterator[tuple[str, int]]:
+    for address in bootstrap.split(","):
+        host, _, port = address.strip().rpartition(":")
+        if port.isdecimal():
+            yield host.strip("[]"), int(port)

@@ -18,6 +18,7 @@ from towpath.clients.mongo.versions import OLDEST, short
 from towpath.clients.tls import Trouble, Trust, trouble
 from towpath.config.mongo_uri import without_credentials
 from towpath.errors import MongoError, MongoUnreachable
+from towpath_verifier import brief
 
 Client = MongoClient[dict[str, Any]]
 
@@ -103,7 +104,8 @@ class Cluster:
         if answer is not None and not re.search(r"[?&](socket)?timeoutms=", self.uri.lower()):
             options["socketTimeoutMS"] = int(answer * 1000)
         self._refuse_unescaped()
-        if "tlsc" in self.uri.lower() and (cause := _trust(_parsed(self.uri), self.uri).unusable()):
+        # first the files: OpenSSL asks the terminal for a missing password
+        if "tlsc" in self.uri.lower() and (cause := trouble([], _trust(_parsed(self.uri), self.uri))):
             raise MongoError(f"{self._unusable}: {cause.what}", f"{cause.advice} ({self.setting})")
         try:
             return MongoClient(self.uri, **options)
@@ -136,13 +138,13 @@ class Cluster:
         parsed = _parsed(self.uri)
         members = [(host, port or 27017) for host, port in parsed.get("nodelist", [])]
         of_tls = trouble(members, _trust(parsed, self.uri))  # such a server answers
-        cause = of_tls or Trouble(str(error).split(", Timeout:")[0], "is it running and the address right?")
+        cause = of_tls or Trouble(brief(error), "is it running and the address right?")
         what, advice = f"cannot reach {named}: {cause.what}", f"{cause.advice} ({self.setting})"
         return (MongoError if of_tls else MongoUnreachable)(what, advice, where=self.address)
 
     def _refusal(self, named: str, error: OperationFailure) -> tuple[str, str]:
         """(what happened, advice)"""
-        message = (error.details or {}).get("errmsg", str(error))
+        message = brief(error)
         if error.code in (_UNAUTHENTICATED, _NO_SUCH_USER):
             return f"{named} refuses the user or the password: {message}", f"see {self.setting}"
         if error.code == _UNAUTHORISED:

@@ -47,7 +47,8 @@ class Privileges:
     def missing(self, actions: Iterable[str], namespace: str) -> list[str]:
         """The `actions` that are not granted on a namespace; an empty one stands for all databases at once."""
         database, _, collection = namespace.partition(".")
-        return [action for action in actions if not self._allows(action, database, collection)]
+        grants = [grant for grant in self.granted if _covers(grant["resource"], database, collection)]
+        return [action for action in actions if all(action not in grant["actions"] for grant in grants)]
 
     def missing_on_cluster(self, actions: Iterable[str]) -> list[str]:
         """The `actions` that are not granted on the cluster as a whole."""
@@ -69,11 +70,6 @@ class Privileges:
             for action in grant["actions"]
         }
         return [action for action in DESTINATION_ACTIONS if action not in granted]
-
-    def _allows(self, action: str, database: str, collection: str) -> bool:
-        return any(
-            action in grant["actions"] and _covers(grant["resource"], database, collection) for grant in self.granted
-        )
 
 
 def _covers(resource: Mapping[str, Any], database: str, collection: str) -> bool:

@@ -14,6 +14,7 @@ from pymongo.errors import OperationFailure, PyMongoError
 from towpath.clients.mongo.client import REPLAY, Client, Cluster, ClusterTime
 from towpath.clients.mongo.versions import OLDEST, imitation, series, short
 from towpath.errors import Refused
+from towpath_verifier import brief
 
 _OCCUPIED_MS = 100
 
@@ -60,7 +61,7 @@ class ReplicaSet:
 
 def source_set(client: Client) -> ReplicaSet:
     """The replica set of the source. Raises `Refused` for a standalone and for a mongos."""
-    return _with_name(replica_set(client, "source"), "source", "change streams", " ([source] uri)")
+    return replica_set(client, "source", needs="change streams", advice=" ([source] uri)")
 
 
 def destination_set(client: Client, *, transactions: bool) -> ReplicaSet:
@@ -68,30 +69,20 @@ def destination_set(client: Client, *, transactions: bool) -> ReplicaSet:
 
     Raises `Refused` for a mongos and, if `transactions` are required, for a standalone.
     """
-    destination = replica_set(client, "destination")
     advice = ', or set mode = "plain", which writes without them ([destination] uri)'
-    return _with_name(destination, "destination", "transactions", advice) if transactions else destination
+    return replica_set(client, "destination", needs="transactions" if transactions else "", advice=advice)
 
 
 def replay_set(client: Client) -> ReplicaSet:
     """The replica set that a replay writes to. Raises `Refused` for a standalone and for a mongos."""
-    return _with_name(replica_set(client, *REPLAY), REPLAY[0], "transactions", "")
+    return replica_set(client, *REPLAY, needs="transactions")
 
 
-def _with_name(replica_set: ReplicaSet, side: str, lacks: str, advice: str) -> ReplicaSet:
-    """The replica set, unless it is a standalone."""
-    if replica_set.name:
-        return replica_set
-    raise Refused(
-        f"the {side} is a standalone mongod, which has no {lacks}",
-        f"start it with --replSet and initiate a replica set of one node{advice}",
-    )
-
-
-def replica_set(client: Client, side: str, setting: str = "") -> ReplicaSet:
+def replica_set(client: Client, side: str, setting: str = "", *, needs: str = "", advice: str = "") -> ReplicaSet:
     """The replica set that answers on `side`; `setting` names it, `[side] uri` by default.
 
-    Raises `Refused` for a mongos, for a version that is not supported, and for what is not MongoDB.
+    Raises `Refused` for a mongos, for a version that is not supported, for what is not MongoDB, and for a standalone,
+    which lacks it, if something is needed; `advice`: the end of what to do then.
     """
     setting, hello = setting or f"[{side}] uri", client.admin.command("hello")
     if service := imitation(host for host, _ in client.nodes):
@@ -112,6 +103,11 @@ def replica_set(client: Client, side: str, setting: str = "") -> ReplicaSet:
         )
     process = hello.get("topologyVersion", {}).get("processId")
     if "setName" not in hello:
+        if needs:
+            raise Refused(
+                f"the {side} is a standalone mongod, which has no {needs}",
+                f"start it with --replSet and initiate a replica set of one node{advice}",
+            )
         host, port = client.address or ("", 0)
         return ReplicaSet("", (f"{host}:{port}",), process, version)
     return ReplicaSet(str(hello["setName"]), tuple(sorted(hello["hosts"])), process, version)
@@ -145,21 +141,16 @@ def clocks(client: Client) -> tuple[ClusterTime, float]:
     return ClusterTime(stamp.time, stamp.inc), hello["localTime"].timestamp()
 
 
-def add_note(client: Client) -> None:
-    """Add an entry to the oplog that changes nothing, so that change streams pass the present time at once.
-
-    A user without the privilege `appendOplogNote` waits for the server's own such entry, which comes every
-    `periodicNoopIntervalSecs` (10 by default) where nobody writes.
-    """
-    with suppress(PyMongoError):
-        client.admin.command("appendOplogNote", data={"from": "towpath"})
-
-
 def passed_time(source: Cluster) -> ClusterTime:
-    """The source's time now, which its change streams pass at once also where nobody writes."""
+    """The source's time now, which its change streams pass at once also where nobody writes.
+
+    An entry in the oplog that changes nothing does that. A user without the privilege `appendOplogNote` waits for the
+    server's own such entry, which comes every `periodicNoopIntervalSecs` (10 by default).
+    """
     with source.connected() as client:
         now = operation_time(client)
-        add_note(client)
+        with suppress(PyMongoError):
+            client.admin.command("appendOplogNote", data={"from": "towpath"})
         return now
 
 
@@ -191,5 +182,5 @@ def regex_refusal(client: Client, expression: str) -> str:
     except OperationFailure as error:
         if error.code != _INVALID_REGEX:
             raise
-        return str((error.details or {}).get("errmsg", error))
+        return brief(error)
     return ""

@@ -28,7 +28,7 @@ from towpath.clients.mongo.client import Client
 from towpath.clients.mongo.privileges import privileges
 from towpath.clients.mongo.versions import WRITE_BLOCK, short
 from towpath.errors import TowpathError
-from towpath_verifier import feature_version
+from towpath_verifier import brief, feature_version
 
 #: The mongosh command that unblocks writes by hand.
 MONGOSH_UNDO = "db.adminCommand({setUserWriteBlockMode: 1, global: false})"
@@ -127,10 +127,9 @@ def _is_transient(error: BaseException) -> bool:
 
 
 def _failure(client: Client, error: PyMongoError, *, on: bool) -> str:
-    message = (getattr(error, "details", None) or {}).get("errmsg", str(error))
     action = "block writes" if on else "unblock writes"
     state = "it may block them nevertheless" if on else "it may still block them"
-    return f"the cluster does not {action}: {message}{_transactions(client)}; {state}; to undo: {MONGOSH_UNDO}"
+    return f"the cluster does not {action}: {brief(error)}{_transactions(client)}; {state}; to undo: {MONGOSH_UNDO}"
 
 
 def _transactions(client: Client) -> str:

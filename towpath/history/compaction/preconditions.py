@@ -9,7 +9,7 @@ from towpath.checks.rule import Finding, Rule, error, rules
 from towpath.clients.kafka.topics import Topic
 from towpath.config.sections import Log
 from towpath.log import reread_requests
-from towpath.log.topic_settings import MARK
+from towpath.log.definitions import MARK
 from towpath.session import Session
 
 _HOUR = 3_600_000

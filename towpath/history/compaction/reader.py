@@ -12,7 +12,7 @@ from towpath.clients.kafka.consume import is_record, place_of, poll
 from towpath.clients.kafka.topics import Place, Topics, interruptible
 from towpath.config.pipeline import Pipeline
 from towpath.errors import Refused, TopicError
-from towpath.log.unprotected import First, Part, figures
+from towpath.history.unprotected import First, Part, figures
 
 _TIMEOUT = 15.0  # seconds for one request to the brokers
 _GROUP = {

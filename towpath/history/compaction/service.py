@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
 
@@ -20,15 +20,18 @@ from towpath.config.namespaces import namespace_of
 from towpath.config.sections import Log
 from towpath.errors import NotYet, TopicError, TowpathError
 from towpath.history.compaction.reader import Reader
+from towpath.history.unprotected import Part, figures
 from towpath.log import reread_requests
-from towpath.log.records import is_key
+from towpath.log.definitions import POLICY, change_settings, is_compacted
+from towpath.log.records import is_key, is_update
 from towpath.log.source_offsets import read_state
-from towpath.log.topic_settings import POLICY, change_settings, is_compacted
-from towpath.log.unprotected import Document, Part, batches, figures, is_update
 from towpath.session import Session
 
+#: A document, by its partition and key.
+Document = tuple[Place, bytes]
 #: Documents with unprotected updates that are kept in memory; when there are more, they are requested at once.
 MOST_DIRTY = 200_000
+_AT_ONCE = 10_000  # documents that are requested, and awaited, together
 _READ_S = 0.2  # one read
 _STATUS_S = 2.0  # between two queries to Connect
 _REPEAT_S = 30.0  # between two messages about the same trouble, and between two commits
@@ -158,9 +161,9 @@ class Compactor:
                 parts[place].nudge = key
                 yield place, key
 
-    def _reread(self, documents: Iterable[Document]) -> int:
+    def _reread(self, documents: list[Document]) -> int:
         """Request these documents and wait until they are re-read; the number of those that were not."""
-        return sum(self._reread_batch(batch) for batch in batches(documents))
+        return sum(self._reread_batch(documents[at : at + _AT_ONCE]) for at in range(0, len(documents), _AT_ONCE))
 
     def _reread_batch(self, batch: list[Document]) -> int:
         namespaces: dict[str, list[bytes]] = {}

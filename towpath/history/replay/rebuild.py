@@ -17,7 +17,7 @@ from pymongo.collection import Collection
 from towpath.checks import target
 from towpath.checks.other_pipelines import refuse_loop_on_resuming
 from towpath.checks.rule import require
-from towpath.clients.connect.control import statuses, stop_sink
+from towpath.clients.connect.control import statuses, stop
 from towpath.clients.mongo.client import Client
 from towpath.config.pipeline import Pipeline
 from towpath.errors import Refused
@@ -141,7 +141,7 @@ def _empty(session: Session, rebuild: Rebuild) -> Rebuild:
     """
     pipeline = session.pipeline
     session.say(f"stopping {pipeline.sink_connector}")
-    stop_sink(pipeline, session.connect)
+    stop(session.connect, pipeline.sink_connector)
     with session.destination.connected() as client:
         verdict.begin_history(client, pipeline, "a rebuild began")
         offsets = client.get_database(DATABASE, write_concern=WriteConcern("majority"))[OFFSETS]

@@ -14,8 +14,7 @@ from pymongo.database import Database
 
 from towpath.checks.rule import require
 from towpath.checks.target import others
-from towpath.clients.connect.control import forget_offsets, statuses, wait_stopped
-from towpath.clients.connect.rest import Connect
+from towpath.clients.connect.control import statuses, stop
 from towpath.clients.kafka.consume import messages
 from towpath.clients.kafka.topics import Place
 from towpath.clients.mongo.client import Client, Cluster, ClusterTime
@@ -48,9 +47,9 @@ from towpath.history.replay.preconditions import (
 from towpath.history.replay.sink_run import SinkRun
 from towpath.history.replay.verdict import Verdict, missing_lines
 from towpath.log import bounds, dead_letters, integrity
+from towpath.log.definitions import plain_settings
 from towpath.log.integrity import LogCheck
 from towpath.log.records import is_schema_change
-from towpath.log.topic_settings import plain_settings
 from towpath.session import Say, Session
 from towpath.store import credentials, positions, writers
 from towpath.store.writers import Registration
@@ -235,7 +234,7 @@ def _finish(run: SinkRun, replay: Replay, check: LogCheck | None, report: Report
     """The verdict. Unless it follows, the replay ends and is removed."""
     session, plan = run.session, replay.plan
     if not plan.follow:
-        _stop(replay, session.connect)
+        stop(session.connect, replay.name)
     with run.destination.connected() as client:
         records = sum(task.counts.records for task in positions.task_states(client, replay.sink))
     earliest = None
@@ -312,12 +311,6 @@ def _run_again(replay: Replay, session: Session) -> None:
         say(f"resumed {replay.name}, which was {connector.state}")
 
 
-def _stop(replay: Replay, connect: Connect) -> None:
-    """Stop the replay's connector; return when none of its tasks is left."""
-    connect.stop(replay.name)
-    wait_stopped(connect, replay.name)
-
-
 def remove(replay: Replay, session: Session, *, keep_letters: bool) -> None:
     """Remove the replay: its connector, then its positions, secrets and dead-letter topic.
 
@@ -327,11 +320,11 @@ def remove(replay: Replay, session: Session, *, keep_letters: bool) -> None:
     connect, topics, say = session.connect, session.topics, session.say
     exists = connect.config(replay.name) is not None
     if exists:
-        _stop(replay, connect)
+        stop(connect, replay.name)
     if replay.uri is not None:
         _forget_positions(replay, session.replay_destination(replay.uri), say)
     if exists:
-        forget_offsets(connect, replay.name)
+        connect.forget_offsets(replay.name)
         connect.delete(replay.name)
         say(f"removed connector {replay.name}")
     replay.secrets.unlink(missing_ok=True)

@@ -20,13 +20,13 @@ from towpath.errors import MongoError, MongoUnreachable, NoSuchConnector, Towpat
 from towpath.history.replay import rebuild
 from towpath.history.replay.plan import Replay, find_all
 from towpath.history.replay.plan import change_topics as replayed_topics
+from towpath.history.unprotected import Figures, figures
 from towpath.log import bounds, dead_letters, reread_requests, source_offsets
 from towpath.log.bounds import Break, LogState, still_in_log
 from towpath.log.dead_letters import DeadLetters
+from towpath.log.definitions import is_compacted, pipeline_topics
 from towpath.log.lag import Lag, change_topics, measure, refuse_hanging_transactions
 from towpath.log.source_offsets import SELECTION, SourceState, Splices, read_state
-from towpath.log.topic_settings import is_compacted, pipeline_topics
-from towpath.log.unprotected import Figures, figures
 from towpath.run.status.report import Problem, Rebuild, Replays, ReplayState
 from towpath.run.status.status import (
     RATE_WINDOW,
@@ -66,7 +66,7 @@ class _Gathering:
         requests = [self.existing[name] for name in (pipeline.request_topic,) if name in self.existing]
         self.ends = topics.ends([*changes, *requests])
         _, self.requested = self.ends.pop((pipeline.request_topic, 0), (0, 0))
-        self.written = {place: (self.ends[place][0], end) for place, end in topics.written(changes).items()}
+        self.written = topics.ends(changes, stable=False)
         refuse_hanging_transactions(pipeline, topics, self.ends, written=self.written)  # one may block Connect
 
     def sources(self) -> dict[str, SourceState]:
@@ -79,7 +79,7 @@ class _Gathering:
                 states[name] = SourceState(None)
         for name, state in states.items():
             schema = state.schema if self.pipeline.ddl.apply else state.ddl
-            reasons = (state.warning, schema.trouble if schema else "")
+            reasons = (state.warning, schema.error if schema else "")
             self.errors += [TowpathError(f"{name}: {reason}") for reason in reasons if reason]
         return states
 

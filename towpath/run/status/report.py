@@ -14,8 +14,7 @@ from typing import Any, Self
 
 from pydantic import TypeAdapter, computed_field
 
-from towpath.clients.connect.failures import Failure
-from towpath.clients.connect.rest import Connector
+from towpath.clients.connect.rest import Connector, Failure
 from towpath.config.events import Check, FollowFigures
 from towpath.config.mongo_uri import without_credentials
 from towpath.errors import TowpathError, fields

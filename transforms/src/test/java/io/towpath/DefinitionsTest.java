@@ -14,11 +14,11 @@ import io.towpath.connector.PluginVersion;
 import io.towpath.debezium.DebeziumToRecord;
 import io.towpath.debezium.RawDocuments;
 import io.towpath.sink.MongoSink;
-import io.towpath.sink.MongoSinkTask;
+import io.towpath.sink.TowpathSinkTask;
 import io.towpath.sink.plain.RecordHandler;
 import io.towpath.sink.plain.TopicNamespaceMapper;
 import io.towpath.source.MongoSource;
-import io.towpath.source.MongoSourceTask;
+import io.towpath.source.TowpathSourceTask;
 import io.towpath.support.Definitions;
 import java.io.IOException;
 import java.nio.file.Files;
@@ -130,9 +130,9 @@ class DefinitionsTest {
     void connectHearsTowpathsVersion() {
         for (String version : List.of(
                 new MongoSource().version(),
-                new MongoSourceTask().version(),
+                new TowpathSourceTask().version(),
                 new MongoSink().version(),
-                new MongoSinkTask().version(),
+                new TowpathSinkTask().version(),
                 new DebeziumToRecord().version())) assertEquals(PluginVersion.current(), version);
     }
 

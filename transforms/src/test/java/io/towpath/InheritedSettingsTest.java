@@ -14,10 +14,10 @@ import io.debezium.schema.AbstractTopicNamingStrategy;
 import io.towpath.connector.InheritedSettings;
 import io.towpath.sink.MongoKafkaSettings;
 import io.towpath.sink.MongoSink;
-import io.towpath.sink.MongoSinkTask;
+import io.towpath.sink.TowpathSinkTask;
 import io.towpath.source.DebeziumSettings;
 import io.towpath.source.MongoSource;
-import io.towpath.source.MongoSourceTask;
+import io.towpath.source.TowpathSourceTask;
 import io.towpath.support.Definitions;
 import java.lang.reflect.Modifier;
 import java.util.ArrayList;
@@ -124,12 +124,12 @@ class InheritedSettingsTest {
 
     @Test
     void theSourceRefusesWhatItsRulesReject() {
-        assertRefused(new MongoSource(), MongoSourceTask::new, "source.json", DebeziumSettings.RULES);
+        assertRefused(new MongoSource(), TowpathSourceTask::new, "source.json", DebeziumSettings.RULES);
     }
 
     @Test
     void theSinkRefusesWhatItsRulesReject() {
-        assertRefused(new MongoSink(), MongoSinkTask::new, "sink.json", MongoKafkaSettings.RULES);
+        assertRefused(new MongoSink(), TowpathSinkTask::new, "sink.json", MongoKafkaSettings.RULES);
     }
 
     /** By name, when it is validated, and again when a task starts that was not. */

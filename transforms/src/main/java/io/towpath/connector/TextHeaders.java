@@ -4,7 +4,6 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 
 import io.towpath.record.RecordHeaders;
 import java.util.Optional;
-import java.util.function.UnaryOperator;
 import org.apache.kafka.connect.connector.ConnectRecord;
 import org.apache.kafka.connect.data.Schema;
 import org.apache.kafka.connect.header.ConnectHeaders;
@@ -20,21 +19,12 @@ public final class TextHeaders {
         return headers;
     }
 
-    /** The same headers, for a record that has splices now. */
-    public static Headers withSplices(Headers contract) {
-        return changed(contract, RecordHeaders::withSplices);
-    }
-
     /** The same headers, for an update whose document's row may follow. */
     public static Headers withRowFollows(Headers contract) {
-        return changed(contract, RecordHeaders::withRowFollows);
-    }
-
-    private static Headers changed(Headers contract, UnaryOperator<String> change) {
         Headers headers = contract.duplicate();
         String text = text(headers.lastWithName(RecordHeaders.NAME).value());
         headers.remove(RecordHeaders.NAME);
-        add(headers, RecordHeaders.NAME, change.apply(text));
+        add(headers, RecordHeaders.NAME, RecordHeaders.withRowFollows(text));
         return headers;
     }
 
@@ -61,10 +51,14 @@ public final class TextHeaders {
         return Optional.ofNullable(record.headers().lastWithName(name)).map(header -> text(header.value()));
     }
 
-    /** What the record contract says of a record, in any of its versions. */
+    /** What the record contract says of a record. */
     public static Optional<String> read(ConnectRecord<?> record, RecordHeaders.Part part) {
-        Optional<String> contract = read(record, RecordHeaders.NAME).flatMap(text -> RecordHeaders.part(text, part));
-        return contract.isPresent() ? contract : read(record, part.oldName());
+        return read(record, RecordHeaders.NAME).flatMap(text -> RecordHeaders.part(text, part));
+    }
+
+    /** A record may omit the header. Throws {@link io.towpath.record.ContractException} for another version than this one. */
+    public static void requireKnown(ConnectRecord<?> record) {
+        read(record, RecordHeaders.NAME).ifPresent(RecordHeaders::requireKnown);
     }
 
     /** Whether the record is an update whose document's row may follow. */

@@ -60,8 +60,8 @@ import org.apache.kafka.connect.source.SourceRecord;
 import org.bson.BsonDocument;
 
 /**
- * What Debezium's MongoDbConnectorTask is, put together of the same parts, without what that makes of every event and nobody here reads: the
- * key as JSON, the description of the event for the attribute LastEvent of its MBean, and the topic's name anew. They took about a quarter of
+ * What Debezium's MongoDbConnectorTask is, put together of the same parts, without what that makes of every event and nothing here reads: the
+ * key as JSON, the description of the event for the attribute LastEvent of its MBean, and the topic's name again. They took about a quarter of
  * a worker's processor time for a change. It only streams, from the offset of one partition. With a new version of Debezium, compare the two.
  */
 final class DebeziumTask extends BaseSourceTask<MongoDbPartition, MongoDbOffsetContext> {

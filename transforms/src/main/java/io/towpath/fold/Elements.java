@@ -102,9 +102,9 @@ final class Elements extends Container {
             List<Value> inserted = new ArrayList<>();
             BsonElements elements = new BsonElements(edit.inserted(), 0);
             while (elements.next()) inserted.add(slice(edit.inserted(), elements));
-            List<Value> stretch = values.subList(edit.at(), edit.end());
-            stretch.clear();
-            stretch.addAll(inserted);
+            List<Value> replaced = values.subList(edit.at(), edit.end());
+            replaced.clear();
+            replaced.addAll(inserted);
         }
     }
 

@@ -3,7 +3,7 @@ package io.towpath.fold;
 import org.bson.io.BsonOutput;
 
 /**
- * An element of an array at the destination, which nobody here knows.
+ * An element of an array at the destination, which is unknown here.
  *
  * @param index in the array before
  */

@@ -102,7 +102,7 @@ final class BatchWriter {
     /** Notes at the destination that partitions stand at schema changes. */
     private boolean arrive(Map<TopicPartition, Barrier> barriers) {
         while (true) {
-            RuntimeException trouble = DISPLACED;
+            RuntimeException problem = DISPLACED;
             try {
                 if (offsets.arrive(barriers)) {
                     retry.succeeded();
@@ -110,15 +110,15 @@ final class BatchWriter {
                     return true;
                 }
             } catch (Unanswered error) {
-                trouble = error;
+                problem = error;
             } catch (MongoException error) {
                 if (Verdict.of(error) != Verdict.TRANSIENT) throw hopeless(error);
                 silence.after(error);
-                trouble = error;
+                problem = error;
             }
-            metrics.retried(trouble);
+            metrics.retried(problem);
             if (displacement.drifts(barriers.keySet()).contains(Drift.BEHIND)) return goBack();
-            retry.pause("note at the destination that a schema change is reached", trouble);
+            retry.pause("note at the destination that a schema change is reached", problem);
         }
     }
 
@@ -131,7 +131,7 @@ final class BatchWriter {
 
     /** Kafka revokes the partitions of a task that does not poll for too long. */
     private RuntimeException overdue(List<SinkRecord> records) {
-        context.timeout(MongoSinkTask.AT_ONCE_MS);
+        context.timeout(TowpathSinkTask.AT_ONCE_MS);
         return new RetriableException(
                 "the destination is slow: %2$d of %1$d records are not written yet; the sink continues at once"
                         .formatted(

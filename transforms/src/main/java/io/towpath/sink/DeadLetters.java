@@ -59,7 +59,7 @@ final class DeadLetters {
                     namespace,
                     code,
                     reason,
-                    "that is more than %s allows, so it may not be about single documents: mend the cause and restart the task, or raise the setting"
+                    "that is more than %s allows, so it may not be about single documents: fix the cause and restart the task, or raise the setting"
                             .formatted(SinkSettings.REFUSED_PERCENT));
         addFurther(record, namespace, code, reason);
         allowed--;

@@ -118,7 +118,7 @@ final class DeleteGuard {
                 ("TWP-DELETES-MISSED: deletes of %s may be gone from the log before they were applied: the sink has applied what was "
                                 + "appended until %s, and the log keeps deletes for %s (%s + %s). `towpath restart PIPELINE "
                                 + "--accept-missed-deletes` lets the sink continue; then `towpath verify PIPELINE` finds the documents "
-                                + "that should be gone, and `towpath repair PIPELINE` deletes them. A replay has to begin anew")
+                                + "that should be gone, and `towpath repair PIPELINE` deletes them. A replay has to start again")
                         .formatted(
                                 partition,
                                 Instant.ofEpochMilli(applied.atMs).truncatedTo(ChronoUnit.SECONDS),

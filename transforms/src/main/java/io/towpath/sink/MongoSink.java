@@ -22,7 +22,7 @@ import org.apache.kafka.connect.connector.Task;
 public final class MongoSink extends MongoSinkConnector {
     @Override
     public Class<? extends Task> taskClass() {
-        return MongoSinkTask.class;
+        return TowpathSinkTask.class;
     }
 
     @Override

@@ -28,7 +28,7 @@ record Transaction(
     /**
      * One attempt.
      *
-     * @param records all of this stretch, including refused ones
+     * @param records all of this part of the batch, including refused ones
      * @param plan of the writes of those that are not refused
      */
     Outcome attempt(List<SinkRecord> records, WritePlan plan) {

@@ -44,15 +44,15 @@ final class WritePlan {
         this.metrics = metrics;
     }
 
-    List<List<Waves.Bulk>> waves(List<SinkRecord> stretch) {
-        List<Writes.RecordedChange> changes = new ArrayList<>(stretch.size());
-        for (SinkRecord record : stretch) {
+    List<List<Waves.Bulk>> waves(List<SinkRecord> part) {
+        List<Writes.RecordedChange> changes = new ArrayList<>(part.size());
+        for (SinkRecord record : part) {
             if (Barrier.is(record)) continue;
             boolean isDeadLetter = deadLetters.contains(record);
             try {
                 if (settings.log().skips(record)) continue;
                 Writes.RecordedChange change = writes.read(record);
-                // each time, in its turn: an earlier record of the stretch may have the array whole
+                // each time, in its turn: an earlier record of this part may have the array whole
                 if (isDeadLetter) stale.add(change);
                 else
                     stale.arrayIn(change)
@@ -126,7 +126,7 @@ final class WritePlan {
                 addDeadLetter(
                         write.record(),
                         0,
-                        found + "somebody else has written to it" + twice + "; "
+                        found + "someone else has written to it" + twice + "; "
                                 + "`towpath repair PIPELINE --dead-letters` re-reads the document");
             metrics.spliceMissed();
         }
@@ -178,9 +178,9 @@ final class WritePlan {
         return !isDuplicate;
     }
 
-    /** The only record of the stretch that was to be written becomes a dead letter. */
-    void addDeadLetter(List<SinkRecord> stretch, RuntimeException error) {
-        SinkRecord record = stretch.stream()
+    /** The only record of this part of the batch that was to be written becomes a dead letter. */
+    void addDeadLetter(List<SinkRecord> part, RuntimeException error) {
+        SinkRecord record = part.stream()
                 .filter(each -> !deadLetters.contains(each)
                         && !Barrier.is(each)
                         && !settings.log().skips(each))

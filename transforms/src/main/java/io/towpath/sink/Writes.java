@@ -22,8 +22,6 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
-import java.util.stream.Collectors;
-import java.util.stream.IntStream;
 import org.apache.kafka.common.config.ConfigException;
 import org.apache.kafka.connect.errors.DataException;
 import org.apache.kafka.connect.sink.SinkRecord;
@@ -34,9 +32,6 @@ import org.bson.BsonDocument;
 final class Writes {
     private static final String ROW = "r";
     private static final Set<String> NEW = Set.of("c", ROW);
-    private static final Set<String> KNOWN = IntStream.rangeClosed(1, RecordHeaders.CONTRACT)
-            .mapToObj(Integer::toString)
-            .collect(Collectors.toSet());
 
     /** The records of a topic with this value of the header op. */
     private record TopicOperation(String topic, String operation) {}
@@ -60,7 +55,7 @@ final class Writes {
     }
 
     private RecordedChange decode(SinkRecord record, MongoNamespace namespace) {
-        TextHeaders.read(record, RecordHeaders.Part.VERSION).ifPresent(Writes::requireKnown);
+        TextHeaders.requireKnown(record);
         if (!(record.key() instanceof byte[] key)) throw new DataException("its key is not {_id: …} in bytes");
         if (record.value() != null && !(record.value() instanceof byte[]))
             throw new DataException("its value is not bytes");
@@ -72,14 +67,6 @@ final class Writes {
         boolean isNew = change instanceof Change.Document && isNew(record);
         boolean isInsert = isNew && !WriteModels.mustBeLiteral((byte[]) record.value());
         return new RecordedChange(record, new Write.DocumentId(namespace, key), change, steps, isNew, isInsert);
-    }
-
-    /** A record of the contract may omit its version; this sink cannot know what another version means. */
-    private static void requireKnown(String version) {
-        if (KNOWN.contains(version)) return;
-        throw new DataException(
-                "its header v has version '%.20s', and this sink knows the record contract up to version %d: a later version of Towpath wrote it"
-                        .formatted(version, RecordHeaders.CONTRACT));
     }
 
     /** Another form of the key would count as another document in a wave, and is probably in another partition. */

@@ -13,6 +13,7 @@ import java.util.List;
 import java.util.Map;
 import org.apache.kafka.common.config.Config;
 import org.apache.kafka.common.config.ConfigDef;
+import org.apache.kafka.common.config.ConfigException;
 import org.apache.kafka.common.config.ConfigValue;
 import org.apache.kafka.connect.connector.Task;
 
@@ -22,6 +23,7 @@ import org.apache.kafka.connect.connector.Task;
  */
 public final class MongoSource extends MongoDbConnector {
     private static final String TASKS_MAX = "tasks.max";
+    private static final String HEARTBEATS = "heartbeat.interval.ms";
     private static final String PARTITIONER = "producer.override.partitioner.class";
 
     private int tasks = 1;
@@ -35,7 +37,7 @@ public final class MongoSource extends MongoDbConnector {
 
     @Override
     public Class<? extends Task> taskClass() {
-        return MongoSourceTask.class;
+        return TowpathSourceTask.class;
     }
 
     /** Debezium's single configuration for every task, with its share of the copy. */
@@ -79,6 +81,7 @@ public final class MongoSource extends MongoDbConnector {
                 .passes(
                         CursorPipeline.SETTING,
                         () -> CursorPipeline.require(configuration.get(CursorPipeline.SETTING)));
+        requirements.passes(HEARTBEATS, () -> requireHeartbeats(configuration.get(HEARTBEATS)));
         for (String key : SourceCluster.FILTERS)
             requirements.passes(key, () -> SourceCluster.requireExpressions(configuration.get(key)));
         if (Boolean.parseBoolean(configuration.get(SourceSettings.WHOLE_DOCUMENTS)))
@@ -87,6 +90,15 @@ public final class MongoSource extends MongoDbConnector {
                     List.of("change_streams_update_full", "change_streams_update_full_with_pre_image"),
                     "%s=true needs the documents that Debezium looks up".formatted(SourceSettings.WHOLE_DOCUMENTS));
         return requirements;
+    }
+
+    /** Debezium's default is 0: no heartbeats. */
+    private static void requireHeartbeats(String interval) {
+        if (interval != null && Long.parseLong(interval.trim()) > 0) return;
+        throw new ConfigException(
+                ("%s is %s; set it to more than 0, such as 150: without heartbeats the position stays at the last change of these collections, "
+                                + "and leaves the source's oplog when they do not change for long")
+                        .formatted(HEARTBEATS, interval == null ? "not set" : "'%s'".formatted(interval)));
     }
 
     @Override

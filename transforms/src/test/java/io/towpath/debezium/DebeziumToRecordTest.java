@@ -107,7 +107,7 @@ class DebeziumToRecordTest {
     @Test
     void headerIsReadableText() {
         assertEquals(
-                Map.of("v", "2 u 1700000000:7 1700000000123"),
+                Map.of("v", "1 u 1700000000:7 1700000000123"),
                 headers(transform.apply(
                         DebeziumRecords.op("u").carried(ID, UPDATED).record())));
     }
@@ -118,7 +118,7 @@ class DebeziumToRecordTest {
         Map<String, Object> offset =
                 Map.of("sec", -1, "ord", -1, "resume_token", Base64.getEncoder().encodeToString(token));
         assertEquals(
-                Map.of("v", "2 r 4125484517:2147483659 1700000009999"),
+                Map.of("v", "1 r 4125484517:2147483659 1700000009999"),
                 headers(transform.apply(
                         DebeziumRecords.op("r").after(DOCUMENT).offset(offset).record())));
     }
@@ -190,7 +190,7 @@ class DebeziumToRecordTest {
     }
 
     @Test
-    void otherTroubleIsNamed() {
+    void otherProblemsAreNamed() {
         refused(DebeziumRecords.op("t"), "shop.orders: unknown op 't' in Debezium's record");
         refused(DebeziumRecords.op("r"), "shop.orders: Debezium's record (op r) has no document");
         refused(

@@ -2,6 +2,7 @@ package io.towpath.record;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.towpath.record.RecordHeaders.Part;
@@ -16,15 +17,30 @@ class RecordHeadersTest {
     @Test
     void aMarkThatARowFollowsChangesNoOtherPart() {
         String marked = RecordHeaders.withRowFollows(TEXT);
-        assertEquals("2 u 1700000000:7 1700000000123 row-follows", marked);
+        assertEquals("1 u 1700000000:7 1700000000123 row-follows", marked);
         assertEquals(parts(TEXT), parts(marked));
         assertTrue(RecordHeaders.rowFollows(marked));
         assertFalse(RecordHeaders.rowFollows(TEXT));
     }
 
     @Test
-    void aMarkedUpdateThatHasSplicesNowIsStillMarked() {
-        assertTrue(RecordHeaders.rowFollows(RecordHeaders.withSplices(RecordHeaders.withRowFollows(TEXT))));
+    void partsThatALaterVersionAddsAreIgnored() {
+        String extended = RecordHeaders.withRowFollows(TEXT) + " more";
+        assertEquals(parts(TEXT), parts(extended));
+        assertTrue(RecordHeaders.rowFollows(extended));
+        RecordHeaders.requireKnown(extended);
+    }
+
+    @Test
+    void anotherVersionIsRefused() {
+        RecordHeaders.requireKnown(TEXT);
+        RecordHeaders.requireKnown("1");
+        for (String version : List.of("2", "0", "01", "", "10", "x", "9".repeat(50))) {
+            String text = version + TEXT.substring(1);
+            ContractException refused =
+                    assertThrows(ContractException.class, () -> RecordHeaders.requireKnown(text), version);
+            assertTrue(refused.getMessage().contains("knows version 1 of the record contract"), refused.getMessage());
+        }
     }
 
     private static List<Optional<String>> parts(String text) {

@@ -71,25 +71,21 @@ final class OddRecords {
                     case 1 -> updates.update(false).encode();
                     default -> updates.document(id);
                 };
-        return record(
-                offset,
-                key(id),
-                isEmpty(value) ? updates.document(id) : value,
-                headers(random.nextBoolean() ? "1" : "2", "u", offset));
+        return record(offset, key(id), isEmpty(value) ? updates.document(id) : value, headers("1", "u", offset));
     }
 
     /** A record that breaks it. */
     SinkRecord bad(int id, long offset) {
         byte[] key = key(id);
         byte[] document = updates.document(id);
-        ConnectHeaders headers = headers(random.nextBoolean() ? "1" : "2", "u", offset);
+        ConnectHeaders headers = headers("1", "u", offset);
         return switch (random.nextInt(10)) {
             case 0 -> record(offset, null, document, headers);
             case 1 -> record(offset, garbage.like(Raw.document(Raw.int32("x", 1))), document, headers);
             case 2 -> record(offset, Raw.document(Raw.int32("_id", id)), document, headers); // not canonical
             case 3 -> record(offset, Raw.document(Raw.int64("_id", id), Raw.int32("x", 1)), null, headers);
             case 4 -> record(offset, key(id + 1), document, headers);
-            case 5 -> record(offset, key, document, headers("5", "u", offset));
+            case 5 -> record(offset, key, document, headers("2", "u", offset));
             case 6 -> record(offset, "{\"id\": 5}", "{\"after\": null}", headers);
             case 7 -> record(offset, key, neither(), headers);
             default -> record(offset, key, damaged(document), headers);
@@ -106,20 +102,19 @@ final class OddRecords {
             Splice splice = Splices.random(random, "spliced.list", random.nextInt(4));
             Change.Update others = (Change.Update) Change.decode(BsonBytes.of(update));
             Change all = new Change.Update(others.set(), others.unset(), others.truncations(), List.of(splice));
-            return record(offset, key(id), all.encode(), headers("3", "u", offset));
+            return record(offset, key(id), all.encode(), headers("1", "u", offset));
         }
-        return record(offset, key(id), BsonBytes.of(update), headers(random.nextBoolean() ? "1" : "2", "u", offset));
+        return record(offset, key(id), BsonBytes.of(update), headers("1", "u", offset));
     }
 
     /** Headers that say nothing, or nonsense, of a record that is right otherwise. */
     SinkRecord withOddHeaders(int id, long offset) {
         ConnectHeaders headers = new ConnectHeaders();
-        if (random.nextBoolean()) headers.addBytes("v", (random.nextBoolean() ? "1" : "2 x  y").getBytes(UTF_8));
-        if (random.nextBoolean()) headers.addString("op", random.nextBoolean() ? "x" : "c");
-        if (random.nextBoolean()) headers.addBytes("t", garbage.bytes(random.nextInt(9)));
-        if (random.nextBoolean()) headers.addBytes("at", garbage.bytes(random.nextInt(9)));
-        if (random.nextBoolean()) headers.addInt("at", 5);
-        if (random.nextBoolean()) headers.add("op", null, null);
+        if (random.nextBoolean()) headers.addBytes("v", (random.nextBoolean() ? "1" : "1 x  y").getBytes(UTF_8));
+        if (random.nextBoolean()) headers.addBytes("x", garbage.bytes(random.nextInt(9)));
+        if (random.nextBoolean()) headers.addString("v", random.nextBoolean() ? "1 x 1:2" : "1 c y z row-follows z");
+        if (random.nextBoolean()) headers.addInt("x", 5);
+        if (random.nextBoolean()) headers.add("x", null, null);
         return record(offset, key(id), updates.document(id), headers);
     }
 
@@ -183,17 +178,11 @@ final class OddRecords {
 
     private static ConnectHeaders headers(String version, String operation, long offset) {
         ConnectHeaders headers = new ConnectHeaders();
-        if (version.compareTo("2") >= 0) {
-            headers.addBytes(
-                    "v",
-                    "%s %s 1700000000:%d 1700000000000"
-                            .formatted(version, operation, offset)
-                            .getBytes(UTF_8));
-            return headers;
-        }
-        headers.addBytes("v", version.getBytes(UTF_8));
-        headers.addBytes("op", operation.getBytes(UTF_8));
-        headers.addBytes("t", ("1700000000:" + offset).getBytes(UTF_8));
+        headers.addBytes(
+                "v",
+                "%s %s 1700000000:%d 1700000000000"
+                        .formatted(version, operation, offset)
+                        .getBytes(UTF_8));
         return headers;
     }
 

@@ -41,7 +41,7 @@ class RefusedServerTest extends DestinationTest {
             assertEquals(collection.getNamespace().getFullName(), text(letter, "namespace"));
             assertEquals("28", text(letter, "code"));
             assertEquals("Cannot create field 'b' in element {a: 1}", text(letter, "reason"));
-            assertEquals("u", text(letter, "op"));
+            assertEquals("1 u 1700000000:6 1700000000000", text(letter, "v"));
             assertEquals(BsonDocument.parse("{$set: {'a.b': 2}}"), new RawBsonDocument((byte[]) letter.value()));
         }
     }

@@ -149,7 +149,7 @@ class SinkSettingsTest {
                 connector.taskConfigs(3).stream().map(SinkSettings::of).toList();
         assertEquals(List.of(0, 1, 2), tasks.stream().map(SinkSettings::task).toList());
         assertEquals(7, tasks.get(2).batchRecords());
-        assertEquals(MongoSinkTask.class, connector.taskClass());
+        assertEquals(TowpathSinkTask.class, connector.taskClass());
     }
 
     @ParameterizedTest

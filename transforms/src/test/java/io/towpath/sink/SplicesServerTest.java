@@ -155,7 +155,7 @@ class SplicesServerTest extends DestinationTest {
             assertEquals(List.of("0"), letters(sink, "code"));
             assertEquals(
                     List.of("its array 'l' does not have the 3 elements at the destination that it had at the source: "
-                            + "somebody else has written to it, or a field on the way to it is in the document twice; "
+                            + "someone else has written to it, or a field on the way to it is in the document twice; "
                             + "`towpath repair PIPELINE --dead-letters` re-reads the document"),
                     letters(sink, "reason"));
             assertEquals(List.of(1L, 1L, 0L), values(sink, "SpliceMisses", "Refused", "WithoutDocument"));
@@ -205,7 +205,7 @@ class SplicesServerTest extends DestinationTest {
             if (!isApplied)
                 assertEquals(
                         "its array 'd.l' does not have the 3 elements at the destination that it had at the source: "
-                                + "somebody else has written to it, or a field on the way to it is in the document twice; "
+                                + "someone else has written to it, or a field on the way to it is in the document twice; "
                                 + "`towpath repair PIPELINE --dead-letters` re-reads the document",
                         letters(sink, "reason").get(0));
             // as repair answers
@@ -286,7 +286,7 @@ class SplicesServerTest extends DestinationTest {
         assertEquals(16 + 1, collection.countDocuments(BsonDocument.parse("{l: [1]}")));
     }
 
-    /** Of the limit, one damaged array takes one, however often it changes; what is not about it goes on, and a whole one mends it. */
+    /** Of the limit, one damaged array takes one, however often it changes; what is not about it goes on, and a whole one repairs it. */
     @ParameterizedTest
     @CsvSource({"true", "false"})
     void oneDamagedArrayDoesNotStopTheSink(String fold) throws Exception {

@@ -1,10 +1,10 @@
 package io.towpath.sink;
 
-import static java.nio.charset.StandardCharsets.UTF_8;
-
 import com.mongodb.client.MongoCollection;
+import io.towpath.connector.TextHeaders;
 import io.towpath.record.BsonBytes;
 import io.towpath.record.CanonicalKey;
+import io.towpath.record.ClusterTime;
 import io.towpath.record.RecordHeaders;
 import io.towpath.sink.plain.RecordHandler;
 import io.towpath.sink.plain.TopicNamespaceMapper;
@@ -24,7 +24,7 @@ import javax.management.ObjectName;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.record.TimestampType;
 import org.apache.kafka.connect.data.Schema;
-import org.apache.kafka.connect.header.ConnectHeaders;
+import org.apache.kafka.connect.header.Headers;
 import org.apache.kafka.connect.sink.SinkRecord;
 import org.bson.BsonDocument;
 import org.bson.RawBsonDocument;
@@ -34,7 +34,7 @@ final class TestTask implements AutoCloseable {
     static final String PIPELINE = "test";
 
     final Context context = new Context();
-    final MongoSinkTask task = new MongoSinkTask(log -> new LogGuard(null, null, -1)); // there is no Kafka to ask
+    final TowpathSinkTask task = new TowpathSinkTask(log -> new LogGuard(null, null, -1)); // there is no Kafka to ask
     final TopicPartition partition;
     /** The broker's time of the records to come; null for none. */
     Long appendedMs;
@@ -100,11 +100,7 @@ final class TestTask implements AutoCloseable {
 
     /** The same update, whose document's row may follow. */
     static SinkRecord marked(SinkRecord update) {
-        ConnectHeaders headers = new ConnectHeaders();
-        headers.addBytes(
-                RecordHeaders.NAME,
-                RecordHeaders.withRowFollows("2 u 1700000000:%d 1700000000000".formatted(update.kafkaOffset()))
-                        .getBytes(UTF_8));
+        Headers headers = TextHeaders.withRowFollows(update.headers());
         return new SinkRecord(
                 update.topic(),
                 update.kafkaPartition(),
@@ -134,9 +130,8 @@ final class TestTask implements AutoCloseable {
     }
 
     SinkRecord record(long offset, String operation, byte[] id, byte[] value) {
-        ConnectHeaders headers = new ConnectHeaders();
-        headers.addBytes("op", operation.getBytes(UTF_8));
-        headers.addBytes("t", ("1700000000:" + offset).getBytes(UTF_8));
+        ClusterTime time = new ClusterTime(1_700_000_000, (int) offset);
+        Headers headers = TextHeaders.of(new RecordHeaders(operation, time, 1_700_000_000_000L));
         return new SinkRecord(
                 partition.topic(),
                 partition.partition(),

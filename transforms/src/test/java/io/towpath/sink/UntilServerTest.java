@@ -58,7 +58,7 @@ class UntilServerTest extends DestinationTest {
     void whatTellsNoTimeIsADeadLetter() {
         try (TestTask sink = until("1700000000:9")) {
             SinkRecord record = sink.records(0, "c {_id: 1}").get(0);
-            record.headers().remove("t");
+            record.headers().remove("v");
             sink.task.put(List.of(record));
             assertEquals(List.of(0L), letters(sink));
             assertEquals(1, offset());
@@ -70,7 +70,7 @@ class UntilServerTest extends DestinationTest {
         server.requireTestCommands();
         try (TestTask sink = until("1700000000:1")) {
             SinkRecord later = sink.records(0, "c {_id: 1}").get(0);
-            later.headers().remove("t").addBytes("t", "1700000000:2".getBytes(UTF_8));
+            later.headers().remove("v").addBytes("v", "1 c 1700000000:2 1".getBytes(UTF_8));
             server.fail("{times: 1}", "failCommands: ['insert'], errorCode: 2");
             sink.task.put(List.of(later, sink.records(1, "c {_id: 2}").get(0)));
             assertEquals(List.of(1L), letters(sink));

@@ -116,7 +116,7 @@ class WavesTest {
 
     private static Write timed(int partition, long offset, String time) {
         ConnectHeaders headers = new ConnectHeaders();
-        headers.addString("t", time);
+        headers.addString("v", "1 d " + time + " 1");
         SinkRecord record = new SinkRecord(
                 "topic", partition, null, null, null, null, offset, null, TimestampType.NO_TIMESTAMP_TYPE, headers);
         return write(record, "db.a", (int) offset, Kind.DELETE);

@@ -49,27 +49,27 @@ class WritePlanTest {
     void afterARefusedChangeTheArrayIsNotSplicedThoughARecordBeforeHasItWhole(String fold, String whole) {
         String changes = "%s ; u {_id: 1, $set: {n: 2}, %s} ; u {_id: 1, %s} ; u {_id: 1, %s}"
                 .formatted(whole, CAPPED.formatted(3), CAPPED.formatted(4), CAPPED.formatted(5));
-        List<SinkRecord> stretch = records(changes.split(" ; "));
-        SinkRecord refused = stretch.get(stretch.size() - 3);
+        List<SinkRecord> part = records(changes.split(" ; "));
+        SinkRecord refused = part.get(part.size() - 3);
         WritePlan plan = plan(fold);
-        plan.waves(stretch);
-        for (int attempt = 0; attempt < 2; attempt++) refuse(plan, stretch, refused);
+        plan.waves(part);
+        for (int attempt = 0; attempt < 2; attempt++) refuse(plan, part, refused);
 
         for (int attempt = 0; attempt < 3; attempt++)
-            assertEquals(stretch.subList(0, stretch.size() - 3), written(plan, stretch));
+            assertEquals(part.subList(0, part.size() - 3), written(plan, part));
         assertEquals(
-                stretch.subList(stretch.size() - 3, stretch.size()),
-                stretch.stream().filter(deadLetters::contains).toList());
+                part.subList(part.size() - 3, part.size()),
+                part.stream().filter(deadLetters::contains).toList());
     }
 
     @ParameterizedTest
     @ValueSource(strings = {"u {_id: 1, $splice: {l: [2, [0, 1, []]]}}", "u {_id: 1, $set: {l: 1}}"})
     void whatIsBeforeARefusedChangeIsWritten(String before) {
-        List<SinkRecord> stretch = records(before, "u {_id: 1, $set: {n: 2}, %s}".formatted(CAPPED.formatted(3)));
+        List<SinkRecord> part = records(before, "u {_id: 1, $set: {n: 2}, %s}".formatted(CAPPED.formatted(3)));
         WritePlan plan = plan("false");
-        refuse(plan, stretch, stretch.get(1));
-        assertEquals(stretch.subList(0, 1), written(plan, stretch));
-        assertFalse(deadLetters.contains(stretch.get(0)));
+        refuse(plan, part, part.get(1));
+        assertEquals(part.subList(0, 1), written(plan, part));
+        assertFalse(deadLetters.contains(part.get(0)));
     }
 
     /** A sink that lags behind the cleaner finds changes without those before them. */
@@ -159,22 +159,22 @@ class WritePlanTest {
     }
 
     /** The destination refuses the write with this record. */
-    private static void refuse(WritePlan plan, List<SinkRecord> stretch, SinkRecord record) {
-        writes(plan, stretch).stream()
+    private static void refuse(WritePlan plan, List<SinkRecord> part, SinkRecord record) {
+        writes(plan, part).stream()
                 .filter(write -> write.records().contains(record))
                 .findFirst()
                 .ifPresent(write -> plan.refused(new Transaction.Outcome.Refused(
                         write, Verdict.REFUSED, ServerError.BSONObjectTooLarge.code(), "refused")));
     }
 
-    private static List<SinkRecord> written(WritePlan plan, List<SinkRecord> stretch) {
-        return writes(plan, stretch).stream()
+    private static List<SinkRecord> written(WritePlan plan, List<SinkRecord> part) {
+        return writes(plan, part).stream()
                 .flatMap(write -> write.records().stream())
                 .toList();
     }
 
-    private static List<Write> writes(WritePlan plan, List<SinkRecord> stretch) {
-        return plan.waves(stretch).stream()
+    private static List<Write> writes(WritePlan plan, List<SinkRecord> part) {
+        return plan.waves(part).stream()
                 .flatMap(List::stream)
                 .flatMap(bulk -> bulk.writes().stream())
                 .toList();
@@ -196,7 +196,7 @@ class WritePlanTest {
         ConnectHeaders headers = new ConnectHeaders();
         headers.addBytes(
                 "v",
-                "3 %s 1700000000:%d 1700000000000".formatted(operation, offset).getBytes(UTF_8));
+                "1 %s 1700000000:%d 1700000000000".formatted(operation, offset).getBytes(UTF_8));
         byte[] key = CanonicalKey.of(BsonBytes.of(BsonDocument.parse(id)));
         return new SinkRecord(
                 TOPIC,

@@ -56,6 +56,10 @@ class SourceSettingsTest {
         "cursor.oversize.handling.mode, skip, set it to fail",
         "mongodb.authentication.class, , set it to io.towpath.debezium.RawDocuments",
         "producer.override.partitioner.class, , set it to io.towpath.connector.KeyPartitioner",
+        "heartbeat.interval.ms, 0, set it to more than 0",
+        "heartbeat.interval.ms, -1, set it to more than 0",
+        "heartbeat.interval.ms, , set it to more than 0",
+        "heartbeat.interval.ms, often, cannot be used",
         "cursor.pipeline, , let it begin with",
         "cursor.pipeline, '[', cannot be used",
         "collection.include.list, '(shop', Unclosed group",
@@ -94,7 +98,7 @@ class SourceSettingsTest {
 
     @Test
     void aTaskWithoutBoundariesDoesNotStart() {
-        MongoSourceTask task = new MongoSourceTask();
+        TowpathSourceTask task = new TowpathSourceTask();
         ConnectException refused =
                 assertThrows(ConnectException.class, () -> task.start(settings("transaction.boundary", "interval")));
         assertTrue(refused.getMessage().startsWith("TWP-CONFIG: transaction.boundary"), refused::getMessage);

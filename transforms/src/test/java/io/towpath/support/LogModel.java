@@ -50,9 +50,9 @@ public final class LogModel {
         assertEquals(splice.length(), array.size(), "the length of " + splice.path());
         for (int index = splice.edits().size() - 1; index >= 0; index--) {
             Splice.Edit edit = splice.edits().get(index);
-            List<BsonValue> stretch = array.subList(edit.at(), edit.at() + edit.deleted());
-            stretch.clear();
-            stretch.addAll(mutable(new RawBsonDocument(edit.inserted())).values());
+            List<BsonValue> replaced = array.subList(edit.at(), edit.at() + edit.deleted());
+            replaced.clear();
+            replaced.addAll(mutable(new RawBsonDocument(edit.inserted())).values());
         }
         assertEquals(splice.newLength(), array.size());
     }

@@ -2,7 +2,6 @@ package io.towpath.sink.ddl;
 
 import io.towpath.connector.TextHeaders;
 import io.towpath.record.ContractException;
-import io.towpath.record.RecordHeaders;
 import io.towpath.record.RecordHeaders.Part;
 import io.towpath.record.SchemaChange;
 import org.apache.kafka.connect.connector.ConnectRecord;
@@ -33,10 +32,7 @@ public record Barrier(SchemaChange change, byte[] value, String time, long atMs,
     /** Throws {@link ConnectException} when this version cannot read it: what follows must not be applied without it. */
     public static Barrier of(SinkRecord record) {
         try {
-            int version = TextHeaders.read(record, Part.VERSION)
-                    .map(Integer::parseInt)
-                    .orElse(RecordHeaders.CONTRACT);
-            if (version > RecordHeaders.CONTRACT) throw new ContractException("it has version " + version);
+            TextHeaders.requireKnown(record);
             byte[] value = record.value() instanceof byte[] bytes ? bytes : null;
             SchemaChange change = SchemaChange.decode((byte[]) record.key(), value);
             if (!change.partitions().containsKey(record.topic()))

@@ -23,7 +23,7 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Makes one schema change at the destination, as often as its server has trouble that passes. It may be done by two tasks at once, and again
+ * Makes one schema change at the destination, again as long as its server has a problem that may pass. It may be done by two tasks at once, and again
  * after a crash: it plans with what it finds, and each command names the collection that it is meant for.
  */
 final class Making {
@@ -69,7 +69,7 @@ final class Making {
 
     /** Returns whether the change is made now. It is not when it is held or refused, or when another task has to make it. */
     boolean run() {
-        String trouble = "";
+        String problem = "";
         String known = "";
         int outdated = 0;
         for (long pauseMs = SHORTEST_MS; pauseMs <= LONGEST_MS && !isClosed.getAsBoolean(); pauseMs *= 2) {
@@ -77,21 +77,21 @@ final class Making {
                 Progress progress = store.find(Set.of(change.id())).get(change.id());
                 boolean isOver = progress == null || State.OVER.contains(progress.state());
                 if (isOver || !isStillOurs()) return false;
-                if (!trouble.isEmpty() && progress.decision() == Decision.SKIP) {
-                    store.move(change.id(), OPEN, State.SKIPPED, trouble);
+                if (!problem.isEmpty() && progress.decision() == Decision.SKIP) {
+                    store.move(change.id(), OPEN, State.SKIPPED, problem);
                     return false;
                 }
                 known = progress.reason();
-                if (!trouble.equals(known) && !trouble.isEmpty()) store.note(change.id(), progress.state(), trouble);
+                if (!problem.equals(known) && !problem.isEmpty()) store.note(change.id(), progress.state(), problem);
                 Outcome outcome = attempt(progress);
                 if (outcome != Outcome.AGAIN) return outcome == Outcome.MADE;
             } catch (MongoException error) {
                 if (isClosed.getAsBoolean()) return false;
                 boolean mayPass = isTransient.test(error) || isOutdated(error) && ++outdated < MOST_OUTDATED;
                 if (!mayPass) return refuse(words(error), null) == Outcome.MADE;
-                if (trouble.isEmpty() && !words(error).equals(known))
+                if (problem.isEmpty() && !words(error).equals(known))
                     LOG.warn("cannot make schema change {}, retrying: {}", change.id(), words(error));
-                trouble = words(error);
+                problem = words(error);
             } catch (RuntimeException error) {
                 if (isClosed.getAsBoolean()) return false;
                 LOG.error("schema change {}", change.id(), error);
@@ -136,7 +136,7 @@ final class Making {
                                     .estimatedDocumentCount()));
             return Outcome.NOT_MADE;
         }
-        if (plan instanceof Plan.Refused refused) return refuse(refused.reason(), refused.mend());
+        if (plan instanceof Plan.Refused refused) return refuse(refused.reason(), refused.fix());
         List<Command> commands = ((Plan.Commands) plan).commands();
         boolean isBegun = progress.noted() != null && progress.state() == State.RUNNING;
         if (!commands.isEmpty() && !isBegun) {
@@ -150,9 +150,9 @@ final class Making {
             } catch (MongoException error) {
                 if (ServerError.Unauthorized.is(error)) return forbidden(error);
                 if (isTransient.test(error) || isOutdated(error)) throw error;
-                Command mend = Plan.mendIndexes(now);
-                return mend != null
-                        ? refuse(words(error), mend)
+                Command fix = Plan.fixIndexes(now);
+                return fix != null
+                        ? refuse(words(error), fix)
                         : refuse("%s; the command was: %s".formatted(words(error), command.shell()), null);
             }
         }
@@ -185,8 +185,8 @@ final class Making {
                 .intValue();
     }
 
-    private Outcome refuse(String reason, Command mend) {
-        String words = mend == null ? reason : "%s; to mend it: %s".formatted(reason, mend.shell());
+    private Outcome refuse(String reason, Command fix) {
+        String words = fix == null ? reason : "%s; to fix it: %s".formatted(reason, fix.shell());
         State state = change.isSnapshot() ? State.SKIPPED : State.REFUSED;
         store.move(change.id(), OPEN, state, words);
         return Outcome.NOT_MADE;
@@ -197,7 +197,7 @@ final class Making {
         Set<String> databases =
                 new TreeSet<>(Set.of(names.of(change.namespace()).getDatabaseName()));
         if (change.kind() == Kind.RENAME) databases.add(names.of(change.to()).getDatabaseName());
-        String words = "%s; to mend it, grant the sink's user the roles readWrite and dbAdmin on %s"
+        String words = "%s; to fix it, grant the sink's user the roles readWrite and dbAdmin on %s"
                 .formatted(words(error), String.join(" and ", databases));
         store.move(change.id(), OPEN, State.REFUSED, words);
         return Outcome.NOT_MADE;

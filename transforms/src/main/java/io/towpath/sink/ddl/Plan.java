@@ -13,22 +13,22 @@ import org.bson.BsonString;
 import org.bson.BsonValue;
 
 /**
- * What a schema change needs at a destination that is as it was found. A plan is made anew before each attempt, also where a task before
+ * What a schema change needs at a destination that is as it was found. A plan is made again before each attempt, also where a task before
  * has made some of it; when nothing is left, the change is made.
  */
 sealed interface Plan {
     /** These commands, in this order; none when nothing is left. */
     record Commands(List<Command> commands) implements Plan {}
 
-    /** It would drop a collection, and nobody has said that it may. */
+    /** It would drop a collection, and no one has said that it may. */
     record Held() implements Plan {}
 
     /**
      * The destination has something else.
      *
-     * @param mend null when no command does
+     * @param fix null when no command does
      */
-    record Refused(String reason, Command mend) implements Plan {}
+    record Refused(String reason, Command fix) implements Plan {}
 
     /**
      * A change and what the destination has.
@@ -100,7 +100,7 @@ sealed interface Plan {
     /**
      * Why a collection cannot be created; null when it can. Partitions are applied at their own speeds, so a default collation, by which
      * different {@code _id}s are equal, would mix up documents: a late delete of one would hit the other. Where there are several
-     * partitions, somebody has to create it with the simple collation first.
+     * partitions, someone has to create it with the simple collation first.
      *
      * @param name the destination's
      * @param there what the destination has of this name; null when there is none
@@ -135,7 +135,7 @@ sealed interface Plan {
         if (!unlike.isEmpty())
             return new Refused(
                     "it exists at the destination with another %s".formatted(String.join(", ", unlike)),
-                    mend(now, unlike));
+                    fix(now, unlike));
         return new Commands(missingIndexes(now.change, now.namespace(), now.present));
     }
 
@@ -155,7 +155,7 @@ sealed interface Plan {
     }
 
     /** A command that changes these options of what exists, or else drops it, to be created again. */
-    private static Command mend(Situation now, List<String> unlike) {
+    private static Command fix(Situation now, List<String> unlike) {
         BsonDocument options = now.options();
         BsonDocument arguments = new BsonDocument();
         if (now.change.isView() && !unlike.contains("collation")) {
@@ -279,7 +279,7 @@ sealed interface Plan {
     }
 
     /** What is in the way of indexes that the destination refuses; null when nothing is. */
-    static Command mendIndexes(Situation now) {
+    static Command fixIndexes(Situation now) {
         boolean isAboutIndexes = now.change.kind() == Kind.CREATE_INDEXES || now.change.isSnapshot();
         if (now.present == null || !isAboutIndexes) return null;
         List<BsonDocument> missing = new ArrayList<>();

@@ -32,7 +32,7 @@ public final class SchemaChanges implements AutoCloseable {
     private static final int IDLE_S = 10;
     private static final int PATIENCE_S = 2;
     private static final long AGAIN_NS = Duration.ofSeconds(30).toNanos();
-    /** While somebody waits for it, unless an attempt takes longer. */
+    /** While someone waits for it, unless an attempt takes longer. */
     private static final long SOON_NS = Duration.ofSeconds(1).toNanos();
 
     /**
@@ -214,7 +214,7 @@ public final class SchemaChanges implements AutoCloseable {
         });
     }
 
-    /** When a refused change is tried again: soon, if somebody has said that it is to be made, and may still be mending it. */
+    /** When a refused change is tried again: soon, if someone has said that it is to be made, and may still be fixing it. */
     private static long pauseNs(boolean isDecided, long tookNs) {
         return isDecided ? Math.max(SOON_NS, Math.min(tookNs, AGAIN_NS)) : AGAIN_NS;
     }

@@ -20,7 +20,7 @@ enum Step {
         return makes ? MAKE : WAIT;
     }
 
-    /** What somebody decided about a change. */
+    /** What someone decided about a change. */
     enum Decision {
         NONE,
         APPLY,

@@ -27,8 +27,8 @@ import org.bson.BsonValue;
 
 /**
  * An update as an aggregation pipeline that writes exactly the named paths and never fails, whatever the document looks like by now: a
- * value in the middle of a path that is no container becomes one. So a stretch of the log can be applied again (after a crash, or over a
- * newer copy) without being rejected half-way; every path's last writer is in the stretch. It fails only where {@link SingleNames} says that
+ * value in the middle of a path that is no container becomes one. So a part of the log can be applied again (after a crash, or over a
+ * newer copy) without being rejected half-way; every path's last writer is in that part. It fails only where {@link SingleNames} says that
  * mongod might abort.
  */
 public final class TotalUpdate {

@@ -5,6 +5,7 @@ import com.mongodb.client.model.WriteModel;
 import com.mongodb.kafka.connect.sink.MongoSinkTopicConfig;
 import com.mongodb.kafka.connect.sink.cdc.CdcHandler;
 import com.mongodb.kafka.connect.sink.converter.SinkDocument;
+import io.towpath.connector.TextHeaders;
 import io.towpath.record.CanonicalKey;
 import io.towpath.record.Change;
 import io.towpath.record.ContractException;
@@ -76,9 +77,11 @@ public final class RecordHandler extends CdcHandler {
         private static final String KEY = "towpath.key";
         private static final String VALUE = "towpath.value";
 
+        /** Throws {@link ContractException} for a record of another version of the contract. */
         static void attach(SinkRecord record, SinkDocument decoded) {
             BsonDocument keyDocument = decoded.getKeyDoc().orElse(null);
             if (keyDocument == null || !(record.key() instanceof byte[] key)) return;
+            if (!SchemaChange.isKey(key)) TextHeaders.requireKnown(record);
             keyDocument.put(KEY, new BsonBinary(key));
             if (record.value() instanceof byte[] value) keyDocument.put(VALUE, new BsonBinary(value));
         }

@@ -31,7 +31,7 @@ final class CopyReports {
     /** A read failed with a transient error and is retried. */
     record Retried(String namespace, int range, RetryCause cause, String reason) implements Report {}
 
-    /** The record ids of a collection's plan are of no use any more: its copy has to begin anew. */
+    /** The record ids of a collection's plan are of no use any more: its copy has to start again. */
     record Outdated(String namespace, RetryCause cause, String reason) implements Report {}
 
     /** A read failed permanently. */

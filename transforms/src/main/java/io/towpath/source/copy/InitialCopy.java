@@ -111,7 +111,7 @@ public final class InitialCopy implements Phase {
             progress.metrics().retried(retried.cause(), retried.namespace() + ": " + retried.reason());
             records.add(ledger.rangeRecord(retried.namespace(), retried.range()));
         } else if (report instanceof CopyReports.Outdated outdated) {
-            LOGGER.warn("the copy of {} begins anew: {}", outdated.namespace(), outdated.reason());
+            LOGGER.warn("the copy of {} starts again: {}", outdated.namespace(), outdated.reason());
             progress.metrics().retried(outdated.cause(), outdated.namespace() + ": " + outdated.reason());
             records.addAll(ledger.copyAnew(outdated.namespace()));
             over = true; // the task begins another one, whose threads know nothing of the former plan

@@ -198,7 +198,7 @@ final class NaturalRead implements PageRead {
             try {
                 member.run(namespace.getDatabaseName(), command, session);
             } catch (MongoException gone) {
-                // the server ends a cursor that nobody uses
+                // the server ends a cursor that nothing uses
             }
         }
         session.close();

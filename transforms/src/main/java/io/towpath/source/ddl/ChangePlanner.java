@@ -95,10 +95,10 @@ final class ChangePlanner {
                 : change(event, Kind.REPLACE, event.to(), "", now.options, now.indexes);
         List<String> gone = wasSelected ? List.of(event.namespace(), event.to()) : List.of(event.to());
         if (!now.isCapped()) return planned(event, List.of(change), gone, Optional.of(event.to()), "");
-        String trouble =
+        String problem =
                 "%s is capped, and no server reads a capped collection as of a known time: after its rename the log does not have its documents"
                         .formatted(event.to());
-        return planned(event, List.of(change), gone, Optional.empty(), trouble);
+        return planned(event, List.of(change), gone, Optional.empty(), problem);
     }
 
     private Optional<PlannedChange> plan(SchemaEvent event) throws InterruptedException {
@@ -122,7 +122,7 @@ final class ChangePlanner {
         return Optional.of(plain(event, Kind.CREATE, options, List.of()));
     }
 
-    /** A view that nobody has described was dropped since. */
+    /** A view that was never described was dropped since. */
     private Optional<PlannedChange> modify(SchemaEvent event) throws InterruptedException {
         if (isView(event) && !views.contains(event.namespace())) return Optional.empty();
         return Optional.of(plain(event, Kind.MODIFY, event.description(), List.of()));
@@ -163,8 +163,8 @@ final class ChangePlanner {
             List<SchemaChange> changes,
             List<String> gone,
             Optional<String> refilled,
-            String trouble) {
-        return new PlannedChange(event.time(), event.atMs(), changes, gone, refilled, List.copyOf(views), trouble);
+            String problem) {
+        return new PlannedChange(event.time(), event.atMs(), changes, gone, refilled, List.copyOf(views), problem);
     }
 
     private SchemaChange change(

@@ -19,7 +19,7 @@ public final class DdlLog {
     private final LinkedHashMap<String, Ddl> changes = new LinkedHashMap<>();
     private ClusterTime upto;
     private long dropped;
-    private String trouble = "";
+    private String problem = "";
     /** Whether there is something to store: at first, where the log begins. */
     private boolean isDue = true;
 
@@ -31,7 +31,7 @@ public final class DdlLog {
         if (stored == null) return;
         upto = ClusterTime.parse((String) stored.get("upto"));
         dropped = ((Number) stored.get("dropped")).longValue();
-        trouble = (String) stored.get("trouble");
+        problem = (String) stored.get("error");
         JsonArrays.parse((String) stored.get("events")).forEach(change -> put(Ddl.parse(change.asDocument())));
     }
 
@@ -69,8 +69,8 @@ public final class DdlLog {
 
     /** Returns whether the message differs from the last one. */
     synchronized boolean report(String message) {
-        boolean isNew = !message.equals(trouble);
-        trouble = message;
+        boolean isNew = !message.equals(problem);
+        problem = message;
         isDue |= isNew;
         return isNew;
     }
@@ -90,7 +90,7 @@ public final class DdlLog {
                 "events",
                 JsonArrays.of(changes.values().stream().map(Ddl::stored).toList()));
         offset.put("dropped", dropped);
-        offset.put("trouble", trouble);
+        offset.put("error", problem);
         return offset;
     }
 }

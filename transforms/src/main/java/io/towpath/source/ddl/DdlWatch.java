@@ -67,7 +67,7 @@ public final class DdlWatch implements AutoCloseable {
         }
     }
 
-    /** Nothing can be seen before that; {@code check} says so, as it is no fault that anybody has to mend. */
+    /** Nothing can be seen before that; {@code check} says so, as it is no fault that anyone has to fix. */
     private void awaitUpgrade() throws InterruptedException {
         log.report("");
         Thread.sleep(PAUSE.toMillis());

@@ -12,7 +12,7 @@ import java.util.Optional;
  * @param gone namespaces whose collection is another one from now on, or none
  * @param refilled the namespace whose rows follow, as the destination may not have them
  * @param views the selected views from now on
- * @param trouble what users should know; empty when nothing
+ * @param problem what users should know; empty when nothing
  */
 record PlannedChange(
         ClusterTime time,
@@ -21,7 +21,7 @@ record PlannedChange(
         List<String> gone,
         Optional<String> refilled,
         List<String> views,
-        String trouble) {
+        String problem) {
     /** The same for a collection whose rows, which are there already, have to come again. */
     PlannedChange anew(SchemaChange replacement) {
         return new PlannedChange(
@@ -31,6 +31,6 @@ record PlannedChange(
                 List.of(replacement.namespace()),
                 Optional.of(replacement.namespace()),
                 views,
-                trouble);
+                problem);
     }
 }

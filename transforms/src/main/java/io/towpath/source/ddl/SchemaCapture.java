@@ -71,7 +71,7 @@ public final class SchemaCapture implements AutoCloseable {
         this.state = new SchemaOffset(reader.offset(progress.partitions().schema()));
         this.records = new SchemaRecords(progress, state);
         this.descriptions = new Descriptions(source, selection, partitions, ledger, state, records);
-        progress.metrics().schemaTrouble(state.trouble());
+        progress.metrics().schemaError(state.problem());
     }
 
     /** Whether users made the collection or view, and not the server for itself. */
@@ -85,13 +85,13 @@ public final class SchemaCapture implements AutoCloseable {
     }
 
     /** The offset of a pipeline without schema changes, if it had them before, or if there is something to report. */
-    public static Optional<SourceRecord> off(Progress progress, OffsetStorageReader reader, String trouble) {
+    public static Optional<SourceRecord> off(Progress progress, OffsetStorageReader reader, String problem) {
         SchemaOffset state =
                 new SchemaOffset(reader.offset(progress.partitions().schema()));
-        progress.metrics().schemaTrouble(trouble);
-        if (!state.isOn() && state.trouble().equals(trouble)) return Optional.empty();
+        progress.metrics().schemaError(problem);
+        if (!state.isOn() && state.problem().equals(problem)) return Optional.empty();
         state.end();
-        state.report(trouble);
+        state.report(problem);
         return Optional.of(new SchemaRecords(progress, state).offset("schema changes: off"));
     }
 
@@ -261,15 +261,15 @@ public final class SchemaCapture implements AutoCloseable {
         state.views().addAll(change.views());
         change.gone().forEach(namespace -> state.closeRefills(namespace, change.time()));
         change.refilled().ifPresent(namespace -> state.openRefill(namespace, id, change.time()));
-        boolean isMended =
-                change.gone().stream().anyMatch(namespace -> state.trouble().startsWith(namespace + " "));
-        if (isMended || !change.trouble().isEmpty()) report(change.trouble());
+        boolean isFixed =
+                change.gone().stream().anyMatch(namespace -> state.problem().startsWith(namespace + " "));
+        if (isFixed || !change.problem().isEmpty()) report(change.problem());
     }
 
-    private void report(String trouble) {
-        if (!trouble.isEmpty()) LOGGER.error(trouble);
-        state.report(trouble);
-        progress.metrics().schemaTrouble(trouble);
+    private void report(String problem) {
+        if (!problem.isEmpty()) LOGGER.error(problem);
+        state.report(problem);
+        progress.metrics().schemaError(problem);
     }
 
     /**

@@ -47,7 +47,7 @@ final class SchemaOffset {
     private ClusterTime upto;
     private final TreeSet<String> views = new TreeSet<>();
     private final List<Refill> refills = new ArrayList<>();
-    private String trouble = "";
+    private String problem = "";
 
     /** @param stored null when nothing is */
     SchemaOffset(Map<String, Object> stored) {
@@ -55,7 +55,7 @@ final class SchemaOffset {
         isOn = (Boolean) stored.get("on");
         String time = (String) stored.getOrDefault("upto", "");
         upto = time.isEmpty() ? null : ClusterTime.parse(time);
-        trouble = (String) stored.get("trouble");
+        problem = (String) stored.get("error");
         for (BsonValue view : JsonArrays.parse((String) stored.get("views")))
             views.add(view.asString().getValue());
         for (BsonValue refill : JsonArrays.parse((String) stored.get("refills")))
@@ -68,7 +68,7 @@ final class SchemaOffset {
         if (upto != null) offset.put("upto", upto.toString());
         offset.put("views", JsonArrays.of(views.stream().map(BsonString::new).toList()));
         offset.put("refills", JsonArrays.of(refills.stream().map(Refill::stored).toList()));
-        offset.put("trouble", trouble);
+        offset.put("error", problem);
         return offset;
     }
 
@@ -87,8 +87,8 @@ final class SchemaOffset {
         return views;
     }
 
-    String trouble() {
-        return trouble;
+    String problem() {
+        return problem;
     }
 
     void begin() {
@@ -100,7 +100,7 @@ final class SchemaOffset {
         isOn = false;
         upto = null;
         views.clear();
-        trouble = "";
+        problem = "";
     }
 
     void passed(ClusterTime time) {
@@ -108,7 +108,7 @@ final class SchemaOffset {
     }
 
     void report(String message) {
-        trouble = message;
+        problem = message;
     }
 
     List<Refill> openRefills() {

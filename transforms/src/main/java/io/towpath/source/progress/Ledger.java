@@ -46,7 +46,7 @@ public final class Ledger {
     /** Takes over what the first task has planned. Returns false when it streams: then the copy is over. */
     public boolean followFirst(OffsetStorageReader reader) {
         rows.readPlans(partitions, reader);
-        // afterwards: the stream forgets ranges, and a range that is forgotten looks as if nobody had begun it
+        // afterwards: the stream forgets ranges, and a range that is forgotten looks as if it had never begun
         Map<String, Object> root = reader.offset(partitions.root());
         // a plan may follow one in natural order that this task has never seen: then all ranges are the first task's
         rows.readAbandoned(root);
@@ -230,7 +230,7 @@ public final class Ledger {
         return records;
     }
 
-    /** The copy of a collection has to begin anew: its rows in the log, and what is pending because of them, stay. */
+    /** The copy of a collection has to start again: its rows in the log, and what is pending because of them, stay. */
     public List<SourceRecord> copyAnew(String namespace) {
         List<SourceRecord> records = abandon(namespace);
         records.add(rootRecord());

@@ -4,7 +4,7 @@ import io.towpath.record.ClusterTime;
 import java.nio.ByteBuffer;
 
 /**
- * Where the record ids of a plan are valid. Every member of a replica set numbers records in its own way, and again when it is synced anew,
+ * Where the record ids of a plan are valid. Every member of a replica set numbers records in its own way, and again when it is synced again,
  * so a plan by record ids belongs to one table of one member.
  *
  * @param member host and port, as the replica set names it

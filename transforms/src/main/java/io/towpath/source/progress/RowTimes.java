@@ -30,7 +30,7 @@ public final class RowTimes {
 
     private final Map<String, Optional<CollectionCopy>> copies = new LinkedHashMap<>();
     private DocumentTimes documents = new DocumentTimes();
-    /** Of rows that were read in natural order before the copy of their collection began anew. */
+    /** Of rows that were read in natural order before the copy of their collection started again. */
     private final Map<String, Times> abandoned = new HashMap<>();
 
     /** The collections whose copy follows a schema change. */
@@ -74,7 +74,7 @@ public final class RowTimes {
         });
     }
 
-    /** Reads which collections were read in natural order before their copy began anew. */
+    /** Reads which collections were read in natural order before their copy started again. */
     void readAbandoned(Map<String, Object> root) {
         BsonArray times = JsonArrays.parse((String) root.getOrDefault("abandoned", "[]"));
         for (int index = 0; index < times.size(); index += 3)
@@ -322,7 +322,7 @@ public final class RowTimes {
                 .toList();
     }
 
-    /** The copy of a collection begins anew, and its rows that were read in natural order stay in the log. Returns the copy if it had begun. */
+    /** The copy of a collection starts again, and its rows that were read in natural order stay in the log. Returns the copy if it had begun. */
     Optional<CollectionCopy> abandon(String namespace) {
         Optional<Times> natural = computeNaturalTimes(namespace).or(() -> plannedTime(namespace));
         Optional<CollectionCopy> copy = forget(namespace);

@@ -26,7 +26,7 @@ public final class SourceMetrics implements AutoCloseable {
     private volatile long spliceCacheDropped;
     private volatile String lastRetry = "";
     private final AtomicLong schemaChanges = new AtomicLong();
-    private volatile String schemaTrouble = "";
+    private volatile String schemaError = "";
     private volatile String waitsFor = "";
     private volatile long oplogLeft = -1;
     private volatile long captureBehind = -1;
@@ -54,9 +54,9 @@ public final class SourceMetrics implements AutoCloseable {
             .add("Oversized", "Documents read in place of too large events, or made dead letters", oversized::get)
             .add("SchemaChanges", "Schema changes that were emitted", schemaChanges::get)
             .add(
-                    "SchemaTrouble",
+                    "SchemaError",
                     "Why a schema change is not in the log as it should be; empty: nothing",
-                    () -> schemaTrouble)
+                    () -> schemaError)
             .add("Splices", "Arrays of which only the changes were emitted, as splices", splices::get)
             .add(
                     "SpliceBytesSaved",
@@ -120,8 +120,8 @@ public final class SourceMetrics implements AutoCloseable {
         schemaChanges.addAndGet(count);
     }
 
-    public void schemaTrouble(String what) {
-        schemaTrouble = what;
+    public void schemaError(String what) {
+        schemaError = what;
     }
 
     public void spliced(long arrays, long saved) {

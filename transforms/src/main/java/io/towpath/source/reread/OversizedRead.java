@@ -25,9 +25,9 @@ import org.slf4j.LoggerFactory;
  * Documents in place of events that are too large: each as of its event, or, where the source no longer holds that state, as of now. It
  * includes the document's events up to then, so the stream drops these.
  *
- * @param schema present if schema changes are captured; not closed by this
+ * @param schema null unless schema changes are captured; not closed by this
  */
-public record OversizedRead(Progress progress, SnapshotReads reads, Optional<SchemaCapture> schema) {
+public record OversizedRead(Progress progress, SnapshotReads reads, SchemaCapture schema) {
     private static final Logger LOGGER = LoggerFactory.getLogger(OversizedRead.class);
 
     /** The records in place of Debezium's, which has the offset; empty when the read has to be retried. */
@@ -68,8 +68,8 @@ public record OversizedRead(Progress progress, SnapshotReads reads, Optional<Sch
         byte[] document = answer.documents().get(ByteBuffer.wrap(event.key()));
         List<byte[]> found = document == null ? List.of() : List.of(document);
         // a schema change that is still to come decides about the documents of a collection that is gone
-        Optional<Boolean> isKept = schema.isPresent() && answer.documents().isEmpty()
-                ? schema.get().mayBeGone(event.namespace())
+        Optional<Boolean> isKept = schema != null && answer.documents().isEmpty()
+                ? schema.mayBeGone(event.namespace())
                 : Optional.of(false);
         if (isKept.isEmpty()) return Optional.empty();
         List<SourceRecord> records = rows.records(found, isKept.get() ? List.of() : answer.gone(), time);

@@ -34,7 +34,7 @@ public final class Rereads implements AutoCloseable {
     private final Progress progress;
     private final SnapshotReads reads;
     private final AddedCopy added;
-    private final Optional<SchemaCapture> schema;
+    private final SchemaCapture schema;
     /** Null where no requests are read. */
     private final RequestLog requests;
 
@@ -42,14 +42,14 @@ public final class Rereads implements AutoCloseable {
     private Position position;
     private long pausedUntil = System.nanoTime();
 
-    /** @param schema present if schema changes are captured; not closed by this */
+    /** @param schema null unless schema changes are captured; not closed by this */
     public Rereads(
             Progress progress,
             SnapshotReads reads,
             RereadSettings settings,
             OffsetStorageReader reader,
             Predicate<String> selection,
-            Optional<SchemaCapture> schema) {
+            SchemaCapture schema) {
         this.progress = progress;
         this.reads = reads;
         this.schema = schema;
@@ -171,8 +171,8 @@ public final class Rereads implements AutoCloseable {
      */
     private boolean mayBeGone(RereadAnswer answer) throws InterruptedException {
         return answer.documents().isEmpty()
-                && schema.isPresent()
-                && schema.get().mayBeGone(answer.namespace()).orElse(true);
+                && schema != null
+                && schema.mayBeGone(answer.namespace()).orElse(true);
     }
 
     /** Documents that changed while their collection was copied in natural order. */

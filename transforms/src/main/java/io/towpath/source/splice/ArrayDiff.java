@@ -16,16 +16,16 @@ final class ArrayDiff {
     private static final int LEAST_COMPARISONS = 1_000;
 
     /**
-     * One replaced stretch.
+     * Elements that others replace.
      *
      * @param at its place in the array before
      * @param from the place of what was inserted, in the array now
      */
-    record Stretch(int at, int deleted, int from, int inserted) {}
+    record Replacement(int at, int deleted, int from, int inserted) {}
 
     private final ElementHashes before;
     private final ElementHashes now;
-    private final List<Stretch> stretches = new ArrayList<>();
+    private final List<Replacement> replacements = new ArrayList<>();
     private int beforeEnd;
     private int nowEnd;
     private long comparisons;
@@ -39,9 +39,9 @@ final class ArrayDiff {
     }
 
     /** In ascending order, none next to another; empty when the arrays have too little in common. */
-    static Optional<List<Stretch>> between(ElementHashes before, ElementHashes now) {
+    static Optional<List<Replacement>> between(ElementHashes before, ElementHashes now) {
         ArrayDiff diff = new ArrayDiff(before, now);
-        return diff.walk() ? Optional.of(diff.stretches) : Optional.empty();
+        return diff.walk() ? Optional.of(diff.replacements) : Optional.empty();
     }
 
     private boolean walk() {
@@ -58,39 +58,39 @@ final class ArrayDiff {
                 from++;
                 continue;
             }
-            Stretch next = next(at, from);
+            Replacement next = next(at, from);
             if (comparisons < 0 || !add(next)) return false;
             at += next.deleted;
             from += next.inserted;
         }
-        return at == beforeEnd && from == nowEnd || add(new Stretch(at, beforeEnd - at, from, nowEnd - from));
+        return at == beforeEnd && from == nowEnd || add(new Replacement(at, beforeEnd - at, from, nowEnd - from));
     }
 
-    private Stretch next(int at, int from) {
+    private Replacement next(int at, int from) {
         int left = beforeEnd - at;
         int nowLeft = nowEnd - from;
         for (int count = 1; (count < left || count < nowLeft) && comparisons >= 0; count++) {
-            if (count < left && matches(at + count, from)) return new Stretch(at, count, from, 0);
-            if (count < nowLeft && matches(at, from + count)) return new Stretch(at, 0, from, count);
+            if (count < left && matches(at + count, from)) return new Replacement(at, count, from, 0);
+            if (count < nowLeft && matches(at, from + count)) return new Replacement(at, 0, from, count);
             if (count < left && count < nowLeft && matches(at + count, from + count))
-                return new Stretch(at, count, from, count);
+                return new Replacement(at, count, from, count);
         }
-        return new Stretch(at, 1, from, 1);
+        return new Replacement(at, 1, from, 1);
     }
 
     /** Joins it with the last one if they are adjacent. Returns false when there are too many. */
-    private boolean add(Stretch next) {
-        int last = stretches.size() - 1;
+    private boolean add(Replacement next) {
+        int last = replacements.size() - 1;
         if (last >= 0) {
-            Stretch previous = stretches.get(last);
+            Replacement previous = replacements.get(last);
             if (previous.at + previous.deleted == next.at && previous.from + previous.inserted == next.from) {
                 int deleted = previous.deleted + next.deleted;
-                stretches.set(
-                        last, new Stretch(previous.at, deleted, previous.from, previous.inserted + next.inserted));
+                replacements.set(
+                        last, new Replacement(previous.at, deleted, previous.from, previous.inserted + next.inserted));
                 return true;
             }
         }
-        return stretches.add(next) && stretches.size() <= MOST_EDITS;
+        return replacements.add(next) && replacements.size() <= MOST_EDITS;
     }
 
     private boolean matches(int at, int from) {

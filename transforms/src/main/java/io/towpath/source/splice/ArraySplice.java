@@ -24,7 +24,7 @@ record ArraySplice(Splice splice, int start, int end) {
      * @param changed how it became what it is
      */
     static Optional<ArraySplice> of(
-            byte[] value, BsonElements field, String path, int before, List<ArrayDiff.Stretch> changed) {
+            byte[] value, BsonElements field, String path, int before, List<ArrayDiff.Replacement> changed) {
         Splice splice = new Splice(path, before, edits(value, field.valueStart(), changed));
         BasicOutputBuffer out = new BasicOutputBuffer();
         splice.writeTo(out);
@@ -34,15 +34,15 @@ record ArraySplice(Splice splice, int start, int end) {
                 : Optional.empty();
     }
 
-    private static List<Splice.Edit> edits(byte[] value, int array, List<ArrayDiff.Stretch> stretches) {
-        List<Splice.Edit> edits = new ArrayList<>(stretches.size());
+    private static List<Splice.Edit> edits(byte[] value, int array, List<ArrayDiff.Replacement> replacements) {
+        List<Splice.Edit> edits = new ArrayList<>(replacements.size());
         BsonElements elements = new BsonElements(value, array);
         int passed = 0;
-        for (ArrayDiff.Stretch stretch : stretches) {
-            for (; passed < stretch.from(); passed++) elements.next();
-            byte[] inserted = inserted(value, elements, stretch.inserted());
-            passed += stretch.inserted();
-            edits.add(new Splice.Edit(stretch.at(), stretch.deleted(), inserted));
+        for (ArrayDiff.Replacement replacement : replacements) {
+            for (; passed < replacement.from(); passed++) elements.next();
+            byte[] inserted = inserted(value, elements, replacement.inserted());
+            passed += replacement.inserted();
+            edits.add(new Splice.Edit(replacement.at(), replacement.deleted(), inserted));
         }
         if (edits.isEmpty()) edits.add(new Splice.Edit(0, 0, inserted(value, elements, 0))); // the array is as it was
         return edits;

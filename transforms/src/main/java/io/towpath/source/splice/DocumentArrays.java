@@ -92,17 +92,18 @@ final class DocumentArrays {
         Optional<ElementHashes> now = hasher.array(value, field.valueStart(), expected)
                 .filter(elements -> elements.length() >= LEAST_ELEMENTS);
         if (now.isEmpty()) return Optional.empty();
-        Optional<List<ArrayDiff.Stretch>> changed =
+        Optional<List<ArrayDiff.Replacement>> changed =
                 before.flatMap(array -> ArrayDiff.between(array.elements, now.get()));
         // what is remembered has plain names
-        boolean isPlain = changed.map(stretches -> ElementHasher.hasPlainNames(value, field.valueStart(), stretches))
+        boolean isPlain = changed.map(
+                        replacements -> ElementHasher.hasPlainNames(value, field.valueStart(), replacements))
                 .orElseGet(() -> ElementHasher.hasPlainNames(value, field));
         if (!isPlain) return Optional.empty();
         before.map(Remembered::path)
                 .or(() -> ArrayPath.of(value, field))
                 .ifPresent(path -> arrays.add(new Remembered(path, now.get())));
-        return changed.flatMap(stretches -> ArraySplice.of(
-                value, field, before.get().path.text(), before.get().elements.length(), stretches));
+        return changed.flatMap(replacements -> ArraySplice.of(
+                value, field, before.get().path.text(), before.get().elements.length(), replacements));
     }
 
     /** Each returns false when it is not known what the array is then. */

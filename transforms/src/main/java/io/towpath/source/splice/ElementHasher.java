@@ -11,7 +11,7 @@ import java.util.Optional;
 import java.util.Set;
 
 /**
- * Hashes elements by their types and bytes, with half of SHA-256: equal hashes stand for equal elements, and nobody can make two others that
+ * Hashes elements by their types and bytes, with half of SHA-256: equal hashes stand for equal elements, and no one can make two others that
  * have the same.
  */
 final class ElementHasher {
@@ -46,13 +46,13 @@ final class ElementHasher {
         return Optional.of(hashes.trimmed());
     }
 
-    /** Whether the elements that an array has in these stretches have plain names, as {@link #hasPlainNames(byte[], BsonElements)}. */
-    static boolean hasPlainNames(byte[] bytes, int array, List<ArrayDiff.Stretch> stretches) {
+    /** Whether the elements that an array has in these places have plain names, as {@link #hasPlainNames(byte[], BsonElements)}. */
+    static boolean hasPlainNames(byte[] bytes, int array, List<ArrayDiff.Replacement> replacements) {
         BsonElements elements = new BsonElements(bytes, array);
         int passed = 0;
-        for (ArrayDiff.Stretch stretch : stretches) {
-            for (; passed < stretch.from(); passed++) elements.next();
-            for (; passed < stretch.from() + stretch.inserted(); passed++) {
+        for (ArrayDiff.Replacement replacement : replacements) {
+            for (; passed < replacement.from(); passed++) elements.next();
+            for (; passed < replacement.from() + replacement.inserted(); passed++) {
                 elements.next();
                 if (!hasPlainNames(bytes, elements)) return false;
             }

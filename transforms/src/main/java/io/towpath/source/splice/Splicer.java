@@ -1,8 +1,6 @@
 package io.towpath.source.splice;
 
 import io.towpath.connector.LogRecord;
-import io.towpath.connector.TextHeaders;
-import io.towpath.record.RecordHeaders;
 import io.towpath.source.progress.SourceMetrics;
 import java.util.List;
 import java.util.Optional;
@@ -36,8 +34,7 @@ public final class Splicer {
             return record;
         }
         List<ArraySplice> splices = follow(document(record), update.get());
-        Optional<String> header = TextHeaders.read(record, RecordHeaders.NAME);
-        return splices.isEmpty() || header.isEmpty() ? record : spliced(record, update.get(), splices);
+        return splices.isEmpty() ? record : spliced(record, update.get(), splices);
     }
 
     /** The document is not what its records say: one of them does not reach the log. */
@@ -80,6 +77,6 @@ public final class Splicer {
                 record.kafkaPartition(),
                 (byte[]) record.key(),
                 value,
-                TextHeaders.withSplices(record.headers()));
+                record.headers());
     }
 }

@@ -47,7 +47,7 @@ public final class Streaming implements Phase {
     private final Heartbeats heartbeats = new Heartbeats(System::nanoTime);
     private final OplogWatch watch;
     private final SourceMetrics metrics;
-    private final Optional<SchemaCapture> schema;
+    private final SchemaCapture schema;
     private final int namespaceAt;
     /** The time of the last emitted event; null before the first. */
     private ClusterTime last;
@@ -60,7 +60,7 @@ public final class Streaming implements Phase {
     /**
      * @param debezium not closed by this
      * @param last the time of the last event that an earlier task emitted, if any
-     * @param schema present if schema changes are captured; not closed by this
+     * @param schema null unless schema changes are captured; not closed by this
      */
     public Streaming(
             DebeziumStream debezium,
@@ -68,7 +68,7 @@ public final class Streaming implements Phase {
             Progress progress,
             SnapshotReads reads,
             Rereads rereads,
-            Optional<SchemaCapture> schema,
+            SchemaCapture schema,
             boolean wholeDocuments) {
         this.debezium = debezium;
         this.last = last.orElse(null);
@@ -117,36 +117,36 @@ public final class Streaming implements Phase {
         } else if (last != null) {
             complete(last, records);
         }
-        if (last != null) schema.flatMap(changes -> changes.dueOffset(last)).ifPresent(records::add);
+        if (last != null && schema != null) schema.dueOffset(last).ifPresent(records::add);
         return records.isEmpty() ? null : records;
     }
 
     /** Whether all schema changes up to the last record are read. */
     private boolean isSchemaRead(List<SourceRecord> batch) throws InterruptedException {
-        if (schema.isEmpty()) return true;
+        if (schema == null) return true;
         for (int index = batch.size() - 1; index >= 0; index--) {
             Optional<ClusterTime> time = EventTime.of(batch.get(index).sourceOffset());
-            if (time.isPresent()) return schema.get().readUpTo(time.get());
+            if (time.isPresent()) return schema.readUpTo(time.get());
         }
         return true;
     }
 
     /** Emits the schema changes up to a time; all earlier events must be emitted. */
     private void emitSchemaChanges(ClusterTime upto, List<SourceRecord> into) {
-        if (schema.isEmpty()) return;
-        List<SourceRecord> changes = schema.get().take(upto);
+        if (schema == null) return;
+        List<SourceRecord> changes = schema.take(upto);
         if (changes.isEmpty()) return;
         into.addAll(changes);
         // events of a collection that is gone now were dropped, as its rows held them: they must not come after a
         // restart
         if (passed != null)
             into.add(partitions.offsetRecord(passed.sourcePartition(), offsetOf(passed), "schema changes"));
-        ClusterTime emitted = schema.get().upto().orElseThrow();
+        ClusterTime emitted = schema.upto().orElseThrow();
         if (last == null || emitted.isAfter(last)) last = emitted;
     }
 
     private void complete(ClusterTime time, List<SourceRecord> into) throws InterruptedException {
-        if (schema.isPresent()) into.addAll(schema.get().completed(time));
+        if (schema != null) into.addAll(schema.completed(time));
     }
 
     /** The first record that is later than all emitted ones; -1 if there is none, or if a row of the copy is later still. */
@@ -186,7 +186,7 @@ public final class Streaming implements Phase {
         }
         metrics.streamed(events);
         into.addAll(ledger.newPending());
-        if (storedTime != null) into.addAll(ledger.forget(storedTime, schema.isPresent()));
+        if (storedTime != null) into.addAll(ledger.forget(storedTime, schema != null));
         return emitted;
     }
 
@@ -213,7 +213,7 @@ public final class Streaming implements Phase {
     private SourceRecord marked(SourceRecord record) {
         byte[] key = (byte[]) record.key();
         String namespace = namespace(record);
-        boolean rowFollows = schema.isPresent()
+        boolean rowFollows = schema != null
                 ? !ledger.rows().isConfirmed(namespace)
                 : ledger.rows().rowFollows(namespace, key);
         if (!rowFollows || !isUpdate(record)) return record;
@@ -253,7 +253,7 @@ public final class Streaming implements Phase {
      * are read then.
      */
     private boolean isLeftOut(String namespace) {
-        return SourceCluster.isBookkeeping(namespace) || schema.isPresent() && SchemaCapture.isTemporary(namespace);
+        return SourceCluster.isBookkeeping(namespace) || schema != null && SchemaCapture.isTemporary(namespace);
     }
 
     private String namespace(SourceRecord record) {

@@ -138,34 +138,34 @@ class PlanTest {
         Plan.Refused refused = assertInstanceOf(Plan.Refused.class, plan(create, other, null, null, false, false));
         assertEquals(
                 "db.getSiblingDB(\"d\").runCommand({\"collMod\": \"a\", \"validationAction\": \"error\", \"validator\": {}})",
-                refused.mend().shell());
+                refused.fix().shell());
         Described view = new Described(true, new BsonDocument(), null, List.of(), List.of());
         refused = assertInstanceOf(Plan.Refused.class, plan(create, view, null, null, false, false));
         assertEquals(
                 "db.getSiblingDB(\"d\").runCommand({\"drop\": \"a\"})",
-                refused.mend().shell());
+                refused.fix().shell());
     }
 
     private static final Described VIEW = new Described(true, new BsonDocument(), null, List.of(), List.of());
 
-    private static String mend(Plan plan) {
-        return assertInstanceOf(Plan.Refused.class, plan).mend().shell();
+    private static String fix(Plan plan) {
+        return assertInstanceOf(Plan.Refused.class, plan).fix().shell();
     }
 
     @Test
     void aViewInThePlaceOfACollectionIsRefused() {
         String drop = "db.getSiblingDB(\"d\").runCommand({\"drop\": \"%s\"})";
         SchemaChange rename = change(Kind.RENAME, "d.b");
-        assertEquals(drop.formatted("b"), mend(plan(rename, collection(ONE), VIEW, null, true, false)));
+        assertEquals(drop.formatted("b"), fix(plan(rename, collection(ONE), VIEW, null, true, false)));
         for (SchemaChange change : List.of(change(Kind.CREATE_INDEXES, ""), modified("{validator: {x: 1}}")))
-            assertEquals(drop.formatted("a"), mend(plan(change, VIEW, null, null, true, false)));
+            assertEquals(drop.formatted("a"), fix(plan(change, VIEW, null, null, true, false)));
     }
 
     @Test
     void aChangeOfACollectionThatIsMissingSaysHowToCreateIt() {
         assertEquals(
                 "db.getSiblingDB(\"d\").runCommand({\"create\": \"a\"})",
-                mend(plan(modified("{validator: {x: 1}}"), null, null, null, false, false)));
+                fix(plan(modified("{validator: {x: 1}}"), null, null, null, false, false)));
     }
 
     private static SchemaChange modified(String options) {
@@ -207,10 +207,10 @@ class PlanTest {
             assertTrue(refused.reason().startsWith("TWP-COLLATION: "));
             assertEquals(
                     "db.getSiblingDB(\"d\").runCommand({\"create\": \"a\", \"validationLevel\": \"moderate\"})",
-                    refused.mend().shell());
+                    refused.fix().shell());
             assertEquals(
                     "db.getSiblingDB(\"d\").runCommand({\"drop\": \"a\"})",
-                    mend(plan(collated(kind, 2), german, null, null, false, false)));
+                    fix(plan(collated(kind, 2), german, null, null, false, false)));
         }
         assertEquals("", commands(plan(collated(Kind.CREATE, 2), simple, null, null, false, false)));
         for (Described present : Arrays.asList(simple, null)) {
@@ -218,7 +218,7 @@ class PlanTest {
             List<Command> made = assertInstanceOf(Plan.Commands.class, replaced).commands();
             assertFalse(made.get(made.size() - 2).body().containsKey("collation"), "the create");
         }
-        mend(plan(collated(Kind.RENAME, 2), collection(ONE), null, null, true, false));
+        fix(plan(collated(Kind.RENAME, 2), collection(ONE), null, null, true, false));
         assertEquals(
                 "drop e.b 1, create e.b, createIndexes e.b, drop d.a 2",
                 commands(plan(collated(Kind.RENAME, 2), collection(TWO), simple, null, true, false)));

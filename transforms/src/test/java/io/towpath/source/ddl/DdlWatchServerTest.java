@@ -108,14 +108,14 @@ class DdlWatchServerTest {
                 "p");
         server.fresh("ddl1").insertOne(RawBsonDocument.parse("{_id: 1}"));
         server.run("{drop: 'ddl1'}");
-        await(() -> trouble(log).contains("not watched: java.lang.NoClassDefFoundError: io/towpath/Gone"));
+        await(() -> problem(log).contains("not watched: java.lang.NoClassDefFoundError: io/towpath/Gone"));
         fails.set(false);
-        await(() -> changes(log).contains("drop ddl1") && trouble(log).isEmpty());
+        await(() -> changes(log).contains("drop ddl1") && problem(log).isEmpty());
     }
 
-    private String trouble(DdlLog log) {
+    private String problem(DdlLog log) {
         synchronized (watch) {
-            return (String) log.offset().get("trouble");
+            return (String) log.offset().get("error");
         }
     }
 

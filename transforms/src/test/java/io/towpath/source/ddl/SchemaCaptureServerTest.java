@@ -531,7 +531,7 @@ class SchemaCaptureServerTest {
     }
 
     @Test
-    void aCollationOfACollectionThatStreamsIsNoTrouble() throws InterruptedException {
+    void aCollationOfACollectionThatStreamsIsNoProblem() throws InterruptedException {
         source.configuration.put("towpath.copy.range.bytes", "4096");
         source.begin();
         catchUp();

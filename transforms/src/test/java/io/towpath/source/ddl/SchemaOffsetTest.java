@@ -22,7 +22,7 @@ class SchemaOffsetTest {
         state.passed(at(7));
         state.passed(at(5));
         state.views().addAll(List.of("db.v", "db.\"w\""));
-        state.report("some trouble");
+        state.report("some problem");
         state.openRefill("db.a", "3:1/0/db.b", at(3));
         state.openRefill("db.b", "4:1/0/db.b", at(4));
         assertTrue(state.closeRefills("db.a", at(5)));

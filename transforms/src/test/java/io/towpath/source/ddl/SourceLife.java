@@ -1,6 +1,6 @@
 package io.towpath.source.ddl;
 
-import io.towpath.source.MongoSourceTask;
+import io.towpath.source.TowpathSourceTask;
 import io.towpath.source.progress.Partitions;
 import io.towpath.support.SourceContext;
 import io.towpath.support.Sources;
@@ -18,7 +18,7 @@ final class SourceLife implements AutoCloseable {
     final Map<String, String> configuration = Sources.configuration();
     final SourceContext context = new SourceContext(configuration);
     private final Consumer<List<SourceRecord>> into;
-    private MongoSourceTask task;
+    private TowpathSourceTask task;
 
     /** @param selection a regular expression; @param into gets what each transaction commits */
     SourceLife(String selection, Consumer<List<SourceRecord>> into) {
@@ -35,7 +35,7 @@ final class SourceLife implements AutoCloseable {
     }
 
     void begin() {
-        task = new MongoSourceTask();
+        task = new TowpathSourceTask();
         task.initialize(context);
         task.start(new HashMap<>(configuration));
     }

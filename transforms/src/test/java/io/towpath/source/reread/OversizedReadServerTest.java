@@ -20,7 +20,6 @@ import io.towpath.support.SourceContext;
 import io.towpath.support.Sources;
 import java.util.List;
 import java.util.Map;
-import java.util.Optional;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.bson.RawBsonDocument;
 import org.junit.jupiter.api.AfterEach;
@@ -78,7 +77,7 @@ class OversizedReadServerTest {
                 new SourceRecord(Map.of("server_id", "p"), Map.of("sec", 1, "ord", 1), "p", null, null, null);
         try (SourceMetrics metrics = new SourceMetrics("p-source", "p", "p", new CopyShare(0, 1))) {
             Progress progress = new Progress("p", new Partitions("p"), ledger, metrics);
-            return new OversizedRead(progress, Sources.reads(source), Optional.empty())
+            return new OversizedRead(progress, Sources.reads(source), null)
                     .of(record, new OversizedEvent(namespace(), key, time))
                     .orElseThrow();
         }

@@ -76,7 +76,7 @@ class RereadsServerTest {
         Optional<List<SourceRecord>> begun = Optional.empty();
         while (begun.isEmpty()) begun = schema.beginStream(position);
         RereadSettings none = new RereadSettings("", new Properties());
-        rereads = new Rereads(progress, Sources.reads(source), none, context, namespace::equals, Optional.of(schema));
+        rereads = new Rereads(progress, Sources.reads(source), none, context, namespace::equals, schema);
     }
 
     @AfterEach
@@ -136,7 +136,7 @@ class RereadsServerTest {
     private Optional<List<SourceRecord>> inPlaceOfALargeChange() throws InterruptedException {
         SourceRecord record =
                 new SourceRecord(Map.of("server_id", "p"), Map.of("sec", 1, "ord", 1), "p", null, null, null);
-        return new OversizedRead(progress, Sources.reads(source), Optional.of(schema))
+        return new OversizedRead(progress, Sources.reads(source), schema)
                 .of(record, new OversizedEvent(namespace, key, position));
     }
 

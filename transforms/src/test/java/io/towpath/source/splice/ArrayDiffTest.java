@@ -3,7 +3,7 @@ package io.towpath.source.splice;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.towpath.source.splice.ArrayDiff.Stretch;
+import io.towpath.source.splice.ArrayDiff.Replacement;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
@@ -64,12 +64,12 @@ class ArrayDiffTest {
                 Arguments.of("nothing", before, List.of()));
     }
 
-    private static Stretch cut(int at, int deleted, int from) {
-        return new Stretch(at, deleted, from, 0);
+    private static Replacement cut(int at, int deleted, int from) {
+        return new Replacement(at, deleted, from, 0);
     }
 
-    private static Stretch put(int at, int deleted, int from, int inserted) {
-        return new Stretch(at, deleted, from, inserted);
+    private static Replacement put(int at, int deleted, int from, int inserted) {
+        return new Replacement(at, deleted, from, inserted);
     }
 
     private static List<Integer> joined(List<Integer> first, List<Integer> second) {
@@ -82,7 +82,7 @@ class ArrayDiffTest {
 
     @ParameterizedTest(name = "{0}")
     @MethodSource("operators")
-    void whatAnOperatorDoesIsFound(String operator, List<Integer> now, List<Stretch> expected) {
+    void whatAnOperatorDoesIsFound(String operator, List<Integer> now, List<Replacement> expected) {
         List<Integer> before = IntStream.range(0, LENGTH).boxed().toList();
         assertEquals(now, applied(before, now, expected), operator);
         assertEquals(Optional.of(expected), ArrayDiff.between(hashes(before), hashes(now)));
@@ -147,35 +147,36 @@ class ArrayDiffTest {
         List<Integer> now = new ArrayList<>(before);
         for (Edit edit : edits) {
             int at = Math.min(now.size(), edit.at());
-            List<Integer> stretch = now.subList(at, Math.min(now.size(), at + edit.deleted()));
-            stretch.clear();
-            stretch.addAll(edit.inserted());
+            List<Integer> replacement = now.subList(at, Math.min(now.size(), at + edit.deleted()));
+            replacement.clear();
+            replacement.addAll(edit.inserted());
         }
-        List<Stretch> stretches = ArrayDiff.between(hashes(before), hashes(now)).orElse(null);
-        if (stretches == null) return;
-        requireInOrder(stretches);
-        assertEquals(now, applied(before, now, stretches));
+        List<Replacement> replacements =
+                ArrayDiff.between(hashes(before), hashes(now)).orElse(null);
+        if (replacements == null) return;
+        requireInOrder(replacements);
+        assertEquals(now, applied(before, now, replacements));
     }
 
-    private static void requireInOrder(List<Stretch> stretches) {
+    private static void requireInOrder(List<Replacement> replacements) {
         int at = -1;
         int from = -1;
-        for (Stretch stretch : stretches) {
-            assertTrue(stretch.at() > at || stretch.from() > from, stretches::toString);
-            assertTrue(stretch.deleted() + stretch.inserted() > 0, stretches::toString);
-            at = stretch.at() + stretch.deleted();
-            from = stretch.from() + stretch.inserted();
+        for (Replacement replacement : replacements) {
+            assertTrue(replacement.at() > at || replacement.from() > from, replacements::toString);
+            assertTrue(replacement.deleted() + replacement.inserted() > 0, replacements::toString);
+            at = replacement.at() + replacement.deleted();
+            from = replacement.from() + replacement.inserted();
         }
     }
 
-    private static List<Integer> applied(List<Integer> before, List<Integer> now, List<Stretch> stretches) {
+    private static List<Integer> applied(List<Integer> before, List<Integer> now, List<Replacement> replacements) {
         List<Integer> result = new ArrayList<>();
         int at = 0;
-        for (Stretch stretch : stretches) {
-            result.addAll(before.subList(at, stretch.at()));
-            assertEquals(stretch.from(), result.size());
-            result.addAll(now.subList(stretch.from(), stretch.from() + stretch.inserted()));
-            at = stretch.at() + stretch.deleted();
+        for (Replacement replacement : replacements) {
+            result.addAll(before.subList(at, replacement.at()));
+            assertEquals(replacement.from(), result.size());
+            result.addAll(now.subList(replacement.from(), replacement.from() + replacement.inserted()));
+            at = replacement.at() + replacement.deleted();
         }
         result.addAll(before.subList(at, before.size()));
         return result;

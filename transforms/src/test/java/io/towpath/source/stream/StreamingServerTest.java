@@ -278,10 +278,10 @@ class StreamingServerTest {
         Progress progress = new Progress("p", new Partitions("p"), ledger, metrics);
         SnapshotReads reads = Sources.reads(source);
         RereadSettings none = new RereadSettings("", new Properties());
-        Rereads rereads = new Rereads(progress, reads, none, context, namespace::equals, Optional.empty());
+        Rereads rereads = new Rereads(progress, reads, none, context, namespace::equals, null);
         Optional<ClusterTime> last = EventTime.of(context.offset(DebeziumStream.partition(configuration)));
         boolean wholeDocuments = configuration.get("towpath.whole.documents").equals("true");
-        return new Streaming(debezium, last, progress, reads, rereads, Optional.empty(), wholeDocuments);
+        return new Streaming(debezium, last, progress, reads, rereads, null, wholeDocuments);
     }
 
     private static RawBsonDocument document(String json, Object... values) {

@@ -15,7 +15,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
-class MongoSourceTaskTest {
+class TowpathSourceTaskTest {
     static Stream<RuntimeException> retriable() {
         return Stream.of(new RetriableException("Kafka is slow"), new TimeoutException("Kafka is slow"));
     }
@@ -25,7 +25,7 @@ class MongoSourceTaskTest {
     void noErrorHasConnectPollOnBehindWhatAPollHasTaken(RuntimeException error) {
         ConnectException ended = assertThrows(
                 ConnectException.class,
-                () -> MongoSourceTask.whole(() -> {
+                () -> TowpathSourceTask.whole(() -> {
                     throw error;
                 }));
         assertFalse(ended instanceof RetriableException);
@@ -36,6 +36,6 @@ class MongoSourceTaskTest {
     @Test
     void whatAPollReturnsIsPassedOn() throws Exception {
         List<SourceRecord> records = List.of();
-        assertSame(records, MongoSourceTask.whole(() -> records));
+        assertSame(records, TowpathSourceTask.whole(() -> records));
     }
 }

@@ -15,7 +15,7 @@ import org.apache.kafka.connect.sink.SinkRecord;
 import org.apache.kafka.connect.sink.SinkTask;
 
 /** The task of {@link MongoSink}. */
-public final class MongoSinkTask extends SinkTask {
+public final class TowpathSinkTask extends SinkTask {
     private static final String DEAD_LETTERS = "errors.deadletterqueue.topic.name";
     /** The timeout of a poll after which Connect is to call the task again, with or without records. */
     static final long AT_ONCE_MS = 1;
@@ -30,11 +30,11 @@ public final class MongoSinkTask extends SinkTask {
     /** How long the current batch has taken so far. */
     private long spentNs;
 
-    public MongoSinkTask() {
+    public TowpathSinkTask() {
         this(LogGuard::of);
     }
 
-    MongoSinkTask(Function<LogSettings, LogGuard> logs) {
+    TowpathSinkTask(Function<LogSettings, LogGuard> logs) {
         this.logs = logs;
     }
 

@@ -43,7 +43,7 @@ import org.apache.kafka.connect.source.SourceTask;
  * A task of {@link MongoSource}. The first resumes the copy where its offsets left it, then Debezium's stream. The others only read their
  * share of the initial copy.
  */
-public final class MongoSourceTask extends SourceTask {
+public final class TowpathSourceTask extends SourceTask {
     /** So many collections that come back are named one by one in the advice, which must name all of them. */
     private static final int MOST_NAMED = 3;
 
@@ -70,7 +70,9 @@ public final class MongoSourceTask extends SourceTask {
     /** Of a pipeline without {@link #schema}. */
     private DdlWatch ddl;
 
-    private Optional<SchemaCapture> schema = Optional.empty();
+    /** Null unless schema changes are captured. */
+    private SchemaCapture schema;
+
     private DebeziumStream debezium;
     /** Records that the start of the task has to emit. */
     private final List<SourceRecord> startRecords = new ArrayList<>();
@@ -110,7 +112,7 @@ public final class MongoSourceTask extends SourceTask {
             ledger.history().copiedBefore(source.now());
             startRecords.add(ledger.rootRecord());
         }
-        if (schema.isEmpty())
+        if (schema == null)
             ddl = new DdlWatch(
                     source,
                     SourceCluster.selection(configuration),
@@ -147,24 +149,24 @@ public final class MongoSourceTask extends SourceTask {
             Optional<Properties> kafka = settings.rereads().areUsed()
                     ? Optional.of(settings.rereads().client())
                     : Optional.empty();
-            schema = Optional.of(new SchemaCapture(
+            schema = new SchemaCapture(
                     source,
                     SourceCluster.selection(configuration),
                     new TopicPartitions(settings.name(), configuration, kafka),
                     progress,
-                    context.offsetStorageReader()));
+                    context.offsetStorageReader());
             return;
         }
-        String trouble = settings.ddl() ? TOO_OLD : "";
-        SchemaCapture.off(progress, context.offsetStorageReader(), trouble).ifPresent(startRecords::add);
+        String problem = settings.ddl() ? TOO_OLD : "";
+        SchemaCapture.off(progress, context.offsetStorageReader(), problem).ifPresent(startRecords::add);
     }
 
     /** What has to be emitted before anything else; empty when that is not known yet. */
     private Optional<List<SourceRecord>> beginSchema() throws InterruptedException {
-        if (schema.isEmpty() || schema.get().isReading()) return Optional.of(List.of());
-        if (!ledger.isStreaming()) return schema.get().beginCopy();
-        return schema.get().beginStream(EventTime.of(streamOffset()).orElseGet(() -> ledger.start()
-                .previous()));
+        if (schema == null || schema.isReading()) return Optional.of(List.of());
+        if (!ledger.isStreaming()) return schema.beginCopy();
+        return schema.beginStream(
+                EventTime.of(streamOffset()).orElseGet(() -> ledger.start().previous()));
     }
 
     private void begin(String selection) {
@@ -197,7 +199,7 @@ public final class MongoSourceTask extends SourceTask {
                     "TWP-HISTORY-LOST: the changes of all collections since %s are missing: a resnapshot of some would leave the others as they were then. Run `towpath resnapshot PIPELINE` without --only"
                             .formatted(point.time()));
         }
-        schema.ifPresent(changes -> changes.restart(source.now()));
+        if (schema != null) schema.restart(source.now());
         ClusterTime captured = ledger.isStreaming() ? point.time() : ledger.start();
         startRecords.addAll(ledger.restart(settings.resnapshot(), selection, captured, source.now(), everything));
         startRecords.add(partitions.offsetRecord(DebeziumStream.partition(configuration), null, "the stream restarts"));
@@ -231,7 +233,7 @@ public final class MongoSourceTask extends SourceTask {
                 .filter(isSelected.negate())
                 .toList();
         startRecords.addAll(ledger.reselect(selection, added, dropped));
-        schema.ifPresent(changes -> changes.select(isSelected.and(wasSelected.negate())));
+        if (schema != null) schema.select(isSelected.and(wasSelected.negate()));
         return !back.isEmpty();
     }
 
@@ -314,7 +316,9 @@ public final class MongoSourceTask extends SourceTask {
     }
 
     private Phase streaming() {
-        Optional<ClusterTime> last = Stream.of(EventTime.of(streamOffset()), schema.flatMap(SchemaCapture::upto))
+        Optional<ClusterTime> last = Stream.of(
+                        EventTime.of(streamOffset()),
+                        Optional.ofNullable(schema).flatMap(SchemaCapture::upto))
                 .flatMap(Optional::stream)
                 .max(ClusterTime::compareTo);
         debezium = new DebeziumStream(context, configuration, source, ledger.start());
@@ -340,7 +344,7 @@ public final class MongoSourceTask extends SourceTask {
 
     @Override
     public void stop() {
-        Closing.all(phase, debezium, ddl, schema.orElse(null), source, emission, metrics);
+        Closing.all(phase, debezium, ddl, schema, source, emission, metrics);
     }
 
     @Override

@@ -32,7 +32,7 @@ import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
 @Tag("server")
 @EnabledIfEnvironmentVariable(named = Server.URI, matches = ".+")
 @Timeout(value = 120, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
-class MongoSourceTaskServerTest {
+class TowpathSourceTaskServerTest {
     private static final CopyShare SHARE = new CopyShare(1, 2);
     private static final int LOOKS = 2;
 
@@ -47,7 +47,7 @@ class MongoSourceTaskServerTest {
     private final String namespace = collection.getNamespace().getFullName();
     private final Partitions partitions = new Partitions("p");
     private final StoredOffsets offsets = new StoredOffsets();
-    private final MongoSourceTask task = new MongoSourceTask();
+    private final TowpathSourceTask task = new TowpathSourceTask();
     private ClusterTime now;
 
     @BeforeEach
@@ -109,6 +109,7 @@ class MongoSourceTaskServerTest {
     private void start(Map<String, String> settings) {
         Map<String, String> configuration = Sources.configuration();
         configuration.put("collection.include.list", "x");
+        configuration.put("heartbeat.interval.ms", "150");
         configuration.put(CopyShare.TASK, "1");
         configuration.put(CopyShare.TASKS, "2");
         configuration.putAll(settings);

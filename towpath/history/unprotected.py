@@ -7,20 +7,10 @@ follow every update before the cleaner may reach it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from bson.raw_bson import RawBSONDocument
-
-from towpath.clients.kafka.topics import Place
-from towpath.log.records import NOT_BSON, ends_documents, is_key
-
-#: A document, by its partition and key.
-Document = tuple[Place, bytes]
-
-_BATCH_DOCUMENTS, _BATCH_BYTES = 10_000, 8 << 20
-_ID = b"_id\0"
+from towpath.log.records import ends_documents, is_key, is_update
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +45,6 @@ def figures(metadata: str) -> Figures | None:
         return Figures(**fields)
     except (ValueError, TypeError):
         return None
-
-
-def is_update(value: bytes | None) -> bool:
-    """Whether a record's value is neither a delete nor a document. A document has an `_id`, usually first.
-
-    A value that is not BSON counts as an update: in a compacted log it too replaces the document.
-    """
-    if value is None or value[5:9] == _ID:
-        return False
-    try:
-        return "_id" not in RawBSONDocument(value)
-    except NOT_BSON:
-        return True
 
 
 @dataclass(slots=True)
@@ -117,17 +94,3 @@ class Part:
     def figures(self, now_ms: int) -> Figures:
         oldest = self.oldest.time_ms if self.oldest else None
         return Figures(now_ms, len(self.dirty), oldest, self.last_ms, self.quiet)
-
-
-def batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
-    """Split into batches to request together."""
-    batch: list[Document] = []
-    size = 0
-    for document in documents:
-        batch.append(document)
-        size += len(document[1])
-        if len(batch) == _BATCH_DOCUMENTS or size > _BATCH_BYTES:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
