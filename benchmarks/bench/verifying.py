@@ -138,8 +138,8 @@ def _verify(stack: embedded.Stack, options: Options) -> _Seen:
     verification = Verification(stack.source, stack.destination, [_PAIR], options)
     for difference in verification:
         raise ValueError(f"both sides are equal, and a difference was told: {difference.kind}")
-    if verification.verdict.trouble:
-        raise ValueError("; ".join(verification.verdict.trouble))
+    if verification.verdict.errors:
+        raise ValueError("; ".join(verification.verdict.errors))
     return _Seen(verification.verdict.compared, verification.verdict.seconds)
 
 

@@ -15,8 +15,7 @@ from tests.support.page import alike, commands
 from tests.support.pipeline import Pipeline, towpath
 from towpath import stack as embedded
 from towpath.cli import demo
-from towpath.cli.demo import progress_line
-from towpath.cli.demo.load import NAMESPACES
+from towpath.cli.demo import NAMESPACES, progress_line
 from towpath.run.status.status import Copied, Status
 
 README = (Path(__file__).parents[2] / "README.md").read_text()

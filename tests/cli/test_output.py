@@ -60,7 +60,7 @@ def close(file):
 
 sys.modules["verbs"] = sys.modules["__main__"]
 for name in ("work", "show", "wait", "close"):
-    cli._VERBS[name] = ("verbs", name)
+    cli._COMMANDS[name] = ("verbs", name)
 cli._PRINTING |= {"show"}
 cli.main()
 """

@@ -32,8 +32,9 @@ from towpath.clients.mongo.client import Cluster
 from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.clients.tls import Trouble
 from towpath.errors import ConnectError, ConnectUnreachable, MongoError, MongoUnreachable, TowpathError
-from towpath.history.replay import preconditions, steps
-from towpath.history.replay.plan import Plan, Replay
+from towpath.history import preconditions
+from towpath.history import replay as replaying
+from towpath.history.plan import Plan, Replay
 from towpath.run.status import gather
 from towpath.run.status.report import Problem, Replays
 
@@ -108,9 +109,9 @@ def test_deploy_makes_no_collection_without_its_options(error: MongoError, monke
 def test_status_says_that_a_rebuild_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     session: Any = SimpleNamespace(connect=None, pipeline=LOGGED, topics=None)
     monkeypatch.setattr(gather, "find_all", lambda *_: ())
-    monkeypatch.setattr(gather.rebuild, "read_state", failing(REFUSED))
+    monkeypatch.setattr(gather.rebuild, "read_progress", failing(REFUSED))
     assert gather.read_replays(session) == Replays(rebuild_error=Problem.of(REFUSED))
-    monkeypatch.setattr(gather.rebuild, "read_state", failing(GONE))
+    monkeypatch.setattr(gather.rebuild, "read_progress", failing(GONE))
     assert gather.read_replays(session) == Replays(), "the status itself reports that"
 
 
@@ -154,13 +155,13 @@ def test_a_replay_whose_destination_refuses_is_not_half_removed(
         say=lambda _: done.append("said"),
         replay_destination=lambda _: FakeCluster(error=error),
     )
-    monkeypatch.setattr(steps, "stop", lambda *_: done.append("stopped"))
+    monkeypatch.setattr(replaying, "stop", lambda *_: done.append("stopped"))
     if error is GONE:
-        steps.remove(replay, session, keep_letters=False)
+        replaying.remove(replay, session, keep_letters=False)
         assert done == ["stopped", "said", "deleted", "said"]
         return
     with pytest.raises(TowpathError, match=r"nothing else of it was removed: .*no; without the file"):
-        steps.remove(replay, session, keep_letters=False)
+        replaying.remove(replay, session, keep_letters=False)
     assert done == ["stopped"]
 
 

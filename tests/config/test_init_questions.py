@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 from tests.support.pipeline import TOWPATH, Addresses
 from tests.support.servers import free_port
 from towpath.cli import towpath
-from towpath.cli.questions import uri_fault
+from towpath.cli.init import uri_fault
 from towpath.config.loading import read
 
 Run = Callable[..., Result]

@@ -17,7 +17,7 @@ LONG_S = 60.0
 
 def begun(limit: float, act: Callable[[Pause], None]) -> None:
     """A pause in which this is done."""
-    pause = Pause(limit, lambda: "waiting")
+    pause = Pause(limit, "waiting")
     with pause.enforced():
         pause.begin()
         act(pause)

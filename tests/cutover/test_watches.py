@@ -83,5 +83,5 @@ def test_where_changes_cannot_be_watched_all_indexes_are_read(monkeypatch: pytes
     monkeypatch.setattr(watches, "cluster_time", lambda client: Timestamp(9, 1))
     client: Any = None
     indexes = watches._SideIndexes(client, Timestamp(1, 1))
-    with indexes.watch:
+    with indexes:
         assert indexes.now() is None

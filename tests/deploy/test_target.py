@@ -17,7 +17,7 @@ from towpath.checks import change, target
 from towpath.checks.facts import DESTINATION_SET, SOURCE_SET, Facts, OwnTopics
 from towpath.checks.rule import Rule, require, run
 from towpath.checks.target import Target
-from towpath.cli import control, prepare
+from towpath.cli import control, deploy
 from towpath.clients.kafka.topics import Topic
 from towpath.clients.mongo.replica_set import ReplicaSet, collections
 from towpath.config.namespaces import meet
@@ -332,12 +332,12 @@ def test_prepare_overwrites_nothing_while_less_is_proven(
     monkeypatch: pytest.MonkeyPatch, options: list[str], ended: bool
 ) -> None:
     asked: list[bool] = []
-    monkeypatch.setattr(prepare, "opened", lambda _: nullcontext(session_of(PIPELINE.changed(ddl={"apply": False}))))
-    monkeypatch.setattr(prepare.plan, "plan", lambda *_, **__: EMPTY)
-    monkeypatch.setattr(prepare.target, "require_own", lambda _, *, ended: asked.append(ended))
-    monkeypatch.setattr(prepare, "_is_deployed", lambda _: False)
-    monkeypatch.setattr(prepare, "_apply", lambda *_: None)
-    prepare.prepare.main(["shop.toml", *options], standalone_mode=False)
+    monkeypatch.setattr(deploy, "opened", lambda _: nullcontext(session_of(PIPELINE.changed(ddl={"apply": False}))))
+    monkeypatch.setattr(deploy.plan, "plan", lambda *_, **__: EMPTY)
+    monkeypatch.setattr(deploy.target, "require_own", lambda _, *, ended: asked.append(ended))
+    monkeypatch.setattr(deploy, "_is_deployed", lambda _: False)
+    monkeypatch.setattr(deploy, "_apply", lambda *_: None)
+    deploy.prepare.main(["shop.toml", *options], standalone_mode=False)
     assert asked == [ended]
 
 

@@ -179,7 +179,7 @@ def _a_whole_life(secured: Secured, said: Lines, reports: Path) -> list[str]:
     said.towpath("wait", file)
 
     control.kill(secured.stack.directory, "destination-0")
-    said.towpath("verify", file, "--processes", "1", "--lost-for", "1", expect=2)
+    said.towpath("verify", file, "--processes", "1", expect=2)
     secured.start_again("destination-0")
     said.towpath("replay", file, "--rebuild", "--yes")
     same(secured, DOCUMENTS + 1)

@@ -124,9 +124,9 @@ def test_a_verdict_settles_what_was_behind_the_pipeline_when_it_began(state, dif
     assert bool(found and found.settles(RENAME, PIPELINE.selection)) == settles
 
 
-def test_a_verdict_with_trouble_or_none_settles_nothing(state):
+def test_a_verdict_with_errors_or_none_resolves_nothing(state):
     assert unreplicated._verdict("shop") is None
-    verdict(done=[RENAME.mark], trouble=["shop.a could not be read"])
+    verdict(done=[RENAME.mark], errors=["shop.a could not be read"])
     assert unreplicated._verdict("shop") is None
 
 

@@ -31,9 +31,8 @@ from towpath import stack as embedded
 from towpath.clients.kafka.topics import Topics
 from towpath.config import loading as pipeline_file
 from towpath.config.events import Round
-from towpath.history.compaction import service
-from towpath.history.compaction.reader import Reader
-from towpath.history.compaction.service import Compactor
+from towpath.history import compaction
+from towpath.history.compaction import Compactor, Reader
 from towpath.log import integrity
 from towpath.session import opened
 
@@ -302,15 +301,15 @@ def policy(pipeline: Pipeline) -> dict[str, str]:
 def compact_with_little_memory(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> Round:
     """A round in this process, which is to keep 300 documents at most, and those that one look at the log brings."""
     most = list[int]()
-    monkeypatch.setattr(service, "MOST_DIRTY", 300)
-    monkeypatch.setattr(service, "_READ_S", 0.001)
+    monkeypatch.setattr(compaction, "MOST_DIRTY", 300)
+    monkeypatch.setattr(compaction, "_READ_S", 0.001)
     with (
         opened(pipeline.file) as session,
         closing(Reader(session.pipeline, session.topics, from_beginning=False)) as reader,
     ):
         take = reader.read
         monkeypatch.setattr(reader, "read", lambda seconds: (take(seconds), most.append(reader.dirty)))
-        done = Compactor(session, reader, lambda key: "", 200).round()
+        done = Compactor(session, reader, 200).round()
     assert (done.dirty, done.unreadable) == (0, 0)
     assert 300 < max(most) < 900
     return done

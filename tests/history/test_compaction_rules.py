@@ -13,13 +13,14 @@ import pytest
 from tests.checks.test_check_judgements import PIPELINE, told
 from tests.support.sessions import session_of
 from towpath.checks import log
-from towpath.checks.rule import Rule, run
+from towpath.checks.facts import Facts
+from towpath.checks.rule import run
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.topics import Place, Topic, Topics
 from towpath.config.pipeline import Pipeline
 from towpath.config.sections import Log
-from towpath.history.compaction import preconditions, service
-from towpath.history.compaction.preconditions import CompactedLog, interval
+from towpath.history import compaction
+from towpath.history.compaction import interval
 from towpath.history.unprotected import Figures, First, Part, figures
 from towpath.log.definitions import change_settings, definitions, plain_settings, request_settings
 from towpath.log.records import is_update
@@ -76,16 +77,16 @@ def test_figures_come_back_as_they_were_and_nobody_elses_are_taken_for_them() ->
 def test_a_quiet_partition_is_asked_for_a_record_once_and_again_when_deletes_may_go() -> None:
     lag, long = COMPACTION.compaction_lag, COMPACTION.delete_retention
     found = part((A, DOCUMENT))
-    assert not service.is_due(found, COMPACTION, lag)
-    assert service.is_due(found, COMPACTION, lag + 1)
+    assert not compaction.is_due(found, COMPACTION, lag)
+    assert compaction.is_due(found, COMPACTION, lag + 1)
     found.nudge = A
     found.take(1, lag + 1, A, DOCUMENT)
-    assert not service.is_due(found, COMPACTION, lag + 1 + long)
-    assert service.is_due(found, COMPACTION, lag + 2 + long)
+    assert not compaction.is_due(found, COMPACTION, lag + 1 + long)
+    assert compaction.is_due(found, COMPACTION, lag + 2 + long)
     found.take(2, lag + 3, B, None)
-    assert service.is_due(found, COMPACTION, 2 * lag + 4)
+    assert compaction.is_due(found, COMPACTION, 2 * lag + 4)
     found.take(3, lag + 4, A, UPDATE)
-    assert not service.is_due(found, COMPACTION, 10 * long)  # its document will close the segment
+    assert not compaction.is_due(found, COMPACTION, 10 * long)  # its document will close the segment
 
 
 def test_change_topics_are_compacted_and_the_others_never() -> None:
@@ -106,12 +107,11 @@ def test_a_short_lag_has_a_short_interval() -> None:
     assert interval(Log(compaction_lag="60s")) == 15_000
 
 
-def violations(pipeline: Pipeline, every_ms: int | None = None) -> list[str]:
+def violations(pipeline: Pipeline, every_ms: int = HOUR) -> list[str]:
     """What the preconditions find in the file."""
     with Connect("http://127.0.0.1:1") as connect, Topics("127.0.0.1:1") as topics:
-        facts = CompactedLog(session_of(pipeline, connect, topics), every_ms)
-        rules = preconditions.supported, preconditions.compacted, preconditions.often_enough
-        found = run([Rule("compaction", rule) for rule in rules], facts)
+        rules = compaction.preconditions(every_ms)[:-1]  # the last one asks servers
+        found = run(rules, Facts(session_of(pipeline, connect, topics)))
         return [finding.finding + finding.advice for finding in found]
 
 
@@ -186,7 +186,7 @@ def test_the_cleaner_is_let_at_a_topic_only_where_every_partition_was_seen_prote
     committed: Figures | None, protected: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other partition is protected, and is committed by another instance of the service."""
-    monkeypatch.setattr(service.time, "time", lambda: NOW_MS / 1000)
+    monkeypatch.setattr(compaction.time, "time", lambda: NOW_MS / 1000)
     topics = Compactable({0: PROTECTED.written(), 1: committed.written() if committed else "of another client"})
     assert topics.enabled(tmp_path) == (["move.shop.a"] if protected else [])
     assert topics.altered == ({"move.shop.a": {"cleanup.policy": "compact"}} if protected else {})
@@ -195,7 +195,7 @@ def test_the_cleaner_is_let_at_a_topic_only_where_every_partition_was_seen_prote
 def test_a_partition_without_a_commit_keeps_the_cleaner_from_its_topic(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service.time, "time", lambda: NOW_MS / 1000)
+    monkeypatch.setattr(compaction.time, "time", lambda: NOW_MS / 1000)
     topics = Compactable({0: PROTECTED.written()})
     assert topics.enabled(tmp_path) == [] and topics.altered == {}
 
@@ -222,4 +222,4 @@ class Compactable:
         """The topics in which an instance that has one of the partitions enables compaction."""
         session: Any = SimpleNamespace(pipeline=COMPACTED, topics=self)
         reader: Any = SimpleNamespace(parts={("move.shop.a", 0): Part()})
-        return list(service.Compactor(session, reader, lambda key: "")._enable_cleaner())
+        return list(compaction.Compactor(session, reader)._enable_cleaner())

@@ -207,7 +207,7 @@ def test_a_replay_goes_on_after_the_command_is_interrupted_and_the_worker_killed
         running.send_signal(signal.SIGINT)
         said = running.communicate(timeout=60)[1]
     assert running.returncode == 2
-    assert "goes on in Kafka Connect" in said
+    assert "continues in Kafka Connect" in said
     assert "--replay far" in said
     assert 0 < half < count, f"killed too late: {half} documents were there"
     control.start(stack.directory, workers.FIRST)

@@ -7,16 +7,16 @@ import pytest
 
 from towpath.checks.other_pipelines import is_written
 from towpath.checks.rule import Rule, require
-from towpath.cli.replay import DestinationOptions, destination, point_in_time
+from towpath.cli.replay import destination
 from towpath.clients.kafka.topics import Topic
 from towpath.clients.mongo.client import ClusterTime
 from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.config.draft import write_pipeline_file
 from towpath.config.loading import read
 from towpath.errors import Refused, TowpathError
-from towpath.history.replay import preconditions
-from towpath.history.replay.plan import END_OF_SECOND, Plan, RebuildOptions, Replay, ReplayOptions, definition
-from towpath.history.replay.preconditions import RebuildFacts, ReplayFacts
+from towpath.history import preconditions
+from towpath.history.plan import END_OF_SECOND, Options, Plan, Replay, definition, point_in_time
+from towpath.history.preconditions import ReplayFacts
 from towpath.session import opened
 
 
@@ -56,29 +56,29 @@ def test_a_password_is_refused_on_the_command_line_and_read_from_a_private_file_
 ):
     uri, file = "mongodb://me:secret@db:27017/?replicaSet=rs0", tmp_path / "uri"
     with pytest.raises(TowpathError, match="in the process list") as told:
-        destination(DestinationOptions(uri, None, None))
+        destination(uri, None, None)
     assert "secret" not in str(told.value)
-    assert destination(DestinationOptions("mongodb://me@db:27017/", None, None)) == "mongodb://me@db:27017/"
+    assert destination("mongodb://me@db:27017/", None, None) == "mongodb://me@db:27017/"
     file.write_text(f"{uri}\n")
     file.chmod(0o644)
     with pytest.raises(TowpathError, match="chmod 600"):
-        destination(DestinationOptions(None, file, None))
+        destination(None, file, None)
     file.chmod(0o600)
-    assert destination(DestinationOptions(None, file, None)) == uri
+    assert destination(None, file, None) == uri
     monkeypatch.setenv("ELSEWHERE", uri)
-    assert destination(DestinationOptions(None, None, "ELSEWHERE")) == uri
+    assert destination(None, None, "ELSEWHERE") == uri
     with pytest.raises(TowpathError, match="is not set"):
-        destination(DestinationOptions(None, None, "NOWHERE"))
+        destination(None, None, "NOWHERE")
     with pytest.raises(TowpathError, match="mongodb://"):
-        destination(DestinationOptions("http://db", None, None))
+        destination("http://db", None, None)
 
 
 def test_a_plan_is_read_as_it_was_written():
     log = {("shop.shop.orders", 1): (3, 9), ("shop.shop.orders", 0): (0, 0)}
     plan = Plan(only=("shop.*",), until=ClusterTime(5, 6), follow=False, forced=True, began=1.5, letters=2, log=log)
     assert Plan.from_json(plan.as_json()) == plan
-    assert plan.matches(["shop.*"], ClusterTime(5, 6), follow=False)
-    assert not plan.matches([], ClusterTime(5, 6), follow=False)
+    assert plan.matches(Options(("shop.*",), False, 1, until=ClusterTime(5, 6)))
+    assert not plan.matches(Options((), False, 1, until=ClusterTime(5, 6)))
     assert plan.words == "--only shop.* --until 5:6"
 
 
@@ -107,7 +107,7 @@ def errors(check, path, *only, topics=TOPICS, force=False, **settings):
     """The messages of a precondition, for a rebuild with these options, settings of the file and existing topics."""
     path.mkdir()
     with opened(write_pipeline_file(path / "shop.toml", include=["shop.*"], **settings)) as session:
-        inventory = RebuildFacts(session, RebuildOptions(only, force, 1))
+        inventory = ReplayFacts(session, Options(only, force, 1))
         inventory.deployed.existing = {name: Topic(name, 1) for name in topics}
         return [finding.finding + finding.advice for finding in check(inventory) if finding.level == "error"]
 
@@ -127,7 +127,7 @@ def test_both_names_of_a_rename_are_rebuilt_together(tmp_path):
         folder = tmp_path / str(len(list(tmp_path.iterdir())))
         folder.mkdir()
         with opened(write_pipeline_file(folder / "shop.toml", include=["shop.*"])) as session:
-            inventory = RebuildFacts(session, RebuildOptions(only, False, 1))
+            inventory = ReplayFacts(session, Options(only, False, 1))
             inventory.log = {(f"shop.shop.{name}", 0): (0, 1) for name in "abcd" if f"shop.{name}" in only or not only}
             inventory.target.ask = lambda query: (("shop.a", "shop.b"), ("shop.b", "shop.c"), ("shop.d", "other.d"))
             return [finding.advice for finding in preconditions.renamed(inventory)]
@@ -144,22 +144,22 @@ def test_a_log_without_a_copy_is_replayed_by_force_only(tmp_path):
     with opened(tmp_path / "shop.toml") as session:
         session = replace(session, pipeline=pipeline.changed(capture={"copy_method": "none"}))
         for force in (False, True):
-            inventory = RebuildFacts(session, RebuildOptions((), force, 1))
+            inventory = ReplayFacts(session, Options((), force, 1))
             assert len(list(preconditions.copied(inventory))) == (not force)
 
 
 def test_all_violations_are_reported_together(tmp_path):
     with opened(write_pipeline_file(tmp_path / "shop.toml", include=["shop.*"], mode="plain")) as session:
-        inventory = RebuildFacts(session, RebuildOptions(("a.b",), False, 1))
+        inventory = ReplayFacts(session, Options(("a.b",), False, 1))
         inventory.deployed.existing = {"shop.shop.orders": Topic("shop.shop.orders", 1)}
         with pytest.raises(Refused, match=r"(?s)plain.*\n--only a\.b"):
-            require([*preconditions.OF_MODE, Rule("replay", preconditions.selected)], inventory)
+            require([*preconditions.OF_COMMAND, Rule("replay", preconditions.selected)], inventory)
 
 
 @pytest.mark.parametrize("label", ["sink", "a.b", "-a", "a" * 33])
 def test_a_label_is_refused(tmp_path, label):
     with opened(write_pipeline_file(tmp_path / "shop.toml", include=["shop.*"])) as session:
-        options = ReplayOptions((), False, 1, "mongodb://127.0.0.1:1", label, None, False, False)
+        options = Options((), False, 1, "mongodb://127.0.0.1:1", label)
         assert [finding.level for finding in preconditions.valid_label(ReplayFacts(session, options))] == ["error"]
 
 

@@ -11,7 +11,8 @@ import pytest
 from tests.verify.test_repair_targets import FILE
 from towpath.clients.mongo.client import ClusterTime
 from towpath.config import loading as pipeline_file
-from towpath.history.replay.preconditions import CaptureState, ReplayFacts, point_in_time
+from towpath.history.preconditions import ReplayFacts, point_in_time
+from towpath.log.source_offsets import SourcePosition, SourceState
 
 WHOLE = FILE + '[capture]\nwhole_documents = ["shop.dotted"]\n'
 
@@ -31,7 +32,8 @@ def test_a_collection_whose_updates_are_looked_up_has_no_point_in_time(
     file.write_text(text)
     inventory: Any = SimpleNamespace(
         pipeline=pipeline_file.read(file),
-        capture=CaptureState(ClusterTime(9, 1), ClusterTime(1, 1), (), True),
+        sources={"shop-source": SourceState(SourcePosition(ClusterTime(9, 1), False))},
+        copied=ClusterTime(1, 1),
         options=SimpleNamespace(until=ClusterTime(5, 1), only=()),
         log={(f"shop.shop.{name}", 0): (0, 9) for name in names},
     )

@@ -17,7 +17,7 @@ from tests.checks.test_check_judgements import PIPELINE
 from tests.support.fuzz import cases, told
 from towpath.cli.tail import _as_text, _foreign
 from towpath.errors import TopicError, TowpathError
-from towpath.history.replay.verdict import _key
+from towpath.history.sink_run import _key
 from towpath.history.unprotected import Part
 from towpath.log.dead_letters import dead_letter
 from towpath.log.integrity import Cut, Scan

@@ -24,8 +24,6 @@ from towpath.config import namespaces
 from towpath.config.events import Difference
 from towpath.config.namespaces import Selection, bad_names, unmatched
 from towpath.config.pipeline import Pipeline
-from towpath.cutover import pause
-from towpath.cutover.pause import DocumentsDiffer
 from towpath.deploy.deployment import Deployment
 from towpath.deploy.schema import plan
 from towpath.deploy.schema.apply import Step
@@ -35,7 +33,7 @@ from towpath.log.lag import change_topics
 from towpath.run.restarts import HangingTransactions
 from towpath.run.status.gather import read_log
 from towpath.store import verdict_file
-from towpath.verify import follower
+from towpath.verify import follower, recent
 from towpath_verifier import Difference as DocumentDifference
 from towpath_verifier import Pair, Verdict, descriptions
 from towpath_verifier.descriptions import concurrently
@@ -373,10 +371,10 @@ def test_differences_of_a_pause_go_to_the_file_as_they_are_found(monkeypatch: py
                 del document
                 most = max(most, len(alive))
 
-    monkeypatch.setattr(pause, "current_fields", lambda session: {"id": "x", "origin": None})
+    monkeypatch.setattr(recent, "current_fields", lambda session: {"id": "x", "origin": None})
     monkeypatch.setattr(Verdict, "differences", property(lambda self: 500))
     session = session_of(listing(1))
-    with pytest.raises(DocumentsDiffer, match=r"^500 documents differ, such as shop\.a .*; run towpath repair"):
-        pause._compare(session, cast(Any, Verification()), "the newest records")
+    with pytest.raises(recent.DocumentsDiffer, match=r"^500 documents differ, such as shop\.a .*; run towpath repair"):
+        recent.require_same(session, cast(Any, Verification()), "the newest records")
     assert most <= 3
     assert len([*verdict_file.read(verdict_file.path("shop"))]) == 500

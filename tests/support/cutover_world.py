@@ -212,8 +212,8 @@ def world(folder: Path, patch: pytest.MonkeyPatch) -> World:
     everywhere("writes_through", lambda cluster: True)
     everywhere("allow", it.does("allow", lambda cluster: state.blocked.discard(cluster.side)))
     patch.setattr(writes.write_block, "block", it.does("block", lambda side, **_: state.blocked.add(side)))
-    for name in ("IncrementalVerification", "EchoVerification"):
-        everywhere(name, lambda *_: _Verification(it.does("verify", nothing)))
+    everywhere("IncrementalVerification", lambda *_: _Verification(it.does("verify", nothing)))
+    everywhere("positions", lambda *_: {})
     everywhere("LateWrites", lambda *_: nullcontext(_LateWrites(it.does("late writes", nothing))))
     everywhere("restore_schema", it.does("restore", finished))
     everywhere("relax_schema", it.does("relax", relaxed))

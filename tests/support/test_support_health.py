@@ -16,7 +16,7 @@ pytestmark = pytest.mark.servers
 
 _ROOT = Path(__file__).parents[2]
 _TESTS = """
-import fcntl, os, signal, subprocess
+import fcntl, os, shutil, signal, subprocess
 from pathlib import Path
 import psutil
 import pytest
@@ -35,7 +35,8 @@ def stack(pytestconfig):
 def test_that_fails_after_it_has_broken_all(pipeline, stack):
     pipeline.create("docs")
     pipeline.deploy()
-    follower = subprocess.Popen([TOWPATH, "verify", pipeline.file, "--follow"])
+    copy = shutil.copy(pipeline.file, pipeline.file.with_name("copy.toml"))  # which stays
+    follower = subprocess.Popen([TOWPATH, "verify", copy, "--follow"])
     Path(os.environ["PIDS"]).write_text(str(follower.pid))
     pipeline.source_client.admin.command({"setUserWriteBlockMode": 1, "global": True})
     control.kill(stack.directory, "destination-0", signal.SIGSTOP)

@@ -180,7 +180,7 @@ def test_every_damage_is_found_under_a_writer_that_never_stops(sides: Sides, see
     assert named(found) == wanted
     assert changes[0] > 200
     assert run.verdict.compared >= 30_000
-    assert not run.verdict.trouble
+    assert not run.verdict.errors
 
 
 def test_documents_that_oscillate_are_no_difference_and_damaged_ones_are_found(sides: Sides) -> None:
@@ -205,7 +205,7 @@ def test_documents_that_oscillate_are_no_difference_and_damaged_ones_are_found(s
         for _ in range(2):
             run, found = sides.verify(passed=replicator.passed)
             assert named(found) == [("different", 7), ("different", 8)]
-            assert not run.verdict.trouble
+            assert not run.verdict.errors
     assert changes[0] > 500
 
 
@@ -281,10 +281,10 @@ def test_what_is_no_plain_collection_is_told_in_words(sides: Sides) -> None:
         ("v.folded", "different"),
         ("v.folded", "missing"),
     ]
-    assert tallies["view"].trouble == [
+    assert tallies["view"].errors == [
         "v.view at the destination is a view, which holds no documents of its own: it is not compared"
     ]
-    assert "is a time-series collection" in tallies["series"].trouble[0]
+    assert "is a time-series collection" in tallies["series"].errors[0]
     assert tallies["capped"].notes[0].startswith("v.capped is capped at the source")
     assert tallies["empty"].notes == ["v.empty does not exist at the destination"]
     assert tallies["absent"].notes == ["v.absent does not exist at the destination"]
@@ -303,7 +303,7 @@ def test_a_collection_dropped_during_the_run_is_told(sides: Sides) -> None:
     for _ in run:
         for client in (sides.source, sides.destination):
             client.v.c.drop()
-    assert run.verdict.trouble == [
+    assert run.verdict.errors == [
         "v.c was dropped at the source during the run",
         "v.c was dropped at the destination during the run",
     ]
@@ -316,7 +316,7 @@ def test_without_an_answer_how_far_the_pipeline_is_there_is_no_verdict(sides: Si
     impatient = Recheck(first=0.05, tries=2, patience=0.3)
     run, found = sides.verify(passed=lambda moment: False, recheck=impatient)
     assert found == []
-    assert run.verdict.trouble == ["1 documents of v.c could not be judged"]
+    assert run.verdict.errors == ["1 documents of v.c could not be judged"]
     assert run.verdict.tallies[0].verdict == "no verdict"
 
 
@@ -332,7 +332,7 @@ def test_standalones_are_compared_by_what_stays_as_it_is(tmp_path: Path) -> None
         with changing(sides.source.v.c, flip):
             run, found = sides.verify(recheck=Recheck(first=0.05, tries=3, patience=0.5))
         assert named(found) == [("missing", 7)]
-        assert run.verdict.trouble == ["1 documents of v.c could not be judged"]
+        assert run.verdict.errors == ["1 documents of v.c could not be judged"]
         with pytest.raises(Unsuitable, match="the source is a standalone mongod"):
             sides.verify(quiet=True)
 
@@ -359,7 +359,7 @@ def test_the_rights_that_the_readme_names_suffice(tmp_path: Path) -> None:
             run, found = sides.verify()
         assert not Schemas.read(sides.source, sides.destination, [Pair("v.c", "v.c")]).differences()
         assert named(found) == [("different", 8), ("missing", 7)], "nobody replicates: 8 differs, however it changes"
-        assert not run.verdict.trouble
+        assert not run.verdict.errors
         destination.admin.command("updateUser", "writer", roles=[])
         with pytest.raises(VerifierError, match="not authorized"):
             sides.verify()

@@ -17,11 +17,11 @@ from towpath_verifier import (
     Journal,
     Options,
     Pair,
+    Rereads,
     Same,
     ServerLost,
-    Settling,
     Tally,
-    Unsettled,
+    Unresolved,
     Unsuitable,
     Verdict,
     VerifierError,
@@ -50,8 +50,8 @@ WORK = Range(3, PAIR, Bounds(), 10)
         (Tally(PAIR, "hashed"), "same", True),
         (Tally(PAIR, "unordered"), "same, field order ignored", True),
         (Tally(PAIR, "screened"), "screened", True),
-        (Tally(PAIR, unsettled=1), "no verdict", False),
-        (Tally(PAIR, trouble=["it is a view"]), "no verdict", False),
+        (Tally(PAIR, unresolved=1), "no verdict", False),
+        (Tally(PAIR, errors=["it is a view"]), "no verdict", False),
     ],
 )
 def test_a_namespace_is_the_same_only_without_differences_and_doubts(tally: Tally, verdict: str, clean: bool) -> None:
@@ -61,16 +61,16 @@ def test_a_namespace_is_the_same_only_without_differences_and_doubts(tally: Tall
 
 @pytest.mark.parametrize("kind", ["missing", "extra", "different", "order"])
 def test_one_difference_of_any_kind_is_not_the_same(kind: Any) -> None:
-    tally = Tally(PAIR, "screened", unsettled=1)
+    tally = Tally(PAIR, "screened", unresolved=1)
     tally.kinds[kind] += 1
     assert tally.verdict == "not the same"
     verdict = Verdict([tally, Tally(PAIR)])
     assert (verdict.clean, verdict.differences, verdict.total(kind)) == (False, 1, 1)
-    assert verdict.trouble == ["1 documents of v.c could not be judged"]
+    assert verdict.errors == ["1 documents of v.c could not be judged"]
 
 
-class Rereads:
-    """Stands for `Settling`: gives the outcomes that a test sets."""
+class FakeRereads:
+    """Stands for `Rereads`: gives the outcomes that a test sets."""
 
     def __init__(self) -> None:
         self.added: list[tuple[bytes, int]] = []
@@ -86,10 +86,10 @@ class Rereads:
 
 def states(
     tmp_path: Path, begun: Plan, repeatable: tuple[Pair, ...] = ()
-) -> tuple[RangeStates, Rereads, Tally, Journal]:
-    tally, rereads, journal = Tally(PAIR), Rereads(), Journal(tmp_path / "journal")
+) -> tuple[RangeStates, FakeRereads, Tally, Journal]:
+    tally, rereads, journal = Tally(PAIR), FakeRereads(), Journal(tmp_path / "journal")
     journal.begin({}, 1.0, begun.ranges)
-    found = RangeStates({PAIR: tally}, cast(Settling, rereads), journal, lambda words: None, repeatable)
+    found = RangeStates({PAIR: tally}, cast(Rereads, rereads), journal, lambda words: None, repeatable)
     found.begin(begun)
     return found, rereads, tally, journal
 
@@ -100,42 +100,42 @@ def finished(journal: Journal) -> dict[int, Compared]:
 
 def test_a_range_is_finished_once_all_that_differed_in_it_has_an_outcome(tmp_path: Path) -> None:
     ranges, rereads, tally, journal = states(tmp_path, Plan([WORK], expected={PAIR: 7}))
-    ranges.take(Report(3, 10, 100, 220, (ONE, TWO)))
-    ranges.take(Report(3, 5, 50, 110, ()))
+    ranges.take(Report(3, 10, 220, (ONE, TWO)))
+    ranges.take(Report(3, 5, 110, ()))
     ranges.take(Finished(3))
-    assert (tally.documents, tally.size, tally.read, tally.expected) == (15, 150, 330, 7)
+    assert (tally.documents, tally.read, tally.expected) == (15, 330, 7)
     assert rereads.added == [(ONE, 3), (TWO, 3)]
     rereads.outcomes = [(3, Same("v.c", ONE))]
-    assert list(ranges.settled()) == []
+    assert list(ranges.resolved()) == []
     assert finished(journal) == {}
     missing = Difference("v.c", TWO, TWO, None)
     rereads.outcomes = [(3, missing)]
-    assert list(ranges.settled()) == [missing]
-    assert finished(journal) == {3: Compared(15, 150, 330, [TWO])}
+    assert list(ranges.resolved()) == [missing]
+    assert finished(journal) == {3: Compared(15, 330, [TWO])}
     assert (tally.verdict, tally.kinds["missing"], ranges.done) == ("not the same", 1, 1)
 
 
 def test_a_document_that_cannot_be_judged_leaves_no_verdict_and_is_read_again_when_resumed(tmp_path: Path) -> None:
     ranges, rereads, tally, journal = states(tmp_path, Plan([WORK]))
-    ranges.take(Report(3, 10, 100, 220, (ONE,)))
+    ranges.take(Report(3, 10, 220, (ONE,)))
     ranges.take(Finished(3))
-    rereads.outcomes = [(3, Unsettled("v.c", ONE, "it keeps changing"))]
-    assert list(ranges.settled()) == []
-    assert (tally.unsettled, tally.verdict) == (1, "no verdict")
+    rereads.outcomes = [(3, Unresolved("v.c", ONE, "it keeps changing"))]
+    assert list(ranges.resolved()) == []
+    assert (tally.unresolved, tally.verdict) == (1, "no verdict")
     done = finished(journal)
-    assert done == {3: Compared(10, 100, 220, [ONE])}
+    assert done == {3: Compared(10, 220, [ONE])}
     ranges, rereads, tally, _ = states(tmp_path, Plan([], [(WORK, done[3])]))
     assert rereads.added == [(ONE, -4)]
     assert (tally.documents, ranges.ranges, ranges.done) == (10, 1, 1)
     rereads.outcomes = [(-4, Difference("v.c", ONE, None, ONE))]
-    assert [one.kind for one in ranges.settled()] == ["extra"]
+    assert [one.kind for one in ranges.resolved()] == ["extra"]
 
 
 def test_a_document_that_a_collation_names_twice_counts_once(tmp_path: Path) -> None:
     ranges, rereads, tally, _ = states(tmp_path, Plan([WORK]), (PAIR,))
-    ranges.take(Report(3, 2, 100, 220, (ONE, ONE)))
+    ranges.take(Report(3, 2, 220, (ONE, ONE)))
     rereads.outcomes = [(3, Difference("v.c", ONE, ONE, TWO))] * 2
-    assert len(list(ranges.settled())) == 1
+    assert len(list(ranges.resolved())) == 1
     assert (tally.documents, tally.kinds.total()) == (1, 1)
 
 
@@ -201,7 +201,7 @@ def test_a_read_that_breaks_off_begins_again_and_is_reported_once(streams: dict[
     streams["source"] += [[ONE, AutoReconnect("gone")], [ONE, TWO]]
     streams["destination"] += [[ONE], [ONE]]
     said: list[str] = []
-    assert reports(WORK, said.append) == [Report(3, 2, len(ONE + TWO), 3 * len(ONE), (TWO,))]
+    assert reports(WORK, said.append) == [Report(3, 2, 3 * len(ONE), (TWO,))]
     assert said == ["cannot compare v.source with v.destination: gone; trying again for 5 s"]
 
 
@@ -227,7 +227,7 @@ def test_reports_hold_all_that_was_found(streams: dict[str, list[Any]], monkeypa
     assert [id for report in found for id in report.differing] == documents
     assert [len(report.differing) for report in found] == [2, 2, 1]
     assert sum(report.documents for report in found) == 5
-    assert sum(report.size for report in found) == sum(report.read for report in found) == len(b"".join(documents))
+    assert sum(report.read for report in found) == len(b"".join(documents))
 
 
 def test_collections_are_the_same_by_hash_only_if_both_hashes_are(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,10 +317,10 @@ def test_a_resumed_run_reads_the_ranges_that_are_left(tmp_path: Path, monkeypatc
     assert whole.expected == {PAIR: 2}
     assert id_key(TWO) > id_key(ONE)
     journal = Journal(tmp_path / "journal")
-    journal.add(0, Compared(1, 100, 200, [ONE]))
+    journal.add(0, Compared(1, 200, [ONE]))
     again = plan.plan(source, destination, listed, Options(2, range_bytes=1, journal=options.journal, resume=True))
     assert again.ranges == whole.ranges[1:]
-    assert again.finished == [(whole.ranges[0], Compared(1, 100, 200, [ONE]))]
+    assert again.finished == [(whole.ranges[0], Compared(1, 200, [ONE]))]
     assert again.since == whole.since
     for other in ({"screen": True}, {"ignore_field_order": True}, {"origin": "another"}):
         with pytest.raises(VerifierError, match="compared something else"):

@@ -20,7 +20,7 @@ from tests.support import raw
 from tests.support.corpus import DOCUMENTS as SPECIMENS
 from tests.support.corpus import RAW_DOCUMENTS, Specimen
 from tests.support.mongod import start_replica_set
-from towpath_verifier import Difference, Options, Pair, Recheck, Settling, Verification, id_key
+from towpath_verifier import Difference, Options, Pair, Recheck, Rereads, Verification, id_key
 from towpath_verifier.raw import documents as split
 from towpath_verifier.raw_batches import in_id_order
 from towpath_verifier.reads import RAW
@@ -104,7 +104,7 @@ def test_every_type_of_id_and_value_is_compared(sides: tuple[raw.Documents, raw.
     assert {one.id for one in compare(sides)[0]} == wanted
     client = sides[0].database.client
     ids = [one.identity for one in specimens]
-    assert {one.id for one in Settling(client, client, SOON).outcomes(pair, ids)} == wanted
+    assert {one.id for one in Rereads(client, client, SOON).outcomes([(pair, ids)])} == wanted
 
 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=3)

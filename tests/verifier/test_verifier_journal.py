@@ -22,7 +22,7 @@ def test_a_journal_gives_back_the_plan_and_what_was_done_though_its_last_line_is
     assert journal.about() is None
     journal.begin({"way": 1}, 5.5, RANGES)
     assert journal.about() == {"way": 1}
-    done = Compared(10, 200, 400, [ID])
+    done = Compared(10, 400, [ID])
     journal.add(0, done)
     with journal.path.open("a") as file:
         file.write('{"range": 1, "cou')

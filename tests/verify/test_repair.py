@@ -130,7 +130,7 @@ def test_following_finds_damage_to_what_changes_and_status_shows_it(pipeline: Pi
             towpath("repair", pipeline.file)
             until("end of the difference", lambda: verdict()["missing"] == 0)
         found = until("end of the log", lambda: verdict()["behind_records"] == 0 and verdict())
-        assert (found["extra"], found["different"], found["order"], found["unsettled"]) == (0, 0, 0, 0)
+        assert (found["extra"], found["different"], found["order"], found["unresolved"]) == (0, 0, 0, 0)
         assert found["age_seconds"] < 15
         follower.send_signal(signal.SIGINT)
         lines = follower.communicate(timeout=60)[0]

@@ -12,8 +12,8 @@ import pytest
 
 from tests.checks.test_check_judgements import PIPELINE
 from towpath.cli import report
-from towpath.cli.report.cutover import _steps
-from towpath.cli.report.verdict import write_report
+from towpath.cli.cutover import _steps
+from towpath.cli.verdict import write_report
 from towpath.config.events import CutoverNote, TimedEvent
 from towpath.config.events import Step as StepDone
 from towpath.config.pipeline import Pipeline

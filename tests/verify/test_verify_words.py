@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from tests.support import bsonbytes as b
 from towpath.cli.progress import documents_compared
-from towpath.cli.verdict_text import SCREEN_LIMITS, show
+from towpath.cli.verdict import SCREEN_LIMITS, show
 from towpath.cli.verify import verify
 from towpath.config.events import as_line
 from towpath.errors import TowpathError
@@ -54,8 +54,8 @@ def test_what_is_not_utf_8_is_shown_as_bytes() -> None:
         (tally(), "same"),
         (tally(way="hashed"), "same"),
         (tally(way="screened"), "screened"),
-        (tally(unsettled=1), "no verdict"),
-        (tally(trouble=["dropped"]), "no verdict"),
+        (tally(unresolved=1), "no verdict"),
+        (tally(errors=["dropped"]), "no verdict"),
         (tally(kinds=Counter(extra=1)), "not the same"),
     ],
 )
@@ -133,7 +133,7 @@ def test_a_verdict_that_broke_off_leaves_the_last_one_and_is_not_taken_for_whole
 
 
 def test_progress_tells_rate_and_time_left() -> None:
-    line = documents_compared(Progress(50_000, 200_000, 0, 0, 10, 2, 3, 10.0))
+    line = documents_compared(Progress(50_000, 200_000, 10, 2, 3, 10.0))
     assert line == "50,000 of about 200,000, 5,000 a second, 0:00:30 left; 3 being re-read"
 
 
@@ -152,7 +152,6 @@ def test_fields_in_another_order_are_named_in_both() -> None:
         (["--quiet", "--resume"], "--quiet does not go with --resume"),
         (["--tries", "0"], "tries 1 or more"),
         (["--patience", "nan"], "patience are 0 or more and finite"),
-        (["--lost-for", "-1"], "is not in the range"),
         (["--namespace", "orders"], "write database.collection"),
         (["--processes", "0"], "is not in the range"),
     ],

@@ -1,4 +1,4 @@
-"""The command line: `towpath VERB …`. Exit 0: same or done; 1: different, or not running; 2: trouble."""
+"""The command line: `towpath COMMAND …`. Exit 0: same or done; 1: different, or not running; 2: error."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from collections.abc import Sequence
 from importlib import import_module
 
 import click
-from click.shell_completion import CompletionItem
+from click.shell_completion import CompletionItem, get_completion_class
 
 from towpath.cli.output import NO_ROOM, Streams, Unwritten, standard_streams
 from towpath.signals import Interrupts, handle
 
-DIFFERENT, TROUBLE = 1, 2
+DIFFERENT, ERROR = 1, 2
 
-#: Verb → its module and its help in one line, in the order of `--help`.
-_VERBS = {
+#: Command → its module and its help in one line, in the order of `--help`.
+_COMMANDS = {
     "demo": ("towpath.cli.demo", "Try Towpath: start a stack, replicate two databases, compare."),
     "stack": ("towpath.cli.stack", "Run MongoDB, Kafka and Connect on this machine for tests."),
     "init": ("towpath.cli.init", "Write a commented pipeline file."),
     "check": ("towpath.cli.check", "Check the pipeline file and all servers that it names."),
     "plan": ("towpath.cli.plan", "Estimate time and disk, find what stops a pipeline."),
-    "prepare": ("towpath.cli.prepare", "Create collections, views and indexes at the destination."),
+    "prepare": ("towpath.cli.deploy", "Create collections, views and indexes at the destination."),
     "manifests": ("towpath.cli.manifests", "Print resources of Kubernetes, for Strimzi."),
     "deploy": ("towpath.cli.deploy", "Create or update topics and connectors."),
     "status": ("towpath.cli.status", "Show connectors, copy, lag, rate and dead letters."),
@@ -40,53 +40,73 @@ _VERBS = {
     "pause": ("towpath.cli.control", "Pause all connectors."),
     "resume": ("towpath.cli.control", "Resume paused connectors."),
     "restart": ("towpath.cli.control", "Restart failed connectors and tasks."),
-    "remove": ("towpath.cli.deploy", "Remove the connectors and, with --topics, the log."),
-    "doctor": ("towpath.cli.doctor", "Collect what a bug report needs, without secrets."),
-    "completion": ("towpath.cli.completion", "Print a script that completes commands in a shell."),
+    "remove": ("towpath.cli.control", "Remove the connectors and, with --topics, the log."),
+    "doctor": ("towpath.cli.check", "Collect what a bug report needs, without secrets."),
+    "completion": ("towpath.cli", "Print a script that completes commands in a shell."),
 }
-#: The verbs whose only result is their output.
+#: The commands whose only result is their output.
 _PRINTING = frozenset({"check", "plan", "manifests", "status", "tail", "completion"})
 
 
-class _Verbs(click.Group):
-    """A group that imports a verb only when it is called, so that `--help`, `--version` and completion are fast."""
+class _Commands(click.Group):
+    """A group that imports a command only when it is called, so that `--help`, `--version` and completion are fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_VERBS)
+        return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _VERBS:
+        if cmd_name not in _COMMANDS:
             return None
-        verb: click.Command = getattr(import_module(_VERBS[cmd_name][0]), cmd_name)
-        return verb
+        command: click.Command = getattr(import_module(_COMMANDS[cmd_name][0]), cmd_name)
+        return command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Before `--help` and `--version` print, which they do here."""
-        is_help = not args or args[0] not in _VERBS or not {"-h", "--help"}.isdisjoint(args)
+        is_help = not args or args[0] not in _COMMANDS or not {"-h", "--help"}.isdisjoint(args)
         if isinstance(ctx.obj, Streams) and (is_help or args[0] in _PRINTING):
             ctx.obj.require_output()
         return super().parse_args(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        verbs = [CompletionItem(name, help=line) for name, (_, line) in _VERBS.items() if name.startswith(incomplete)]
-        return [*verbs, *click.Command.shell_complete(self, ctx, incomplete)]
+        named = ((name, line) for name, (_, line) in _COMMANDS.items() if name.startswith(incomplete))
+        commands = [CompletionItem(name, help=line) for name, line in named]
+        return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, description) for name, (_, description) in _VERBS.items()])
+            formatter.write_dl([(name, description) for name, (_, description) in _COMMANDS.items()])
 
 
-@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
 @click.version_option(package_name="towpath")
 def towpath() -> None:
     """Replicate MongoDB collections from one cluster to another through Kafka, continuously.
 
-    Every verb except `demo`, `stack` and `completion` takes the path of a pipeline file; `init` writes that file.
+    Every command except `demo`, `stack` and `completion` takes the path of a pipeline file; `init` writes that file.
 
-    Exit codes: 0 done, running or same; 1 not running, not yet or different; 2 trouble (the message names the remedy).
+    Exit codes: 0 done, running or same; 1 not running, not yet or different; 2 error (the message says what to do).
     Output that cannot be written changes none of them, but for `check`, `plan`, `manifests`, `status`, `tail` and
     `verify --follow`, which then end with 2.
     """
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print the script with which SHELL completes commands, options and files of `towpath`.
+
+    \b
+    bash:  towpath completion bash > ~/.local/share/bash-completion/completions/towpath
+    zsh:   towpath completion zsh > "${fpath[1]}/_towpath"
+    fish:  towpath completion fish > ~/.config/fish/completions/towpath.fish
+
+    Exit codes: 0 printed; 2 the shell is not one of these.
+    """
+    script = get_completion_class(shell)
+    assert script is not None, f"click has no completion for {shell}"
+    # the variable is click's: _PROGRAM_COMPLETE
+    click.echo(script(context.find_root().command, {}, "towpath", "_TOWPATH_COMPLETE").source())
 
 
 def _expected() -> tuple[type[Exception], ...]:
@@ -126,12 +146,12 @@ def exit_status() -> int:
         try:
             status = _run(streams)
         except Unwritten:
-            status = TROUBLE
+            status = ERROR
         except (click.Abort, KeyboardInterrupt, SystemError) as error:
             if isinstance(error, SystemError) and not signals.came:  # Kafka's client turns the one into the other
                 raise
             click.echo("stopped", err=True)
-            status = TROUBLE
+            status = ERROR
         if streams.complaint:
             click.echo(streams.complaint, err=True)
         return status
@@ -144,14 +164,14 @@ def _run(streams: Streams) -> int:
         return status if isinstance(status, int) else 0
     except click.ClickException as error:
         error.show()
-        return TROUBLE
+        return ERROR
     except OSError as error:
         if error.errno not in NO_ROOM:
             raise
         click.echo(f"towpath: {error}; make room there", err=True)
-        return TROUBLE
+        return ERROR
     except _expected() as error:
         from towpath.errors import NotWhole, NotYet
 
         click.echo(f"towpath: {error}", err=True)
-        return DIFFERENT if isinstance(error, NotYet | NotWhole) else TROUBLE
+        return DIFFERENT if isinstance(error, NotYet | NotWhole) else ERROR

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from contextlib import closing, suppress
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 
 import click
 import tenacity
 
+from towpath.checks.facts import Facts
 from towpath.checks.rule import require
 from towpath.cli.options import duration, flag, json_option, opened, pipeline_argument, print_json, say
 from towpath.config.events import Round
 from towpath.config.text import counted
 from towpath.errors import NotYet, Refused, TowpathError
-from towpath.history.compaction.preconditions import RULES, CompactedLog, interval
-from towpath.history.compaction.reader import Reader
-from towpath.history.compaction.service import Compactor
-from towpath.verify.repair import unreadable
+from towpath.history.compaction import Compactor, Reader, interval, preconditions
 
 
 @click.command()
@@ -48,55 +44,39 @@ def compact(
     Exit codes: 0 done, or the service was stopped; 1 --once left documents unprotected; 2 it cannot be done.
     """
     with opened(file) as session:
-        every_ms = None if every is None else every // timedelta(milliseconds=1)
-        require(RULES, CompactedLog(session, every_ms))
-        log = session.pipeline.log
-        report = print_json if as_json else _print_round
+        log, report = session.pipeline.log, print_json if as_json else _print_round
+        every_ms = interval(log) if every is None else every // timedelta(milliseconds=1)
+        require(preconditions(every_ms), Facts(session))
         with closing(Reader(session.pipeline, session.topics, from_beginning=from_beginning)) as reader:
-            compactor = Compactor(session, reader, unreadable, timeout if once else None)
+            compactor = Compactor(session, reader, timeout if once else None)
             if once:
-                _run_once(compactor, timeout, report)
+                done = _retrying(compactor, tenacity.stop_after_delay(timeout))(compactor.round)
+                report(done)
+                if done.asked > done.arrived or done.unreadable:
+                    raise click.exceptions.Exit(1)
                 return
-            seconds = (every_ms or interval(log)) / 1000
             say(
-                f"{session.pipeline.name}: a round every {seconds:,.0f} s; compaction_lag is"
+                f"{session.pipeline.name}: a round every {every_ms / 1000:,.0f} s; compaction_lag is"
                 f" {log.compaction_lag / 1000:,.0f} s"
             )
+            retrying = _retrying(compactor, tenacity.stop_never)
             with suppress(KeyboardInterrupt):
-                _run_service(compactor, seconds, report)
+                while True:
+                    started = time.monotonic()
+                    report(retrying(compactor.round))
+                    retrying(compactor.pause, max(0.0, started + every_ms / 1000 - time.monotonic()))
 
 
-def _run_service(compactor: Compactor, seconds: float, report: Callable[[Round], None]) -> None:
-    while True:
-        started = time.monotonic()
-        _retry_outages(compactor, tenacity.stop_never, lambda: report(compactor.round()))
-        remaining = max(0.0, started + seconds - time.monotonic())
-        _retry_outages(compactor, tenacity.stop_never, partial(compactor.pause, remaining))
-
-
-def _run_once(compactor: Compactor, timeout: float, report: Callable[[Round], None]) -> None:
-    rounds: list[Round] = []
-    _retry_outages(compactor, tenacity.stop_after_delay(timeout), lambda: rounds.append(compactor.round()))
-    last = rounds[-1]
-    report(last)
-    if last.asked > last.arrived or last.unreadable:
-        raise click.exceptions.Exit(1)
-
-
-def _retry_outages(compactor: Compactor, stop: tenacity.stop.stop_base, act: Callable[[], None]) -> None:
-    """Call `act`, and again when Kafka or Connect did not answer."""
-    tenacity.Retrying(
-        retry=tenacity.retry_if_exception(_is_outage),
+def _retrying(compactor: Compactor, stop: tenacity.stop.stop_base) -> tenacity.Retrying:
+    """Calls again when Kafka or Connect did not answer."""
+    return tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(TowpathError) & tenacity.retry_if_not_exception_type((Refused, NotYet)),
         wait=tenacity.wait_exponential(multiplier=1, max=60),
         stop=stop,
         sleep=compactor.rest,
         before_sleep=_report_retry,
         reraise=True,
-    )(act)
-
-
-def _is_outage(error: BaseException) -> bool:
-    return isinstance(error, TowpathError) and not isinstance(error, Refused | NotYet)
+    )
 
 
 def _report_retry(state: tenacity.RetryCallState) -> None:

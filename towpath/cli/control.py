@@ -1,4 +1,4 @@
-"""`towpath pause`, `resume` and `restart`"""
+"""`towpath pause`, `resume`, `restart` and `remove`"""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ from pathlib import Path
 import click
 
 from towpath.checks import target
+from towpath.checks.facts import Facts, OwnTopics
 from towpath.checks.other_pipelines import refuse_loop_on_resuming
+from towpath.checks.rule import require
 from towpath.cli.options import flag, opened, pipeline_argument, say
 from towpath.clients.connect.control import statuses, wait_running
-from towpath.deploy import operator
-from towpath.errors import Refused, TopicError
+from towpath.deploy import deployment, operator
+from towpath.errors import MongoUnreachable, Refused, TopicError, TowpathError
+from towpath.history.plan import find, find_all, find_leftovers
+from towpath.history.replay import remove as remove_replay
 from towpath.log import bounds
 from towpath.run.restarts import end_transactions
 from towpath.session import Session
@@ -145,3 +149,82 @@ def _accept_missed_deletes(session: Session) -> None:
         verdict.begin_history(client, session.pipeline, "missed deletes were accepted")
         count = positions.accept_missed_deletes(client, session.pipeline)
     say(f"{session.pipeline.name}: continues at {count} positions; deletes that were missed there stay missed")
+
+
+@click.command()
+@pipeline_argument
+@flag("--topics", "log", help="Also delete the log: all topics, and the positions.")
+@flag("--yes", help="Do not ask before the log is deleted.")
+@click.option("--replay", "label", metavar="LABEL", help="Remove only this replay, finished or not.")
+@flag("--dry-run", help="Print what would be removed, and remove nothing.")
+def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -> None:
+    """Remove the connectors of PIPELINE. The documents of both clusters stay as they are.
+
+    Run it to end a pipeline. Without --topics the log and the positions stay: `deploy` continues from there while the
+    source's oplog still holds the changes since. With --topics the pipeline's replays end too, because their log is
+    gone; it lists the topics that were made for the pipeline, and leaves others whose names are like theirs.
+
+    Exit codes: 0 removed; 2 it cannot be done, or you did not confirm.
+    """
+    if label is not None and log:
+        raise click.UsageError("give one of --topics and --replay: a replay has no log of its own")
+    with opened(file) as session:
+        session.topics.brokers()  # first: without Kafka, every request to Connect blocks for 90 s
+        if label is not None:
+            _remove_replay(session, label, dry_run=dry_run)
+            return
+        operator.refuse_removal(session.pipeline, session.connect, log=log)
+        facts = Facts(session)
+        _refuse_other_target(facts, log=log)
+        replays = find_all(session.connect, session.pipeline) if log else ()
+        topics = facts.own_topics if log else OwnTopics({})
+        if dry_run:
+            for name in (*(replay.name for replay in replays), *session.pipeline.connectors, *topics.names):
+                say(f"would remove {name}")
+            _report_others(topics)
+            return
+        if topics.names and not yes:
+            for name in topics.names:
+                say(f"topic {name}")
+            ending = f" and end {len(replays)} replays" if replays else ""
+            question = f"Delete these {len(topics.names)} topics with all their records{ending}? This cannot be undone"
+            click.confirm(question, abort=True)
+        for replay in replays:
+            remove_replay(replay, session, keep_letters=False)
+        deployment.remove(session, log=log, say=say, facts=facts)
+        _report_others(topics)
+        if session.pipeline.has_operator:
+            say(f"next: {operator.removal(session.pipeline)}")
+        click.echo(f"{session.pipeline.name}: removed" + ("" if log else "; its log and positions are kept"))
+
+
+def _refuse_other_target(facts: Facts, *, log: bool) -> None:
+    """Raise `Refused` if the positions and topics to remove may be those of another pipeline.
+
+    Without the log nothing at the destination is deleted, which may be lost then.
+    """
+    try:
+        target.require_removable(facts)
+    except MongoUnreachable as error:
+        if log and facts.pipeline.exactly_once:
+            raise
+        say(f"towpath: {error}")
+    if log:
+        require(target.OF_LOG, facts)
+
+
+def _report_others(topics: OwnTopics) -> None:
+    for name in topics.others:
+        say(f"left the topic {name}: it has a name of this pipeline, and nothing shows that it was made for it")
+
+
+def _remove_replay(session: Session, label: str, *, dry_run: bool) -> None:
+    replay = find(session.connect, session.pipeline, label) or find_leftovers(session.topics, session.pipeline, label)
+    if replay is None:
+        names = ", ".join(existing.label for existing in find_all(session.connect, session.pipeline)) or "none"
+        raise TowpathError(f"{session.pipeline.name} has no replay {label}; existing replays: {names}")
+    if dry_run:
+        say(f"would remove {replay.name}")
+        return
+    remove_replay(replay, session, keep_letters=False)
+    click.echo(f"{session.pipeline.name}: replay {label} removed; its destination keeps what it holds")

@@ -1,19 +1,20 @@
-"""`towpath cutover`"""
+"""`towpath cutover`, its events as text, and its report as an HTML page: the gate, the steps with their times."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import click
 
-from towpath.cli import DIFFERENT
+from towpath.cli import DIFFERENT, report
 from towpath.cli.options import FILE, duration, flag, json_option, opened, pipeline_argument, print_json, say
-from towpath.cli.report.cutover import write_report
-from towpath.config.events import Gate, Step, Switch, TimedEvent, label
+from towpath.config.events import CutoverNote, Gate, Step, Switch, TimedEvent, label
+from towpath.config.mongo_uri import without_credentials
+from towpath.config.text import utc
 from towpath.cutover.machine import Machine
 from towpath.cutover.sides import Sides, read_sides
 from towpath.cutover.steps import CutoverOptions
@@ -22,6 +23,7 @@ from towpath.errors import Refused
 from towpath.signals import Interrupts, handle
 from towpath.store.state_files import alone
 
+_STOP_STEP = "stopping the writers"
 _MARKS = {True: click.style("ok ", fg="green"), False: click.style("red", fg="red", bold=True)}
 
 
@@ -104,7 +106,7 @@ def cutover(
     handle(signals := Interrupts(once=True))
     told = list[TimedEvent]()
 
-    def report(event: TimedEvent) -> None:
+    def tell(event: TimedEvent) -> None:
         told.append(event := with_words(event))
         (print_json if as_json else print_event)(event)
 
@@ -127,22 +129,16 @@ def cutover(
         machine = Machine(
             sides=sides,
             options=options,
-            report=report,
+            report=tell,
             signals=signals,
             dry_run=dry_run,
             report_path=report_path,
-            write_report=lambda: _write_report(report_path, sides, told),
+            write_report=lambda: write_report(report_path, sides, told),
             has_reverse=not no_reverse_pipeline,
         )
         is_done = machine.undo() if undoes else machine.back() if goes_back else machine.run()
     if not is_done:
         raise click.exceptions.Exit(DIFFERENT)
-
-
-def _write_report(path: Path | None, sides: Sides, told: Sequence[TimedEvent]) -> None:
-    if path is not None:
-        write_report(path, sides, told)
-        say(f"wrote the report to {path}")
 
 
 def with_words(event: TimedEvent) -> TimedEvent:
@@ -169,3 +165,81 @@ def print_event(event: TimedEvent) -> None:
         click.echo(f"{_MARKS[check.good]}  {label(check.name):<{width}}  {check.found}")
         if check.advice and not check.good:
             click.echo(f"     {'':<{width}}  → {check.advice}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Bar:
+    """A step on the time line of all steps; `left` and `width` are per cent of the line."""
+
+    name: str
+    figures: str
+    seconds: float
+    left: float
+    width: float
+    paused: bool
+
+
+def write_report(place: Path | None, sides: Sides, events: Sequence[TimedEvent]) -> None:
+    """Write the page, if it has a place. Raises `TowpathError` when it cannot be written."""
+    if place is None:
+        return
+    switch = next((event for event in events if isinstance(event, Switch)), None)
+    report.write(
+        place,
+        "cutover",
+        name=sides.forward.pipeline.name,
+        headline=f"the {switch.primary} is primary" if switch else "not done",
+        mark="same" if switch else "bad",
+        facts=_facts(sides, events, switch),
+        gates=[event.checks for event in events if isinstance(event, Gate)],
+        steps=list(_steps(events)),
+        events=[event for event in events if not isinstance(event, Gate)],
+    )
+    say(f"wrote the report to {place}")
+
+
+def _facts(sides: Sides, events: Sequence[TimedEvent], switch: Switch | None) -> dict[str, str]:
+    pipeline, marker = sides.forward.pipeline, sides.marker
+    return {
+        "source": without_credentials(pipeline.source.uri),
+        "destination": without_credentials(pipeline.destination.uri),
+        "begun": utc(events[0].reported_at.timestamp()) if events else "",
+        "primary now": switch.primary if switch else "as before",
+        "switched": utc(switch.reported_at.timestamp()) if switch else "never",
+        "writes had stopped for": f"{switch.pause_seconds:.1f} s" if switch else "",
+        "everything up to": f"{marker.cluster_time}, cluster time of the source"
+        if marker and marker.cluster_time
+        else "",
+        "reverse pipeline": _reverse_pipeline(sides),
+    }
+
+
+def _reverse_pipeline(sides: Sides) -> str:
+    if sides.reverse is None:
+        return "none"
+    if sides.marker is None or sides.marker.state != "destination primary":
+        return ""
+    return (
+        f"{sides.reverse.pipeline.name} ({sides.reverse.file.name}); towpath cutover {sides.forward.file.name} --back"
+    )
+
+
+def _steps(events: Sequence[TimedEvent]) -> Iterator[_Bar]:
+    steps = [event for event in events if isinstance(event, Step)]
+    if not steps:
+        return
+    first, last = _start(steps[0]), steps[-1].reported_at
+    requested = (
+        event.reported_at for event in events if isinstance(event, CutoverNote) and event.event == "stop writes"
+    )
+    stopping = (step.reported_at - timedelta(milliseconds=1) for step in steps if step.step.startswith(_STOP_STEP))
+    stopped = next(requested, next(stopping, last))
+    percent = 100 / max((last - first).total_seconds(), 0.001)
+    for step in steps:
+        figures = ", ".join(f"{count:,} {name}" for name, count in step.figures.items())
+        left = (_start(step) - first).total_seconds() * percent
+        yield _Bar(step.step, figures, step.seconds, left, step.seconds * percent, step.reported_at > stopped)
+
+
+def _start(step: Step) -> datetime:
+    return step.reported_at - timedelta(seconds=step.seconds)

@@ -17,7 +17,7 @@ from towpath.deploy.schema import changes, unreplicated
 from towpath.deploy.schema.changes import SchemaChanges
 from towpath.deploy.schema.unreplicated import UnreplicatedDdl
 from towpath.errors import Refused, TowpathError
-from towpath.history.replay.plan import find
+from towpath.history.plan import find
 from towpath.session import Session
 from towpath.store import schema_changes
 from towpath.store.schema_changes import Decision

@@ -1,4 +1,4 @@
-"""`towpath deploy` and `towpath remove`"""
+"""`towpath deploy` and `towpath prepare`"""
 
 from __future__ import annotations
 
@@ -7,18 +7,15 @@ from pathlib import Path
 import click
 
 from towpath.checks import target
-from towpath.checks.facts import Facts, OwnTopics
-from towpath.checks.rule import require
+from towpath.checks.facts import Facts
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json, say
-from towpath.cli.prepare import report_rest
+from towpath.cli.progress import bar
 from towpath.clients.connect.control import wait_running
-from towpath.deploy import deployment, operator
 from towpath.deploy.deployment import Deployment
 from towpath.deploy.schema import apply, plan
 from towpath.deploy.schema.plan import EMPTY, Plan
-from towpath.errors import MongoError, MongoUnreachable, TowpathError
-from towpath.history.replay import steps
-from towpath.history.replay.plan import find, find_all, find_leftovers
+from towpath.errors import MongoError, NoSuchConnector, TowpathError
+from towpath.log import barrier
 from towpath.session import Session
 
 
@@ -94,78 +91,105 @@ def _schema_plan(session: Session) -> Plan:
 
 @click.command()
 @pipeline_argument
-@flag("--topics", "log", help="Also delete the log: all topics, and the positions.")
-@flag("--yes", help="Do not ask before the log is deleted.")
-@click.option("--replay", "label", metavar="LABEL", help="Remove only this replay, finished or not.")
-@flag("--dry-run", help="Print what would be removed, and remove nothing.")
-def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -> None:
-    """Remove the connectors of PIPELINE. The documents of both clusters stay as they are.
+@flag("--dry-run", help="Print the commands that would run, and change nothing.")
+@click.option(
+    "--indexes",
+    type=click.Choice(["copied", "now", "none"]),
+    default="copied",
+    help="When to build indexes: after the initial copy is applied (the command waits for it), now, or not at all.",
+)
+@flag("--overwrite", help="Change what exists at the destination and differs. Drops no collection.")
+@flag("--final", help="Restore the schema of the source, after replication has ended.")
+@flag(
+    "--in-place",
+    help="Only disable TTL and validators of collections at the destination, such as those of a former source.",
+)
+@click.option("--timeout", default=86400.0, help="Seconds to wait for the initial copy.")
+@json_option
+def prepare(
+    file: Path,
+    dry_run: bool,
+    indexes: str,
+    overwrite: bool,
+    final: bool,
+    in_place: bool,
+    timeout: float,
+    as_json: bool,
+) -> None:
+    """Create the source's collections with their options, views and indexes at the destination.
 
-    Run it to end a pipeline. Without --topics the log and the positions stay: `deploy` continues from there while the
-    source's oplog still holds the changes since. With --topics the pipeline's replays end too, because their log is
-    gone; it lists the topics that were made for the pipeline, and leaves others whose names are like theirs.
+    Run it after `deploy`, and with --final after replication has ended. Until then the destination gets a relaxed
+    schema that neither rejects nor deletes documents: indexes without unique and TTL, validators that only warn, no
+    capped collections. The command reports what exists and differs, and leaves it as it is. Run again, it creates
+    only what is missing.
 
-    Exit codes: 0 removed; 2 it cannot be done, or you did not confirm.
+    Exit codes: 0 done; 1 something differs at the destination, or the initial copy is not applied in time; 2 it
+    cannot be done.
     """
-    if label is not None and log:
-        raise click.UsageError("give one of --topics and --replay: a replay has no log of its own")
+    if in_place and (final or overwrite):
+        raise click.UsageError(
+            "--in-place does not go with --final or --overwrite, which change what --in-place leaves as it is; give one"
+        )
     with opened(file) as session:
-        session.topics.brokers()  # first: without Kafka, every request to Connect blocks for 90 s
-        if label is not None:
-            _remove_replay(session, label, dry_run=dry_run)
-            return
-        operator.refuse_removal(session.pipeline, session.connect, log=log)
-        facts = Facts(session)
-        _refuse_other_target(facts, log=log)
-        replays = find_all(session.connect, session.pipeline) if log else ()
-        topics = facts.own_topics if log else OwnTopics({})
-        if dry_run:
-            for name in (*(replay.name for replay in replays), *session.pipeline.connectors, *topics.names):
-                say(f"would remove {name}")
-            _report_others(topics)
-            return
-        if topics.names and not yes:
-            for name in topics.names:
-                say(f"topic {name}")
-            ending = f" and end {len(replays)} replays" if replays else ""
-            question = f"Delete these {len(topics.names)} topics with all their records{ending}? This cannot be undone"
-            click.confirm(question, abort=True)
-        for replay in replays:
-            steps.remove(replay, session, keep_letters=False)
-        deployment.remove(session, log=log, say=say, facts=facts)
-        _report_others(topics)
-        if session.pipeline.has_operator:
-            say(f"next: {operator.removal(session.pipeline)}")
-        click.echo(f"{session.pipeline.name}: removed" + ("" if log else "; its log and positions are kept"))
+        schema = plan.plan_in_place(session) if in_place else plan.plan(session, overwrite=overwrite, final=final)
+        print_undo(schema)
+        if session.pipeline.ddl.apply and schema.steps and not (final or in_place):
+            say("[ddl]: the log makes what the source has; what is made ahead of it can be in the way of older changes")
+        if not dry_run:
+            target.require_own(session, ended=not overwrite)
+            _apply(session, schema, "now" if final and not _is_deployed(session) else indexes, timeout)
+        _print(schema, dry_run=dry_run, as_json=as_json)
+        if schema.different:
+            raise click.exceptions.Exit(1)
 
 
-def _refuse_other_target(facts: Facts, *, log: bool) -> None:
-    """Raise `Refused` if the positions and topics to remove may be those of another pipeline.
-
-    Without the log nothing at the destination is deleted, which may be lost then.
-    """
-    try:
-        target.require_removable(facts)
-    except MongoUnreachable as error:
-        if log and facts.pipeline.exactly_once:
-            raise
-        say(f"towpath: {error}")
-    if log:
-        require(target.OF_LOG, facts)
-
-
-def _report_others(topics: OwnTopics) -> None:
-    for name in topics.others:
-        say(f"left the topic {name}: it has a name of this pipeline, and nothing shows that it was made for it")
-
-
-def _remove_replay(session: Session, label: str, *, dry_run: bool) -> None:
-    replay = find(session.connect, session.pipeline, label) or find_leftovers(session.topics, session.pipeline, label)
-    if replay is None:
-        names = ", ".join(existing.label for existing in find_all(session.connect, session.pipeline)) or "none"
-        raise TowpathError(f"{session.pipeline.name} has no replay {label}; existing replays: {names}")
-    if dry_run:
-        say(f"would remove {replay.name}")
+def _apply(session: Session, schema: Plan, indexes: str, timeout: float) -> None:
+    apply.run(session.destination, schema.collections, lambda step: say(step.description))
+    if not schema.indexes or indexes == "none":
         return
-    steps.remove(replay, session, keep_letters=False)
-    click.echo(f"{session.pipeline.name}: replay {label} removed; its destination keeps what it holds")
+    if indexes == "copied":
+        if not _is_deployed(session):
+            say(
+                "no indexes were built, because the pipeline is not deployed: run `towpath prepare` again after the"
+                " initial copy, or now with --indexes now"
+            )
+            return
+        barrier.wait(session, timeout, say)
+    with bar() as update:
+        apply.run(session.destination, schema.indexes, lambda step: say(step.description), update)
+
+
+def _is_deployed(session: Session) -> bool:
+    try:
+        session.require_deployed()
+    except NoSuchConnector:
+        return False
+    return True
+
+
+def _print(schema: Plan, *, dry_run: bool, as_json: bool) -> None:
+    if as_json:
+        print_json({"dry_run": dry_run, **schema.as_json()})
+        return
+    if dry_run:
+        for step in schema.steps:
+            click.echo(step.command.text)
+    elif not schema.steps and not schema.different:
+        click.echo("nothing to create")
+    report_rest(schema)
+
+
+def print_undo(schema: Plan) -> None:
+    """Call it before anything is changed, so that the undo commands are known even after a crash."""
+    for step in schema.undo:
+        say(f"to undo the change of {step.namespace}: {step.command.text}")
+
+
+def report_rest(schema: Plan) -> None:
+    """Print what is held back until the cutover, and the differences that the plan leaves."""
+    for namespace, description in schema.held_back:
+        say(f"{namespace}: {description} is held back until the cutover")
+    for difference in schema.different:
+        say(f"{difference.pair.destination}: {difference.what}; left as it is")
+        for line in difference.command.splitlines():
+            say(f"  {line}")

@@ -1,4 +1,4 @@
-"""What every verb shares: the pipeline argument, `--json`, and printing."""
+"""What every command shares: the pipeline argument, `--json`, and printing."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def say(message: str) -> None:
 
 def print_json(event: Event | dict[str, Any]) -> None:
     """Print a line of `--json`."""
-    from towpath.config.events import VERSION, Event, as_line  # slow, and most verbs print none
+    from towpath.config.events import VERSION, Event, as_line  # slow, and most commands print none
 
     click.echo(event.line if isinstance(event, Event) else as_line({"v": VERSION, **event}), nl=False)
 
 
 def print_tables(*parts: RenderableType) -> None:
     """Print tables and text for people; without a terminal, no line is wrapped."""
-    from rich.console import Console  # slow, and most verbs print no tables
+    from rich.console import Console  # slow, and most commands print no tables
 
     console = Console()
     console.width = console.width if console.is_terminal else _WIDE

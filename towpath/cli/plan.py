@@ -16,7 +16,7 @@ from towpath.checks.capture import Oplog
 from towpath.checks.facts import Extent, Facts
 from towpath.checks.plan import Disk, LogSize, Plan, Unique, Unknown, Writes, gather
 from towpath.checks.sample import Sample
-from towpath.cli import DIFFERENT, TROUBLE, report
+from towpath.cli import DIFFERENT, ERROR, report
 from towpath.cli.options import FILE, json_option, opened, pipeline_argument, print_json, say
 from towpath.config.mongo_uri import without_credentials
 from towpath.config.pipeline import Pipeline
@@ -64,7 +64,7 @@ def plan(file: Path, seconds: float, page: Path | None, as_json: bool) -> None:
         write_report(page, found, file)
         say(f"wrote {page}")
     if found.unreachable:
-        raise click.exceptions.Exit(TROUBLE)
+        raise click.exceptions.Exit(ERROR)
     if found.errors:
         raise click.exceptions.Exit(DIFFERENT)
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from datetime import timedelta
 
 from rich.console import Console
-from rich.progress import BarColumn, TextColumn
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
-from towpath.config.events import Progress
 from towpath_verifier import Progress as ComparisonProgress
 
 #: Arguments: done, total, description.
@@ -56,31 +55,20 @@ def documents_compared(progress: ComparisonProgress) -> str:
 
 
 @contextmanager
-def replay_bars() -> Iterator[Callable[[Progress], None]]:
-    """A progress bar for each phase of a replay, as the function that takes its events."""
-    with ExitStack() as phase:
-        update: Update | None = None
+def replay_bars() -> Iterator[Callable[[str, int, int], None]]:
+    """A progress bar for each phase of a replay, as the function that updates it: phase, records done, in total."""
+    console = Console(stderr=True)
+    count = TextColumn("{task.completed:,} of about {task.total:,} records")
+    columns = TextColumn("{task.description}"), BarColumn(20), count, TimeRemainingColumn()
+    with Bars(*columns, console=console, disable=not console.is_terminal) as bars:
+        task = bars.add_task("", visible=False)
 
-        def report(event: Progress) -> None:
-            nonlocal update
-            if event.is_last:
-                phase.close()
-                update = None
-                return
-            is_check = event.event == "checking"
-            update = update or phase.enter_context(bar("checking the log" if is_check else ""))
-            line = f"{event.done:,} of {event.of:,} records" if is_check else records_applied(event)
-            update(event.done, event.of, line)
+        def report(phase: str, done: int, of: int) -> None:
+            if bars.tasks[0].description != phase:
+                bars.reset(task, description=phase, visible=True)
+                bars.start()
+            bars.update(task, completed=done, total=of)
+            if done >= of:  # before a question
+                bars.stop()
 
         yield report
-
-
-def records_applied(progress: Progress) -> str:
-    """The progress in one line."""
-    line = f"{progress.done:,} of about {progress.of:,} records, {progress.per_second:,.0f} a second"
-    seconds_left = progress.seconds_left
-    return (
-        line
-        if seconds_left is None or progress.done >= progress.of
-        else f"{line}, {timedelta(seconds=round(seconds_left))} left"
-    )

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import os
-import re
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
-from towpath.cli.options import json_option, opened, pipeline_argument, print_json
+from towpath.cli.options import FILE, flag, json_option, opened, pipeline_argument, print_json
 from towpath.cli.progress import replay_bars
-from towpath.clients.mongo.client import ClusterTime
+from towpath.clients.mongo.client import cluster_time
 from towpath.config import mongo_uri
+from towpath.config.events import Replayed
 from towpath.config.loading import holds_secret
 from towpath.config.logins import refuse_files, refuse_open
+from towpath.config.text import counted, duration
 from towpath.deploy import operator
 from towpath.errors import TowpathError
-from towpath.history.replay import rebuild as rebuilding
-from towpath.history.replay import steps
-from towpath.history.replay.plan import END_OF_SECOND, RebuildOptions, ReplayOptions
-from towpath.history.replay.verdict import Verdict
+from towpath.history import rebuild as rebuilds
+from towpath.history import replay as replays
+from towpath.history.plan import Options, format_time, point_in_time
+from towpath.history.sink_run import SHOWN, missing_lines
 
 
 @click.command()
@@ -31,11 +31,11 @@ from towpath.history.replay.verdict import Verdict
     "--destination-file",
     "uri_file",
     metavar="PATH",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     help="File that holds the URI and that only you can read.",
 )
 @click.option("--destination-env", "uri_env", metavar="NAME", help="Environment variable that holds the URI.")
-@click.option("--rebuild", is_flag=True, help="Empty the pipeline's own destination and rebuild it from the log.")
+@flag("--rebuild", help="Empty the pipeline's own destination and rebuild it from the log.")
 @click.option(
     "--only",
     multiple=True,
@@ -48,11 +48,11 @@ from towpath.history.replay.verdict import Verdict
     help="Stop at this point in time: 2026-11-21T18:00:00+01:00, which includes that whole second (UTC without a"
     " zone), or a cluster time, seconds:ordinal. Every change at or before it is applied, and none after it.",
 )
-@click.option("--follow", is_flag=True, help="Continue as a second destination that stays in sync, in Kafka Connect.")
-@click.option("--empty", is_flag=True, help="First delete the documents in these namespaces, after confirmation.")
-@click.option("--force", is_flag=True, help="When the log is not whole, rebuild what is possible and list the rest.")
+@flag("--follow", help="Continue as a second destination that stays in sync, in Kafka Connect.")
+@flag("--empty", help="First delete the documents in these namespaces, after confirmation.")
+@flag("--force", help="When the log is not whole, rebuild what is possible and list the rest.")
 @click.option("--name", "label", metavar="LABEL", help="Name of the replay; default: a hash of the destination.")
-@click.option("--yes", is_flag=True, help="Do not ask before documents are deleted.")
+@flag("--yes", help="Do not ask before documents are deleted.")
 @click.option(
     "--timeout",
     default=300.0,
@@ -89,20 +89,21 @@ def replay(
     Exit codes: 0 the destination is whole; 1 the log was not whole, or the destination refused documents, which are
     listed; 2 it cannot be done.
     """
-    target = DestinationOptions(uri, uri_file, uri_env)
+    destinations = sum(value is not None for value in (uri, uri_file, uri_env))
     if rebuild:
-        if target.count or until or follow or empty or label:
+        if destinations or until or follow or empty or label:
             raise click.UsageError(
                 "--rebuild goes only with --only, --force, --yes and --timeout: it writes to the pipeline's destination"
             )
-    elif target.count != 1:
+    elif destinations != 1:
         raise click.UsageError("give one of --destination, --destination-file, --destination-env, or --rebuild")
     elif until and follow:
         raise click.UsageError(
             "give one of --until and --follow, not both: a replay ends at the point in time of --until"
         )
-    uri = None if rebuild else destination(target)
+    target = None if rebuild else destination(uri, uri_file, uri_env)
     end = point_in_time(until) if until else None
+    options = Options(only, force, timeout, target, label, end, follow, empty)
 
     def confirm(question: str) -> None:
         if not yes:
@@ -111,56 +112,69 @@ def replay(
     with opened(file) as session:
         operator.refuse_change(session.pipeline, "a rebuild" if rebuild else "a replay")
         with replay_bars() as report:
-            if uri is None:
-                verdict = rebuilding.rebuild(session, RebuildOptions(only, force, timeout), report, confirm)
-            else:
-                options = ReplayOptions(only, force, timeout, uri, label, end, follow, empty)
-                verdict = steps.replay(session, options, report, confirm)
-        _report(verdict, as_json=as_json)
-
-
-def _report(verdict: Verdict, *, as_json: bool) -> None:
-    """Print the verdict; exit with 1 when the destination is not whole."""
-    if as_json:
-        print_json(verdict.event)
-    else:
-        for line in verdict.lines():
-            click.echo(line)
-    if not verdict.event.whole:
+            run = rebuilds.rebuild if rebuild else replays.replay
+            verdict = run(session, options, report, confirm)
+        if as_json:
+            print_json(verdict)
+        else:
+            click.echo("\n".join(lines(verdict)))
+    if not verdict.whole:
         raise click.exceptions.Exit(1)
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class DestinationOptions:
-    """The three options that name the destination; exactly one of them must be given."""
+def lines(event: Replayed) -> Iterator[str]:
+    """The verdict as text."""
+    documents = f"{sum(event.documents.values()):,} documents in {counted(len(event.documents), 'namespace')}"
+    follows = ", and follows from now on" if event.following else ""
+    until = f", as of {_time(event.until)}" if event.until else ""
+    about = "about " if event.done == "rebuild" else ""  # with transaction markers
+    rate = f"{event.records / max(event.seconds, 0.1):,.0f} a second"
+    yield (
+        f"{event.done}: applied {about}{event.records:,} records in {duration(event.seconds)}, {rate};"
+        f" {documents}{until}{follows}"
+    )
+    if event.uncopied:
+        yield 'missing  what the source held when the log began ([capture] copy = "none")'
+    yield from missing_lines(event.missing)
+    for head in event.deleted_since:
+        yield f"deleted by retention in the meantime, and perhaps not applied: {head}"
+    if event.earliest and event.until:
+        yield (
+            f"Kafka has compacted the log past {_time(event.until)} by now, so documents may be missing;"
+            f" the earliest point in time that can be rebuilt now is {_time(event.earliest)}"
+        )
+    for letter in event.dead_letters[:SHOWN]:
+        code = f" ({letter['code']})" if letter["code"] else ""
+        yield f"refused  {letter['namespace']} {letter['key']}: {letter['reason']}{code}"
+    if event.refused > SHOWN:
+        yield f"         and {event.refused - SHOWN:,} more"
+    if event.refused:
+        yield f"{event.refused:,} records that the destination refused are in the topic {event.dead_letter_topic}"
+    if not event.whole:
+        yield f"{event.done}: not whole"
 
-    uri: str | None
-    file: Path | None
-    variable: str | None
 
-    @property
-    def count(self) -> int:
-        return sum(value is not None for value in (self.uri, self.file, self.variable))
+def _time(text: str) -> str:
+    return format_time(cluster_time(text))
 
 
-def destination(options: DestinationOptions) -> str:
-    """The URI. Raises `TowpathError` if it is not valid, or if other users could read its password."""
-    if options.variable is not None:
-        uri, where = os.environ.get(options.variable, ""), f"--destination-env {options.variable}"
+def destination(uri: str | None, file: Path | None, variable: str | None) -> str:
+    """The URI that one of them gives. Raises `TowpathError` if it is not valid, or others could read its password."""
+    where = "--destination"
+    if uri is not None and holds_secret(uri):
+        raise TowpathError(
+            f"{where}: the URI holds a password, which everyone on this machine can read in the process list",
+            "put the URI into a file that only you can read and pass --destination-file FILE, or into an environment"
+            " variable and pass --destination-env NAME",
+        )
+    if variable is not None:
+        uri, where = os.environ.get(variable, ""), f"--destination-env {variable}"
         if not uri:
             raise TowpathError(f"{where}: the environment variable is not set")
-    elif options.file is not None:
-        uri, where = _read_uri_file(options.file), f"--destination-file {options.file}"
-    else:
-        uri, where = options.uri or "", "--destination"
-    if not uri.startswith(("mongodb://", "mongodb+srv://")):
+    elif file is not None:
+        uri, where = _read_uri_file(file), f"--destination-file {file}"
+    if uri is None or not uri.startswith(("mongodb://", "mongodb+srv://")):
         raise TowpathError(f"{where}: the URI must begin with mongodb:// or mongodb+srv://")
-    if options.uri is not None and holds_secret(uri):
-        raise TowpathError(
-            "--destination: the URI holds a password, which everyone on this machine can read in the process list;"
-            " put the URI into a file that only you can read and pass --destination-file FILE, or into an environment"
-            " variable and pass --destination-env NAME"
-        )
     refuse_files(mongo_uri.files(uri), where, plain_sink=False)
     return uri
 
@@ -172,33 +186,3 @@ def _read_uri_file(file: Path) -> str:
         raise TowpathError(f"--destination-file: cannot read {file}: {error}") from error
     refuse_open(file, "it holds the URI of the replay's destination")
     return uri
-
-
-def point_in_time(text: str) -> ClusterTime:
-    """Parse a cluster time `seconds:ordinal`, or an ISO 8601 time to the second, UTC if it has no zone.
-
-    An ISO 8601 time means the end of that second. Raises `TowpathError` for any other text.
-    """
-    if re.fullmatch(r"\d{1,10}:\d{1,10}", text):
-        seconds, _, ordinal = text.partition(":")
-        if int(seconds) < 2**32 and int(ordinal) < 2**31:
-            return ClusterTime(int(seconds), int(ordinal))
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        raise _bad_time(text, "neither a time nor a cluster time") from None
-    if not re.search(r"[T ]\d\d:?\d\d:?\d\d", text):
-        raise _bad_time(text, "the time of day or its seconds are missing")
-    if time.microsecond:
-        raise _bad_time(text, "cluster times are whole seconds")
-    timestamp = int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp())
-    if not 0 < timestamp < 2**32:
-        raise _bad_time(text, "it is out of range")
-    return ClusterTime(timestamp, END_OF_SECOND)
-
-
-def _bad_time(text: str, why: str) -> TowpathError:
-    return TowpathError(
-        f"--until {text!r}: {why}; give a time in ISO 8601 to the second, such as 2026-11-21T18:00:00Z, or a cluster"
-        " time as seconds:ordinal"
-    )

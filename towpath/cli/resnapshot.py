@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -17,6 +16,7 @@ from towpath.config.events import as_line
 from towpath.deploy import operator
 from towpath.deploy.schema.sides import pairs
 from towpath.history import resnapshot as resnapshots
+from towpath.history.plan import format_time
 from towpath.log import barrier, reread_requests
 from towpath.log.barrier import asking, passing
 from towpath.session import Session
@@ -40,8 +40,8 @@ def resnapshot(file: Path, only: tuple[str, ...], yes: bool, dry_run: bool, time
 
     Run it when the source's oplog no longer holds the next changes to capture. The source connector re-reads all
     documents into the log, in order with all changes. Then both sides are compared, and documents that were deleted
-    at the source meanwhile are removed through the log too. The destination is not emptied. After an interrupt or a
-    kill, run the same command again to continue. It ends with the verdict of `verify`.
+    at the source in the meantime are also removed through the log. The destination is not emptied. After an interrupt
+    or a kill, run the same command again to continue. It ends with the verdict of `verify`.
 
     Exit codes: 0 both sides are the same; 1 they differ; 2 it cannot be done.
     """
@@ -78,23 +78,16 @@ def _plan(session: Session, connectors: Sequence[Captured], name: str | None, on
         return
     chosen = ", ".join(only) or ", ".join(session.pipeline.collections.include)
     for connector in connectors:
-        time = datetime.fromtimestamp(connector.since.seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
-        since = f"the changes since {connector.since} ({time} UTC)"
-        if connector.state.lost:
-            yield (
-                f"{connector.connector}: its offsets are lost: all documents of {chosen} are re-read, and the stream"
-                " restarts after them"
-            )
-        elif connector.lost:
-            yield (
-                f"{connector.connector}: the source no longer holds {since}: all"
-                f" documents of {chosen} are re-read, and the stream restarts after them"
-            )
+        since = f"the changes since {format_time(connector.since)}"
+        if connector.lost:
+            why = "its offsets are lost" if connector.state.lost else f"the source no longer holds {since}"
+            outcome = f"{why}: all documents of {chosen} are re-read, and the stream restarts after them"
         else:
-            yield (
-                f"{connector.connector}: the source still holds {since}, so nothing is"
-                f" lost: documents of {chosen} are re-read in their place in the stream, and the stream continues"
+            outcome = (
+                f"the source still holds {since}, so nothing is lost: documents of {chosen} are re-read in their place"
+                " in the stream, and the stream continues"
             )
+        yield f"{connector.connector}: {outcome}"
     yield (
         "then both sides are compared; documents that the source does not hold are removed from the destination,"
         " through the log"
@@ -107,10 +100,10 @@ def _plan(session: Session, connectors: Sequence[Captured], name: str | None, on
 
 
 def _complete(session: Session, name: str, only: tuple[str, ...], timeout: float) -> None:
-    """Wait for the re-reads, remove documents that were deleted meanwhile, and mark the log as whole again."""
+    """Wait for the re-reads, remove documents that were deleted during this, and mark the log as whole again."""
     resnapshots.wait_copied(session, name)
     barrier.wait(session, timeout, say)
-    say("comparing both sides, to find documents that were deleted meanwhile")
+    say("comparing both sides, to find documents that were deleted during this")
     _compare(session, only)
     with passing(session) as passed:
         outcomes = repair.repair(session, _to_reread(session, only), passed, timeout)

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from towpath import stack as embedded
-from towpath.cli.options import FOLDER
+from towpath.cli import DIFFERENT
+from towpath.cli.options import FOLDER, json_option, print_tables, say
 
 F = TypeVar("F", bound=Callable[..., Any])
-_NOT_RUNNING = 1
 _DIRECTORY = click.option(
     "--dir",
     "directory",
@@ -24,7 +23,6 @@ _DIRECTORY = click.option(
     default=Path(".towpath/stack"),
     help="Folder of the stack: its data, logs, configuration and secrets.",
 )
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 
 
 def _program(side: str) -> Callable[[F], F]:
@@ -70,7 +68,7 @@ def stack() -> None:
 @_unpacked("kafka", "Kafka archive of a release (towpath-kafka-VERSION.zip); default: Maven gets the jars.")
 @_program("source")
 @_program("destination")
-@_JSON
+@json_option
 def up(directory: Path, as_json: bool, **settings: int | Path | None) -> None:
     """Start the stack in DIR. The first start downloads its parts.
 
@@ -81,15 +79,16 @@ def up(directory: Path, as_json: bool, **settings: int | Path | None) -> None:
     """
     options = embedded.options_of(directory) or embedded.StackOptions(directory)
     changes: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
-    running = embedded.up(dataclasses.replace(options, **changes), _progress)
-    _show(running)
+    running = embedded.up(dataclasses.replace(options, **changes), say)
     if as_json:
         click.echo(json.dumps(running.to_json()))
+    else:
+        _show(running)
 
 
 @stack.command()
 @_DIRECTORY
-@_JSON
+@json_option
 def status(directory: Path, as_json: bool) -> None:
     """Show the processes of the stack and its addresses.
 
@@ -105,7 +104,7 @@ def status(directory: Path, as_json: bool) -> None:
     else:
         _show(stack)
     if not all(is_running.values()):
-        raise click.exceptions.Exit(_NOT_RUNNING)
+        raise click.exceptions.Exit(DIFFERENT)
 
 
 @stack.command()
@@ -115,7 +114,7 @@ def down(directory: Path) -> None:
 
     Exit codes: 0 stopped; 2 it cannot be done.
     """
-    stopped = embedded.down(directory, _progress)
+    stopped = embedded.down(directory, say)
     if stopped:
         click.echo(f"stopped {', '.join(stopped)}")
     else:
@@ -134,31 +133,21 @@ def plugin(directory: Path) -> None:
 
     Exit codes: 0 written; 2 it cannot be done.
     """
-    embedded.export_plugins(directory, _progress)
+    embedded.export_plugins(directory, say)
     click.echo(directory / "towpath")
 
 
-def _progress(message: str) -> None:
-    click.echo(message, err=True)
-
-
 def _show(stack: embedded.Stack) -> None:
-    console = Console(width=1000)  # wide, so that no number or path is cut; a narrow terminal wraps the lines
-    table = Table(box=None, pad_edge=False)
-    for title in ("process", "pid", "port", "state", "log"):
-        table.add_column(title)
+    table = Table("process", "pid", "port", "state", "log", box=None, pad_edge=False)
     for name, process in sorted(stack.processes.items()):
         state = "running" if process.running else "not running"
         table.add_row(name, str(process.pid), str(process.port), state, str(process.log))
-    console.print(table)
-    console.print()
-    for title, address in (
-        ("source", stack.source),
-        ("destination", stack.destination),
-        ("bootstrap", stack.bootstrap),
-        ("connect", " ".join(stack.connect_urls)),
-        ("prometheus", stack.prometheus),
-    ):
-        if not address:
-            continue
-        console.print(f"{title:<12} {address}", highlight=False, markup=False)
+    print_tables(table)
+    addresses = {
+        "source": stack.source,
+        "destination": stack.destination,
+        "bootstrap": stack.bootstrap,
+        "connect": " ".join(stack.connect_urls),
+        "prometheus": stack.prometheus,
+    }
+    click.echo("\n".join(["", *(f"{title:<12} {address}" for title, address in addresses.items() if address)]))

@@ -13,11 +13,11 @@ from typing import NoReturn
 
 import click
 
-from towpath.cli import DIFFERENT, TROUBLE
+from towpath.cli import DIFFERENT, ERROR
 from towpath.cli.options import FILE, duration, flag, json_option, opened, pipeline_argument, print_json, say
 from towpath.cli.output import Streams
 from towpath.cli.progress import comparison_bar
-from towpath.cli.verdict_text import show
+from towpath.cli.verdict import show, write_report
 from towpath.config.events import Definition, Difference, Event, Followed
 from towpath.config.namespaces import is_pattern
 from towpath.deploy.schema import changes, unreplicated
@@ -28,7 +28,7 @@ from towpath.store import state_files
 from towpath.verify import run as verification
 from towpath.verify.follower import follow
 from towpath.verify.result import VerificationResult
-from towpath.verify.run import FollowStart, Newest, VerifyRequest
+from towpath.verify.run import FollowStart, VerifyRequest
 from towpath_verifier import Options, Pair, Recheck, Verdict, started_ahead
 
 _EXAMPLES = 10  # differences that are shown in full
@@ -57,12 +57,6 @@ _EXAMPLES = 10  # differences that are shown in full
     "--tries", default=Recheck().tries, help="How often a difference is re-read; each pause is twice the one before."
 )
 @click.option("--patience", default=Recheck().patience, help="Seconds that a difference may wait for the pipeline.")
-@click.option(
-    "--lost-for",
-    type=click.FloatRange(0, 86_400),
-    default=60.0,
-    help="Seconds to wait for a server that does not answer.",
-)
 @flag("--alone", help="Do not query Connect and Kafka for the pipeline's progress; rely on --tries alone.")
 @flag("--resume", help="Continue the run that was interrupted.")
 @click.option("--last", type=click.IntRange(min=1), help="Compare only the documents of this many newest records.")
@@ -86,7 +80,6 @@ def verify(
     screen: bool,
     tries: int,
     patience: float,
-    lost_for: float,
     alone: bool,
     resume: bool,
     last: int | None,
@@ -113,10 +106,10 @@ def verify(
     refuse_bad_patterns(only)
     try:
         recheck = Recheck(tries=tries, patience=patience)
-        options = Options(processes, recheck, ignore_field_order, screen, quiet, lost_for, resume=resume)
+        options = Options(processes, recheck, ignore_field_order, screen, quiet, resume=resume)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    recent = Newest(last, since) if last or since else None
+    recent = bool(last or since)
     with (
         opened(file) as session,
         state_files.alone(session.pipeline.name, state_files.FOLLOW, "verify --follow") if follows else nullcontext(),
@@ -124,9 +117,9 @@ def verify(
     ):
         ddl = () if recent or resume or alone else unreplicated.passed_marks(session)  # before namespaces are listed
         if with_metadata is None:
-            with_metadata = recent is None
+            with_metadata = not recent
         definitions = metadata(session, only) if with_metadata else None
-        request = VerifyRequest(alone or quiet, recent, definitions, only, ddl)
+        request = VerifyRequest(alone or quiet, last, since, definitions, only, ddl)
         start = FollowStart.find(session, request, options) if follows else None
         if start and start.continues:  # only options, views and indexes are compared again
             for definition in request.definitions:
@@ -169,14 +162,14 @@ def _follow(
     """
     if streams := click.get_current_context().find_object(Streams):
         streams.require_output()
-    state = replace(start.state, whole=start.state.whole and not result.verdict.trouble)
+    state = replace(start.state, whole=start.state.whole and not result.verdict.errors)
     known = start.known_differences(session.pipeline.name)
     with nullcontext() if request.alone else asking(session) as passed:
         say("comparing documents that change, until interrupted; `towpath status` shows the progress")
         verdict = follow(session, state, known, passed, print_json if as_json else _print, request.only, options)
     print_json(Followed(**verdict.as_json())) if as_json else click.echo(verdict.description)
-    if verdict.unsettled:
-        raise click.exceptions.Exit(TROUBLE)
+    if verdict.unresolved:
+        raise click.exceptions.Exit(ERROR)
     return verdict.differences + (len(result.metadata.differences) if result.metadata else 0)
 
 
@@ -205,18 +198,16 @@ def run(
     if not as_json:
         show(replace(result, examples=result.examples[:_EXAMPLES]))
     if report:
-        from towpath.cli.report.verdict import write_report  # slow, and rarely needed
-
         write_report(report, session.pipeline, result)
         say(f"wrote the report to {report}")
     if not request.alone:
         for line in (*changes.lines(session), *unreplicated.lines(session)):
-            say(line)  # the comparison may have settled some
+            say(line)  # the comparison may have resolved some
     return result
 
 
 def end(verdict: Verdict, differences: int) -> NoReturn:
-    """Exit with the status of a verdict: trouble, `differences` at the end, or none."""
-    for message in verdict.trouble:
+    """Exit with the status of a verdict: no verdict, `differences` at the end, or none."""
+    for message in verdict.errors:
         say(f"towpath: {message}")
-    raise click.exceptions.Exit(TROUBLE if verdict.trouble else DIFFERENT if differences else 0)
+    raise click.exceptions.Exit(ERROR if verdict.errors else DIFFERENT if differences else 0)

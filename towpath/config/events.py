@@ -126,7 +126,7 @@ class Verdict(Event):
     verdict: str
     bytes_per_document: float
     notes: Sequence[str]
-    trouble: Sequence[str]
+    errors: Sequence[str]
     of: str
     ddl: Sequence[str]
     only: Sequence[str]
@@ -144,7 +144,7 @@ class FollowFigures:
     compared: int
     waiting: int
     """Documents that differed when last compared, and will be compared again."""
-    unsettled: int
+    unresolved: int
     """Documents that could not be judged."""
     missing: int
     extra: int
@@ -213,25 +213,6 @@ class Repaired(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Progress(Event):
-    """How much of the log a replay or a rebuild has checked or applied: for a terminal, not for `--json`.
-
-    Counted in offsets: records, transaction markers, and offsets that compaction has removed.
-    """
-
-    event: Literal["checking", "applying"]
-    done: int
-    of: int
-    per_second: float = 0.0
-    is_last: bool = False
-
-    @property
-    def seconds_left(self) -> float | None:
-        """At the present rate; None while nothing moves."""
-        return (self.of - self.done) / self.per_second if self.per_second > 0 else None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Replayed(Event):
     """The result of a replay or a rebuild."""
 
@@ -248,7 +229,7 @@ class Replayed(Event):
     dead_letter_topic: str | None
     uncopied: bool
     missing: Sequence[Json]
-    deleted_meanwhile: Sequence[str]
+    deleted_since: Sequence[str]
     earliest: str | None
 
 

@@ -18,6 +18,7 @@ from towpath.clients.mongo.write_block import MONGOSH_UNDO
 from towpath.config import events
 from towpath.config.events import Check, CutoverNote, Gate, Switch, TimedEvent, label
 from towpath.cutover.gate import GATE, PRECONDITIONS, Readiness, lines, red
+from towpath.cutover.pause import Pause
 from towpath.cutover.reverse_pipeline import write_reverse_file
 from towpath.cutover.sides import CUTOVER, FAIL_BACK, Direction, Sides, SwitchUnknown
 from towpath.cutover.steps import APPLY_BACKLOG, BLOCK, FINISH, STEPS, UNDO_ORDER, CutoverOptions, Step, Work
@@ -26,6 +27,7 @@ from towpath.errors import Overtaken, Refused, TowpathError, fields
 from towpath.session import ERRORS
 from towpath.signals import Interrupts
 from towpath.store.cutover import UNDER_WAY, State
+from towpath.verify.recent import IncrementalVerification
 
 
 class NotUndone(TowpathError):
@@ -265,7 +267,8 @@ class Machine:
 
     def _perform(self, steps: Iterable[Step]) -> Work:
         with ExitStack() as contexts:
-            work = Work(self.sides, self.options, self.report, contexts)
+            changes = IncrementalVerification(self.sides.session, self.sides.session)
+            work = Work(self.sides, self.options, self.report, contexts, Pause(self.options.max_pause), changes)
             for step in steps:
                 if step.when(work):
                     self._perform_step(step, work)
@@ -273,7 +276,7 @@ class Machine:
 
     def _perform_step(self, step: Step, work: Work) -> None:
         """The marker names a step that can be undone before it begins."""
-        work.step = step.name
+        work.pause.step = step.name
         self._say(f"{step.name} …")
         start = time.monotonic()
         step.needs(work)

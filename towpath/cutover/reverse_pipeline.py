@@ -43,10 +43,10 @@ from towpath.config import loading as pipeline_file
 from towpath.config.namespaces import Selection
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import first_few
-from towpath.deploy.deployment import Change, Deployment
+from towpath.deploy.deployment import Deployment
 from towpath.errors import NotYet, Refused, TowpathError
 from towpath.files import replacing
-from towpath.history.replay import rebuild
+from towpath.history import rebuild
 from towpath.log.definitions import pipeline_topics
 from towpath.log.lag import pipeline_ends
 from towpath.log.source_offsets import read_state
@@ -55,14 +55,6 @@ from towpath.store import positions
 
 _POLL_S = 0.05
 _REMOVE = "`towpath remove --topics` with the file of the reverse pipeline removes that; then begin again"
-
-
-def plan(reverse: Session) -> list[Change]:
-    """What `make_ready` has to create. Raises what `refuse_existing` and a deployment raise."""
-    pipeline = reverse.pipeline
-    refuse_existing(reverse)
-    stopped = pipeline.source_connectors
-    return Deployment(Facts(reverse, allow_missing=True, create_stopped=stopped)).plan()
 
 
 def refuse_existing(reverse: Session) -> None:
@@ -79,9 +71,11 @@ def refuse_existing(reverse: Session) -> None:
 def make_ready(reverse: Session, timeout: float = 120) -> None:
     """Create what the reverse pipeline needs and lacks, so that `begin` only has to start it.
 
-    `timeout` is in seconds. Raises what `plan` raises.
+    `timeout` is in seconds. Raises what `refuse_existing` and a deployment raise.
     """
-    for change in plan(reverse):
+    refuse_existing(reverse)
+    facts = Facts(reverse, allow_missing=True, create_stopped=reverse.pipeline.source_connectors)
+    for change in Deployment(facts).plan():
         reverse.say(change.description)
         change.apply()
     for name in reverse.pipeline.source_connectors:
@@ -169,7 +163,7 @@ def refuse_unmovable(session: Session) -> None:
     """Raise `Refused` unless the sink can skip what is in the log."""
     refuse_unstopped(session.connect, [session.pipeline.sink_connector])
     with session.destination.connected() as client:
-        if rebuild.marker(client, session.pipeline) is not None:
+        if rebuild.running(client, session.pipeline) is not None:
             raise Refused(
                 f"{session.pipeline.name} is being rebuilt, and its sink has to apply the log from its beginning;"
                 " `towpath replay --rebuild` ends that first"

@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pymongo
 
@@ -24,7 +24,7 @@ from towpath.clients.mongo.client import ClusterTime
 from towpath.clients.mongo.replica_set import operation_time
 from towpath.config.events import CutoverNote, TimedEvent
 from towpath.cutover import reverse_pipeline
-from towpath.cutover.pause import EchoVerification, IncrementalVerification, Pause, compare_quiet
+from towpath.cutover.pause import Pause
 from towpath.cutover.sides import Sides
 from towpath.cutover.watches import LateWrites, kept_indexes
 from towpath.cutover.writes import ANSWER, allow, hook, writes_through
@@ -32,9 +32,14 @@ from towpath.deploy import deployment
 from towpath.deploy.schema import apply
 from towpath.deploy.schema import plan as schema_plan
 from towpath.deploy.schema.plan import KeptIndexes, nothing_kept
+from towpath.deploy.schema.sides import pairs
 from towpath.errors import TowpathError
 from towpath.log import barrier
 from towpath.session import Session, unsaid
+from towpath.store.positions import positions
+from towpath.verify.full_verdict import EVERYTHING
+from towpath.verify.recent import DocumentsDiffer, IncrementalVerification, require_same
+from towpath_verifier import Options, Verification
 
 _SHORT_S, _ROUNDS = 2.0, 5  # the pause begins once a comparison takes no longer than this, or after so many
 _BLOCK_S, _REPORT_S = 33.0, 3.0  # seconds for open transactions to end, and of those to find out whose they are
@@ -69,18 +74,13 @@ class Work:
     options: CutoverOptions
     report: Callable[[TimedEvent], None]
     contexts: ExitStack
-    step: str = ""
-    """The step that began last."""
-    pause: Pause = field(init=False)
-    changes: IncrementalVerification = field(init=False)
+    pause: Pause
+    changes: IncrementalVerification
     kept: KeptIndexes = nothing_kept
     last_write: ClusterTime | None = None
-    _echoes: EchoVerification | None = None
-    _late_writes: LateWrites | None = None
-
-    def __post_init__(self) -> None:
-        self.pause = Pause(self.options.max_pause, lambda: self.step)
-        self.changes = IncrementalVerification(self.session)
+    echoes: IncrementalVerification | None = None
+    """In a fail back, of what the source has captured since the cutover, and the pipeline's sink has not applied."""
+    late_writes: LateWrites | None = None
 
     @property
     def session(self) -> Session:
@@ -91,20 +91,6 @@ class Work:
     def reverse(self) -> Session:
         assert self.sides.reverse is not None
         return self.sides.reverse
-
-    @property
-    def echoes(self) -> EchoVerification:
-        self._echoes = self._echoes or EchoVerification(self.sides.forward, self.reverse)
-        return self._echoes
-
-    @property
-    def late_writes(self) -> LateWrites:
-        assert self._late_writes is not None
-        return self._late_writes
-
-    def watch_writes(self) -> None:
-        watch = LateWrites(self.session.source, self.session.pipeline, self.sides.direction.old, self.pause.end)
-        self._late_writes = self.contexts.enter_context(watch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +137,26 @@ def _verify_until_short(work: Work) -> int:
 def _verify_captured(work: Work) -> int:
     forward = work.sides.forward
     barrier.wait_captured(forward, work.options.timeout, forward.say)
-    return work.echoes.verify_new()
+    return _verify_echoes(work)
+
+
+def _verify_echoes(work: Work) -> int:
+    """All that the source has captured since the cutover should be what the reverse pipeline wrote.
+
+    Compared are the sides of the reverse pipeline, so that what something else has written at the source differs.
+    """
+    forward = work.sides.forward
+    if work.echoes is None:
+        with forward.destination.connected() as client:
+            applied = {place: position.offset for place, position in positions(client, forward.pipeline).items()}
+        work.echoes = IncrementalVerification(work.reverse, forward, applied)
+    try:
+        return work.echoes.verify_new()
+    except DocumentsDiffer as error:
+        raise DocumentsDiffer(
+            f"the source has changes that did not come from the reverse pipeline, and would be lost: {error.what}",
+            f"end what writes to the source; {error.advice}, which gives the source the destination's documents",
+        ) from error
 
 
 def _read_indexes(work: Work) -> None:
@@ -187,10 +192,16 @@ def _block_writes(work: Work) -> None:
 
 
 def _apply_rest(work: Work) -> None:
-    work.watch_writes()
+    late_writes = LateWrites(work.session.source, work.session.pipeline, work.sides.direction.old, work.pause.end)
+    work.late_writes = work.contexts.enter_context(late_writes)
     with work.session.source.connected() as client:
         work.last_write = operation_time(client)
     barrier.wait(work.session, work.pause.remaining(work.options.timeout), unsaid)
+
+
+def _await_late_writes(work: Work) -> None:
+    assert work.late_writes is not None
+    work.late_writes.catch_up()
 
 
 def _stop_sink(work: Work) -> None:
@@ -203,7 +214,9 @@ def _resume_sink(sides: Sides) -> None:
 
 def _compare_all(work: Work) -> int:
     with pymongo.timeout(work.pause.remaining(work.pause.limit)):
-        return compare_quiet(work.session)
+        pipeline, everything = work.session.pipeline, pairs(work.session, ())
+        quiet = Verification(pipeline.source.uri, pipeline.destination.uri, everything, Options(quiet=True))
+        return require_same(work.session, quiet, EVERYTHING)
 
 
 def _start_reverse(work: Work) -> None:
@@ -215,7 +228,7 @@ def _skip_echoes(work: Work) -> int:
     forward = work.sides.forward
     barrier.wait_captured(forward, work.pause.remaining(work.options.timeout), unsaid)
     ends = reverse_pipeline.written_ends(forward, work.pause.remaining(work.options.timeout))
-    verified = work.echoes.verify_new()
+    verified = _verify_echoes(work)
     reverse_pipeline.skip_to_end(forward, ends)
     return verified
 
@@ -283,7 +296,7 @@ STEPS = (
         when=_relaxes_source,
         unit="commands",
     ),
-    Step("checking for late writes", lambda work: work.late_writes.catch_up()),
+    Step("checking for late writes", _await_late_writes),
 )
 #: The steps with an undo, in the order of the undo: writes are allowed first, and the reverse pipeline is gone before
 #: the sink resumes, or changes would circulate. Each undo needs all before it.

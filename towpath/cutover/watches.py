@@ -29,23 +29,23 @@ _DOCUMENT = "documentKey"
 
 
 class _Watch:
-    """Follows a change stream of `client` on a thread, from the cluster time `since` on.
+    """Follows a change stream of `client` on a thread, from the cluster time `since` on."""
 
-    `opened` opens it there, `see` takes an event, and `fail` is called once when it cannot be followed.
-    """
-
-    def __init__(
-        self,
-        client: Client,
-        since: Timestamp,
-        opened: Callable[..., ChangeStream[Any]],
-        see: Callable[[Mapping[str, Any]], None],
-        fail: Callable[[PyMongoError], None],
-    ) -> None:
-        self._client, self._opened, self._see, self._fail = client, opened, see, fail
-        self._since = self._seen = since
+    def __init__(self, client: Client, since: Timestamp) -> None:
+        self._client, self._since, self._seen = client, since, since
         self._stopped = Event()
         self._thread = Thread(target=self._run, name="watch", daemon=True)
+
+    def opened(self, **start: Any) -> ChangeStream[Any]:
+        raise NotImplementedError
+
+    def see(self, event: Mapping[str, Any]) -> None:
+        """Take in an event."""
+        raise NotImplementedError
+
+    def fail(self, error: PyMongoError) -> None:
+        """It cannot be followed; called once."""
+        raise NotImplementedError
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -61,21 +61,17 @@ class _Watch:
         while self._seen < until and not is_over():
             time.sleep(_POLL_S)
 
-    def stop(self) -> None:
-        """End the watch; what was seen is not past the event that is being looked at."""
-        self._stopped.set()
-
     def _run(self) -> None:
         while not self._stopped.is_set():
             try:
-                with self._opened(start_at_operation_time=self._since) as stream:
+                with self.opened(start_at_operation_time=self._since) as stream:
                     self._follow(stream)
                     return
             except ConnectionFailure:
                 self._stopped.wait(_RETRY_S)
             except PyMongoError as error:
                 if not self._stopped.is_set():
-                    self._fail(error)
+                    self.fail(error)
                 return
 
     def _follow(self, stream: ChangeStream[Any]) -> None:
@@ -84,14 +80,14 @@ class _Watch:
             if event is None:
                 self._seen = token_time(stream.resume_token)
             elif event["clusterTime"] > self._since:
-                self._see(event)
+                self.see(event)
 
 
-class LateWrites:
-    """Watches everything that a pipeline captures, on a thread and from its creation on; also new collections.
+class LateWrites(_Watch):
+    """Watches everything that a pipeline captures, from its creation on; also new collections.
 
-    It calls `end` once, with a message, for the first write, or when it cannot watch. Raises `Unsuitable` for a
-    standalone, which has no change streams.
+    It calls `end` once, with a message, for the first write, or when it cannot watch. `catch_up` never returns after a
+    late write. Raises `Unsuitable` for a standalone, which has no change streams.
     """
 
     def __init__(self, cluster: Cluster, pipeline: Pipeline, side: str, end: Callable[[str], None]) -> None:
@@ -99,29 +95,17 @@ class LateWrites:
             since = cluster_time(client)
         if since is None:
             raise Unsuitable(f"the {side} is a standalone mongod, which has no change stream to watch for writes")
-        self._side, self._end = side, end
+        super().__init__(client, since)
+        self._pipeline, self._side, self._end = pipeline, side, end
 
-        def opened(**start: Any) -> ChangeStream[Any]:
-            return watch(client, pipeline, **start)
+    def opened(self, **start: Any) -> ChangeStream[Any]:
+        return watch(self._client, self._pipeline, **start)
 
-        def fail(error: PyMongoError) -> None:
-            end(f"cannot watch the {side} for writes: {brief(error)}")
+    def fail(self, error: PyMongoError) -> None:
+        self._end(f"cannot watch the {self._side} for writes: {brief(error)}")
 
-        self._watch = _Watch(client, since, opened, self._see, fail)
-
-    def __enter__(self) -> LateWrites:
-        self._watch.__enter__()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._watch.__exit__(kind, error, at)
-
-    def catch_up(self) -> None:
-        """Return once the watch has passed every write before this call; after a late write, never return."""
-        self._watch.catch_up()
-
-    def _see(self, event: Mapping[str, Any]) -> None:
-        self._watch.stop()
+    def see(self, event: Mapping[str, Any]) -> None:
+        self._stopped.set()  # what was seen is not past this event
         self._end(self._message(event))
 
     def _message(self, event: Mapping[str, Any]) -> str:
@@ -156,19 +140,22 @@ _OF_INDEXES = ("createIndexes", "dropIndexes", "modify")
 _CONNECTIONS = 3  # of the watches for late writes and for indexes, and of what runs meanwhile
 
 
-class _SideIndexes:
+class _SideIndexes(_Watch):
     """The indexes of a cluster, of which those that change are forgotten."""
 
     def __init__(self, client: Client, since: Timestamp) -> None:
+        super().__init__(client, since)
         self._kept: IndexCache = {}
         self._lock = Lock()
         self._changed = set[str]()
         self._failed = False
-        self.watch = _Watch(client, since, lambda **start: watch_indexes(client, **start), self._see, self._fail)
+
+    def opened(self, **start: Any) -> ChangeStream[Any]:
+        return watch_indexes(self._client, **start)
 
     def now(self) -> IndexCache | None:
         """Those that have not changed by the time of this call; None where that cannot be known."""
-        self.watch.catch_up(lambda: self._failed)
+        self.catch_up(lambda: self._failed)
         with self._lock:
             if self._failed:
                 return None
@@ -177,11 +164,11 @@ class _SideIndexes:
             self._changed.clear()
         return self._kept
 
-    def _see(self, event: Mapping[str, Any]) -> None:
+    def see(self, event: Mapping[str, Any]) -> None:
         with self._lock:
             self._changed.add(f"{event['ns']['db']}.{event['ns']['coll']}")
 
-    def _fail(self, error: PyMongoError) -> None:
+    def fail(self, error: PyMongoError) -> None:
         self._failed = True
 
 
@@ -199,8 +186,7 @@ def kept_indexes(session: Session) -> Iterator[KeptIndexes]:
                 open_connections(client, _CONNECTIONS)
                 since = cluster_time(client)
                 if since is not None and feature_version(client) >= EXPANDED_EVENTS:
-                    sides[cluster] = _SideIndexes(client, since)
-                    stack.enter_context(sides[cluster].watch)
+                    sides[cluster] = stack.enter_context(_SideIndexes(client, since))
 
         def kept(cluster: Cluster) -> IndexCache | None:
             return sides[cluster].now() if cluster in sides else None

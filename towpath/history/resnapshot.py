@@ -2,7 +2,7 @@
 
 The configuration of the connector names the resnapshot. The connector begins it when the name changes. If its stream
 cannot continue, it starts over with a copy like the initial one; otherwise it copies while the stream continues. Then
-documents that were deleted meanwhile must be removed, by re-read requests. A special request closes the resnapshot:
+documents that were deleted during this must be removed, by re-read requests. A special request closes the resnapshot:
 it says that all of these have been sent. From then on, the log can rebuild every state again.
 """
 
@@ -21,7 +21,8 @@ from towpath.checks.facts import RESNAPSHOT, RESNAPSHOT_ONLY
 from towpath.checks.rule import Finding, error, rules
 from towpath.clients.connect.control import Wait
 from towpath.config.pipeline import Pipeline
-from towpath.errors import NotYet, TopicError
+from towpath.errors import NotYet
+from towpath.log import reread_requests
 from towpath.log.source_offsets import SourceState, read_state
 from towpath.session import Session, unsaid
 
@@ -68,7 +69,8 @@ def copied(captures: Captures) -> Iterator[Finding]:
     for connector in () if captures.started else captures.captured:
         if connector.state.phase == "copy" and not (connector.lost or connector.reselects):
             yield _error(
-                f"{connector.connector} has not finished the initial copy", "wait until it has, it continues by itself"
+                f"{connector.connector} has not finished the initial copy",
+                "wait until it has: it continues automatically",
             )
 
 
@@ -126,12 +128,7 @@ def close(session: Session, name: str, timeout: float) -> None:
 
     Raises `TopicError`, and `NotYet` after `timeout` seconds.
     """
-    failed: list[str] = []
-    topic, producer = session.pipeline.request_topic, session.topics.producer()
-    value = bson.encode({"resnapshot": name})
-    producer.produce(topic, value, on_delivery=lambda error, _: failed.append(str(error or "")))
-    if producer.flush(60) or any(failed):
-        raise TopicError(f"cannot write to {topic} at {session.topics.bootstrap}: {failed or 'no answer'}")
+    reread_requests.send(session.pipeline, session.topics, [bson.encode({"resnapshot": name})])
 
     def progress(state: SourceState) -> str:
         return "" if state.closed == name else "has not answered all re-read requests yet"

@@ -33,6 +33,11 @@ def write(pipeline: Pipeline, topics: Topics, namespace: str, ids: Iterable[byte
     `TopicError` when the brokers do not accept the requests; those already accepted are answered.
     """
     refuse_unanswered(pipeline, topics, namespace)
+    return send(pipeline, topics, values(namespace, ids))
+
+
+def send(pipeline: Pipeline, topics: Topics, requests: Iterable[bytes]) -> int | None:
+    """Write requests; return the offset of the last one. Raises `TopicError` when the brokers do not accept them."""
     accepted: list[int] = []
     failed: list[KafkaError] = []
 
@@ -45,7 +50,7 @@ def write(pipeline: Pipeline, topics: Topics, namespace: str, ids: Iterable[byte
     producer = topics.producer()
     try:
         with interruptible():
-            for value in values(namespace, ids):
+            for value in requests:
                 while len(producer) > _UNDER_WAY:
                     producer.poll(0.1)
                 producer.produce(pipeline.request_topic, value, on_delivery=delivered)

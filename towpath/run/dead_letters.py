@@ -21,7 +21,7 @@ from towpath.run.children import Child, Launcher
 from towpath.run.restarts import Backoff
 from towpath.session import Session
 from towpath.verify.repair import DocumentRef, document_of
-from towpath_verifier import Key, Namespace, Pair, Recheck, Settling, chunks, extended_json, id_key
+from towpath_verifier import Key, Namespace, Pair, Recheck, Rereads, chunks, extended_json, id_key
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 1800.0  # seconds between two tries of a cause
 _MAX_KNOWN = 50_000  # documents that are remembered; further dead letters are read when some of these are repaired
@@ -193,11 +193,11 @@ class DeadLetterRetries:
         groups = groupby(sorted(refusals, key=by_namespace), by_namespace)
         source, destination = self.session.source, self.session.destination
         clients = source.client(timeout=5, answer=ANSWER_S), destination.client(timeout=5, answer=ANSWER_S)
-        settling = Settling(*clients, Recheck(), lost_for=0)
+        rereads = Rereads(*clients, Recheck(), lost_for=0)
         for namespace, group in groups:
             pair = Pair(namespace, pipeline.renamed(namespace))
             for chunk in chunks(refusal.target.id for refusal in group):
-                differing.update((namespace, id_key(id)) for id in settling.differing_with_retries(pair, chunk))
+                differing.update((namespace, id_key(id)) for id in rereads.differing(pair, chunk))
         return differing
 
     @property

@@ -11,7 +11,7 @@ from typing import Literal
 
 from towpath.config.events import Definition, Difference, Note, Round, parse
 from towpath.config.text import counted
-from towpath.history.compaction.preconditions import interval
+from towpath.history.compaction import interval
 from towpath.run.children import Child, Events, Launcher, Line
 from towpath.run.restarts import Backoff, Pulse
 from towpath.session import Session

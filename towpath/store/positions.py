@@ -42,7 +42,7 @@ DATABASE, OFFSETS, TASKS = "towpath", "offsets", "tasks"
 LOG_GAP = "--accept-log-gap"
 #: Where the log was truncated or recreated, and the sink continued nevertheless; see `towpath.log.bounds`.
 LOG_BREAKS = "log_breaks"
-#: Rebuilds that are under way; see `towpath.history.replay.rebuild`.
+#: Rebuilds that are under way; see `towpath.history.rebuild`.
 REBUILDS = "rebuilds"
 #: Cutovers that are under way, or over; see `towpath.store.cutover`.
 CUTOVERS = "cutovers"

@@ -122,7 +122,7 @@ def remove_repaired(place: Path, repaired: Set[tuple[Namespace, Key]], only: str
                     continue
                 if "clean" in line:
                     line |= {kind: line[kind] - removed[kind] for kind in KINDS}
-                    differs = any(line[kind] for kind in KINDS) or line.get("metadata") or line.get("trouble")
+                    differs = any(line[kind] for kind in KINDS) or line.get("metadata") or line.get("errors")
                     line |= {"clean": not differs, "repaired": line.get("repaired", 0) + removed.total()}
                 file.write(as_line(line))
 
@@ -215,10 +215,12 @@ class RunningVerdict(FollowFigures):
         counts = {name: getattr(self, name) for name in KINDS}
         differences = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count) or "no differences"
         waiting = f", {self.waiting:,} to be compared again" if self.waiting else ""
-        unsettled = f", {self.unsettled:,} unsettled" if self.unsettled else ""
+        unresolved = f", {self.unresolved:,} unresolved" if self.unresolved else ""
         behind = f"{self.behind_records:,} records, {self.behind_seconds:.1f} s behind"
         state = "following" if self.is_kept else "stopped"
-        return f"{state}: {differences}{waiting}{unsettled}; {self.compared:,} compared, {behind}, {self.age:.0f} s ago"
+        return (
+            f"{state}: {differences}{waiting}{unresolved}; {self.compared:,} compared, {behind}, {self.age:.0f} s ago"
+        )
 
 
 def write_running(pipeline: str, verdict: RunningVerdict) -> None:

@@ -25,9 +25,9 @@ from towpath_verifier import (
     Outcome,
     Pair,
     Passed,
+    Rereads,
     Same,
-    Settling,
-    Unsettled,
+    Unresolved,
     chunks,
     id_key,
 )
@@ -60,9 +60,9 @@ def follow(
     """
     clients = session.source.client(), session.destination.client()
     with LogFollower(session.pipeline, session.topics, begin.places) as log:
-        settling = options.settling(*clients, passed, session.say)
+        rereads = options.rereads(*clients, passed, session.say)
         selection = replace(session.pipeline.selection, only=tuple(only))
-        follower = _Follower(session, log, settling, report, selection, begin)
+        follower = _Follower(session, log, rereads, report, selection, begin)
         with follower.stored(known), suppress(KeyboardInterrupt):
             while True:
                 follower.turn()
@@ -73,7 +73,7 @@ def follow(
 class _Follower:
     session: Session
     log: LogFollower
-    settling: Settling
+    rereads: Rereads
     report: Callable[[Difference], None]
     selection: Selection
     state: FollowState
@@ -83,7 +83,7 @@ class _Follower:
     known: dict[_Id, Difference] = field(default_factory=dict)
     """What differs."""
     waiting: dict[_Id, bytes] = field(default_factory=dict)
-    unsettled: dict[_Id, bytes] = field(default_factory=dict)
+    unresolved: dict[_Id, bytes] = field(default_factory=dict)
     """Documents that could not be judged, and have not been found equal or different since."""
     equal: set[_Id] = field(default_factory=set)
     """Documents that are equal now, but still in the verdict that this run continues."""
@@ -92,7 +92,7 @@ class _Follower:
     saved: float = float("-inf")
     save_seconds: float = 0.0
     """How long storing took last; it writes every difference."""
-    kafka_trouble: str = ""
+    kafka_failure: str = ""
     """Why Kafka does not answer, once that has been reported."""
 
     @contextmanager
@@ -112,11 +112,11 @@ class _Follower:
 
     def turn(self) -> None:
         self._report_kafka()
-        if len(self.settling) < _MAX_WAITING:
+        if len(self.rereads) < _MAX_WAITING:
             changed = self.log.take(_GATHER_S, _BATCH)
         else:
             changed = []
-            time.sleep(self.settling.pause() or 0)
+            time.sleep(self.rereads.pause() or 0)
         for namespace, group in groupby(sorted(changed, key=attrgetter("namespace")), attrgetter("namespace")):
             if self.selection.matches(namespace):
                 keys = [change.key for change in group]
@@ -124,47 +124,47 @@ class _Follower:
                 self.compared += len(keys)
         if time.monotonic() > self.recheck_at:
             self._recheck()
-        while self.settling.pause() == 0:
-            for _, outcome in self.settling.step():
-                self._settled(outcome)
+        while self.rereads.pause() == 0:
+            for _, outcome in self.rereads.step():
+                self._resolved(outcome)
         # everything before these places is compared, and `waiting` holds what differed
         self.state = replace(self.state, places=self.log.places)
         self._save(following=True)
 
     def _report_kafka(self) -> None:
-        if bool(self.log.trouble) != bool(self.kafka_trouble):
+        if bool(self.log.trouble) != bool(self.kafka_failure):
             self.session.say(
                 f"{self.log.trouble}; continuing once it answers" if self.log.trouble else "Kafka answers again"
             )
-        self.kafka_trouble = self.log.trouble
+        self.kafka_failure = self.log.trouble
 
     def _compare(self, namespace: Namespace, ids: Iterable[bytes]) -> None:
         pair = Pair(namespace, self.session.pipeline.renamed(namespace))
         for chunk in chunks(ids):
-            unequal = {(namespace, id_key(id)): id for id in self.settling.differing_with_retries(pair, chunk)}
+            unequal = {(namespace, id_key(id)): id for id in self.rereads.differing(pair, chunk)}
             for id in chunk:
                 if (key := (namespace, id_key(id))) not in unequal:
                     self._forget(key)
             new = {key: id for key, id in unequal.items() if key not in self.waiting}
             if new:
                 self.waiting.update(new)
-                self.settling.add(pair, new.values())
+                self.rereads.add(pair, new.values())
 
     def _recheck(self) -> None:
-        """Compare known differences and unsettled documents again: repairs outside the log are seen only here."""
-        ids = {key: difference.key for key, difference in self.known.items()} | self.unsettled
+        """Compare known differences and unresolved documents again: repairs outside the log are seen only here."""
+        ids = {key: difference.key for key, difference in self.known.items()} | self.unresolved
         for namespace, group in groupby(sorted(ids, key=itemgetter(0)), itemgetter(0)):
             self._compare(namespace, [ids[key] for key in group])
         self.recheck_at = time.monotonic() + _RECHECK_S
 
-    def _settled(self, outcome: Outcome) -> None:
+    def _resolved(self, outcome: Outcome) -> None:
         key = outcome.namespace, id_key(outcome.id)
         if isinstance(outcome, Same):
             self._forget(key)
-        elif isinstance(outcome, Unsettled):
-            self.unsettled[key] = outcome.id
+        elif isinstance(outcome, Unresolved):
+            self.unresolved[key] = outcome.id
         else:
-            self.unsettled.pop(key, None)
+            self.unresolved.pop(key, None)
             difference = verdict_file.difference(outcome, self.session.pipeline.renamed(outcome.namespace))
             if key not in self.known:
                 self.report(difference)
@@ -176,7 +176,7 @@ class _Follower:
         self.changed = True
 
     def _forget(self, key: _Id) -> None:
-        self.unsettled.pop(key, None)
+        self.unresolved.pop(key, None)
         if self.known.pop(key, None) is not None:
             self.equal.add(key)
             self.changed = True
@@ -191,7 +191,7 @@ class _Follower:
             records=self.log.records,
             compared=self.compared,
             waiting=len(self.waiting),
-            unsettled=len(self.unsettled),
+            unresolved=len(self.unresolved),
             **{kind: counts[kind] for kind in verdict_file.KINDS},
             behind_records=behind.records,
             behind_seconds=round(behind.seconds, 3),
@@ -205,7 +205,7 @@ class _Follower:
         verdict, name, began = self.verdict(following=following), self.session.pipeline.name, time.monotonic()
         pause = _SAVE_SHARE * self.save_seconds if self.changed else max(_SAVE_S, _SAVE_SHARE * self.save_seconds)
         if not following or began - self.saved > pause:
-            waiting = [(namespace, id) for (namespace, _), id in {**self.unsettled, **self.waiting}.items()]
+            waiting = [(namespace, id) for (namespace, _), id in {**self.unresolved, **self.waiting}.items()]
             self.state = replace(self.state, at=verdict.at, waiting=waiting)
             verdict_file.write_followed(name, self.state, self.known.values(), _counts(verdict))
             if self.equal:

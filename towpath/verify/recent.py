@@ -1,29 +1,36 @@
-"""A verification of the documents that changed, such as those of the newest records of the log."""
+"""Verifies the documents that changed, as the log names them: once, or again and again as the log grows."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from operator import itemgetter
 
+from towpath.clients.kafka.topics import Place
+from towpath.config.events import as_line
+from towpath.errors import TowpathError
+from towpath.log import changed_keys
+from towpath.log.barrier import asking
+from towpath.log.lag import pipeline_ends
 from towpath.session import Session
+from towpath.store import state_files, verdict_file
+from towpath.verify.origin import current_fields
+from towpath.verify.result import VerificationResult, figures
 from towpath_verifier import (
     Difference,
     Namespace,
     Options,
     Pair,
     Passed,
+    Rereads,
     Same,
-    Settling,
     Tally,
-    Unsettled,
+    Unresolved,
     Verdict,
-    chunks,
+    Verification,
 )
-
-_MAX_WAITING = 50_000  # documents that wait for another comparison
 
 
 class RecentVerification:
@@ -52,34 +59,25 @@ class RecentVerification:
         start = time.monotonic()
         try:
             clients = self._session.source.client(), self._session.destination.client()
-            yield from self._run(self._options.settling(*clients, self._passed, self._session.say))
+            yield from self._run(self._options.rereads(*clients, self._passed, self._session.say))
         finally:
             self.verdict.seconds = time.monotonic() - start
 
-    def _run(self, settling: Settling) -> Iterator[Difference]:
-        for namespace, group in groupby(self._changed, itemgetter(0)):
-            if not self._selection.matches(namespace):
-                continue
-            tally = self._tally(namespace)
-            for chunk in chunks(key for _, key in group):
-                different = settling.differing_with_retries(tally.pair, chunk)
-                tally.documents += len(chunk)
-                if different:
-                    settling.add(tally.pair, different)
-                yield from self._settled(settling, down_to=_MAX_WAITING)
-        yield from self._settled(settling, down_to=0)
+    def _run(self, rereads: Rereads) -> Iterator[Difference]:
+        for outcome in rereads.outcomes(self._selected()):
+            tally = self._tally(outcome.namespace)
+            if isinstance(outcome, Unresolved):
+                tally.unresolved += 1
+                tally.notes.append(f"{outcome.id.hex()} could not be judged: {outcome.why}")
+            elif not isinstance(outcome, Same):
+                tally.kinds[outcome.kind] += 1
+                yield outcome
 
-    def _settled(self, settling: Settling, down_to: int) -> Iterator[Difference]:
-        while len(settling) > down_to:
-            time.sleep(settling.pause() or 0)
-            for _, outcome in settling.step():
-                tally = self._tally(outcome.namespace)
-                if isinstance(outcome, Unsettled):
-                    tally.unsettled += 1
-                    tally.notes.append(f"{outcome.id.hex()} could not be judged: {outcome.why}")
-                elif not isinstance(outcome, Same):
-                    tally.kinds[outcome.kind] += 1
-                    yield outcome
+    def _selected(self) -> Iterator[tuple[Pair, Iterator[bytes]]]:
+        for namespace, group in groupby(self._changed, itemgetter(0)):
+            if self._selection.matches(namespace):
+                tally = self._tally(namespace)
+                yield tally.pair, _counted(tally, group)
 
     def _tally(self, namespace: Namespace) -> Tally:
         if namespace not in self._tallies:
@@ -87,3 +85,74 @@ class RecentVerification:
             self._tallies[namespace] = tally
             self.verdict.tallies.append(tally)
         return self._tallies[namespace]
+
+
+def _counted(tally: Tally, changed: Iterable[tuple[Namespace, bytes]]) -> Iterator[bytes]:
+    for _, key in changed:
+        tally.documents += 1
+        yield key
+
+
+class DocumentsDiffer(TowpathError):
+    """Both sides differ; the differences are stored as the last verdict."""
+
+
+@dataclass(slots=True)
+class IncrementalVerification:
+    """Each comparison covers the documents that a log names since the previous comparison began.
+
+    Both methods return the number of documents compared, and raise what `require_same` raises.
+    """
+
+    session: Session
+    """The pipeline whose sides are compared."""
+    logged: Session
+    """The pipeline whose log names the documents: the same one, or that of the other direction."""
+    start: Mapping[Place, int] = field(default_factory=dict)
+    """Where the first `verify_new` begins in each partition, if not at the log's beginning."""
+    duration_s: float = 0.0
+    """How long the last comparison took."""
+
+    def verify_newest(self, records: int) -> int:
+        """Compare the documents of the newest `records` records."""
+        return self._compare(changed_keys.ids(self.logged.pipeline, self.logged.topics, records, None))
+
+    def verify_new(self) -> int:
+        """Compare the documents of the records since the last comparison began."""
+        return self._compare(changed_keys.ids_after(self.logged.pipeline, self.logged.topics, self.start))
+
+    def _compare(self, changed: Iterable[tuple[Namespace, bytes]]) -> int:
+        session, logged, began = self.session, self.logged.pipeline, time.monotonic()
+        ends = {place: end for place, (_, end) in pipeline_ends(logged, self.logged.topics).items()}
+        if session is not self.logged:
+            changed = ((logged.renamed(name), key) for name, key in changed)
+        with asking(session) as passed:
+            verification = RecentVerification(session, changed, (), Options(), passed=passed)
+            compared = require_same(session, verification, "the newest records")
+        self.start, self.duration_s = ends, time.monotonic() - began
+        return compared
+
+
+def require_same(session: Session, verification: RecentVerification | Verification, of: str) -> int:
+    """Run it, and return the number of documents compared. Raises `DocumentsDiffer`; `TowpathError` without a verdict.
+
+    Differences are stored as the last verdict, which `repair` reads. They go to the file as they are found: a document
+    may have 16 MB, and many may differ.
+    """
+    differences, verdict = iter(verification), verification.verdict
+    if first := next(differences, None):
+        destination = session.pipeline.renamed
+        place = verdict_file.path(session.pipeline.name)
+        example = f"{first.namespace} {verdict_file.shown_id(first.id)}"
+        with state_files.writing(place, verdict_file.locked(place)) as file:
+            while first:
+                file.write(verdict_file.difference(first, destination(first.namespace)).line)
+                first = next(differences, None)
+            end = figures(VerificationResult(verdict)) | {"of": of, "ddl": [], "only": []} | current_fields(session)
+            file.write(as_line(end))
+        raise DocumentsDiffer(
+            f"{verdict.differences:,} documents differ, such as {example}", f"run towpath repair {session.file}"
+        )
+    if verdict.errors:
+        raise TowpathError(f"there is no verdict: {'; '.join(verdict.errors)}; run towpath verify {session.file}")
+    return verdict.compared

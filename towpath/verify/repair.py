@@ -7,9 +7,9 @@ letters.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import TextIO
 
@@ -35,9 +35,9 @@ from towpath_verifier import (
     Pair,
     Passed,
     Recheck,
+    Rereads,
     Same,
-    Settling,
-    Unsettled,
+    Unresolved,
     elements,
     id_key,
 )
@@ -152,11 +152,11 @@ def repair(
     """
     session.require_deployed()
     clients = session.source.client(), session.destination.client()
+    rereads = Rereads(*clients, Recheck(), passed, say=session.say)
     for batch in _batches(documents):
         count = counted(sum(map(len, batch.values())), "document")
         session.say(f"requesting {count} of {counted(len(batch), 'namespace')}")
-        settling = partial(Settling, *clients, Recheck(), passed, say=session.say)
-        yield from _batch(session, batch, settling, timeout)
+        yield from _batch(session, batch, rereads, timeout)
 
 
 def _batches(documents: Iterable[DocumentRef]) -> Iterator[dict[Namespace, list[bytes]]]:
@@ -173,7 +173,7 @@ def _batches(documents: Iterable[DocumentRef]) -> Iterator[dict[Namespace, list[
 
 
 def _batch(
-    session: Session, batch: Mapping[Namespace, list[bytes]], settling: Callable[[], Settling], timeout: float
+    session: Session, batch: Mapping[Namespace, list[bytes]], rereads: Rereads, timeout: float
 ) -> Iterator[Outcome]:
     pipeline, topics = session.pipeline, session.topics
     letters = dead_letters.end(pipeline, topics)
@@ -189,18 +189,19 @@ def _batch(
         reread_requests.write(pipeline, topics, namespace, ids)
     barrier.wait(session, timeout, session.say)
     refusals = cache(lambda: dict(_refusals(session, letters)))
+    left = set[tuple[Namespace, Key]]()
+    pairs = ((Pair(namespace, pipeline.renamed(namespace)), ids) for namespace, ids in requested.items())
+    for outcome in rereads.outcomes(pairs):
+        document, key = DocumentRef(outcome.namespace, outcome.id), (outcome.namespace, id_key(outcome.id))
+        if not isinstance(outcome, Same):
+            left.add(key)
+        if isinstance(outcome, Unresolved):
+            yield NotRepaired(document, "unknown", f"it could not be judged: {outcome.why}")
+        elif not isinstance(outcome, Same):
+            unknown = "it was re-read and applied; does something else write to the destination?"
+            yield NotRepaired(document, outcome.kind, refusals().get(key, unknown))
     for namespace, ids in requested.items():
-        left = set[Key]()
-        for outcome in settling().outcomes(Pair(namespace, pipeline.renamed(namespace)), ids):
-            document, key = DocumentRef(namespace, outcome.id), id_key(outcome.id)
-            if not isinstance(outcome, Same):
-                left.add(key)
-            if isinstance(outcome, Unsettled):
-                yield NotRepaired(document, "unknown", f"it could not be judged: {outcome.why}")
-            elif not isinstance(outcome, Same):
-                unknown = "it was re-read and applied; does something else write to the destination?"
-                yield NotRepaired(document, outcome.kind, refusals().get((namespace, key), unknown))
-        yield from (Repaired(DocumentRef(namespace, id)) for id in ids if id_key(id) not in left)
+        yield from (Repaired(DocumentRef(namespace, id)) for id in ids if (namespace, id_key(id)) not in left)
 
 
 def _refusals(session: Session, start: int) -> Iterator[tuple[tuple[Namespace, Key], str]]:

@@ -53,7 +53,7 @@ class VerificationResult:
         """In a few words: `same`, `same, field order ignored`, `screened`, `not the same`, `no verdict`."""
         if self.differences:
             return "not the same"
-        if self.verdict.trouble:
+        if self.verdict.errors:
             return "no verdict"
         words = [tally.verdict for tally in self.verdict.tallies]
         return next((weaker for weaker in (SCREENED, UNORDERED) if weaker in words), "same")
@@ -75,5 +75,5 @@ def figures(result: VerificationResult) -> dict[str, Any]:
         "verdict": result.headline,
         "bytes_per_document": round(verdict.read / verdict.compared, 3) if verdict.compared else 0,
         "notes": [note for tally in verdict.tallies for note in tally.notes],
-        "trouble": verdict.trouble,
+        "errors": verdict.errors,
     }

@@ -70,8 +70,8 @@ def run(
         state_files.writing(place, verdict_file.locked(place)) as file,
     ):
         verification: Verification | RecentVerification
-        if request.newest:
-            changed = ids(session.pipeline, session.topics, request.newest.last, request.newest.since)
+        if request.is_recent:
+            changed = ids(session.pipeline, session.topics, request.last, request.since)
             verification = RecentVerification(session, changed, request.only, options, passed=passed)
         else:
             uris = session.pipeline.source.uri, session.pipeline.destination.uri
@@ -137,21 +137,15 @@ def differences(
 
 
 @dataclass(frozen=True, slots=True)
-class Newest:
-    """The newest records: the `last` so many, or those `since` a time span."""
-
-    last: int | None
-    since: timedelta | None
-
-
-@dataclass(frozen=True, slots=True)
 class VerifyRequest:
     """What to verify, and how."""
 
     alone: bool
     """Compare without asking Connect and Kafka for the pipeline's progress."""
-    newest: Newest | None = None
-    """Compare only the documents of the newest records; None for all."""
+    last: int | None = None
+    """Compare only the documents of so many newest records; None for all."""
+    since: timedelta | None = None
+    """Compare only the documents of the records of this time; None for all."""
     metadata: Metadata | None = None
     """Differences of options, views and indexes; None when they are not compared."""
     only: Sequence[str] = ()
@@ -163,6 +157,11 @@ class VerifyRequest:
     """The id of the verdict."""
 
     @property
+    def is_recent(self) -> bool:
+        """Whether only the documents of the newest records are compared."""
+        return bool(self.last or self.since)
+
+    @property
     def definitions(self) -> Iterator[events.Definition]:
         """The events of options, views and indexes that differ."""
         for difference in self.metadata.differences if self.metadata else ():
@@ -171,7 +170,7 @@ class VerifyRequest:
     @property
     def of(self) -> str:
         """What the verdict covers, in words."""
-        part = "the newest records" if self.newest else EVERYTHING
+        part = "the newest records" if self.is_recent else EVERYTHING
         return f"{part} of {', '.join(self.only)}" if self.only else part
 
 
@@ -213,7 +212,7 @@ class FollowStart:
         origin = None if context.origin is None else context.origin.as_json()
         ends = {place: end for place, (_, end) in log.items()}
         new = FollowState(request.id, request.of, options.ignore_field_order, True, origin, time.time(), ends, ())
-        last = None if request.newest else verdict_file.read_followed(session.pipeline.name)
+        last = None if request.is_recent else verdict_file.read_followed(session.pipeline.name)
         if last is None:
             return cls(new, False)
         reason = reason_to_restart(last, new, session.pipeline, {place: first for place, (first, _) in log.items()})

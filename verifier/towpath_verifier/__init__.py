@@ -1,7 +1,7 @@
 """Are two MongoDB deployments the same, byte for byte? A separate library; `docs/verifier.md` describes it.
 
 `Verification` compares many namespaces with several processes: iterate over it for the differences, then read its
-`verdict`. `Settling` compares only the documents whose `_id`s are known. `Schemas` compares options, views and indexes.
+`verdict`. `Rereads` compares only the documents whose `_id`s are known. `Schemas` compares options, views and indexes.
 All of them only read. What is not named here is private.
 """
 
@@ -10,7 +10,7 @@ from towpath_verifier.differences import Difference, Kind, Namespace, Pair, Show
 from towpath_verifier.metadata import AS_IT_IS, RELAXED, RELAXED_IN_PLACE, MetadataDifference, Schemas, omitted
 from towpath_verifier.plan import Options
 from towpath_verifier.progress import SCREENED, UNORDERED, Journal, Progress, Tally, Verdict
-from towpath_verifier.proof import Outcome, Same, Unsettled, token_time
+from towpath_verifier.proof import Outcome, Same, Unresolved, token_time
 from towpath_verifier.raw import ARRAY, DOCUMENT, Element, Key, elements, id_key
 from towpath_verifier.reads import (
     Client,
@@ -24,7 +24,7 @@ from towpath_verifier.reads import (
     with_retries,
 )
 from towpath_verifier.repair_commands import Command
-from towpath_verifier.settlement import Passed, Recheck, Settling
+from towpath_verifier.rereads import Passed, Recheck, Rereads
 from towpath_verifier.verification import Verification
 from towpath_verifier.workers import started_ahead
 
@@ -53,13 +53,13 @@ __all__ = [
     "Passed",
     "Progress",
     "Recheck",
+    "Rereads",
     "Same",
     "Schemas",
     "ServerLost",
-    "Settling",
     "Shown",
     "Tally",
-    "Unsettled",
+    "Unresolved",
     "Unsuitable",
     "Verdict",
     "Verification",

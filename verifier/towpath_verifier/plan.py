@@ -15,7 +15,7 @@ from pymongo.collection import Collection
 from towpath_verifier.differences import Namespace, Pair
 from towpath_verifier.progress import Compared, Journal, Range, Way
 from towpath_verifier.reads import Bounds, Client, Size, aggregated, by_database, collection, size, with_retries
-from towpath_verifier.settlement import Passed, Recheck, Settling
+from towpath_verifier.rereads import Passed, Recheck, Rereads
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +49,11 @@ class Options:
         """How documents are compared, unless their hashes are equal."""
         return "screened" if self.screen else "unordered" if self.ignore_field_order else "compared"
 
-    def settling(
+    def rereads(
         self, source: Client, destination: Client, passed: Passed | None, say: Callable[[str], None]
-    ) -> Settling:
+    ) -> Rereads:
         """Re-reads with these options. `passed` as in `Passed`; `say` receives messages for people."""
-        return Settling(source, destination, self.recheck, passed, self.ignore_field_order, self.lost_for, say)
+        return Rereads(source, destination, self.recheck, passed, self.ignore_field_order, self.lost_for, say)
 
     @property
     def kept_journal(self) -> Journal | None:

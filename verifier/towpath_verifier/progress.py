@@ -33,17 +33,15 @@ class Tally:
     """About how many documents the larger side has, by the server's own count (`$collStats`)."""
     documents: int = 0
     """Documents compared; one that both sides have counts once."""
-    size: int = 0
-    """Bytes of these documents, of the source's where both sides have one; 0 when digests were compared."""
     read: int = 0
     """Bytes of BSON that both servers sent for it, re-reads not included."""
     kinds: Counter[Kind] = field(default_factory=Counter)
     """Proven differences by kind."""
-    unsettled: int = 0
+    unresolved: int = 0
     """Documents that could not be judged in time."""
     notes: list[str] = field(default_factory=list)
     """Notes that qualify the verdict: a collection does not exist at one side, or is capped."""
-    trouble: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
     """Why there is no verdict on the namespace."""
 
     @property
@@ -51,19 +49,17 @@ class Tally:
         """`same`, `SCREENED`, `UNORDERED`, `not the same`, or `no verdict` (no difference, part not judged)."""
         if self.kinds.total():
             return "not the same"
-        if self.trouble or self.unsettled:
+        if self.errors or self.unresolved:
             return "no verdict"
         return _WORDS[self.way]
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a verification is, over all namespaces; the first four fields are sums of those of the tallies."""
+    """How far a verification is, over all namespaces; the first two fields are sums of those of the tallies."""
 
     documents: int
     expected: int
-    size: int
-    read: int
     ranges: int
     """All ranges, including those that an interrupted run has read."""
     done: int
@@ -118,20 +114,20 @@ class Verdict:
         return sum(tally.kinds.total() for tally in self.tallies)
 
     @property
-    def trouble(self) -> list[str]:
+    def errors(self) -> list[str]:
         """Why there is no verdict on part of the documents; empty if there is one on all."""
-        return [reason for tally in self.tallies for reason in _troubles(tally)]
+        return [reason for tally in self.tallies for reason in _errors(tally)]
 
     @property
     def clean(self) -> bool:
         """Whether nothing differs and nothing was left without a verdict; digests alone can make it true."""
-        return not self.differences and not self.trouble
+        return not self.differences and not self.errors
 
 
-def _troubles(tally: Tally) -> Iterable[str]:
-    yield from tally.trouble
-    if tally.unsettled:
-        yield f"{tally.unsettled:,} documents of {tally.pair.source} could not be judged"
+def _errors(tally: Tally) -> Iterable[str]:
+    yield from tally.errors
+    if tally.unresolved:
+        yield f"{tally.unresolved:,} documents of {tally.pair.source} could not be judged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +147,6 @@ class Compared:
     """What a range held; a resumed run re-reads only the documents that differed in a finished one."""
 
     documents: int = 0
-    size: int = 0
     read: int = 0
     differing: list[bytes] = field(default_factory=list)
     """BSON `{_id: …}` of each."""
@@ -177,7 +172,7 @@ class Journal:
         self._append({"about": about, "since": since, "ranges": list(map(_as_json, ranges))})
 
     def add(self, number: int, finished: Compared) -> None:
-        counts, differing = (finished.documents, finished.size, finished.read), [id.hex() for id in finished.differing]
+        counts, differing = (finished.documents, finished.read), [id.hex() for id in finished.differing]
         self._append({"range": number, "counts": counts, "differing": differing})
 
     def end(self) -> None:
@@ -245,5 +240,5 @@ def _finished(line: str) -> tuple[int, Compared] | None:
         entry = json.loads(line)
     except ValueError:
         return None  # the run ended while it wrote this line
-    documents, size, read = entry["counts"]
-    return entry["range"], Compared(documents, size, read, list(map(bytes.fromhex, entry["differing"])))
+    documents, read = entry["counts"]
+    return entry["range"], Compared(documents, read, list(map(bytes.fromhex, entry["differing"])))

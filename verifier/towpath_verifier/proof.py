@@ -27,7 +27,7 @@ _FAR = 100  # at most so many differing paths are counted
 
 
 @dataclass(frozen=True, slots=True)
-class Unsettled:
+class Unresolved:
     """A document that could not be judged in time; `why` is what it waited for."""
 
     namespace: Namespace
@@ -43,7 +43,7 @@ class Same:
     id: bytes
 
 
-Outcome: TypeAlias = Difference | Unsettled | Same
+Outcome: TypeAlias = Difference | Unresolved | Same
 
 
 @dataclass(slots=True)

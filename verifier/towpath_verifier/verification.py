@@ -14,7 +14,7 @@ from towpath_verifier import proof
 from towpath_verifier.differences import Difference, Namespace, Pair
 from towpath_verifier.plan import ListedPair, Options, Plan, list_pairs, plan
 from towpath_verifier.progress import Compared, Journal, Progress, Range, Tally, Verdict
-from towpath_verifier.proof import Outcome, Same, Unsettled
+from towpath_verifier.proof import Outcome, Same, Unresolved
 from towpath_verifier.raw import Key, id_key
 from towpath_verifier.reads import (
     Client,
@@ -26,7 +26,7 @@ from towpath_verifier.reads import (
     verifier_error,
     with_retries,
 )
-from towpath_verifier.settlement import Passed, Recheck, Settling
+from towpath_verifier.rereads import Passed, Recheck, Rereads
 from towpath_verifier.workers import Finished, Job, Message, Report, running
 
 _HELD, _HELD_BYTES = 100_000, 64 << 20  # ids that wait for a re-read; beyond that the workers wait
@@ -140,20 +140,20 @@ class Verification:
             watches.append(Watch.begin(destination, theirs, "destination", lost_for))
             listed = self._hashed(source, destination, listed)
             passed, options = None, replace(options, recheck=Recheck(first=0, tries=1))
-        yield from self._compared(source, destination, listed, options.settling(source, destination, passed, self._say))
+        yield from self._compared(source, destination, listed, options.rereads(source, destination, passed, self._say))
         for watched in watches:
             watched.refuse_writes()
         later = list_pairs(source, destination, [before.pair for before in listed], lost_for)
         for before, after in zip(listed, later, strict=True):
-            self._tallies[before.pair].trouble += before.gone(after)
-        if (journal := self._options.kept_journal) and not self.verdict.trouble:
+            self._tallies[before.pair].errors += before.gone(after)
+        if (journal := self._options.kept_journal) and not self.verdict.errors:
             journal.end()
 
     def _suits(self, listed: ListedPair) -> bool:
         tally = self._tallies[listed.pair]
         tally.notes += listed.notes
         if listed.obstacle:
-            tally.trouble.append(listed.obstacle)
+            tally.errors.append(listed.obstacle)
         return not listed.obstacle
 
     def _hashed(self, source: Client, destination: Client, listed: Sequence[ListedPair]) -> list[ListedPair]:
@@ -163,15 +163,15 @@ class Verification:
             action, count = f"count the documents of {pair.source}", partial(size, collection(source, pair.source))
             counts, tally = with_retries(action, self._options.lost_for, count), self._tallies[pair]
             tally.way = "hashed"
-            tally.expected, tally.documents, tally.size = counts.documents, counts.documents, counts.bytes
+            tally.expected = tally.documents = counts.documents
         return [each for each in listed if not same[each.pair]]
 
     def _compared(
-        self, source: Client, destination: Client, listed: Sequence[ListedPair], settling: Settling
+        self, source: Client, destination: Client, listed: Sequence[ListedPair], rereads: Rereads
     ) -> Iterator[Difference]:
         options = self._options
         repeatable = [each.pair for each in listed if not each.ordered_alike]
-        ranges = RangeStates(self._tallies, settling, options.kept_journal, self._say, repeatable)
+        ranges = RangeStates(self._tallies, rereads, options.kept_journal, self._say, repeatable)
         with running() as workers:  # first: they get ready while the ranges are planned
             planned = plan(source, destination, listed, options)
             self.verdict.since = planned.since
@@ -180,15 +180,15 @@ class Verification:
             ranges.begin(planned)
             unread = len(planned.ranges)
             workers.compare(self._job, planned.ranges, min(options.processes, unread))
-            while unread or len(settling):
-                pause = settling.pause()
-                if unread and len(settling) < _HELD and settling.size < _HELD_BYTES:
+            while unread or len(rereads):
+                pause = rereads.pause()
+                if unread and len(rereads) < _HELD and rereads.size < _HELD_BYTES:
                     message = workers.message(min(_TICK, _TICK if pause is None else pause))
                     unread -= isinstance(message, Finished)
                     ranges.take(message)
                 else:
                     time.sleep(min(_TICK, pause or 0))
-                yield from ranges.settled()
+                yield from ranges.resolved()
                 self._progress(ranges)
         self._progress(ranges, last=True)
 
@@ -196,8 +196,8 @@ class Verification:
         if not last and time.monotonic() - self._reported_at < _TICK:
             return
         self._reported_at, verdict = time.monotonic(), self.verdict
-        expected, size = (sum(getattr(tally, name) for tally in verdict.tallies) for name in ("expected", "size"))
-        counts = verdict.compared, expected, size, verdict.read, ranges.ranges, ranges.done, len(ranges.settling)
+        expected = sum(tally.expected for tally in verdict.tallies)
+        counts = verdict.compared, expected, ranges.ranges, ranges.done, len(ranges.rereads)
         self._tell(Progress(*counts, seconds=self._reported_at - verdict.began))
 
 
@@ -219,7 +219,7 @@ class RangeStates:
     """All ranges of a run. Workers may name a document of `repeatable` pairs twice: a collation orders their `_id`s."""
 
     tallies: Mapping[Pair, Tally]
-    settling: Settling
+    rereads: Rereads
     journal: Journal | None
     say: Callable[[str], None]
     repeatable: Collection[Pair] = ()
@@ -237,7 +237,7 @@ class RangeStates:
             if finished.differing:
                 again = replace(work, number=-1 - work.number)  # no range's number: the journal does not get it twice
                 self._states[again.number] = _State(again, waiting=len(finished.differing))
-                self.settling.add(work.pair, finished.differing, again.number)
+                self.rereads.add(work.pair, finished.differing, again.number)
         self.ranges, self.done = len(plan.ranges) + len(plan.finished), len(plan.finished)
         self._states |= {work.number: _State(work) for work in plan.ranges}
 
@@ -250,7 +250,7 @@ class RangeStates:
                 self._count(self.tallies[state.range.pair], message)
                 if message.differing:
                     state.waiting += len(message.differing)
-                    self.settling.add(state.range.pair, message.differing, number)
+                    self.rereads.add(state.range.pair, message.differing, number)
             case Finished(number=number):
                 self._states[number].finished = True
                 self.done += 1
@@ -258,9 +258,9 @@ class RangeStates:
             case str():
                 self.say(message)
 
-    def settled(self) -> Iterator[Difference]:
+    def resolved(self) -> Iterator[Difference]:
         """Re-read documents that are due, and yield the differences that are proven."""
-        for number, outcome in self.settling.step():
+        for number, outcome in self.rereads.step():
             state = self._states[number]
             state.waiting -= 1
             if not isinstance(outcome, Same) and self._is_new(state.range.pair, outcome):
@@ -268,13 +268,13 @@ class RangeStates:
                 yield from self._count_outcome(self.tallies[state.range.pair], outcome)
             self._finish(number)
 
-    def _count_outcome(self, tally: Tally, outcome: Difference | Unsettled) -> Iterator[Difference]:
-        if not isinstance(outcome, Unsettled):
+    def _count_outcome(self, tally: Tally, outcome: Difference | Unresolved) -> Iterator[Difference]:
+        if not isinstance(outcome, Unresolved):
             tally.kinds[outcome.kind] += 1
             yield outcome
             return
-        tally.unsettled += 1
-        if tally.unsettled <= _NAMED:
+        tally.unresolved += 1
+        if tally.unresolved <= _NAMED:
             self.say(f"a document of {outcome.namespace} could not be judged: {outcome.why}")
 
     def _is_new(self, pair: Pair, outcome: Outcome) -> bool:
@@ -290,7 +290,6 @@ class RangeStates:
     @staticmethod
     def _count(sums: Compared | Tally, more: Compared | Report) -> None:
         sums.documents += more.documents
-        sums.size += more.size
         sums.read += more.read
 
     def _finish(self, number: int) -> None:

@@ -61,8 +61,6 @@ class Report:
 
     number: int
     documents: int
-    size: int
-    """Bytes of these documents."""
     read: int
     """Bytes that came over the network."""
     differing: tuple[bytes, ...]
@@ -121,10 +119,10 @@ def _reports(number: int, found: Iterable[Merged], read: Callable[[], int]) -> I
             differing.append(each.id)
             id_bytes += len(each.id)
         if size >= _REPORT_BYTES or len(differing) == _REPORT_IDS or id_bytes > _REPORT_ID_BYTES:
-            yield Report(number, documents, size, read() - reported, tuple(differing))
+            yield Report(number, documents, read() - reported, tuple(differing))
             documents, size, reported, id_bytes = 0, 0, read(), 0
             differing.clear()
-    yield Report(number, documents, size, read() - reported, tuple(differing))
+    yield Report(number, documents, read() - reported, tuple(differing))
 
 
 def _work(job: Job, tasks: Any, results: Any) -> None:

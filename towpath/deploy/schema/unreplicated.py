@@ -125,7 +125,7 @@ def _verdict(name: str) -> _Verdict | None:
     place = verdict_file.path(name)
     try:
         counts = verdict_file.counts(place)
-        if not counts.get("ddl") or counts.get("trouble"):
+        if not counts.get("ddl") or counts.get("errors"):
             return None
         differing = frozenset(difference.namespace for difference in verdict_file.read(place))
     except TowpathError:  # the file does not exist, or is being written

@@ -17,9 +17,9 @@ from towpath.config.pipeline import Pipeline
 from towpath.deploy.schema import changes
 from towpath.deploy.schema.changes import SchemaChanges
 from towpath.errors import MongoError, MongoUnreachable, NoSuchConnector, TowpathError
-from towpath.history.replay import rebuild
-from towpath.history.replay.plan import Replay, find_all
-from towpath.history.replay.plan import change_topics as replayed_topics
+from towpath.history import rebuild
+from towpath.history.plan import Replay, find_all
+from towpath.history.plan import change_topics as replayed_topics
 from towpath.history.unprotected import Figures, figures
 from towpath.log import bounds, dead_letters, reread_requests, source_offsets
 from towpath.log.bounds import Break, LogState, still_in_log
@@ -293,12 +293,15 @@ def read_replays(session: Session) -> Replays:
     """The replays now. If the destination does not answer at all, the status itself reports that."""
     replays = tuple(_replay(replay, session) for replay in find_all(session.connect, session.pipeline))
     try:
-        state = rebuild.read_state(session)
-        return Replays(replays, Rebuild(**state.as_json()) if state else None)
+        found = rebuild.read_progress(session)
     except MongoUnreachable:
         return Replays(replays)
     except MongoError as error:
         return Replays(replays, None, Problem.of(error))
+    if found is None:
+        return Replays(replays)
+    plan, done = found
+    return Replays(replays, Rebuild(plan.began, plan.only, plan.phase, done, plan.offsets))
 
 
 def _replay(replay: Replay, session: Session) -> ReplayState:
@@ -309,7 +312,9 @@ def _replay(replay: Replay, session: Session) -> ReplayState:
     done = behind = error = None
     try:
         if replay.uri is None:
-            raise TowpathError(f"{replay.secrets} cannot be read on this machine, so its destination cannot be queried")
+            raise TowpathError(
+                f"{replay.sink.secrets_file} cannot be read on this machine, so its destination cannot be queried"
+            )
         with session.replay_destination(replay.uri).briefly() as client:
             applied = {place: at.offset for place, at in sink_positions.positions(client, replay.sink).items()}
     except TowpathError as failure:

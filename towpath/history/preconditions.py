@@ -2,103 +2,89 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 
+from towpath.checks.destination import kind
 from towpath.checks.facts import DESTINATION_SET, SOURCE_SET, Facts, Side
 from towpath.checks.other_pipelines import writers
 from towpath.checks.rule import Finding, Rule, error, rules, warning
 from towpath.checks.target import others
-from towpath.clients.connect.rest import Connect
 from towpath.clients.mongo.client import REPLAY, Client, ClusterTime
 from towpath.clients.mongo.replica_set import ReplicaSet, collections, replay_set
-from towpath.config.namespaces import namespace_of
+from towpath.config.namespaces import namespace_of, unmatched
 from towpath.config.pipeline import Pipeline
-from towpath.errors import MongoUnreachable, NoSuchConnector
-from towpath.history.replay.plan import (
-    LABEL,
-    RESERVED,
+from towpath.config.text import first_few
+from towpath.errors import MongoUnreachable
+from towpath.history.plan import (
     Log,
-    RebuildOptions,
-    ReplayOptions,
+    Options,
     change_topics,
     chosen,
-    default_label,
     format_time,
-    name_of,
     namespaces,
+    sink_of,
 )
-from towpath.log.source_offsets import SELECTION, Refill, SourceState, read_state
+from towpath.log.source_offsets import SELECTION, SourceState, source_state
 from towpath.session import Session
 from towpath.store import schema_changes
 from towpath.store.writers import Registration, read_all
 
+_RESERVED = ("sink", "source", "source-whole")  # `<pipeline>-replay-sink` is the sink of a pipeline of that name
+_LABEL = r"[A-Za-z0-9][A-Za-z0-9-]{0,31}"
 _SHOWN = 5
-_error, _warning = partial(error, "replay"), partial(warning, "replay")
+_error = partial(error, "replay")
 
 
-@dataclass(frozen=True, slots=True)
-class CaptureState:
-    """What the pipeline's source connectors report; None where there is no connector."""
+class ReplayFacts:
+    """What a replay or a rebuild needs to know; each part is read at its first use."""
 
-    passed: ClusterTime | None
-    """Everything before this cluster time is in the log."""
-    copied: ClusterTime | None
-    """The largest cluster time of all that was copied."""
-    copying: tuple[str, ...]
-    """Namespaces that are being copied."""
-    copy_over: bool
-    """Whether the initial copy is done, also of namespaces that were added later."""
-    gap: ClusterTime | None = None
-    """Since when changes are missing, which an unfinished resnapshot will replace."""
-    refills: tuple[Refill, ...] = ()
-    """Collections that were renamed or replaced, whose rows came after that."""
-
-
-def capture_state(pipeline: Pipeline, connect: Connect) -> CaptureState:
-    """The state of capture, over all source connectors."""
-    states: list[SourceState] = []
-    selections: list[str | None] = []
-    for name in pipeline.source_connectors:
-        try:
-            states.append(read_state(connect, name))
-            selections.append((connect.config(name) or {}).get(SELECTION))
-        except NoSuchConnector:
-            return CaptureState(None, None, (), True)
-    times = [state.position.time for state in states if state.position is not None]
-    copied = [ClusterTime(0, 0)] if pipeline.copy_method == "none" else []
-    copied += [state.copied for state in states if state.copied is not None]
-    return CaptureState(
-        passed=min(times) if len(times) == len(states) else None,
-        copied=max(copied) if copied else None,
-        copying=tuple(sorted(copy.namespace for state in states for copy in state.copying)),
-        copy_over=all(
-            state.phase == "stream" and state.selection == selection
-            for state, selection in zip(states, selections, strict=True)
-        ),
-        gap=min((state.gap for state in states if state.gap is not None), default=None),
-        refills=tuple(refill for state in states if state.schema for refill in state.schema.refills),
-    )
-
-
-class RebuildFacts:
-    """What a rebuild needs to know; each part is read at its first use."""
-
-    def __init__(self, session: Session, options: RebuildOptions) -> None:
+    def __init__(self, session: Session, options: Options) -> None:
         self.session, self.pipeline, self.options = session, session.pipeline, options
         self.deployed = Facts(session)
-        self.target = self.deployed.destination
+        self.cluster = session.destination if options.uri is None else session.replay_destination(options.uri)
+        self.target = self.deployed.destination if options.uri is None else Side(REPLAY[0], self.cluster, replay_set)
         """The cluster that is written to."""
 
+    @property
+    def is_replay(self) -> bool:
+        return self.options.uri is not None
+
+    @property
+    def label(self) -> str:
+        """By default, one that is the same for the same replica set."""
+        return self.options.label or hashlib.sha256(str(self.target.replica_set).encode()).hexdigest()[:8]
+
+    @property
+    def sink(self) -> Pipeline:
+        """The pipeline that the sink belongs to."""
+        return sink_of(self.pipeline, self.label, self.options.uri) if self.options.uri else self.pipeline
+
+    @property
+    def connector(self) -> str:
+        return self.sink.name if self.is_replay else self.pipeline.sink_connector
+
     @cached_property
-    def capture(self) -> CaptureState:
-        return capture_state(self.pipeline, self.session.connect)
+    def sources(self) -> Mapping[str, SourceState]:
+        """What the source connectors have committed; empty unless all exist."""
+        found = {name: self.deployed.offsets(name) for name in self.pipeline.source_connectors}
+        states = {name: source_state(offsets) for name, offsets in found.items() if offsets is not None}
+        return states if len(states) == len(found) else {}
+
+    @property
+    def copied(self) -> ClusterTime | None:
+        """The largest cluster time of all that was copied; None if it is not known."""
+        times = [state.copied for state in self.sources.values() if state.copied is not None]
+        if self.sources and self.pipeline.copy_method == "none":
+            times.append(ClusterTime(0, 0))
+        return max(times, default=None)
 
     @cached_property
     def log(self) -> Log:
         """The range of the log to apply."""
-        _ = self.capture  # first: the log then holds all that was copied by then
+        _ = self.sources  # first: the log then holds all that was copied by then
         return self.session.topics.ends(change_topics(self.pipeline, self.options.only, self.deployed.existing))
 
     @cached_property
@@ -111,21 +97,7 @@ class RebuildFacts:
         return self.target.ask(partial(document_counts, targets=self.targets))
 
 
-class ReplayFacts(RebuildFacts):
-    """What a replay to another destination needs to know."""
-
-    options: ReplayOptions
-
-    def __init__(self, session: Session, options: ReplayOptions) -> None:
-        super().__init__(session, options)
-        self.target = Side(REPLAY[0], session.replay_destination(options.uri), replay_set)
-
-    @property
-    def label(self) -> str:
-        return self.options.label or default_label(self.target.replica_set)
-
-
-def exactly_once(facts: RebuildFacts) -> Iterator[Finding]:
+def exactly_once(facts: ReplayFacts) -> Iterator[Finding]:
     if not facts.pipeline.exactly_once:
         yield _error(
             f'{facts.pipeline.name} has mode = "plain": its log may contain changes twice, and applying those again'
@@ -135,19 +107,17 @@ def exactly_once(facts: RebuildFacts) -> Iterator[Finding]:
 
 
 def valid_label(facts: ReplayFacts) -> Iterator[Finding]:
-    if not LABEL.fullmatch(facts.label) or facts.label in RESERVED:
+    if not re.fullmatch(_LABEL, facts.label) or facts.label in _RESERVED:
         yield _error(
             f"{facts.label!r} cannot be the label of a replay",
-            f"use at most 32 letters, digits and '-', and none of {', '.join(RESERVED)}",
+            f"use at most 32 letters, digits and '-', and none of {', '.join(_RESERVED)}",
         )
 
 
-def selected(facts: RebuildFacts) -> Iterator[Finding]:
+def selected(facts: ReplayFacts) -> Iterator[Finding]:
     """There is a log, and every pattern of --only matches a namespace of it."""
     pipeline = facts.pipeline
-    names = sorted(
-        namespace_of(pipeline.name, topic.name) for topic in change_topics(pipeline, (), facts.deployed.existing)
-    )
+    names = [namespace_of(pipeline.name, topic.name) for topic in facts.deployed.log]
     if not names:
         yield _error(
             f"there is no topic {pipeline.name}.* of the pipeline's collections at {pipeline.kafka.bootstrap}, and so"
@@ -155,41 +125,36 @@ def selected(facts: RebuildFacts) -> Iterator[Finding]:
             "has the pipeline been deployed, and is its name the same?",
         )
         return
-    for pattern in facts.options.only:
-        if not any(map(chosen(pipeline, (pattern,)).matches, names)):
-            listed = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
-            yield _error(
-                f"--only {pattern}: the log holds no such namespace (use the source's names)",
-                f"there are: {listed}",
-            )
+    for pattern in unmatched(facts.options.only, names):
+        yield _error(
+            f"--only {pattern}: the log holds no such namespace (use the source's names)",
+            f"there are: {first_few(names, _SHOWN)}",
+        )
 
 
 def free_name(facts: ReplayFacts) -> Iterator[Finding]:
     """A pipeline of that name would store its positions in the same place."""
-    name = name_of(facts.pipeline, facts.label)
-    if f"{name}.requests" in facts.deployed.existing:
-        yield _error(f"there is a pipeline called {name}", "choose another label with --name")
+    if facts.sink.request_topic in facts.deployed.existing:
+        yield _error(f"there is a pipeline called {facts.sink.name}", "choose another label with --name")
 
 
 def elsewhere(facts: ReplayFacts) -> Iterator[Finding]:
     """The destination is not a cluster of the pipeline: documents rebuilt at its source would be captured again."""
     pipeline, deployed, destination = facts.pipeline, facts.deployed, facts.target.replica_set
-    for cluster, connector, key, unknown, finding, advice in (
+    for cluster, connector, key, harm, advice in (
         (
             deployed.source,
             pipeline.source_connector,
             SOURCE_SET,
-            "the destination is not the source",
-            "of the pipeline's source: what is replayed there would be captured again",
+            "what is replayed there would be captured again",
             "give another replica set with --destination",
         ),
         (
             deployed.destination,
             pipeline.sink_connector,
             DESTINATION_SET,
-            "this is not the pipeline's own destination",
-            "of the pipeline's own destination, and two sinks on one namespace overtake each other",
-            "`towpath replay PIPELINE --rebuild` empties it and applies the log anew",
+            "two sinks on one namespace overtake each other",
+            "`towpath replay PIPELINE --rebuild` empties it and applies the log again",
         ),
     ):
         mark = deployed.configurations.get(connector, {}).get(key)
@@ -198,12 +163,14 @@ def elsewhere(facts: ReplayFacts) -> Iterator[Finding]:
             known.append(cluster.replica_set)  # tells a server also under another name
         except MongoUnreachable as failure:  # a lost source is a reason for a replay, and cannot be its destination
             if not mark:
-                yield _warning(f"cannot check that {unknown}: {failure}", "")
+                unproven = f"cannot check that this is not the pipeline's {cluster.side}"
+                yield warning("replay", f"{unproven}: {failure}", "")
         if any(one.is_same(destination) for one in known):
-            yield _error(f"the destination is the replica set {destination.name} {finding}", advice)
+            place = f"the destination is the replica set {destination.name} of the pipeline's {cluster.side}"
+            yield _error(f"{place}: {harm}", advice)
 
 
-def renamed(facts: RebuildFacts) -> Iterator[Finding]:
+def renamed(facts: ReplayFacts) -> Iterator[Finding]:
     """Both names of a rename are rebuilt, as the partitions of both wait for one another."""
     pipeline = facts.pipeline
     if not facts.options.only or not pipeline.exactly_once:
@@ -213,19 +180,19 @@ def renamed(facts: RebuildFacts) -> Iterator[Finding]:
         for names in facts.target.ask(partial(schema_changes.renames, pipeline=pipeline))
         if all(map(pipeline.selection.matches, names))
     ]
-    chosen_names = set(namespaces(pipeline, facts.log))
-    joined = set(chosen_names)
+    named = set(namespaces(pipeline, facts.log))
+    joined = set(named)
     while more := {name for names in renames if names & joined for name in names} - joined:
         joined |= more
-    if lacking := sorted(joined - chosen_names):
+    if lacking := sorted(joined - named):
         yield _error(
             f"the log has renames between what --only names and {', '.join(lacking)}: a rebuild of one name would wait"
-            " for the other for ever",
+            " for the other forever",
             f"add {' '.join(f'--only {name}' for name in lacking)}, or rebuild everything",
         )
 
 
-def copied(facts: RebuildFacts) -> Iterator[Finding]:
+def copied(facts: ReplayFacts) -> Iterator[Finding]:
     if facts.pipeline.copy_method == "none" and not facts.options.force:
         yield _error(
             f'{facts.pipeline.name} has [capture] copy = "none": its log lacks what the source held when it began,'
@@ -235,8 +202,8 @@ def copied(facts: RebuildFacts) -> Iterator[Finding]:
 
 
 def without_gap(facts: ReplayFacts) -> Iterator[Finding]:
-    gap, options = facts.capture.gap, facts.options
-    if gap is not None and (options.until is not None or not options.follow):
+    gap = min((state.gap for state in facts.sources.values() if state.gap is not None), default=None)
+    if gap is not None and not facts.options.follow:
         yield _error(
             f"changes since {format_time(gap)} are missing in the log, and the resnapshot that replaces them is not"
             " finished: documents deleted since are still in the log",
@@ -246,10 +213,17 @@ def without_gap(facts: ReplayFacts) -> Iterator[Finding]:
 
 def copy_over(facts: ReplayFacts) -> Iterator[Finding]:
     """A copy that is still running would be rebuilt in part. (A replay with --follow applies the rest later.)"""
-    capture, pattern = facts.capture, chosen(facts.pipeline, facts.options.only)
-    copying = [name for name in capture.copying if pattern.matches(name)]
-    if (copying or not capture.copy_over) and not facts.options.follow:
-        names = f" ({', '.join(copying[:_SHOWN])})" if copying else ""
+    if facts.options.follow:
+        return
+    pattern, configs = chosen(facts.pipeline, facts.options.only), facts.deployed.configurations
+    copies = (copy.namespace for state in facts.sources.values() for copy in state.copying)
+    copying = sorted(filter(pattern.matches, copies))
+    is_over = all(
+        state.phase == "stream" and state.selection == configs.get(name, {}).get(SELECTION)
+        for name, state in facts.sources.items()
+    )
+    if copying or not is_over:
+        names = f" ({first_few(copying, _SHOWN)})" if copying else ""
         yield _error(
             f"the initial copy of the pipeline is still running{names}, so the log is not complete yet",
             "wait until `towpath status` reports the copy as done, or replay with --follow, which applies the rest as"
@@ -259,24 +233,25 @@ def copy_over(facts: ReplayFacts) -> Iterator[Finding]:
 
 def point_in_time(facts: ReplayFacts) -> Iterator[Finding]:
     """The log is known to be complete up to --until."""
-    until, capture = facts.options.until, facts.capture
+    until, positions = facts.options.until, [state.position for state in facts.sources.values()]
     if until is None:
         return
-    if capture.passed is None:
+    passed = min((position.time for position in positions if position is not None), default=None)
+    if passed is None or None in positions:
         yield _error(
             "--until needs the pipeline's source connector, which reports how far the log is complete, and there is"
             f" none at {facts.pipeline.connect.url}",
             "`towpath deploy` the pipeline, or replay without --until",
         )
-    elif capture.copied is None:
+    elif facts.copied is None:
         yield _error(
             "--until: an older version of Towpath made the initial copy, and did not record when it was done",
             "replay without --until",
         )
-    elif until >= capture.passed:
+    elif until >= passed:
         yield _error(
             f"--until {format_time(until)} is beyond what has been captured: everything before"
-            f" {format_time(capture.passed)} is in the log so far",
+            f" {format_time(passed)} is in the log so far",
             "give an earlier point in time, or wait",
         )
     else:
@@ -290,7 +265,7 @@ def _looked_up(until: ClusterTime, facts: ReplayFacts) -> Iterator[Finding]:
     names = [name for name in namespaces(facts.pipeline, facts.log) if whole and whole.matches(name)]
     if names:
         yield _error(
-            f"--until {format_time(until)}: the log has no point in time of {', '.join(names[:_SHOWN])}, which"
+            f"--until {format_time(until)}: the log has no point in time of {first_few(names, _SHOWN)}, which"
             " [capture] whole_documents names: each update is there as the document that was looked up, maybe later",
             "replay the other collections with --only, or everything without --until",
         )
@@ -299,7 +274,7 @@ def _looked_up(until: ClusterTime, facts: ReplayFacts) -> Iterator[Finding]:
 def _within_refills(until: ClusterTime, facts: ReplayFacts) -> Iterator[Finding]:
     """At --until, the log has all rows of each collection that was renamed or replaced."""
     pattern = chosen(facts.pipeline, facts.options.only)
-    for refill in facts.capture.refills:
+    for refill in (refill for state in facts.sources.values() if state.schema for refill in state.schema.refills):
         if pattern.matches(refill.namespace) and refill.start <= until and (refill.end is None or until < refill.end):
             end = "they are not all there yet" if refill.end is None else f"they are all there at {refill.end}"
             or_later = f", or {format_time(refill.end)} or a later one" if refill.end else ""
@@ -312,21 +287,17 @@ def _within_refills(until: ClusterTime, facts: ReplayFacts) -> Iterator[Finding]
 
 def one_writer(facts: ReplayFacts) -> Iterator[Finding]:
     """No other sink writes these namespaces at the destination."""
-    name, configurations = name_of(facts.pipeline, facts.label), facts.deployed.configurations
-    found = list(writers(configurations, facts.target.replica_set, facts.targets, except_for=name))
+    configurations = facts.deployed.configurations
+    found = list(writers(configurations, facts.target.replica_set, facts.targets, except_for=facts.sink.name))
     for writer in found:
-        if writer.replay_of == facts.pipeline.name:
-            yield _error(
-                f"the replay {writer.label} already writes {writer.listed} there",
-                f"to continue it, give --name {writer.label} and the options that it was started with; to give it up:"
-                f" towpath remove PIPELINE --replay {writer.label}",
-            )
-            continue
         replay = f"the replay {writer.label} of {writer.replay_of}"
         yield _error(
             f"{replay if writer.replay_of else f'the connector {writer.connector}'} already writes {writer.listed}"
             " there, and two sinks on one namespace overtake each other",
-            "give another destination, or other namespaces with --only",
+            "give another destination, or other namespaces with --only"
+            if writer.replay_of != facts.pipeline.name
+            else f"to continue it, give --name {writer.label} and the options that it was started with; to give it up:"
+            f" towpath remove PIPELINE --replay {writer.label}",
         )
     connectors = {writer.connector.removesuffix("-sink") for writer in found} | {writer.connector for writer in found}
     registered = {other: theirs for other, theirs in facts.target.ask(read_all).items() if other not in connectors}
@@ -337,21 +308,19 @@ def registration(facts: ReplayFacts) -> Registration:
     """What the replay is known by at its destination."""
     pipeline, deployed = facts.pipeline, facts.deployed
     source = deployed.configurations.get(pipeline.source_connector, {}).get(SOURCE_SET, pipeline.name)
-    of_replay = pipeline.changed(name=name_of(pipeline, facts.label))
-    return Registration.of(of_replay, deployed.kafka_cluster, source, facts.options.only)
+    return Registration.of(facts.sink, deployed.kafka_cluster, source, facts.options.only)
 
 
-def writable(facts: RebuildFacts) -> Iterator[Finding]:
+def writable(facts: ReplayFacts) -> Iterator[Finding]:
     """No view and no time-series collection is in the place of a collection.
 
-    With [ddl] the log has views too, and the sink sees for itself what is in their place.
+    With [ddl] the log has views too, and the sink finds out what is in their place.
     """
     databases = sorted({target.partition(".")[0] for target in facts.targets})
+    kinds = ("collection", "view") if facts.pipeline.ddl.apply else ("collection",)
     for collection in facts.target.ask(partial(collections, databases=databases)):
-        is_view = facts.pipeline.ddl.apply and collection.kind == "view"
-        if collection.namespace in facts.targets and collection.kind != "collection" and not is_view:
-            place = f"{collection.namespace} is a {collection.kind} at the {facts.target.side}"
-            yield _error(f"{place}: documents cannot be written to it", "")
+        if collection.namespace in facts.targets and collection.kind not in kinds:
+            yield from kind(collection, facts.pipeline)
 
 
 def empty_namespaces(facts: ReplayFacts) -> Iterator[Finding]:
@@ -363,22 +332,21 @@ def empty_namespaces(facts: ReplayFacts) -> Iterator[Finding]:
         )
 
 
-#: Before a new replay or rebuild begins, and before one is continued (`OF_MODE`, `OF_LABEL`).
-OF_MODE: Sequence[Rule[RebuildFacts]] = rules("replay", exactly_once)
-OF_LABEL: Sequence[Rule[ReplayFacts]] = rules("replay", exactly_once, valid_label)
-OF_REBUILD: Sequence[Rule[RebuildFacts]] = rules("replay", selected, copied, writable, renamed)
-OF_REPLAY: Sequence[Rule[ReplayFacts]] = rules(
-    "replay",
-    selected,
-    free_name,
-    elsewhere,
-    copied,
-    without_gap,
-    copy_over,
-    point_in_time,
-    one_writer,
-    writable,
-    empty_namespaces,
+def _of_replay(*checks: Callable[[ReplayFacts], Iterator[Finding]]) -> tuple[Rule[ReplayFacts], ...]:
+    return tuple(Rule("replay", check, applies=lambda facts: facts.is_replay) for check in checks)
+
+
+#: Of the command: also when it continues a replay or a rebuild.
+OF_COMMAND: Sequence[Rule[ReplayFacts]] = (*rules("replay", exactly_once), *_of_replay(valid_label))
+#: Before a new replay or rebuild begins.
+OF_BEGINNING: Sequence[Rule[ReplayFacts]] = (
+    *rules("replay", selected),
+    *_of_replay(free_name, elsewhere),
+    *rules("replay", copied),
+    *_of_replay(without_gap, copy_over, point_in_time, one_writer),
+    *rules("replay", writable),
+    *_of_replay(empty_namespaces),
+    Rule("replay", renamed, applies=lambda facts: not facts.is_replay),
 )
 
 
@@ -398,5 +366,4 @@ def document_counts(client: Client, targets: Iterable[str]) -> dict[str, int]:
 
 def format_counts(counts: Mapping[str, int]) -> str:
     """Namespaces with their numbers of documents; the first few."""
-    first = [f"{name} ({count:,})" for name, count in list(counts.items())[:_SHOWN]]
-    return ", ".join(first) + (f" and {len(counts) - _SHOWN} more" if len(counts) > _SHOWN else "")
+    return first_few([f"{name} ({count:,})" for name, count in counts.items()], _SHOWN)

@@ -1,19 +1,18 @@
-"""A replay: a sink of its own reads a pipeline's topics from the beginning and writes them to another destination.
+"""What a replay or a rebuild was started with, and the connector of a replay.
 
-The connector's configuration stores the plan: the replay exists exactly while its connector exists, and every later
-command can read the options that it was started with.
+A replay is a sink that reads a pipeline's topics from the beginning and writes them to another destination. The
+connector's configuration stores the plan: the replay exists exactly while its connector exists, and every later command
+can read the options that it was started with. The plan of a rebuild is stored at the destination.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Self
 
 from towpath.checks.facts import DESTINATION_SET
 from towpath.checks.other_pipelines import REPLAY_OF
@@ -28,41 +27,37 @@ from towpath.log.definitions import COPY, DDL_ENDS, DDL_REPLAY, definitions
 from towpath.store import credentials
 
 PLAN = "towpath.replay"
-LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,31}")
 #: An ordinal that no cluster time has: a point in time with it means the end of that second.
 END_OF_SECOND = 2**31 - 1
-RESERVED = ("sink", "source", "source-whole")  # `<pipeline>-replay-sink` is the sink of a pipeline of that name
 
 #: Of each partition: the first offset, and the end.
 Log = Mapping[Place, tuple[int, int]]
 
 
-@dataclass(frozen=True, slots=True)
-class RebuildOptions:
-    """`timeout` is in seconds without progress."""
+@dataclass(frozen=True, slots=True, repr=False)
+class Options:
+    """Of the command. `timeout` is in seconds without progress."""
 
     only: tuple[str, ...]
     force: bool
     timeout: float
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class ReplayOptions(RebuildOptions):
-    """`uri` may contain a password; without a `label`, it is derived from the destination."""
-
-    uri: str
-    label: str | None
-    until: ClusterTime | None
-    follow: bool
-    empty: bool
+    uri: str | None = None
+    """Of the destination of a replay, which may contain a password; None for a rebuild."""
+    label: str | None = None
+    """By default it is derived from the destination."""
+    until: ClusterTime | None = None
+    follow: bool = False
+    empty: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
-    """The options of a replay or a rebuild, and the state of the log when it started."""
+class Plan:
+    """What a replay or a rebuild was started with, and the state of the log when it started."""
 
     only: tuple[str, ...]
     """Patterns of source namespaces; empty for all of the pipeline."""
+    until: ClusterTime | None = None
+    follow: bool = False
     forced: bool
     """Whether it started although the log is not whole."""
     began: float
@@ -71,18 +66,12 @@ class Start:
     """The end offset of the sink's dead-letter topic."""
     log: Log
     """Where the log began and ended."""
+    phase: Literal["emptying", "applying"] = "applying"
+    """Of a rebuild: whether the namespaces are being emptied or the log is being applied."""
 
     @property
     def topics(self) -> list[str]:
         return sorted({topic for topic, _ in self.log})
-
-    @property
-    def ends(self) -> dict[str, list[int]]:
-        """Topic → the ends of its partitions, in their order."""
-        ends: dict[str, list[int]] = {}
-        for (topic, _), (_, end) in sorted(self.log.items()):
-            ends.setdefault(topic, []).append(end)
-        return ends
 
     @property
     def offsets(self) -> int:
@@ -94,15 +83,10 @@ class Start:
         """The partitions whose beginning was gone, with their first offset."""
         return {place: first for place, (first, _) in self.log.items() if first > 0}
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan(Start):
-    until: ClusterTime | None
-    follow: bool
-
-    def matches(self, only: Iterable[str], until: ClusterTime | None, *, follow: bool) -> bool:
+    def matches(self, options: Options) -> bool:
         """Whether these are the options that it was started with."""
-        return (set(self.only), self.until, self.follow) == (set(only), until, follow)
+        theirs = set(options.only), options.until, options.follow
+        return (set(self.only), self.until, self.follow) == theirs
 
     @property
     def words(self) -> str:
@@ -113,11 +97,11 @@ class Plan(Start):
 
     def as_json(self) -> dict[str, Any]:
         log = [[topic, partition, *bounds] for (topic, partition), bounds in sorted(self.log.items())]
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return values | {"only": list(self.only), "until": str(self.until) if self.until else None, "log": log}
+        until = str(self.until) if self.until else None
+        return asdict(replace(self, log={})) | {"only": list(self.only), "until": until, "log": log}
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Plan:
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
         return cls(
             only=tuple(value["only"]),
             until=cluster_time(value["until"]) if value["until"] else None,
@@ -126,52 +110,71 @@ class Plan(Start):
             began=float(value["began"]),
             letters=int(value["letters"]),
             log={(topic, partition): (first, end) for topic, partition, first, end in value["log"]},
+            phase=value["phase"],
         )
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Replay:
-    """One replay of a pipeline. `uri`, which may hold a password, is None where it cannot be read from here."""
+    """One replay of a pipeline."""
 
     pipeline: Pipeline
     label: str
     destination: ReplicaSet
     uri: str | None
+    """It may hold a password; None where it cannot be read from here."""
     plan: Plan
+
+    @property
+    def sink(self) -> Pipeline:
+        """The pipeline with the replay's name, secrets file and destination, for its sink and its positions."""
+        return sink_of(self.pipeline, self.label, self.uri or "")
 
     @property
     def name(self) -> str:
         """The name of its connector; its positions are stored under it as well."""
-        return name_of(self.pipeline, self.label)
-
-    @property
-    def secrets(self) -> Path:
-        return secrets_of(self.pipeline, self.label)
-
-    @property
-    def sink(self) -> Pipeline:
-        """The pipeline with the replay's name, secrets and destination, for its sink and its positions."""
-        return self.pipeline.changed(
-            name=self.name, destination={"uri": self.uri or ""}, capture={"whole_documents": ()}
-        )
+        return self.sink.name
 
 
-def name_of(pipeline: Pipeline, label: str) -> str:
-    return f"{pipeline.name}-replay-{label}"
-
-
-def secrets_of(pipeline: Pipeline, label: str) -> Path:
-    return pipeline.secrets_file.with_name(f"{name_of(pipeline, label)}.properties")
-
-
-def default_label(destination: ReplicaSet) -> str:
-    """A label that is the same for the same replica set."""
-    return hashlib.sha256(str(destination).encode()).hexdigest()[:8]
+def sink_of(pipeline: Pipeline, label: str, uri: str = "") -> Pipeline:
+    return pipeline.changed(
+        name=f"{pipeline.name}-replay-{label}", destination={"uri": uri}, capture={"whole_documents": ()}
+    )
 
 
 def chosen(pipeline: Pipeline, only: Iterable[str]) -> Selection:
     """The namespaces of the pipeline; with patterns, those that match one of them."""
     return replace(pipeline.selection, only=tuple(only))
+
+
+def point_in_time(text: str) -> ClusterTime:
+    """Parse a cluster time `seconds:ordinal`, or an ISO 8601 time to the second, UTC if it has no zone.
+
+    An ISO 8601 time means the end of that second. Raises `TowpathError` for any other text.
+    """
+    if re.fullmatch(r"\d{1,10}:\d{1,10}", text):
+        time = cluster_time(text)
+        if time.seconds < 2**32 and time.ordinal < END_OF_SECOND + 1:
+            return time
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise _bad_time(text, "neither a time nor a cluster time") from None
+    if not re.search(r"[T ]\d\d:?\d\d:?\d\d", text):
+        raise _bad_time(text, "the time of day or its seconds are missing")
+    if moment.microsecond:
+        raise _bad_time(text, "cluster times are whole seconds")
+    seconds = int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
+    if not 0 < seconds < 2**32:
+        raise _bad_time(text, "it is out of range")
+    return ClusterTime(seconds, END_OF_SECOND)
+
+
+def _bad_time(text: str, why: str) -> TowpathError:
+    return TowpathError(
+        f"--until {text!r}: {why}",
+        "give a time in ISO 8601 to the second, such as 2026-11-21T18:00:00Z, or a cluster time as seconds:ordinal",
+    )
 
 
 def format_time(time: ClusterTime) -> str:
@@ -193,35 +196,37 @@ def namespaces(pipeline: Pipeline, log: Log) -> list[str]:
 
 def definition(replay: Replay) -> dict[str, str]:
     """The configuration of the replay's connector: the pipeline's sink, with the replay's own settings."""
-    sink, plan = replay.sink, replay.plan
+    pipeline, sink, plan = replay.pipeline, replay.sink, replay.plan
     config = definitions(sink)[sink.sink_connector]
-    config["database"] = replay.pipeline.database
+    config["database"] = pipeline.database
     if plan.follow:  # also replicates collections that are created later
-        config["topics.regex"] = chosen(replay.pipeline, plan.only).topic_regex(replay.pipeline.name)
+        config["topics.regex"] = chosen(pipeline, plan.only).topic_regex(pipeline.name)
     else:
         del config["topics.regex"]
-        config["topics"] = ",".join(plan.topics)
-        config[DDL_ENDS] = json.dumps(plan.ends, separators=(",", ":"))
+        ends: dict[str, list[int]] = {}
+        for (topic, _), (_, end) in sorted(plan.log.items()):
+            ends.setdefault(topic, []).append(end)
+        config |= {"topics": ",".join(ends), DDL_ENDS: json.dumps(ends, separators=(",", ":"))}
     if plan.forced:  # the verdict reports updates without their document
         config[COPY] = "none"
     return config | {
         "towpath.until": str(plan.until) if plan.until else "",
         DDL_REPLAY: "true",
         DESTINATION_SET: str(replay.destination),
-        REPLAY_OF: replay.pipeline.name,
+        REPLAY_OF: pipeline.name,
         PLAN: json.dumps(plan.as_json(), separators=(",", ":")),
     }
 
 
 def find(connect: Connect, pipeline: Pipeline, label: str) -> Replay | None:
     """The replay with this label; None if there is none."""
-    config = connect.config(name_of(pipeline, label))
+    config = connect.config(sink_of(pipeline, label).name)
     return None if config is None else _replay(pipeline, label, config)
 
 
 def find_all(connect: Connect, pipeline: Pipeline) -> tuple[Replay, ...]:
     """All existing replays of a pipeline."""
-    prefix = name_of(pipeline, "")
+    prefix = sink_of(pipeline, "").name
     configs = {name: connect.config(name) for name in connect.names() if name.startswith(prefix)}
     return tuple(
         _replay(pipeline, name.removeprefix(prefix), config)
@@ -231,20 +236,22 @@ def find_all(connect: Connect, pipeline: Pipeline) -> tuple[Replay, ...]:
 
 
 def _replay(pipeline: Pipeline, label: str, config: Mapping[str, str]) -> Replay:
+    sink = sink_of(pipeline, label)
     try:
         plan = Plan.from_json(json.loads(config[PLAN]))
         destination = ReplicaSet.parse(config[DESTINATION_SET])
     except (KeyError, ValueError, TypeError, IndexError) as error:
         raise TowpathError(
-            f"the connector {name_of(pipeline, label)} is not a replay, or another version of Towpath created it"
-            f" ({error!r}); delete it in Kafka Connect, or choose another --name"
+            f"the connector {sink.name} is not a replay, or another version of Towpath created it ({error!r})",
+            "delete it in Kafka Connect, or choose another --name",
         ) from error
-    return Replay(pipeline, label, destination, credentials.read_destination(secrets_of(pipeline, label)), plan)
+    return Replay(pipeline, label, destination, credentials.read_destination(sink.secrets_file), plan)
 
 
 def find_leftovers(topics: Topics, pipeline: Pipeline, label: str) -> Replay | None:
     """What is left of a replay without its connector: dead letters that were kept, or the rest of a killed removal."""
-    plan = Plan(only=(), until=None, follow=False, forced=False, began=0.0, letters=0, log={})
-    uri = credentials.read_destination(secrets_of(pipeline, label))
-    replay = Replay(pipeline, label, ReplicaSet("", ()), uri, plan)
-    return replay if uri is not None or replay.sink.dead_letter_topic in topics.all() else None
+    plan = Plan(only=(), forced=False, began=0.0, letters=0, log={})
+    sink = sink_of(pipeline, label)
+    uri = credentials.read_destination(sink.secrets_file)
+    exists = uri is not None or sink.dead_letter_topic in topics.all()
+    return Replay(pipeline, label, ReplicaSet("", ()), uri, plan) if exists else None

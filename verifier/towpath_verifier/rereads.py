@@ -15,7 +15,7 @@ from typing import TypeAlias
 from bson.timestamp import Timestamp
 
 from towpath_verifier.differences import Namespace, Pair, in_one_order
-from towpath_verifier.proof import Judge, Outcome, Same, Suspect, Unsettled
+from towpath_verifier.proof import Judge, Outcome, Same, Suspect, Unresolved
 from towpath_verifier.raw import Key, id_key
 from towpath_verifier.reads import ID_BYTES, IDS, Client, by_ids, chunks, cluster_time, collection, with_retries
 
@@ -55,7 +55,7 @@ class Recheck:
 
 
 @dataclass(slots=True)
-class Settling:
+class Rereads:
     """Documents that differed, each with the time of its next re-read. An outcome comes with the document's `owner`."""
 
     source: Client
@@ -103,18 +103,19 @@ class Settling:
         action = f"read documents of {due[0].pair.source} again"
         outcomes = with_retries(action, self.lost_for, lambda: self._reread(due), self.say)
         self._bytes -= sum(len(suspect.id) for suspect, _ in outcomes)
-        settled = {id(suspect) for suspect, _ in outcomes}
+        resolved = {id(suspect) for suspect, _ in outcomes}
         for suspect in due:
-            if id(suspect) not in settled:
+            if id(suspect) not in resolved:
                 self._push(suspect)
         return [(suspect.owner, outcome) for suspect, outcome in outcomes]
 
-    def outcomes(self, pair: Pair, ids: Iterable[bytes]) -> Iterator[Outcome]:
+    def outcomes(self, documents: Iterable[tuple[Pair, Iterable[bytes]]]) -> Iterator[Outcome]:
         """The outcome for each of these documents that differs at the first read; no others may be waiting."""
-        for chunk in chunks(ids):
-            if differing := self.differing_with_retries(pair, chunk):
-                self.add(pair, differing)
-            yield from self._wait(_HELD)
+        for pair, ids in documents:
+            for chunk in chunks(ids):
+                if differing := self.differing(pair, chunk):
+                    self.add(pair, differing)
+                yield from self._wait(_HELD)
         yield from self._wait(0)
 
     def _wait(self, most: int) -> Iterator[Outcome]:
@@ -123,15 +124,14 @@ class Settling:
             yield from (outcome for _, outcome in self.step())
 
     def differing(self, pair: Pair, ids: Sequence[bytes]) -> list[bytes]:
-        """Those of these ids whose documents differ now."""
-        ours = self._digests(self.source, pair.source, ids)
-        theirs = self._digests(self.destination, pair.destination, ids)
-        return [id for id in ids if ours.get(id_key(id), _ABSENT)[0] != theirs.get(id_key(id), _ABSENT)[0]]
+        """Those of these ids whose documents differ now; tried again while a server is unreachable."""
 
-    def differing_with_retries(self, pair: Pair, ids: Sequence[bytes]) -> list[bytes]:
-        """As `differing`, tried again while a server is unreachable. Raises `VerifierError`."""
-        action = f"read documents of {pair.source}"
-        return with_retries(action, self.lost_for, lambda: self.differing(pair, ids), self.say)
+        def read() -> list[bytes]:
+            ours = self._digests(self.source, pair.source, ids)
+            theirs = self._digests(self.destination, pair.destination, ids)
+            return [id for id in ids if ours.get(id_key(id), _ABSENT)[0] != theirs.get(id_key(id), _ABSENT)[0]]
+
+        return with_retries(f"read documents of {pair.source}", self.lost_for, read, self.say)
 
     def _push(self, suspect: Suspect) -> None:
         pause = 0.0 if suspect.soon else self.recheck.pause(suspect.tried)
@@ -176,9 +176,9 @@ class Settling:
             outcomes += judge.judge(now_judged, self._start(now_judged))
         for suspect in later:
             suspect.soon = True
-        settled = {id(suspect) for suspect, _ in outcomes}
-        late = [suspect for suspect in unequal if id(suspect) not in settled and self._is_late(suspect)]
-        return outcomes + [(suspect, Unsettled(pair.source, suspect.id, suspect.why)) for suspect in late]
+        resolved = {id(suspect) for suspect, _ in outcomes}
+        late = [suspect for suspect in unequal if id(suspect) not in resolved and self._is_late(suspect)]
+        return outcomes + [(suspect, Unresolved(pair.source, suspect.id, suspect.why)) for suspect in late]
 
     def _digests(self, client: Client, namespace: Namespace, ids: Sequence[bytes]) -> dict[Key, tuple[bytes, int]]:
         documents = by_ids(collection(client, namespace), ids)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from tests.support import bsonbytes as b
-from towpath_verifier import Difference, Pair, Recheck, Same, Settling, Unsettled, id_key, proof, settlement
+from towpath_verifier import Difference, Pair, Recheck, Rereads, Same, Unresolved, id_key, proof, rereads
 from towpath_verifier.raw import Key
 
 PAIR = Pair("v.c", "v.c")
@@ -49,12 +49,12 @@ class Patched(pytest.MonkeyPatch):
 
     def __init__(self, history: bool = True) -> None:
         super().__init__()
-        for module in (settlement, proof):
+        for module in (rereads, proof):
             self.setattr(module, "collection", lambda server, namespace: server)
             self.setattr(module, "by_ids", _by_ids)
             self.setattr(module, "cluster_time", lambda server: Timestamp(len(server.log), 0))
         self.setattr(proof, "changes", _changes if history else _unknown)
-        self.setattr(settlement, "_GATHER", 0)
+        self.setattr(rereads, "_GATHER", 0)
 
 
 def _by_ids(server: Server, ids: Sequence[bytes], at: Timestamp | None = None) -> Iterator[tuple[Key, bytes]]:
@@ -77,14 +77,14 @@ def _unknown(*_: Any) -> Any:
     raise proof.Unknown("no privilege")
 
 
-class Rereads(RuleBasedStateMachine):
+class Interleaved(RuleBasedStateMachine):
     """Writes, a replication that lags, damage, and re-reads, in any order."""
 
     def __init__(self) -> None:
         super().__init__()
         self.patched = Patched()
         self.source, self.destination, self.applied = Server(), Server(), 0
-        self.settling = Settling(
+        self.rereads = Rereads(
             self.source,  # type: ignore[arg-type]
             self.destination,  # type: ignore[arg-type]
             Recheck(first=0, tries=2, patience=1e9),
@@ -121,8 +121,8 @@ class Rereads(RuleBasedStateMachine):
 
     @rule(number=numbers)
     def compare(self, number: int) -> None:
-        if number not in self.suspected and (found := self.settling.differing(PAIR, [IDS[number]])):
-            self.settling.add(PAIR, found, owner=number)
+        if number not in self.suspected and (found := self.rereads.differing(PAIR, [IDS[number]])):
+            self.rereads.add(PAIR, found, owner=number)
             self.suspected.add(number)
 
     def is_wrong(self, number: int) -> bool:
@@ -130,14 +130,14 @@ class Rereads(RuleBasedStateMachine):
 
     @rule()
     def reread(self) -> None:
-        for number, outcome in self.settling.step():
+        for number, outcome in self.rereads.step():
             assert outcome.id == IDS[number]
-            assert not isinstance(outcome, Unsettled)
+            assert not isinstance(outcome, Unresolved)
             assert isinstance(outcome, Difference) == self.is_wrong(number), outcome
             if isinstance(outcome, Difference):
                 assert outcome.destination == self.destination.now[number]
             self.suspected.discard(number)
-        assert len(self.settling) == len(self.suspected)
+        assert len(self.rereads) == len(self.suspected)
 
     def teardown(self) -> None:
         try:
@@ -149,8 +149,8 @@ class Rereads(RuleBasedStateMachine):
             self.patched.undo()
 
 
-TestRereads = Rereads.TestCase
-TestRereads.settings = settings(max_examples=settings().max_examples, stateful_step_count=30)
+TestInterleaved = Interleaved.TestCase
+TestInterleaved.settings = settings(max_examples=settings().max_examples, stateful_step_count=30)
 
 
 @pytest.fixture
@@ -194,11 +194,11 @@ def test_a_state_that_the_source_has_had_is_the_same(
 ) -> None:
     """It changes on and on, and the destination lags."""
     source, destination = sides
-    settling = Settling(source, destination, Recheck(first=0, tries=1))  # type: ignore[arg-type]
-    settling.add(PAIR, [IDS[1]])
+    rereads = Rereads(source, destination, Recheck(first=0, tries=1))  # type: ignore[arg-type]
+    rereads.add(PAIR, [IDS[1]])
     changed(source, 5, None, 6, 7)
     destination.now[1] = document(1, known)
-    assert settling.step() == [(0, Same("v.c", IDS[1]))]
+    assert rereads.step() == [(0, Same("v.c", IDS[1]))]
 
 
 @pytest.mark.parametrize("wrong", [8, None])
@@ -206,12 +206,12 @@ def test_a_state_that_the_source_never_had_must_be_seen_three_times(
     patched: Patched, sides: tuple[Server, Server], wrong: int | None
 ) -> None:
     source, destination = sides
-    settling = Settling(source, destination, Recheck(first=0, tries=1, patience=1e9))  # type: ignore[arg-type]
-    settling.add(PAIR, [IDS[1]])
+    rereads = Rereads(source, destination, Recheck(first=0, tries=1, patience=1e9))  # type: ignore[arg-type]
+    rereads.add(PAIR, [IDS[1]])
     changed(source, 5, 6)
     destination.now[1] = document(1, wrong)
-    assert settling.step() == settling.step() == []
-    ((owner, outcome),) = settling.step()
+    assert rereads.step() == rereads.step() == []
+    ((owner, outcome),) = rereads.step()
     assert isinstance(outcome, Difference)
     assert (owner, outcome.id, outcome.destination) == (0, IDS[1], document(1, wrong))
     assert outcome.source in {document(1, value) for value in (0, 5, 6)}
@@ -232,14 +232,14 @@ def test_of_two_states_the_nearer_is_shown(patched: Patched, sides: tuple[Server
         return b.document(("_id", b.int32(1)), ("a", b.int32(a)), ("z", b.int32(z)))
 
     source, destination = sides
-    settling = Settling(source, destination, Recheck(first=0, tries=1))  # type: ignore[arg-type]
-    settling.add(PAIR, [IDS[1]])
+    rereads = Rereads(source, destination, Recheck(first=0, tries=1))  # type: ignore[arg-type]
+    rereads.add(PAIR, [IDS[1]])
     for state in (two(1, 1), two(1, 2), two(5, 5)):
         source.log.append((1, state))
         source.now[1] = state
     destination.now[1] = two(2, 2)
-    settling.step(), settling.step()
-    assert [outcome for _, outcome in settling.step()] == [Difference("v.c", IDS[1], two(1, 2), two(2, 2))]
+    rereads.step(), rereads.step()
+    assert [outcome for _, outcome in rereads.step()] == [Difference("v.c", IDS[1], two(1, 2), two(2, 2))]
 
 
 @pytest.mark.parametrize("history", [True, False])
@@ -255,11 +255,11 @@ def test_what_is_equal_when_it_is_judged_is_the_same(sides: tuple[Server, Server
 def test_without_past_states_all_tries_are_needed(sides: tuple[Server, Server]) -> None:
     patched = Patched(history=False)
     sides[1].now[1] = document(1, 8)
-    settling = Settling(*sides, Recheck(first=0, tries=3), lambda time: True)  # type: ignore[arg-type]
+    rereads = Rereads(*sides, Recheck(first=0, tries=3), lambda time: True)  # type: ignore[arg-type]
     try:
-        settling.add(PAIR, [IDS[1]])
-        assert settling.step() == settling.step() == []
-        assert settling.step() == [(0, Difference("v.c", IDS[1], document(1, 0), document(1, 8)))]
+        rereads.add(PAIR, [IDS[1]])
+        assert rereads.step() == rereads.step() == []
+        assert rereads.step() == [(0, Difference("v.c", IDS[1], document(1, 0), document(1, 8)))]
     finally:
         patched.undo()
 
@@ -267,33 +267,33 @@ def test_without_past_states_all_tries_are_needed(sides: tuple[Server, Server]) 
 def test_a_document_that_changed_too_often_is_judged_later(patched: Patched, sides: tuple[Server, Server]) -> None:
     patched.setattr(proof, "_MOST", 3)  # with the state at the beginning
     source, destination = sides
-    settling = Settling(source, destination, Recheck(first=0, tries=1, patience=0))  # type: ignore[arg-type]
+    rereads = Rereads(source, destination, Recheck(first=0, tries=1, patience=0))  # type: ignore[arg-type]
     source.full_name = "v.c"  # type: ignore[attr-defined]
-    settling.add(PAIR, [IDS[1]])
+    rereads.add(PAIR, [IDS[1]])
     changed(source, 1, 2)
     destination.now[1] = document(1, 1)
-    assert settling.step() == [(0, Same("v.c", IDS[1]))]
-    settling.add(PAIR, [IDS[1]])
+    assert rereads.step() == [(0, Same("v.c", IDS[1]))]
+    rereads.add(PAIR, [IDS[1]])
     changed(source, 3, 4, 5)
-    ((_, outcome),) = settling.step()
-    assert isinstance(outcome, Unsettled)
+    ((_, outcome),) = rereads.step()
+    assert isinstance(outcome, Unresolved)
     assert outcome.why == (
         "it keeps changing, and its past states cannot be read: a document of v.c changed 4 times in between"
     )
 
 
 def test_a_document_is_due_after_its_pause(patched: Patched, sides: tuple[Server, Server]) -> None:
-    settling = Settling(*sides, Recheck(first=100))  # type: ignore[arg-type]
-    assert settling.pause() is None
-    settling.add(PAIR, IDS)
-    assert settling.step() == []
-    assert 80 < (settling.pause() or 0) < 111
-    assert settling.size == len(b"".join(IDS))
+    rereads = Rereads(*sides, Recheck(first=100))  # type: ignore[arg-type]
+    assert rereads.pause() is None
+    rereads.add(PAIR, IDS)
+    assert rereads.step() == []
+    assert 80 < (rereads.pause() or 0) < 111
+    assert rereads.size == len(b"".join(IDS))
 
 
 def outcomes(sides: tuple[Server, Server], recheck: Recheck, passed: Any = None, **how: Any) -> list[Any]:
-    settling = Settling(*sides, recheck, passed, **how)  # type: ignore[arg-type]
-    return list(settling.outcomes(PAIR, IDS))
+    rereads = Rereads(*sides, recheck, passed, **how)  # type: ignore[arg-type]
+    return list(rereads.outcomes([(PAIR, IDS)]))
 
 
 @pytest.mark.parametrize("history", [True, False])
@@ -311,7 +311,7 @@ def test_what_the_pipeline_never_passes_is_given_up(sides: tuple[Server, Server]
     sides[1].now[1] = None
     try:
         (outcome,) = outcomes(sides, Recheck(first=0, tries=2, patience=0), lambda time: False)
-        assert outcome == Unsettled("v.c", IDS[1], "the pipeline has not passed Timestamp(3, 0)")
+        assert outcome == Unresolved("v.c", IDS[1], "the pipeline has not passed Timestamp(3, 0)")
     finally:
         patched.undo()
 
@@ -319,14 +319,14 @@ def test_what_the_pipeline_never_passes_is_given_up(sides: tuple[Server, Server]
 def test_without_past_states_a_document_that_changes_is_no_difference(sides: tuple[Server, Server]) -> None:
     patched, (source, destination) = Patched(history=False), sides
     destination.now[1] = document(1, 7)
-    settling = Settling(source, destination, Recheck(first=0, tries=2, patience=1e9))  # type: ignore[arg-type]
+    rereads = Rereads(source, destination, Recheck(first=0, tries=2, patience=1e9))  # type: ignore[arg-type]
     try:
-        settling.add(PAIR, [IDS[1]])
+        rereads.add(PAIR, [IDS[1]])
         for value in range(8):
-            assert settling.step() == []
+            assert rereads.step() == []
             source.now[1] = document(1, 10 + value)
         source.now[1] = document(1, 7)
-        assert settling.step() == [(0, Same("v.c", IDS[1]))]
+        assert rereads.step() == [(0, Same("v.c", IDS[1]))]
     finally:
         patched.undo()
 
@@ -334,14 +334,14 @@ def test_without_past_states_a_document_that_changes_is_no_difference(sides: tup
 def test_a_document_that_changes_must_be_wrong_three_times(sides: tuple[Server, Server]) -> None:
     patched, (source, destination) = Patched(), sides
     destination.now[1] = document(1, _DAMAGE)
-    settling = Settling(source, destination, Recheck(first=0, tries=1))  # type: ignore[arg-type]
+    rereads = Rereads(source, destination, Recheck(first=0, tries=1))  # type: ignore[arg-type]
     try:
-        settling.add(PAIR, [IDS[1]])
+        rereads.add(PAIR, [IDS[1]])
         for value in range(2):
             source.log.append((1, document(1, value)))
             source.now[1] = document(1, value)
-            assert settling.step() == []
-        assert isinstance(settling.step()[0][1], Difference)
+            assert rereads.step() == []
+        assert isinstance(rereads.step()[0][1], Difference)
     finally:
         patched.undo()
 

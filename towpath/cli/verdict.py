@@ -1,19 +1,24 @@
-"""A verdict as text: what `towpath verify` prints at its end."""
+"""A verdict as text, which `towpath verify` prints at its end, and as an HTML page."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import click
 from rich.table import Table
 from rich.text import Text
 
+from towpath.cli import report
 from towpath.cli.options import print_tables
-from towpath.config.text import counted
+from towpath.config.mongo_uri import without_credentials
+from towpath.config.pipeline import Pipeline
+from towpath.config.text import counted, utc
 from towpath.deploy.schema.sides import Metadata
 from towpath.store.verdict_file import KINDS
 from towpath.verify.result import VerificationResult
-from towpath_verifier import SCREENED, Tally, Verdict
+from towpath_verifier import SCREENED, UNORDERED, Tally, Verdict
 
 _MAX_VALUE = 100  # characters of a value on a line
 
@@ -43,7 +48,7 @@ def _table(tallies: Sequence[Tally]) -> Table:
 
 def _notes(verdict: Verdict) -> Iterator[str]:
     yield from (f"note: {note}" for tally in verdict.tallies for note in tally.notes)
-    yield from (f"trouble: {trouble}" for trouble in verdict.trouble)
+    yield from (f"no verdict: {error}" for error in verdict.errors)
 
 
 def _examples(result: VerificationResult) -> Iterator[str]:
@@ -93,3 +98,54 @@ def _short(text: str | None) -> str:
     if text is None:
         return "nothing"
     return text if len(text) <= _MAX_VALUE else f"{text[:_MAX_VALUE]}…"
+
+
+def write_report(place: Path, pipeline: Pipeline, result: VerificationResult) -> None:
+    """Write the page. Raises `TowpathError` when it cannot be written."""
+    verdict, headline = result.verdict, result.headline
+    report.write(
+        place,
+        "verdict",
+        name=pipeline.name,
+        headline=headline,
+        mark={"same": "same", SCREENED: "screened", UNORDERED: "screened"}.get(headline, "bad"),
+        facts=_facts(pipeline, result),
+        errors=verdict.errors,
+        note=SCREEN_LIMITS if headline == SCREENED else "",
+        kinds=KINDS,
+        tallies=verdict.tallies,
+        bar=_bar,
+        metadata=result.metadata.differences if result.metadata else (),
+        examples=result.examples,
+        more=verdict.differences - len(result.examples),
+    )
+
+
+def _facts(pipeline: Pipeline, result: VerificationResult) -> dict[str, str]:
+    verdict = result.verdict
+    rate = verdict.compared / verdict.seconds if verdict.seconds else 0
+    return {
+        "source": without_credentials(pipeline.source.uri),
+        "destination": without_credentials(pipeline.destination.uri),
+        "ended": utc(time.time()),
+        "compared": f"{verdict.compared:,} documents in {verdict.seconds:,.1f} s, {rate:,.0f} a second",
+        "differences": ", ".join(f"{verdict.total(kind):,} {kind}" for kind in KINDS),
+        "options, views, indexes": _metadata_counts(result),
+    }
+
+
+def _metadata_counts(result: VerificationResult) -> str:
+    if result.metadata is None:
+        return "not compared"
+    count = len(result.metadata.differences)
+    differences = f"{count:,} differences" if count else "no differences"
+    held = len(result.metadata.held_back)
+    return f"{differences}; {held:,} held back until the cutover" if held else differences
+
+
+def _bar(tally: Tally) -> Iterator[tuple[str, int, float]]:
+    """The parts of the bar: kind, number of documents, and per cent of the expected number."""
+    total = max(tally.expected, tally.documents, 1)
+    parts: dict[str, int] = {"same": tally.documents - tally.kinds.total()}
+    parts |= {kind: tally.kinds[kind] for kind in KINDS}
+    yield from ((kind, count, 100 * count / total) for kind, count in parts.items() if count > 0)

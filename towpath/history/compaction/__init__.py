@@ -1,1 +1,0 @@
-"""Compaction: updates in the log are protected from Kafka's log cleaner, then compaction is enabled."""

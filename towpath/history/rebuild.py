@@ -1,0 +1,133 @@
+"""A rebuild: a pipeline's own destination is emptied, and its sink applies the log from the beginning.
+
+Its plan is written to the destination first and deleted last, so that a rebuild can continue after a kill.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from towpath.checks import target
+from towpath.checks.other_pipelines import refuse_loop_on_resuming
+from towpath.checks.rule import require
+from towpath.clients.connect.control import statuses, stop
+from towpath.clients.mongo.client import Client
+from towpath.config.events import Replayed
+from towpath.config.pipeline import Pipeline
+from towpath.errors import Refused
+from towpath.history.plan import Options, Plan, chosen
+from towpath.history.preconditions import OF_COMMAND, ReplayFacts
+from towpath.history.replay import Confirm, begin, check_log, empty
+from towpath.history.sink_run import Report, SinkRun
+from towpath.log.bounds import still_in_log
+from towpath.log.definitions import DDL_REPLAY
+from towpath.log.integrity import LogCheck
+from towpath.log.lag import measure
+from towpath.session import Session
+from towpath.store import cutover, positions, schema_changes, verdict
+from towpath.store.positions import OFFSETS, REBUILDS, collection_of, id_range
+
+
+def running(client: Client, pipeline: Pipeline) -> Plan | None:
+    """The rebuild that is running or was interrupted; None if there is none."""
+    document = collection_of(client, REBUILDS).find_one({"_id": pipeline.name})
+    return None if document is None else Plan.from_json(document)
+
+
+def _store(session: Session, plan: Plan) -> None:
+    with session.destination.connected() as client:
+        collection_of(client, REBUILDS).replace_one({"_id": session.pipeline.name}, plan.as_json(), upsert=True)
+
+
+def rebuild(session: Session, options: Options, report: Report, confirm: Confirm) -> Replayed:
+    """Run a rebuild to its end, or continue an interrupted one. Raises `Refused` for what is not supported."""
+    facts, pipeline, connect = ReplayFacts(session, options), session.pipeline, session.connect
+    sink = pipeline.sink_connector
+    require(OF_COMMAND, facts)
+    session.require_deployed()
+    target.require_own(session)
+    cutover.refuse(session)
+    refuse_loop_on_resuming(session)
+    with session.destination.connected() as client:
+        existing = running(client, pipeline)
+    if existing:
+        plan, check = _resume(facts, existing, report)
+    else:
+        plan, check = begin(facts, report, confirm)
+        _store(session, plan)
+    if plan.phase == "emptying":
+        plan = _empty(session, plan)
+    connect.resume(sink)
+    if any(connector.failures for connector in statuses(connect, [sink])):
+        connect.restart(sink, only_failed=True)
+    run = SinkRun(facts, plan, check)
+    run.wait_until_applied(report)
+    _set_replay(session, None)
+    with session.destination.connected() as client:
+        collection_of(client, REBUILDS).delete_one({"_id": pipeline.name})
+    return run.verdict()
+
+
+def _resume(facts: ReplayFacts, plan: Plan, report: Report) -> tuple[Plan, LogCheck | None]:
+    session = facts.session
+    if not plan.matches(facts.options):
+        raise Refused(
+            f"a rebuild of {session.pipeline.name} with {plan.words} has started and is not finished",
+            "give the same options to continue it",
+        )
+    session.say("continuing the rebuild that was started before")
+    return plan, check_log(facts, plan.log, report, force=True) if plan.forced else None
+
+
+def _empty(session: Session, plan: Plan) -> Plan:
+    """Stop the sink, delete the positions of the topics, empty their namespaces; in this order.
+
+    A task that Connect has lost track of, with an open transaction, then finds no position, and aborts. Verdicts of
+    before, and of verifications that began while documents were removed, do not count.
+    """
+    pipeline = session.pipeline
+    session.say(f"stopping {pipeline.sink_connector}")
+    stop(session.connect, pipeline.sink_connector)
+    with session.destination.connected() as client:
+        verdict.begin_history(client, pipeline, "a rebuild began")
+        of_topics = id_range(pipeline, "topic") | {"_id.topic": {"$in": plan.topics}}
+        collection_of(client, OFFSETS).delete_many(of_topics)
+        if plan.forced:  # otherwise the sink stops where the beginning is gone
+            positions.skip_to(client, pipeline, plan.late, datetime.now(UTC))
+        if pipeline.ddl.apply or schema_changes.exist(client, pipeline):
+            only = chosen(pipeline, plan.only).topic_regex(pipeline.name)
+            _set_replay(session, only if plan.only else "true")
+        schema_changes.forget(client, pipeline, plan.topics if plan.only else None)
+        empty(session, client, plan.log)
+        verdict.begin_history(client, pipeline, "a rebuild had emptied the destination")
+    plan = replace(plan, phase="applying")
+    _store(session, plan)
+    return plan
+
+
+def _set_replay(session: Session, value: str | None) -> None:
+    """Have the sink make schema changes as a replay does, of all topics or those that match, or no longer."""
+    connect, name = session.connect, session.pipeline.sink_connector
+    config = connect.config(name) or {}
+    if config.get(DDL_REPLAY) != value:
+        rest = {key: text for key, text in config.items() if key != DDL_REPLAY}
+        connect.put(name, rest | ({DDL_REPLAY: value} if value else {}))
+
+
+def read_progress(session: Session) -> tuple[Plan, int] | None:
+    """The rebuild that is running, and how many records it has applied.
+
+    Raises `MongoUnreachable` when the destination, which stores it, does not answer.
+    """
+    pipeline, topics = session.pipeline, session.topics
+    if not pipeline.exactly_once:
+        return None
+    with session.destination.briefly() as client:
+        plan = running(client, pipeline)
+        if plan is None:
+            return None
+        offsets = {place: position.offset for place, position in positions.positions(client, pipeline).items()}
+    if plan.phase == "emptying":
+        return plan, 0
+    return plan, plan.offsets - measure(topics, still_in_log(plan.log, topics), offsets).records

@@ -1,0 +1,313 @@
+"""The steps of `towpath replay` to another destination, and its connector."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from itertools import islice
+
+from pymongo import WriteConcern
+
+from towpath.checks.rule import require
+from towpath.checks.target import others
+from towpath.clients.connect.control import statuses, stop
+from towpath.clients.kafka.consume import messages
+from towpath.clients.kafka.topics import Place
+from towpath.clients.mongo.client import Client, ClusterTime
+from towpath.clients.mongo.replica_set import collections
+from towpath.config.events import Replayed
+from towpath.config.namespaces import namespace_of
+from towpath.config.text import utc
+from towpath.deploy.deployment import put
+from towpath.errors import MongoError, MongoUnreachable, NotWhole, Refused, TowpathError
+from towpath.history.plan import Log, Options, Plan, Replay, definition, find, format_time, namespaces
+from towpath.history.preconditions import (
+    OF_BEGINNING,
+    OF_COMMAND,
+    ReplayFacts,
+    document_counts,
+    format_counts,
+    registration,
+)
+from towpath.history.sink_run import Report, SinkRun, missing, missing_lines
+from towpath.log import bounds, dead_letters, integrity
+from towpath.log.definitions import plain_settings
+from towpath.log.integrity import LogCheck
+from towpath.log.records import is_schema_change
+from towpath.session import Session
+from towpath.store import credentials, positions, writers
+
+_ADVICE = {"connection.uri": " (--destination; its user needs readWrite on the databases written and on towpath)"}
+#: Asks a question: returns for a yes, raises for a no.
+Confirm = Callable[[str], None]
+
+
+def replay(session: Session, options: Options, report: Report, confirm: Confirm) -> Replayed:
+    """Run a replay to its end, or continue an existing one. Raises `Refused` for what is not supported."""
+    session.topics.brokers()  # first: without Kafka, Connect lets every request wait for 90 s
+    facts = ReplayFacts(session, options)
+    require(OF_COMMAND, facts)
+    existing = find(session.connect, session.pipeline, facts.label)
+    if existing:
+        replay, check = _resume(facts, existing, report)
+    else:
+        plan, check = begin(facts, report, confirm)
+        replay = _create(facts, plan)
+    run = SinkRun(facts, replay.plan, check)
+    run.wait_until_applied(report)
+    return _finish(run, replay, report)
+
+
+def begin(facts: ReplayFacts, report: Report, confirm: Confirm) -> tuple[Plan, LogCheck | None]:
+    """Check and confirm a new replay or rebuild; nothing is changed yet.
+
+    Returns its plan, and what the log lacks; None when it is whole.
+    """
+    session, options = facts.session, facts.options
+    for finding in require(OF_BEGINNING, facts):
+        session.say(finding.finding)
+    check = check_log(facts, facts.log, report, until=options.until, force=options.force)
+    if facts.counts:
+        count = f"all {sum(facts.counts.values()):,} documents of {format_counts(facts.counts)}"
+        confirm(f"Delete {count} at {facts.cluster.address}?")
+    plan = Plan(
+        only=options.only,
+        until=options.until,
+        follow=options.follow,
+        forced=check is not None,
+        began=time.time(),
+        letters=dead_letters.end(facts.sink, session.topics),
+        log=facts.log,
+        phase="applying" if facts.is_replay else "emptying",
+    )
+    return plan, check
+
+
+def _create(facts: ReplayFacts, plan: Plan) -> Replay:
+    """Create a new replay: its registration first, its connector last."""
+    session = facts.session
+    replay = Replay(session.pipeline, facts.label, facts.target.replica_set, facts.options.uri, plan)
+    _register(replay, facts)
+    if facts.options.empty:
+        with facts.cluster.connected() as client:
+            empty(session, client, plan.log)
+    topic = replay.sink.dead_letter_topic
+    if topic not in session.topics.all():
+        session.topics.create(topic, 1, facts.pipeline.kafka.replication_factor, plain_settings(facts.pipeline))
+        session.say(f"created topic {topic}")
+    if plan.forced:  # otherwise the sink stops where the beginning is gone
+        with facts.cluster.connected() as client:
+            positions.skip_to(client, replay.sink, plan.late, datetime.now(UTC))
+    put(session.connect, replay.name, definition(replay), replay.sink.secrets_file, _ADVICE)
+    session.say(f"created connector {replay.name}")
+    return replay
+
+
+def _resume(facts: ReplayFacts, existing: Replay, report: Report) -> tuple[Replay, LogCheck | None]:
+    """Continue the replay with this label, which was interrupted or follows."""
+    session, plan, label = facts.session, existing.plan, existing.label
+    if not existing.destination.is_same(facts.target.replica_set) or not plan.matches(facts.options):
+        raise Refused(
+            f"there is a replay {label} to {existing.destination} already, started with {plan.words}",
+            "give the same options to continue it, another --name for one beside it, or give it up: towpath remove"
+            f" PIPELINE --replay {label}",
+        )
+    replay = replace(existing, uri=facts.options.uri)
+    with facts.cluster.connected() as client:
+        applied = positions.positions(client, replay.sink)
+    if lost := bounds.breaks_within(plan.log, session.topics, applied):
+        raise Refused(
+            "the log no longer holds what the replay had not applied yet: "
+            + "; ".join(gap.description for gap in lost),
+            f"start again: towpath remove PIPELINE --replay {label}, then replay with --empty",
+        )
+    session.say(f"replay {label}: continuing the replay started at {utc(plan.began)}")
+    _run_again(replay, session)
+    return replay, check_log(facts, plan.log, report, force=True) if plan.forced else None
+
+
+def check_log(
+    facts: ReplayFacts, log: Log, report: Report, *, force: bool, until: ClusterTime | None = None
+) -> LogCheck | None:
+    """What the log lacks; None when it is whole. Unless `force`, prints what it lacks and raises `NotWhole`.
+
+    Raises `Refused` if it does not hold the state of the point in time `until`.
+    """
+    session = facts.session
+    result = _read_log(session, log, None if until is None else facts.copied, report)
+    result = replace(result, cut_short=_cut_short(session, log))
+    if until is not None and result.earliest is not None and until < result.earliest:
+        raise Refused(
+            f"--until {format_time(until)} is before the earliest point in time that can be rebuilt:"
+            f" {format_time(result.earliest)}. Before it, the log does not hold every state: the copy was not done, or"
+            " Kafka compacted the log"
+        )
+    if result.is_whole:
+        return None
+    if not force:
+        for line in missing_lines(missing(result)):
+            session.say(line)
+        if result.cut_short:
+            session.say(
+                "for topics that were truncated or recreated, start again: `towpath remove PIPELINE --topics`, `deploy`"
+            )
+        raise NotWhole(
+            "the log cannot rebuild all documents, and nothing was changed",
+            "--force rebuilds what can be rebuilt, and lists the rest; `towpath repair --ids` re-reads documents at the"
+            " source, which writes them whole to the log",
+        )
+    return result
+
+
+def _read_log(session: Session, log: Log, copied: ClusterTime | None, report: Report) -> LogCheck:
+    names, words = namespaces(session.pipeline, log), "checking the log"
+    result = integrity.check(session.pipeline, session.topics, names, copied, partial(report, words))
+    report(words, result.records, result.records)
+    return result
+
+
+def _cut_short(session: Session, log: Log) -> Mapping[Place, str]:
+    """Partitions that were truncated or recreated, by the positions at the pipeline's destination.
+
+    A lost destination is a reason for a replay, so it does not prevent one.
+    """
+    try:
+        return bounds.cut_short(session, log)
+    except MongoUnreachable as error:
+        session.say(f"cannot check whether a topic of the log was truncated or recreated: {error}")
+        return {}
+
+
+def empty(session: Session, client: Client, log: Log) -> None:
+    """Delete all documents of the namespaces in a range of the log. Indexes and options stay, unless the log has them.
+
+    What the log begins to make is dropped: it has options and indexes from then on.
+    """
+    destination = session.pipeline.renamed
+    targets = {destination(name): name for name in namespaces(session.pipeline, log)}
+    made = _made_by_log(session, log)
+    counts = document_counts(client, targets)
+    for existing in collections(client, sorted({target.partition(".")[0] for target in targets})):
+        database, name = existing.namespace.split(".", 1)
+        target = client.get_database(database, write_concern=WriteConcern("majority"))
+        if targets.get(existing.namespace) in made:
+            session.say(f"dropping {existing.namespace}, which the log makes again")
+            target.drop_collection(name)
+        elif count := counts.get(existing.namespace):
+            session.say(f"emptying {existing.namespace}: {count:,} documents")
+            target[name].delete_many({})
+
+
+def _made_by_log(session: Session, log: Log) -> set[str]:
+    """The namespaces whose topic begins with a schema change, which is in each partition."""
+    made = set()
+    with session.topics.reader() as consumer:
+        for place in (place for place, (first, end) in log.items() if place[1] == 0 and first < end):
+            for _, message in islice(messages(consumer, {place: log[place]}, at_once=1), 1):
+                if is_schema_change(message.key()):
+                    made.add(namespace_of(session.pipeline.name, place[0]))
+    return made
+
+
+def _finish(run: SinkRun, replay: Replay, report: Report) -> Replayed:
+    """The verdict. Unless it follows, the replay ends and is removed."""
+    session, plan = run.facts.session, replay.plan
+    if not plan.follow:
+        stop(session.connect, replay.name)
+    with run.facts.cluster.connected() as client:
+        records = sum(task.counts.records for task in positions.task_states(client, replay.sink))
+    earliest = None
+    if plan.until is not None:  # Kafka may have compacted the log past it in the meantime
+        earliest = _read_log(session, plan.log, ReplayFacts(session, run.facts.options).copied, report).earliest
+        earliest = earliest if earliest is not None and plan.until < earliest else None
+    verdict = run.verdict(records=records, earliest=earliest)
+    if not plan.follow:
+        remove(replay, session, keep_letters=True)
+    return verdict
+
+
+def _register(replay: Replay, facts: ReplayFacts) -> None:
+    """Register the replay before anything is deleted. The file of secrets, first, lets `remove --replay` undo that.
+
+    Deletes the positions of an earlier replay of this name. Raises `Refused` when another writer has registered in the
+    meantime.
+    """
+    ours = registration(facts)
+
+    def refuse_others(client: Client) -> None:
+        for finding in others(ours, writers.read_all(client), facts.targets):
+            raise finding.refused
+
+    _write_secrets(replay)
+    with facts.cluster.connected() as client:
+        refuse_others(client)  # first: one of this name has positions, which are deleted
+        positions.forget(client, replay.sink)
+        writers.register(client, ours)
+        try:
+            refuse_others(client)
+        except Refused:
+            writers.forget(client, ours.name)
+            raise
+
+
+def _write_secrets(replay: Replay) -> bool:
+    """Write the file from which the workers read the destination's URI; return whether it differed."""
+    file, text = replay.sink.secrets_file, credentials.replay_properties(replay.sink, replay.destination.name)
+    if differs := credentials.differs(file, text):
+        credentials.write(file, text)
+    return differs
+
+
+def _run_again(replay: Replay, session: Session) -> None:
+    """Run an existing replay again with the current URI: restart it if it has failed, resume it if it was stopped."""
+    connect, say = session.connect, session.say
+    if _write_secrets(replay):
+        connect.restart(replay.name, only_failed=False)
+        say(f"wrote {replay.sink.secrets_file} and restarted {replay.name}, for the new address or password")
+    (connector,) = statuses(connect, [replay.name])
+    if connector.failures:
+        connect.restart(replay.name, only_failed=True)
+        say(f"restarted {replay.name}, which had failed: {'; '.join(connector.failures)}")
+    if connector.state in ("STOPPED", "PAUSED"):
+        connect.resume(replay.name)
+        say(f"resumed {replay.name}, which was {connector.state}")
+
+
+def remove(replay: Replay, session: Session, *, keep_letters: bool) -> None:
+    """Remove the replay: its connector, then its positions, secrets and dead-letter topic.
+
+    With `keep_letters` the topic stays unless it is empty. If the destination does not answer, the positions stay
+    there; the next replay of the same name deletes them. Raises `TowpathError` if it refuses.
+    """
+    connect, topics, say, sink = session.connect, session.topics, session.say, replay.sink
+    exists = connect.config(replay.name) is not None
+    if exists:
+        stop(connect, replay.name)
+    if replay.uri is not None:
+        _forget_positions(replay, session, replay.uri)
+    if exists:
+        connect.forget_offsets(replay.name)
+        connect.delete(replay.name)
+        say(f"removed connector {replay.name}")
+    sink.secrets_file.unlink(missing_ok=True)
+    topic = topics.all().get(sink.dead_letter_topic)
+    if topic is not None and not (keep_letters and any(first < end for first, end in topics.ends([topic]).values())):
+        topics.delete([topic.name])
+        say(f"deleted topic {topic.name}")
+
+
+def _forget_positions(replay: Replay, session: Session, uri: str) -> None:
+    try:
+        with session.replay_destination(uri).connected() as client:
+            positions.forget(client, replay.sink)
+    except MongoUnreachable as error:
+        session.say(f"{error}; the positions of {replay.name} stay there, in the database towpath")
+    except MongoError as error:
+        raise TowpathError(
+            f"cannot remove the positions of {replay.name}, and nothing else of it was removed: {error}",
+            f"without the file {replay.sink.secrets_file}, the positions stay there and the rest is removed",
+            where=error.where,
+        ) from error
