@@ -18,7 +18,7 @@ from tests.support.awaited import until
 from towpath import stack as embedded
 from towpath.checks.facts import Facts
 from towpath.deploy import deployment
-from towpath.deploy.schema.sides import metadata
+from towpath.deploy.schema import metadata
 from towpath.run.status.gather import read_log, read_status
 from towpath.session import Session, opened
 from towpath.verify.full_verdict import VerdictContext

@@ -14,7 +14,7 @@ from benchmarks.bench.report import BASE, Found, Part, told
 from benchmarks.bench.sides import COLLECTION, DATABASE, NAMESPACE, Settings, way
 from tests.support import oracle
 from towpath import stack as embedded
-from towpath.deploy.schema.apply import build
+from towpath.deploy.schema import build
 from towpath_verifier.repair_commands import Command
 
 _BEFORE = f"{BASE}, before the copy"

@@ -46,7 +46,7 @@ def told(findings: Iterable[Finding]) -> list[tuple[str, str]]:
 
 
 def test_a_good_broker_is_good() -> None:
-    assert told(kafka.broker(1, GOOD_BROKER, 3, PIPELINE)) == []
+    assert told(kafka.broker(GOOD_BROKER, 3, PIPELINE)) == []
 
 
 @pytest.mark.parametrize(
@@ -60,21 +60,21 @@ def test_a_good_broker_is_good() -> None:
     ],
 )
 def test_a_broker_setting_that_is_a_trap(change: dict[str, str], brokers: int, level: str, words: str) -> None:
-    ((found_level, finding),) = told(kafka.broker(1, GOOD_BROKER | change, brokers, PIPELINE))
+    ((found_level, finding),) = told(kafka.broker(GOOD_BROKER | change, brokers, PIPELINE))
     assert found_level == level
     assert words in finding
 
 
 def test_one_replica_on_one_broker_is_enough_for_a_trial_only() -> None:
     alone = GOOD_BROKER | {"default.replication.factor": "1", "min.insync.replicas": "1"}
-    (found,) = (finding for finding in kafka.broker(1, alone, 1, PIPELINE) if finding.level == "warning")
+    (found,) = (finding for finding in kafka.broker(alone, 1, PIPELINE) if finding.level == "warning")
     assert "on 1 broker: a broker that is lost takes its part of the log with it" in found.finding
     assert "KAFKA-20734" in found.finding
     assert "enough for a trial" in found.advice
 
 
 def test_too_few_replicas_for_the_brokers_are_an_error() -> None:
-    findings = told(kafka.broker(1, GOOD_BROKER | {"default.replication.factor": "1"}, 1, PIPELINE))
+    findings = told(kafka.broker(GOOD_BROKER | {"default.replication.factor": "1"}, 1, PIPELINE))
     assert [level for level, _ in findings] == ["warning", "error"]
     assert "min.insync.replicas=2" in findings[1][1]
 
@@ -89,7 +89,7 @@ def test_a_large_splice_cache_needs_a_larger_heap() -> None:
 
 def test_replicas_of_the_file_count_before_the_brokers() -> None:
     one = PIPELINE.changed(kafka={"replication_factor": 1})
-    findings = told(kafka.broker(1, GOOD_BROKER, 3, one))
+    findings = told(kafka.broker(GOOD_BROKER, 3, one))
     assert [level for level, _ in findings] == ["warning", "error"]
     assert "[kafka] replication_factor" in findings[0][1]
 
@@ -106,11 +106,11 @@ def test_replicas_of_the_file_count_before_the_brokers() -> None:
 def test_a_topic_that_is_not_as_the_file_says(change: dict[str, str], partitions: int, level: str, words: str) -> None:
     settings = TOPIC_SETTINGS | {"retention.ms": "-1"}
     name = "move.shop.orders"
-    assert told(kafka.topic(name, settings, 0, PIPELINE)) == []
+    assert told(kafka.topic(settings, 0, PIPELINE)) == []
     assert told(kafka.partition_count(Topic(name, 4), PIPELINE)) == []
     findings = [
         *kafka.partition_count(Topic(name, partitions), PIPELINE),
-        *kafka.topic(name, settings | change, 0, PIPELINE),
+        *kafka.topic(settings | change, 0, PIPELINE),
     ]
     ((found_level, finding),) = told(findings)
     assert found_level == level
@@ -146,7 +146,7 @@ def test_advice_is_what_was_raised_as_such() -> None:
 def test_the_compatibility_version_that_is_needed_is_advised(
     servers: tuple[int, ...], level: str, found: str, advice: str
 ) -> None:
-    (finding,) = cluster.compatibility(level, "source", servers)
+    finding = cluster.compatibility(level, servers)
     assert finding.level == found
     assert advice in finding.advice
 
@@ -162,14 +162,14 @@ def test_the_compatibility_version_that_is_needed_is_advised(
     ],
 )
 def test_what_is_said_of_a_version(version: tuple[int, ...], levels: list[str], words: str) -> None:
-    found = list(cluster.untested(version, "source"))
+    found = list(cluster.untested(version))
     assert [one.level for one in found] == levels
     assert all(words in one.finding for one in found)
 
 
 def test_a_compacted_topic_is_an_error() -> None:
     settings = TOPIC_SETTINGS | {"retention.ms": "-1", "cleanup.policy": "compact,delete"}
-    ((level, finding),) = told(kafka.topic("move.shop.a", settings, 0, PIPELINE))
+    ((level, finding),) = told(kafka.topic(settings, 0, PIPELINE))
     assert (level, finding.partition(":")[0]) == ("error", "cleanup.policy=compact,delete")
 
 
@@ -237,10 +237,10 @@ def test_how_far_the_oplog_reaches(found: capture.Oplog | None, level: str, word
 @pytest.mark.parametrize(
     ("found", "since", "lost", "level", "words"),
     [
-        (capture.Oplog(4000, 95, 100, last=5000), 3000, False, "ok", "capture is 33 minutes behind"),
-        (capture.Oplog(4000, 95, 100, last=5000), 2999, False, "warning", "reaches back 67 minutes, and capture is 33"),
-        (capture.Oplog(4000, 40, 100, last=5000), 1000, False, "ok", "reaches back 3 hours, and capture is"),
-        (capture.Oplog(4000, 95, 100, kept=9, last=5000), 500, False, "ok", "reaches back 9 hours, and capture is"),
+        (capture.Oplog(4000, 95, 100, last=5000), 3000, False, "ok", "capture is 33 min behind"),
+        (capture.Oplog(4000, 95, 100, last=5000), 2999, False, "warning", "reaches back 67 min, and capture is 33"),
+        (capture.Oplog(4000, 40, 100, last=5000), 1000, False, "ok", "reaches back 2.8 h, and capture is"),
+        (capture.Oplog(4000, 95, 100, kept=9, last=5000), 500, False, "ok", "reaches back 9.0 h, and capture is"),
         (capture.Oplog(4000, 95, 100, last=5000), 4999, True, "error", "no longer holds the changes since 4999:1"),
         (None, 4999, True, "error", "no longer holds the changes since 4999:1"),
     ],
@@ -285,7 +285,7 @@ def test_the_oplog_has_to_reach_back_over_the_copy(
 @pytest.mark.parametrize(("way", "level"), [("debezium", "warning"), ("towpath", "error")])
 def test_workers_without_exactly_once_support(way: CopyMethod, level: str) -> None:
     pipeline = PIPELINE.changed(capture={"copy_method": way})
-    ((found, words),) = told(connect.validated("move-source", {"exactly.once.support": ["is not"]}, pipeline))
+    ((found, words),) = told(connect.validated({"exactly.once.support": ["is not"]}, pipeline))
     assert found == level
     assert "no exactly-once support" in words
 
@@ -293,17 +293,15 @@ def test_workers_without_exactly_once_support(way: CopyMethod, level: str) -> No
 def test_what_the_connector_rejects_of_its_clients_is_told_from_the_workers_policy() -> None:
     ours = "TWP-CONFIG: producer.override.acks is '1'; set it to all: a broker that fails would lose records"
     key = "producer.override.acks"
-    assert told(connect.validated("move-source", {key: [ours]}, PIPELINE)) == [("error", f"{key}: {ours}")]
-    policy = told(connect.validated("move-source", {key: ["The 'None' policy does not allow it."]}, PIPELINE))
+    assert told(connect.validated({key: [ours]}, PIPELINE)) == [("error", f"{key}: {ours}")]
+    policy = told(connect.validated({key: ["The 'None' policy does not allow it."]}, PIPELINE))
     assert "the workers do not allow a connector to set producer.override.acks" in policy[0][1]
 
 
 def test_an_unresolved_reference_is_told_from_a_cluster_out_of_reach() -> None:
-    unresolved = told(
-        connect.validated("move-sink", {"connection.uri": ["… strings must start with either …"]}, PIPELINE)
-    )
+    unresolved = told(connect.validated({"connection.uri": ["… strings must start with either …"]}, PIPELINE))
     assert "finds no URI through ${file:/nowhere/move.properties:…}" in unresolved[0][1]
-    away = told(connect.validated("move-sink", {"connection.uri": ["Unable to connect to the server."]}, PIPELINE))
+    away = told(connect.validated({"connection.uri": ["Unable to connect to the server."]}, PIPELINE))
     assert away == [("error", "connection.uri: Unable to connect to the server.")]
 
 

@@ -43,7 +43,7 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
 def plan(pipeline: Pipeline) -> Plan:
     return Plan(
         pipeline=pipeline,
-        found=(ok("source", "fine"),),
+        found=(ok("fine", about="source"),),
         unreachable={},
         deployed=False,
         collections=(ORDERS,),
@@ -126,7 +126,9 @@ def test_sizes_come_from_the_sample_where_the_server_reports_none(plan: Plan) ->
 
 
 def test_errors_of_check_stop_it_and_the_plan_comes_first_again(plan: Plan) -> None:
-    plan = replace(plan, found=(ok("a", "fine"), warning("b", "hm", "x"), error("c", "bad", "fix it")))
+    plan = replace(
+        plan, found=(ok("fine", about="a"), warning("hm", "x", about="b"), error("bad", "fix it", about="c"))
+    )
     file = Path("my shop.toml")
     assert [finding.level for finding in plan.findings[:2]] == ["error", "warning"]
     assert commands(plan, file)[0].line == "towpath plan 'my shop.toml'"
@@ -197,7 +199,7 @@ def test_text_fits_a_terminal(plan: Plan) -> None:
 
 
 def test_the_page_holds_what_the_text_holds(plan: Plan, tmp_path: Path) -> None:
-    plan = replace(plan, found=(error("c", "<b>bad</b>", "fix it"),))
+    plan = replace(plan, found=(error("<b>bad</b>", "fix it", about="c"),))
     write_report(tmp_path / "plan.html", plan, FILE)
     page = (tmp_path / "plan.html").read_text()
     for words in (

@@ -134,7 +134,7 @@ def test_what_is_no_login_has_no_user() -> None:
     [
         ({"client": "client.properties"}, 0o640, "client.properties can be read by others"),
         ({"connect": "connect.user"}, 0o640, "connect.user can be read by others"),
-        ({"key": "key.pem"}, 0o604, "key.pem can be read by everybody"),
+        ({"key": "key.pem"}, 0o604, "key.pem can be read by all users"),
         ({"client": "client.properties", "connect": "connect.user", "key": "key.pem"}, 0o600, ""),
         ({"key": "key.pem"}, 0o640, ""),
     ],
@@ -157,7 +157,7 @@ def test_files_that_others_can_read_are_refused(tmp_path: Path, names: dict[str,
 def test_a_key_in_a_uri_is_looked_at_as_well(tmp_path: Path) -> None:
     key = private(tmp_path / "key.pem", "", 0o604)
     uri = f"mongodb://s/?tls=true&tlsCertificateKeyFile={key}"
-    with pytest.raises(BadPipelineFile, match=r"key\.pem can be read by everybody"):
+    with pytest.raises(BadPipelineFile, match=r"key\.pem can be read by all users"):
         read(written(tmp_path, source=uri))
     key.chmod(0o600)
     assert read(written(tmp_path, source=uri)).source.uri == uri

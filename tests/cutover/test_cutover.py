@@ -56,10 +56,10 @@ def ready(pipeline: Pipeline, per_second: int = 1000) -> Iterator[AcknowledgedWr
 def not_returned(pipeline: Pipeline, folder: Path) -> None:
     """Where the server would refuse Towpath's own writes as well, and while somebody writes on."""
     with cutover(pipeline, folder, "--back", "--block-writes") as running:
-        checks = {one["name"]: one for one in running.event("gate")["checks"]}
+        checks = {one["subject"]: one for one in running.event("gate")["findings"]}
         told = running.ended(1)
-    assert [name for name, one in checks.items() if not one["good"]] == ["own writes"]
-    assert "while writes to the destination are blocked, Towpath has to write there" in checks["own writes"]["found"]
+    assert [name for name, one in checks.items() if one["level"] == "error"] == ["own writes"]
+    assert "while writes to the destination are blocked, Towpath has to write there" in checks["own writes"]["finding"]
     assert "--stop-with" in checks["own writes"]["advice"] and "nothing is changed" in told[-1]["words"]
     with cutover(pipeline, folder, "--back", "--stop-with", "true") as running:
         told = running.ended(1)
@@ -215,11 +215,11 @@ def refused(pipeline: Pipeline, folder: Path) -> None:
     missing = str(folder / "nowhere" / "x")
     options = ("--verified-within", "1s", "--stop-with", missing, "--report", missing, "--json")
     found = towpath("cutover", pipeline.file, *options, expect=1).stdout.splitlines()
-    checks = {one["name"]: one for one in json.loads(found[0])["checks"]}
-    red = [name for name, one in checks.items() if not one["good"]]
+    checks = {one["subject"]: one for one in json.loads(found[0])["findings"]}
+    red = [name for name, one in checks.items() if one["level"] == "error"]
     assert red == ["verified", "metadata", "commands", "report"]
-    assert "the index more" in checks["metadata"]["found"] and f"{', '.join(red)} are red" in found[-1]
-    assert missing in checks["commands"]["found"] and missing in checks["report"]["found"]
+    assert "the index more" in checks["metadata"]["finding"] and f"{', '.join(red)} are red" in found[-1]
+    assert missing in checks["commands"]["finding"] and missing in checks["report"]["finding"]
     assert kept(pipeline) == before
     pipeline.destination("users").drop_index("more")
     before = kept(pipeline)

@@ -10,9 +10,9 @@ import pytest
 from pymongo import MongoClient
 
 from tests.support import mongod
-from towpath.config.events import Check
+from towpath.checks.rule import Finding, run
 from towpath.cutover import gate
-from towpath.cutover.gate import Readiness, Result, _line, lines
+from towpath.cutover.gate import Readiness, Result, _line
 from towpath.cutover.steps import CutoverOptions
 from towpath.session import opened
 
@@ -60,10 +60,10 @@ def uris(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
 
 def look(
     folder: Path, rule: Callable[[Readiness], Result], source: str, destination: str, *, returns: bool = False
-) -> Check:
+) -> Finding:
     options = CutoverOptions(10, 10, 1, False, True, None, None, 10, 30)
     with opened(folder / "shop.toml", FILE.format(source=source, destination=destination)) as session:
-        (line,) = lines([_line("a rule", rule)], Readiness(session, None, options, returns=returns, answers=False))
+        (line,) = run([_line("a rule", rule)], Readiness(session, None, options, returns=returns, answers=False))
         return line
 
 
@@ -71,18 +71,18 @@ def look(
 def test_a_user_whose_own_writes_would_be_refused_is_named(uris: dict[str, str], tmp_path: Path, returns: bool) -> None:
     """One replica set is both sides, so that its source's block is one of the destination as well."""
     check = look(tmp_path, gate.own_writes, uris["sink"], uris["sides"], returns=returns)
-    assert not check.good and "sides@admin misses bypassWriteBlockingMode" in check.found
-    assert "writes to the source" not in check.found and "--stop-with" in check.advice
-    assert look(tmp_path, gate.own_writes, uris["sink"], uris["sink"], returns=returns).good
+    assert check.level == "error" and "sides@admin misses bypassWriteBlockingMode" in check.finding
+    assert "writes to the source" not in check.finding and "--stop-with" in check.advice
+    assert look(tmp_path, gate.own_writes, uris["sink"], uris["sink"], returns=returns).level == "ok"
 
 
 def test_a_user_who_may_not_change_forms_is_named(uris: dict[str, str], tmp_path: Path) -> None:
     check = look(tmp_path, gate.schemas, uris["sink"], uris["sides"])
-    assert (check.good, check.found) == (False, "sides@admin misses collMod on copied.orders at the destination")
-    assert look(tmp_path, gate.schemas, uris["sink"], uris["sink"]).good
+    assert (check.level, check.finding) == ("error", "sides@admin misses collMod on copied.orders at the destination")
+    assert look(tmp_path, gate.schemas, uris["sink"], uris["sink"]).level == "ok"
 
 
 def test_a_user_who_would_not_see_late_writes_is_told(uris: dict[str, str], tmp_path: Path) -> None:
     check = look(tmp_path, gate.late_writes, uris["one"], uris["sink"])
-    assert not check.good and "not authorized" in check.found + check.advice
-    assert look(tmp_path, gate.late_writes, uris["sides"], uris["sink"]).good
+    assert check.level == "error" and "not authorized" in check.finding + check.advice
+    assert look(tmp_path, gate.late_writes, uris["sides"], uris["sink"]).level == "ok"

@@ -17,15 +17,14 @@ from pymongo.errors import OperationFailure
 from tests.run.test_screens import status
 from tests.support.cutover_world import OPTIONS, pipeline_of
 from tests.support.sessions import session_of
-from towpath.checks.rule import Finding
+from towpath.checks.rule import Finding, run
 from towpath.clients.connect.rest import Connector, Task
 from towpath.clients.mongo.privileges import Privileges
 from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.cutover import gate
-from towpath.cutover.gate import GATE, PRECONDITIONS, Readiness, lines, red
-from towpath.deploy.schema.apply import Step
-from towpath.deploy.schema.changes import SchemaChanges
-from towpath.deploy.schema.sides import Metadata
+from towpath.cutover.gate import GATE, PRECONDITIONS, Readiness, red
+from towpath.deploy.schema import Metadata, Step
+from towpath.deploy.schema_changes import SchemaChanges
 from towpath.errors import ConnectUnreachable, MongoUnreachable, Refused, TowpathError
 from towpath.run.status.status import Copied, Waiting
 from towpath.session import Session
@@ -67,7 +66,7 @@ class Case:
     def well(self) -> None:
         self.report = self.folder / "report.html"
         self.fake("DeadLetterRetries", lambda session: refused(0))
-        self.fake("unsettled", lambda *_, **__: (), gate.unreplicated)
+        self.fake("unresolved", lambda *_, **__: (), gate.unreplicated)
         self.fake("metadata", lambda *_: Metadata((), ()))
         self.fake("trouble", lambda client: "", gate.write_block)
         self.fake("writes_through", lambda client: True, gate.write_block)
@@ -80,7 +79,7 @@ class Case:
         self.fake("watch", lambda *_, **__: nullcontext())
         self.fake("cluster_time", lambda client: None)
         for name in ("plan", "plan_in_place"):
-            self.fake(name, lambda *_, **__: SimpleNamespace(steps=(step("shop.orders", "collMod"),)), gate.plan)
+            self.fake(name, lambda *_, **__: SimpleNamespace(steps=(step("shop.orders", "collMod"),)))
         self.fake("statuses", lambda connect, names: [RUNNING])
 
     def session(self, name: str) -> Session:
@@ -92,7 +91,7 @@ class Case:
             self.session("shop"), self.session("shop-back"), self.options, self.report, self.returns, answers=True
         )
         readiness.__dict__.update(status=self.status, verdict=self.verdict)
-        return lines((*GATE, *PRECONDITIONS), readiness)
+        return run((*GATE, *PRECONDITIONS), readiness)
 
 
 def step(namespace: str, command: str) -> Step:
@@ -161,21 +160,21 @@ RED: list[tuple[str, Callable[[Case], None], str]] = [
     ("lag", change(status=status(lag_records=9, apply_seconds=10.5)), "10.5 s, 9 records (limit 10 s)"),
     ("lag", change(status=status(capture_seconds=11.0)), "(limit 10 s)"),
     ("lag", change(status=status(lag_records=None, apply_seconds=None)), "unknown"),
-    ("reading again", change(status=status(waiting=(Waiting("shop-source", 4, ""),))), "4 requests waiting"),
+    ("re-read requests", change(status=status(waiting=(Waiting("shop-source", 4, ""),))), "4 requests waiting"),
     (
-        "set aside",
+        "dead letters",
         fake("DeadLetterRetries", lambda session: refused(2)),
         "2 documents that the destination refused",
     ),
-    ("collections", change(status=status(changes=None)), "schema changes in the log are unknown"),
+    ("schema changes", change(status=status(changes=None)), "schema changes in the log are unknown"),
     (
-        "collections",
+        "schema changes",
         change(status=status(changes=SchemaChanges((cast(Any, SimpleNamespace(line=lambda file: "drop waits")),)))),
         "drop waits",
     ),
     (
-        "collections",
-        fake("unsettled", lambda *_, **__: (SimpleNamespace(line="renamed at the source"),), gate.unreplicated),
+        "schema changes",
+        fake("unresolved", lambda *_, **__: (SimpleNamespace(line="renamed at the source"),), gate.unreplicated),
         "renamed at the source",
     ),
     ("verified", change(verdict=Verified()), "never"),
@@ -193,24 +192,24 @@ RED: list[tuple[str, Callable[[Case], None], str]] = [
     ("metadata", fake("metadata", raising(MongoUnreachable("the source is away"))), "the source is away"),
     ("write block", fake("trouble", lambda client: "it is MongoDB 5.0", gate.write_block), "it is MongoDB 5.0"),
     (
-        "way back",
+        "reverse pipeline",
         fake(
             "findings", lambda facts: [Finding("error", "source", "may not insert", "grant readWrite")], gate.deployment
         ),
         "source: may not insert",
     ),
     (
-        "way back",
+        "reverse pipeline",
         fake("refuse_existing", raising(Refused("there is one already", "remove it")), gate.reverse_pipeline),
         "there is one already",
     ),
     ("commands", options(stop_with="/nowhere/stop"), "--stop-with: /nowhere/stop does not exist"),
     ("commands", options(switch_with="if true"), "--switch-with: 'if true' is not a valid command"),
-    ("commands", nobody, "nobody could confirm that the writes have stopped: standard input is /dev/null"),
-    ("own writes", no_bypass("destination"), "Towpath has to write there, and nobody may without access control"),
+    ("commands", nobody, "no one could confirm that the writes have stopped: standard input is /dev/null"),
+    ("own writes", no_bypass("destination"), "Towpath has to write there, and no user may without access control"),
     ("own writes", no_bypass("source", returns=True), "while writes to the source are blocked"),
     ("late writes", fake("watch", raising(OperationFailure("not authorized", 13))), "not authorized"),
-    ("forms", stranger, "me@admin misses collMod on shop.orders at the destination"),
+    ("schema privileges", stranger, "me@admin misses collMod on shop.orders at the destination"),
     (
         "capture",
         fake("statuses", lambda connect, names: [FAILED], returns=True),
@@ -242,24 +241,26 @@ def test_all_is_green_when_all_is_well(case: Case, returns: bool) -> None:
     case.returns = returns
     checks = case.checks()
     assert red(checks) == []
-    only = {"capture", "sink"} if returns else {"verified", "way back"}
-    absent = {"verified", "way back"} if returns else {"capture", "sink"}
-    names = {check.name for check in checks}
-    assert only <= names and not absent & names and all(check.found for check in checks)
+    only = {"capture", "sink"} if returns else {"verified", "reverse pipeline"}
+    absent = {"verified", "reverse pipeline"} if returns else {"capture", "sink"}
+    names = {check.subject for check in checks}
+    assert only <= names and not absent & names and all(check.finding for check in checks)
 
 
 @pytest.mark.parametrize(("name", "breaks", "found"), RED, ids=[f"{name}: {found}" for name, _, found in RED])
 def test_each_rule_is_red(case: Case, name: str, breaks: Callable[[Case], None], found: str) -> None:
     breaks(case)
     failed = red(case.checks())
-    assert [check.name for check in failed] == [name], failed
-    assert found in failed[0].found
+    assert [check.subject for check in failed] == [name], failed
+    assert found in failed[0].finding
 
 
 def test_rules_that_do_not_apply_are_left_out(case: Case) -> None:
     case.options = replace(case.options, blocks=False)
     case.report = None
-    names = {check.name for check in case.checks()}
+    names = {check.subject for check in case.checks()}
     assert not {"operator", "write block", "own writes", "report"} & names
     case.status = "cannot reach Kafka Connect"
-    assert not {"copy", "lag", "reading again", "set aside", "collections"} & {check.name for check in case.checks()}
+    assert not {"copy", "lag", "re-read requests", "dead letters", "schema changes"} & {
+        check.subject for check in case.checks()
+    }

@@ -18,7 +18,7 @@ from tests.support.sessions import session_of
 from towpath.clients.mongo.client import Cluster
 from towpath.cutover import watches
 from towpath.cutover.watches import kept_indexes
-from towpath.deploy.schema.plan import plan
+from towpath.deploy.schema import plan
 from towpath.session import Session
 from towpath_verifier import descriptions
 

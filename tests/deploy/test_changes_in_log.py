@@ -17,7 +17,7 @@ from towpath.config.draft import write_pipeline_file
 from towpath.config.loading import read
 from towpath.config.sections import Ddl
 from towpath.cutover.reverse_pipeline import reverse_file_text
-from towpath.deploy.schema.changes import Progress, SchemaChanges, Shown, chosen
+from towpath.deploy.schema_changes import SchemaChanges, Shown, chosen
 from towpath.errors import BadPipelineFile
 from towpath.history.unprotected import Part
 from towpath.log.barrier import uncaptured
@@ -152,7 +152,7 @@ def test_what_is_held_says_what_releases_it_and_what_waits_for_it() -> None:
     assert not decided.is_stuck
     assert "to skip, as was decided" in decided.line()
     index: Mapping[str, Any] = {"ddl": "createIndexes", "ns": "shop.a", "indexes": [{"name": "x_1"}]}
-    built = Shown(change(state="running", reason="", change=index), (), Progress(250, 1000))
+    built = Shown(change(state="running", reason="", change=index), (), (250, 1000))
     assert "running: build indexes on shop.a (x_1); 250 of 1,000 (25 %); for" in built.line()
     assert built.as_json("f")["total"] == 1000
     assert chosen([held, built], "shop.a2") == [held.change]
@@ -171,7 +171,7 @@ def test_what_is_refused_after_all_is_shown_again() -> None:
 
 def test_what_is_refused_stays_refused_while_it_is_tried_again() -> None:
     before = datetime(2023, 11, 14, tzinfo=UTC)
-    retried = Shown(change(state="running", reason="exists (code 86)", refused=before), ("shop.a",), Progress(1, 4))
+    retried = Shown(change(state="running", reason="exists (code 86)", refused=before), ("shop.a",), (1, 4))
     assert retried.is_stuck
     line = retried.line("shop.toml")
     assert line.startswith("schema change refused: drop shop.a; it is being tried again; 1 of 4 (25 %); for ")
@@ -184,18 +184,18 @@ def test_what_is_refused_stays_refused_while_it_is_tried_again() -> None:
     assert not Shown(change(state="done", refused=before), ()).is_stuck
 
 
-def test_trouble_that_lasts_is_to_be_settled() -> None:
-    def stuck(progress: Progress | None = None, *, minutes: int = 6, **more: Any) -> bool:
+def test_a_problem_that_lasts_is_to_be_resolved() -> None:
+    def stuck(progress: tuple[int, int] | None = None, *, minutes: int = 6, **more: Any) -> bool:
         began = datetime.now(UTC) - timedelta(minutes=minutes)
         shown = Shown(change(**{"state": "running", "reason": "no quorum", "began": began, **more}), (), progress)
         assert bool(shown.as_json("f")["commands"]) is shown.is_stuck
         return shown.is_stuck
 
     assert stuck()
-    assert stuck(Progress(0, 0))
+    assert stuck((0, 0))
     assert not stuck(minutes=4)
     assert not stuck(reason="")
-    assert not stuck(Progress(3, 4)), "the build goes on after the trouble"
+    assert not stuck((3, 4)), "the build continues after the problem"
     assert not stuck(decision="skip")
     assert not stuck(began=None, state="waiting")
 

@@ -1,4 +1,4 @@
-"""What is done to collections at the source as such is noticed, told with the commands that mend it, and settled."""
+"""What is done to collections at the source as such is noticed, told with the commands that mend it, and resolved."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_drops_renames_indexes_and_options_are_told_until_both_sides_are_the_sam
     left = json.loads(towpath("ddl", pipeline.file, "--json", expect=1).stdout)["unfollowed"]
     assert [one["kind"] for one in left] == ["createIndexes", "modify"]
     mend(pipeline)
-    assert towpath("ddl", pipeline.file).stdout == "0 schema changes to settle\n"
+    assert towpath("ddl", pipeline.file).stdout == "0 schema changes to resolve\n"
     database["kept2"].drop()
     until("the drop told", lambda: of(pipeline, {("drop", "kept2")}), 20)
     assert "accepted 1 schema change" in towpath("ddl", pipeline.file, "--accept").stdout

@@ -34,9 +34,9 @@ def prepared(pipeline: Pipeline, *options: str, expect: int = 0) -> dict[str, An
 
 
 def verdict(pipeline: Pipeline, *options: str, expect: int = 0) -> tuple[str, int, int]:
-    """What `verify` finds, and how much differs besides documents, and is held back."""
+    """What `verify` finds, and how much differs besides documents, and is deferred."""
     found = json.loads(towpath("verify", pipeline.file, "--json", *options, expect=expect).stdout.splitlines()[-1])
-    return found["verdict"], found["metadata"], found["held_back"]
+    return found["verdict"], found["metadata"], found["deferred"]
 
 
 def indexes(client: raw.Client, pipeline: Pipeline, collection: str) -> dict[str, Options]:
@@ -60,7 +60,7 @@ def test_unique_ttl_and_validators_arrive_harmless_and_are_put_right(pipeline: P
     made = prepared(pipeline)
     (step,) = made["steps"]
     assert all(one["name"] in step["command"] and one["name"] in planned for one in INDEXES)
-    assert {one["what"] for one in made["held_back"]} == {
+    assert {one["what"] for one in made["deferred"]} == {
         "uniqueness of the index by email",
         "TTL of the index expired",
         "the validator's refusals (it warns until then)",
@@ -125,7 +125,7 @@ def _way_back(pipeline: Pipeline) -> None:
     back.write()
     before = indexes(pipeline.source_client, pipeline, "users")
     planned = prepared(back, "--in-place")
-    assert [len(planned[name]) for name in ("steps", "held_back", "undo")] == [2, 2, 2]
+    assert [len(planned[name]) for name in ("steps", "deferred", "undo")] == [2, 2, 2]
     stopped = before | {"expired": before["expired"] | {"expireAfterSeconds": NEVER}}
     assert indexes(pipeline.source_client, pipeline, "users") == stopped
     assert prepared(back, "--in-place")["steps"] == []

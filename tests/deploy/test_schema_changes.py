@@ -154,7 +154,7 @@ def test_a_drop_is_held_and_a_refused_change_waits_while_other_collections_go_on
     assert held["namespace"] == pipeline.namespace("old")
     assert held["holds_up"] == [pipeline.namespace("old")]
     until("document of another collection", lambda: pipeline.destination("other").find_one({"_id": "flows"}))
-    assert "1 schema change to settle" in towpath("ddl", pipeline.file, expect=1).stdout
+    assert "1 schema change to resolve" in towpath("ddl", pipeline.file, expect=1).stdout
     late = towpath("wait", pipeline.file, "--timeout", "2", expect=1).stderr
     assert f"the schema change drop of {pipeline.namespace('old')} is held" in late
     assert pipeline.destination("old").count_documents({}) == 50
@@ -162,7 +162,7 @@ def test_a_drop_is_held_and_a_refused_change_waits_while_other_collections_go_on
     said = towpath("ddl", pipeline.file, "--apply", pipeline.namespace("old")).stdout
     pipeline.wait()
     assert [one["_id"] for one in pipeline.destination("old").find()] == ["again"]
-    assert "0 schema changes to settle" in towpath("ddl", pipeline.file).stdout, said
+    assert "0 schema changes to resolve" in towpath("ddl", pipeline.file).stdout, said
 
     pipeline.source("kept").drop()
     until("held drop", lambda: stuck(pipeline, "held"))
@@ -261,7 +261,7 @@ def run_reports(pipeline: Pipeline, collection: str) -> None:
         end = json.loads([held, *run.stdout][-1])
         assert run.wait(60) == 1, (held, end)
     schema.refuse(("run", "--json"), held)
-    told = json.loads(held)
+    told = json.loads(held)["change"]
     assert (told["kind"], told["namespace"], told["state"]) == ("drop", pipeline.namespace(collection), "held")
     assert [one["id"] for one in end["schema_changes"]] == [told["id"]]
 

@@ -22,7 +22,7 @@ from towpath.clients.kafka.topics import Topic
 from towpath.clients.mongo.replica_set import ReplicaSet, collections
 from towpath.config.namespaces import meet
 from towpath.deploy import deployment
-from towpath.deploy.schema.plan import EMPTY
+from towpath.deploy.schema import Plan
 from towpath.errors import ConnectUnreachable, KafkaUnreachable, MongoError, MongoUnreachable, Refused, TowpathError
 from towpath.log.definitions import definitions
 from towpath.store import writers
@@ -333,7 +333,7 @@ def test_prepare_overwrites_nothing_while_less_is_proven(
 ) -> None:
     asked: list[bool] = []
     monkeypatch.setattr(deploy, "opened", lambda _: nullcontext(session_of(PIPELINE.changed(ddl={"apply": False}))))
-    monkeypatch.setattr(deploy.plan, "plan", lambda *_, **__: EMPTY)
+    monkeypatch.setattr(deploy, "plan", lambda *_, **__: Plan())
     monkeypatch.setattr(deploy.target, "require_own", lambda _, *, ended: asked.append(ended))
     monkeypatch.setattr(deploy, "_is_deployed", lambda _: False)
     monkeypatch.setattr(deploy, "_apply", lambda *_: None)

@@ -1,4 +1,4 @@
-"""What is told of drops, renames, options and indexes at the source, and what settles it."""
+"""What is told of drops, renames, options and indexes at the source, and what resolves it."""
 
 import json
 from pathlib import Path
@@ -10,8 +10,8 @@ import pytest
 from towpath.clients.mongo.client import ClusterTime
 from towpath.config.events import as_line
 from towpath.config.namespaces import Selection
-from towpath.deploy.schema import unreplicated
-from towpath.deploy.schema.unreplicated import Sides, compare
+from towpath.deploy import unreplicated
+from towpath.deploy.unreplicated import Sides, compare
 from towpath.errors import TowpathError
 from towpath.log.source_offsets import Ddl, in_order, source_state
 from towpath.store import verdict_file
@@ -108,7 +108,7 @@ RENAME = Ddl(TIME, "rename", "shop.a", "shop.b")
 
 
 @pytest.mark.parametrize(
-    ("differing", "only", "done", "settles"),
+    ("differing", "only", "done", "resolves"),
     [
         ([], [], [RENAME.mark], True),
         (["shop.c"], [], [RENAME.mark], True),
@@ -118,22 +118,21 @@ RENAME = Ddl(TIME, "rename", "shop.a", "shop.b")
         ([], [], [], False),
     ],
 )
-def test_a_verdict_settles_what_was_behind_the_pipeline_when_it_began(state, differing, only, done, settles):
+def test_a_verdict_resolves_what_was_behind_the_pipeline_when_it_began(state, differing, only, done, resolves):
     verdict(*differing, only=only, done=done)
-    found = unreplicated._verdict("shop")
-    assert bool(found and found.settles(RENAME, PIPELINE.selection)) == settles
+    assert unreplicated.resolved_by_verdict(PIPELINE, [RENAME]) == ({RENAME.mark} if resolves else set())
 
 
 def test_a_verdict_with_errors_or_none_resolves_nothing(state):
-    assert unreplicated._verdict("shop") is None
+    assert not unreplicated.resolved_by_verdict(PIPELINE, [RENAME])
     verdict(done=[RENAME.mark], errors=["shop.a could not be read"])
-    assert unreplicated._verdict("shop") is None
+    assert not unreplicated.resolved_by_verdict(PIPELINE, [RENAME])
 
 
-def test_what_is_settled_is_remembered(state):
-    assert unreplicated.settled("shop") == set()
-    unreplicated.settle("shop", [RENAME.mark])
-    assert unreplicated.settled("shop") == {"1700000000:3 rename shop.a shop.b"}
+def test_what_is_resolved_is_remembered(state):
+    assert unreplicated.resolved("shop") == set()
+    unreplicated.resolve("shop", [RENAME.mark])
+    assert unreplicated.resolved("shop") == {"1700000000:3 rename shop.a shop.b"}
     (state / "shop" / "ddl.json").write_text("{")
     with pytest.raises(TowpathError, match=r"ddl\.json"):
-        unreplicated.settled("shop")
+        unreplicated.resolved("shop")

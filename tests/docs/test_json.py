@@ -12,6 +12,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from tests.support.schema import complaints, page
+from towpath.checks.rule import Finding
 from towpath.cli import towpath
 from towpath.config import events
 from towpath.config.events import BadLine, CutoverNote, Difference, Event, Gate, Note, Round, RunEnd, TimedEvent, parse
@@ -33,16 +34,24 @@ ROUND = Round(
     seconds=7.5,
 )
 END = RunEnd(
-    words="w", state=None, restarts={"sink": 1}, set_aside=0, mended=0, ddl=[], schema_changes=[], verify={}, exit=0
+    words="w",
+    state=None,
+    restarts={"sink": 1},
+    dead_letters=0,
+    repaired=0,
+    ddl=[],
+    schema_changes=[],
+    verify={},
+    exit=0,
 )
 SAMPLES = [
     ("verify", DIFFERENCE),
     ("run", replace(DIFFERENCE, words="differs", at=datetime(2026, 11, 22, 1, 2, 3, 456000, UTC))),
     ("compact", ROUND),
     ("run", END),
-    ("run", Note(event="away", about="look", words="no answer")),
+    ("run", Note(event="unreachable", about="status", words="no answer")),
     ("cutover", CutoverNote(event="end", words="done")),
-    ("cutover", Gate(words="", checks=[events.Check("lag", True, "0 s")])),
+    ("cutover", Gate(words="", findings=[Finding("ok", "lag", "0 s").as_json()])),
 ]
 
 
@@ -89,9 +98,9 @@ def test_an_event_is_read_as_it_was_written(verb: str, sample: Event) -> None:
 
 
 def test_half_a_pair_of_surrogates_is_a_line_too() -> None:
-    line = Note(event="trouble", words="\ud800 ü").line
+    line = Note(event="problem", words="\ud800 ü").line
     assert json.loads(line.encode())["words"] == "\ud800 ü"
-    assert "ü" in Note(event="trouble", words="ü").line
+    assert "ü" in Note(event="problem", words="ü").line
 
 
 def test_what_is_optional_is_left_out() -> None:
@@ -137,11 +146,11 @@ def test_the_page_is_held_against_lines() -> None:
     assert list(complaints("deploy", good | {"more": 1})) == ["more is not described"]
     assert list(complaints("deploy", good | {"changes": 1})) == ["changes is not array: 1"]
     assert list(complaints("deploy", {"v": 1, "dry_run": True, "differences": []})) == ["changes is not there"]
-    gate = Gate(words="", checks=[events.Check("lag", True, "0 s")]).as_json()
-    line = gate | {"at": "2026-11-22T00:00:00.000+00:00", "checks": [{"name": "lag", "good": 1, "found": ""}]}
+    gate = Gate(words="", findings=[Finding("ok", "lag", "0 s").as_json()]).as_json()
+    line = gate | {"at": "2026-11-22T00:00:00.000+00:00", "findings": [{"subject": "lag", "level": 1, "finding": ""}]}
     assert list(complaints("cutover", line)) == [
-        "checks[].good is not boolean: 1",
-        "checks[].advice is not there",
-        "checks[].where is not there",
-        "checks[].code is not there",
+        "findings[].level is not string: 1",
+        "findings[].advice is not there",
+        "findings[].where is not there",
+        "findings[].code is not there",
     ]

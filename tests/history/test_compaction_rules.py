@@ -12,7 +12,7 @@ import pytest
 
 from tests.checks.test_check_judgements import PIPELINE, told
 from tests.support.sessions import session_of
-from towpath.checks import log
+from towpath.checks import file, kafka
 from towpath.checks.facts import Facts
 from towpath.checks.rule import run
 from towpath.clients.connect.rest import Connect
@@ -140,16 +140,17 @@ def test_settings_that_can_lose_what_a_rebuild_needs(
     change: dict[str, str], begins: int, level: str, words: str
 ) -> None:
     good = change_settings(COMPACTED)
-    assert told(log.guard("topic", good, 0, COMPACTED)) == []
-    ((found_level, finding),) = told(log.guard("topic", good | change, begins, COMPACTED))
+    assert told(kafka.guard(good, 0, COMPACTED)) == []
+    ((found_level, finding),) = told(kafka.guard(good | change, begins, COMPACTED))
     assert found_level == level
     assert words in finding
 
 
 def test_a_file_that_gives_the_service_no_time_is_a_trap() -> None:
-    assert told(log.plan(COMPACTED)) == []
+    assert told(file.traps(COMPACTED, Path("move.toml"))) == []
     short = COMPACTED.changed(log={"compaction_lag": 60_000, "delete_retention": 60_000, "retention": 60_000})
-    assert [level for level, _ in told(log.plan(short))] == ["warning", "warning"]
+    found = told(file.traps(short, Path("move.toml")))
+    assert [level for level, words in found if "compact" in words] == ["warning", "warning"]
 
 
 def test_status_warns_from_half_of_the_lag_on() -> None:

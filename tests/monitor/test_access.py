@@ -342,7 +342,7 @@ def test_a_key_that_others_can_read_or_with_a_passphrase_is_refused(tmp_path: Pa
     certificate, key = tls_files(tmp_path, trustme.CA())
     listening = listen_at("127.0.0.1:0", certificate=certificate, key=key)
     key.chmod(0o604)
-    with pytest.raises(TowpathError, match="can be read by everybody"), serving(tmp_path, listening):
+    with pytest.raises(TowpathError, match="can be read by all users"), serving(tmp_path, listening):
         pass
     key.chmod(0o640)
     with serving(tmp_path, listening, verify=False):

@@ -151,7 +151,7 @@ def test_no_answer_holds_a_secret(tmp_path: Path, report: Callable[..., Any]) ->
     ):
         add(dashboard, session, lambda: None)
         dashboard.publish(report(**full()))
-        note = Note(event="trouble", about="look", words="cannot reach mongodb://db.example")
+        note = Note(event="problem", about="status", words="cannot reach mongodb://db.example")
         Events(lambda event: dashboard.event("shop", event)).report(note)
         until("event", lambda: client.get("/api/v1/pipelines/shop").json()["events"])
         answers = [client.get(path) for path in paths]

@@ -103,7 +103,7 @@ def test_what_is_repaired_is_taken_off_the_verdict_on_everything() -> None:
     at = "2026-11-22T00:00:00+00:00"
     counts = {"compared": 9, "different": 2, "missing": 0, "extra": 0, "order": 0, "metadata": None}
     full = {"id": "1", "at": at, "since": at, "verdict": "not the same", "of": "everything", "clean": False}
-    full |= {"seconds": 1.0, "held_back": None, "origin": {}} | counts
+    full |= {"seconds": 1.0, "deferred": None, "origin": {}} | counts
     repaired = full | {"clean": True, "different": 0, "repaired": 2}
     for last, left in ((full, 2), (repaired, 0), (repaired | {"id": "2"}, 2), (None, 2)):
         found = Verification.of(Verified(last, full))
@@ -179,8 +179,8 @@ def test_api_and_metrics_are_as_described(running: tuple[Pipeline, Served], name
     api.refuse(short[0], "Short")
     (difference,) = whole["differences"]
     assert difference["paths"] == [["text", json.dumps("x" * 100), "5"]] or difference["kind"] == "different"
-    assert {"connectors", "verified"} <= {check["name"] for check in whole["checks"]}
-    assert {"metadata", "late writes"} <= {check["name"] for check in whole["commands"][-1]["checks"]}
+    assert {"connectors", "verified"} <= {check["subject"] for check in whole["checks"]}
+    assert {"metadata", "late writes"} <= {check["subject"] for check in whole["commands"][-1]["checks"]}
     command(client, path, "repair", "1 repaired, 0 left")
     until("end of the difference", lambda: not client.get(path).json()["differences"])
     events = client.get(path).json()["events"]

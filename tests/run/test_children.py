@@ -100,7 +100,7 @@ def told_of(file: Path, verb: Literal["compact", "verify"], program: str) -> tup
 )
 def test_a_line_that_is_no_record_is_told_as_text(file: Path, verb: str, line: str) -> None:
     told, _ = told_of(file, verb, printing(line))
-    words = [event.words or "" for event in told if event.event == "trouble"]
+    words = [event.words or "" for event in told if event.event == "problem"]
     assert words == [f"{verb} printed an unreadable line: {Line('out', line).shown}"]
     assert len(words[0]) < 500
     assert str(told[-1].words).startswith(f"{verb} ended: ")
@@ -230,9 +230,9 @@ def test_whatever_a_step_meets_is_told_and_the_next_one_is_made(
         monkeypatch.setattr(Services, "turn", lambda self, now, *, can_run: fails())
         supervisor.turn()
         assert [(event.event, str(event.words).partition(";")[0]) for event in told] == [
-            ("trouble", str(error)),
-            ("away", str(error)),
-            ("trouble", str(error)),
+            ("problem", str(error)),
+            ("unreachable", str(error)),
+            ("problem", str(error)),
         ]
         assert supervisor.verdict().exit == 2
 

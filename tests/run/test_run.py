@@ -82,7 +82,7 @@ def test_a_supervisor_restarts_repairs_verifies_and_survives(make_pipeline: Make
         second.process.terminate()
         assert second.process.wait(60) == 0, second.told()[-1]
         end = second.told()[-1]
-    assert (end["event"], end["exit"], end["set_aside"], end["state"]) == ("end", 0, 0, "running")
+    assert (end["event"], end["exit"], end["dead_letters"], end["state"]) == ("end", 0, 0, "running")
     assert end["restarts"][f"{pipeline.name}-sink"] >= 1
     pipeline.assert_same("a", at_least=400)
 

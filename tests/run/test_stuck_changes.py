@@ -17,10 +17,10 @@ from tests.support.sessions import FakeCluster, session_of
 from towpath.cli import launcher
 from towpath.cli.run_screen import rows
 from towpath.cli.status import exit_status
-from towpath.config.events import Ddl, TimedEvent
+from towpath.config.events import TimedEvent
 from towpath.config.pipeline import Pipeline
 from towpath.cutover import gate
-from towpath.deploy.schema.changes import SchemaChanges, Shown
+from towpath.deploy.schema_changes import SchemaChanges, Shown
 from towpath.errors import MongoUnreachable, TowpathError
 from towpath.monitor.reporter import Reporter, _Slow
 from towpath.run import supervisor as supervising
@@ -47,7 +47,7 @@ class Run:
         seen = status(changes=found, errors=(TowpathError("nothing else is read"),))
         self._patch.setattr(supervising, "read_status", lambda *_: seen)
         self.supervisor._read_status()
-        return [str(event.words) for event in self._told if isinstance(event, Ddl)]
+        return [str(event.words) for event in self._told if event.event == "ddl"]
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
         yield Run(supervisor, told, monkeypatch)
 
 
-def test_a_destination_that_does_not_answer_settles_nothing(run: Run) -> None:
+def test_a_destination_that_does_not_answer_resolves_nothing(run: Run) -> None:
     [held] = run.look(changes())
     assert "schema change held: drop shop.a" in held
     assert run.supervisor.verdict().exit == 1
@@ -73,18 +73,18 @@ def test_a_destination_that_does_not_answer_settles_nothing(run: Run) -> None:
     assert [shown["state"] for shown in end.schema_changes] == ["held"]
     assert "does not answer" in str(end.words)
     assert run.look(changes()) == []
-    assert run.look(SchemaChanges()) == ["settled: drop shop.a"]
+    assert run.look(SchemaChanges()) == ["resolved: drop shop.a"]
     assert run.supervisor.verdict().exit == 0
 
 
-def test_a_change_is_settled_once_it_is_made_or_skipped(run: Run) -> None:
+def test_a_change_is_resolved_once_it_is_made_or_skipped(run: Run) -> None:
     run.look(changes(state="refused", reason="no"))
     assert run.look(changes(state="refused", reason="no", decision="apply")) == []
     assert run.look(changes(state="running", reason="", decision="apply")) == []
     assert run.supervisor.verdict().exit == 1
     assert run.look(changes(state="refused", reason="no", decision="apply")) == [], "it is the same refusal"
     assert run.look(changes(state="refused", reason="no", decision="skip")) == []
-    assert run.look(SchemaChanges((), (Shown(change(state="skipped"), ()),))) == ["settled: drop shop.a"]
+    assert run.look(SchemaChanges((), (Shown(change(state="skipped"), ()),))) == ["resolved: drop shop.a"]
 
 
 def test_the_state_is_unknown_while_the_destination_does_not_answer() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from towpath.cli.options import print_json
 from towpath.clients.connect.rest import Failure
-from towpath.config.events import Difference, Failed, Note, TimedEvent
+from towpath.config.events import Difference, Note, TimedEvent
 from towpath.config.loading import read
 from towpath.errors import BadPipelineFile
 from towpath.run.children import Events
@@ -110,7 +110,7 @@ def test_each_thing_is_told_once_until_it_changes():
     told = []
     events = Events(told.append)
     for words in ("", "a", "a", "b", "", "", "a"):
-        events.report_state(Failed(about="sink", words=words, reason="r"), "well again")
+        events.report_state(Note(event="failed", about="sink", words=words, reason="r"), "well again")
     assert [event.words for event in told] == ["a", "b", "well again", "a"]
     assert (told[0].about, told[0].reason) == ("sink", "r")
 
@@ -126,7 +126,7 @@ def test_what_a_child_has_found_is_handed_on_with_words(capsys):
 def test_only_the_newest_events_stay_on_the_screen():
     events = Events(lambda event: None)
     for number in range(100):
-        events.report(Note(event="trouble", words=str(number)))
+        events.report(Note(event="problem", words=str(number)))
     newest: list[TimedEvent] = list(events.newest)
     assert [event.words for event in newest] == [str(number) for number in range(92, 100)]
 

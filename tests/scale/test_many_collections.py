@@ -24,9 +24,9 @@ from towpath.config import namespaces
 from towpath.config.events import Difference
 from towpath.config.namespaces import Selection, bad_names, unmatched
 from towpath.config.pipeline import Pipeline
+from towpath.deploy import schema
 from towpath.deploy.deployment import Deployment
-from towpath.deploy.schema import plan
-from towpath.deploy.schema.apply import Step
+from towpath.deploy.schema import Step
 from towpath.log import integrity
 from towpath.log.definitions import change_settings
 from towpath.log.lag import change_topics
@@ -142,7 +142,7 @@ def differing(count: int) -> list[MetadataDifference]:
 
 def test_a_plan_compares_the_steps_of_one_collection_only(monkeypatch: pytest.MonkeyPatch) -> None:
     compared = counted(monkeypatch, Step, "__eq__")
-    steps = plan._steps(differing(2_000))
+    steps = schema._steps(differing(2_000))
     assert [step.namespace for step in steps] == [name for name in NAMES for _ in range(2)]
     assert compared["__eq__"] <= 3 * 2_000
 
@@ -150,10 +150,10 @@ def test_a_plan_compares_the_steps_of_one_collection_only(monkeypatch: pytest.Mo
 def test_a_plan_searches_no_list_for_what_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     found = differing(500)
     schemas = SimpleNamespace(differences=lambda form: found, source={})
-    monkeypatch.setattr(plan, "pairs", lambda *about, **options: [])
-    monkeypatch.setattr(plan, "schemas", lambda *about: schemas)
+    monkeypatch.setattr(schema, "pairs", lambda *about, **options: [])
+    monkeypatch.setattr(schema, "schemas", lambda *about: schemas)
     compared = counted(monkeypatch, MetadataDifference, "__eq__")
-    made = plan.plan(session_of(PIPELINE))
+    made = schema.plan(session_of(PIPELINE))
     assert [difference.name for difference in made.different] == ["b_1"] * 500
     assert len(made.steps) == 500
     assert compared["__eq__"] == 0

@@ -79,8 +79,8 @@ def test_damage_of_every_kind_is_found_and_mended_while_the_source_changes(pipel
         extras = list(harmed.values()).count("extra")
         assert f"Delete {extras:,} documents" in towpath("repair", pipeline.file, expect=2).stderr
         found, counts = lines("repair", pipeline.file, "--yes", expect=0)
-        assert {bytes.fromhex(one["id_bson"]): one["result"] for one in found} == dict.fromkeys(harmed, "mended")
-        assert (counts["mended"], counts["left"]) == (PLACES, 0)
+        assert {bytes.fromhex(one["id_bson"]): one["result"] for one in found} == dict.fromkeys(harmed, "repaired")
+        assert (counts["repaired"], counts["left"]) == (PLACES, 0)
         assert "nothing to repair" in towpath("repair", pipeline.file, "--dry-run").stdout
         assert "repaired since" in towpath("status", pipeline.file).stdout
         found, counts = lines("verify", pipeline.file, expect=0)
@@ -173,7 +173,7 @@ def test_what_the_destination_refuses_is_left_with_the_reason_until_that_is_gone
     assert {one["id"]["_id"]["$numberInt"] for one in found} == {str(n) for n in bad}
     assert {(one["result"], one["kind"]) for one in found} == {("left", "missing")}
     assert all("failed validation (121)" in one["reason"] for one in found)
-    assert (counts["mended"], counts["left"]) == (0, 2)
+    assert (counts["repaired"], counts["left"]) == (0, 2)
     said = towpath("repair", pipeline.file, "--dead-letters", expect=1).stdout
     assert "Document failed validation" in said
     pipeline.destination_client[pipeline.name].command({"collMod": "docs", "validator": {}})

@@ -73,14 +73,14 @@ def test_the_steps_of_a_cutover_fill_its_time_line() -> None:
     first, second = _steps(events)
     assert (first.left, first.width, first.paused, first.figures) == (0, 50, False, "2,000 documents")
     assert (second.left, second.width, second.paused) == (60, 40, True)
-    checks = [{"name": "lag", "good": False, "found": "9 records"}]
+    findings = [{"subject": "lag", "level": "error", "finding": "9 records"}]
     page = report.page(
         "cutover",
         name="shop",
         headline="not done",
         mark="bad",
         facts={"begun": utc(0)},
-        gates=[checks],
+        gates=[findings],
         steps=[first, second],
         events=events,
     )

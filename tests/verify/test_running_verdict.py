@@ -60,7 +60,7 @@ def test_it_tells_what_differs_and_how_old_it_is() -> None:
     assert found.description == "following: no differences; 1,500 compared, 3 records, 0.5 s behind, 0 s ago"
     worse = replace(found, missing=2, order=1, waiting=4, unresolved=5)
     assert worse.differences == 3
-    assert "2 missing, 1 order, 4 to be compared again, 5 unresolved;" in worse.description
+    assert "2 missing, 1 order, 4 to be compared again, 5 not judged;" in worse.description
 
 
 def test_one_that_nobody_keeps_any_more_is_not_said_to_follow() -> None:

@@ -11,15 +11,16 @@ from bson.timestamp import Timestamp
 from pymongo.errors import OperationFailure
 
 from towpath.checks.facts import RESNAPSHOT, RESNAPSHOT_ONLY, Facts
-from towpath.checks.rule import Finding, error, ok, warning
+from towpath.checks.rule import Finding, about, error, ok, warning
 from towpath.clients.mongo.client import Client, ClusterTime
 from towpath.clients.mongo.privileges import if_allowed
 from towpath.config.pipeline import Pipeline
+from towpath.config.text import duration
 from towpath.errors import ConnectUnreachable, MongoUnreachable, TowpathError
 from towpath.log.source_offsets import SELECTION, SourceState, source_state
 from towpath.session import Session
 
-_SUBJECT = "source oplog"
+SUBJECT = "source oplog"
 #: Of a resnapshot of all collections.
 EVERYTHING = ".*"
 #: Hours. A day is enough to notice in the morning what broke in the evening, and to repair it.
@@ -101,11 +102,11 @@ def check(session: Session) -> Iterator[Finding]:
                 captures = read_captured(client, pipeline, connect.offsets, connect.config)
                 oplog = read(client)
             for captured in captures:
-                yield from check_capture(oplog, captured)
+                yield from _about(captured, oplog)
     except (MongoUnreachable, ConnectUnreachable):
         return
     except TowpathError as failure:
-        yield warning(_SUBJECT, f"cannot be compared with what is captured: {failure.sentence}", failure.advice)
+        yield warning(f"cannot be compared with what is captured: {failure.sentence}", failure.advice, about=SUBJECT)
 
 
 def warnings(session: Session) -> tuple[str, ...]:
@@ -121,7 +122,7 @@ def within_oplog(facts: Facts) -> Iterator[Finding]:
         return
     read_all = partial(read_captured, pipeline=facts.pipeline, offsets=facts.offsets, config=facts.deployed.get)
     for captured in facts.source.ask(read_all):
-        yield from check_capture(facts.source.ask(read), captured)
+        yield from _about(captured, facts.source.ask(read))
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,68 +187,60 @@ def read(client: Client) -> Oplog | None:
 def check_window(oplog: Oplog | None) -> Iterator[Finding]:
     if oplog is None:
         yield warning(
-            _SUBJECT,
             "its window is unknown: the user may not read local.oplog.rs",
             'grant find and collStats on {db: "local", collection: "oplog.rs"}, or run rs.printReplicationInfo() as'
             f" another user: the window should be {SHORT_HOURS:.0f} hours or more",
         )
     elif oplog.young:
         share = f"{oplog.size / max(oplog.limit, 1):.1%} of {oplog.limit / 2**20:,.0f} MiB"
-        yield ok(_SUBJECT, f"is too new to estimate its window: {share} in {oplog.span / 60:.0f} minutes")
+        yield ok(f"is too new to estimate its window: {share} in {oplog.span / 60:.0f} minutes")
     elif oplog.hours < SHORT_HOURS:
         yield warning(
-            _SUBJECT,
             f"reaches back {oplog.hours:.1f} hours at the current write rate ({oplog.limit / 2**20:,.0f} MiB): a"
             " capture that is down for longer, or an initial copy that takes longer, has to start over",
             f"enlarge it to {SHORT_HOURS:.0f} hours or more: db.adminCommand({{replSetResizeOplog: 1, size: <MiB>,"
             f" minRetentionHours: {SHORT_HOURS:.0f}}}) on every member",
         )
     else:
-        yield ok(_SUBJECT, f"reaches back {oplog.hours:,.0f} hours at the current write rate")
+        yield ok(f"reaches back {oplog.hours:,.0f} hours at the current write rate")
+
+
+def _about(captured: Captured, oplog: Oplog | None) -> Iterator[Finding]:
+    return about(f"{SUBJECT}, {captured.connector}", check_capture(oplog, captured))
 
 
 def check_capture(oplog: Oplog | None, captured: Captured) -> Iterator[Finding]:
     """The oplog still holds the changes that a deployed source connector has not captured."""
-    subject = f"{_SUBJECT}, {captured.connector}"
-    behind = oplog.last - captured.since.seconds if oplog else 0
+    behind = max(oplog.last - captured.since.seconds, 0) if oplog else 0
     if captured.state.lost:
         yield error(
-            f"log, {captured.connector}",
             "holds records of an earlier capture, and the offsets that continue it are lost: documents that were"
             " deleted at the source since would stay at the destination",
             _RESNAPSHOT,
+            about=f"log, {captured.connector}",
         )
     elif captured.lost:
         yield error(
-            subject,
             f"no longer holds the changes since {captured.since}, the end of what is captured: the changes after that"
             " are lost to the stream, and a restart does not help",
             _RESNAPSHOT,
         )
     elif captured.state.gap is not None:
         yield warning(
-            f"log, {captured.connector}",
             f"lacks the changes since {captured.state.gap}, and the resnapshot that replaces them is not finished:"
             " documents that were deleted since are still at the destination",
             "run `towpath resnapshot PIPELINE` to continue it",
+            about=f"log, {captured.connector}",
         )
     elif oplog and oplog.is_near(captured.since.seconds):
         yield warning(
-            subject,
-            f"reaches back {_duration(oplog.hours * 3600)}, and capture is {_duration(behind)} behind: if the oplog"
+            f"reaches back {duration(oplog.hours * 3600)}, and capture is {duration(behind)} behind: if the oplog"
             " drops changes before they are captured, `towpath resnapshot` has to re-read everything",
             "make sure that the connector runs (`towpath status`), or enlarge the oplog (replSetResizeOplog, with"
             " minRetentionHours) on every member",
         )
     elif oplog:
-        yield ok(subject, f"reaches back {_duration(oplog.hours * 3600)}, and capture is {_duration(behind)} behind")
-
-
-def _duration(seconds: float) -> str:
-    for unit, length in (("hours", 3600), ("minutes", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:,.0f} {unit}"
-    return f"{max(seconds, 0):.0f} s"
+        yield ok(f"reaches back {duration(oplog.hours * 3600)}, and capture is {duration(behind)} behind")
 
 
 def check_copy(oplog: Oplog | None, documents: int, size: int, pipeline: Pipeline) -> Iterator[Finding]:
@@ -260,20 +253,18 @@ def check_copy(oplog: Oplog | None, documents: int, size: int, pipeline: Pipelin
     enlarge = "enlarge the oplog (replSetResizeOplog with minRetentionHours)"
     if limited > oplog.hours:
         yield error(
-            _SUBJECT,
             f"reaches back {oplog.hours:.1f} hours, but a copy of {extent} takes {limited:.1f} hours at the limits in"
             " [capture]: the stream could not start where the copy began",
             f"raise documents_per_second or bytes_per_second, or {enlarge}",
         )
         return
     slow = max(limited, size / SLOW_COPY / 3600)
-    duration = f"a copy of {extent} takes {slow:.1f} hours at {SLOW_COPY // 2**20} MiB/s"
+    takes = f"a copy of {extent} takes {slow:.1f} hours at {SLOW_COPY // 2**20} MiB/s"
     if slow > oplog.hours:
         yield warning(
-            _SUBJECT,
-            f"reaches back {oplog.hours:.1f} hours, but {duration}, the rate of a small machine: if the copy is no"
+            f"reaches back {oplog.hours:.1f} hours, but {takes}, the rate of a small machine: if the copy is no"
             " faster, the stream cannot start where the copy began",
             f"{enlarge}, or make sure that the copy is faster",
         )
     else:
-        yield ok(_SUBJECT, f"reaches back {oplog.hours:,.1f} hours, and {duration} or less")
+        yield ok(f"reaches back {oplog.hours:,.1f} hours, and {takes} or less")

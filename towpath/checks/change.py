@@ -37,14 +37,12 @@ def one_writer(facts: Facts) -> Iterator[Finding]:
         connectors |= {writer.connector, writer.connector.removesuffix("-sink")}
         if writer.replay_of:
             yield error(
-                _DEPLOY,
                 f"the replay {writer.connector} of the pipeline {writer.replay_of} already writes {writer.listed} to"
                 " this destination, and two sinks on one namespace overtake each other",
                 f"end it first: `towpath remove … --replay {writer.label}` with that pipeline's file",
             )
         else:
             yield error(
-                _DEPLOY,
                 f"the connector {writer.connector} already writes {writer.listed} to this destination, and two"
                 " pipelines on one namespace overtake each other. If you renamed the pipeline: its log and its"
                 f" position stay with the old name ({writer.connector.removesuffix('-sink')})",
@@ -62,10 +60,9 @@ def same_clusters(facts: Facts) -> Iterator[Finding]:
             before = (config or {}).get(key)
             if before and not ReplicaSet.parse(before).is_same(cluster.replica_set):
                 yield error(
-                    _DEPLOY,
                     f"{name} was deployed with the {cluster.side} {before}, and the file now names"
                     f" {cluster.replica_set}: its position means nothing there",
-                    f"set [{cluster.side}] uri back, or {_REMOVE}, or give the new pipeline a name of its own",
+                    f"set [{cluster.side}] uri back, or {_REMOVE}, or give the new pipeline another name",
                 )
 
 
@@ -103,7 +100,6 @@ def unchanged_mode(
     if same_sink is False:
         other = "plain" if pipeline.exactly_once else "exactly-once"
         yield error(
-            _DEPLOY,
             f'{pipeline.name} was deployed with mode = "{other}", and the file now says "{pipeline.mode}": the two'
             f" sinks keep their positions in different places, and the log of one is not the history that the other"
             f" needs",
@@ -115,7 +111,6 @@ def unchanged_mode(
         same = (pipeline.request_topic in existing) == pipeline.has_own_source
     if same is False:
         yield error(
-            _DEPLOY,
             f'{pipeline.name} was deployed with another [capture] copy, and the file now says "{pipeline.copy_method}":'
             " the stored progress of one method cannot be used by another",
             f"set it back, or empty the destination's namespaces and {_REMOVE}",
@@ -132,7 +127,6 @@ def same_whole_documents(facts: Facts) -> Iterator[Finding]:
     name = facts.pipeline.whole_source_connector
     if name not in facts.pipeline.connectors and facts.deployed.get(name) is not None:
         yield error(
-            _DEPLOY,
             f"the connector {name} looks up whole documents, and the file no longer names any: the capture method of a"
             " collection cannot change",
             f"name it again in [capture] whole_documents, or {_REMOVE}",
@@ -145,7 +139,6 @@ def same_capture(facts: Facts) -> Iterator[Finding]:
         before, after = captured_by(facts.deployed, namespace), captured_by(facts.desired, namespace)
         if before and after and before != after:
             yield error(
-                _DEPLOY,
                 f"{namespace} is captured by {before} and would be by {after}: the capture method of a collection"
                 " cannot change",
                 f"leave [capture] whole_documents as it was for it, or {_REMOVE}",
@@ -165,10 +158,9 @@ def copied(facts: Facts) -> Iterator[Finding]:
         after = _newly_captured(facts, namespace)
         if after is not None and facts.offsets(after):
             yield error(
-                _DEPLOY,
                 f"{namespace} holds documents and was not captured by {after} when it started: they would not be"
                 f" copied",
-                f"give it a pipeline of its own, or {_REMOVE}",
+                f"give it a separate pipeline, or {_REMOVE}",
             )
 
 
@@ -179,7 +171,6 @@ def not_taken_in_again(facts: Facts) -> Iterator[Finding]:
     names = {topic_of(facts.pipeline.name, ns): ns for ns in facts.namespaces if _newly_captured(facts, ns)}
     for topic in sorted(facts.written.intersection(names)) if names else ():
         yield error(
-            _DEPLOY,
             f"{names[topic]} was included in this pipeline before, and then excluded: its topic {topic} holds records,"
             " and documents that were deleted at the source since then would stay at the destination forever",
             f"`towpath remove` and `towpath deploy`, which keep the log, and then `towpath resnapshot PIPELINE --only"
@@ -194,7 +185,6 @@ def kept_offsets(facts: Facts) -> Iterator[Finding]:
         topics = {topic_of(pipeline.name, ns) for ns in facts.namespaces if captured_by(facts.desired, ns) == name}
         if facts.deployed[name] is not None and facts.written & topics and not facts.offsets(name):
             yield warning(
-                _DEPLOY,
                 f"the log holds records of an earlier capture, and Kafka Connect has no offsets of {name} that continue"
                 " it: the connector will not capture anything (TWP-HISTORY-LOST)",
                 "run `towpath resnapshot PIPELINE` after it, which re-reads all documents",

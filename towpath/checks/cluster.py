@@ -8,79 +8,60 @@ from towpath.checks.facts import Side
 from towpath.checks.rule import Finding, error, ok, warning
 from towpath.clients.mongo.client import Client
 from towpath.clients.mongo.privileges import if_allowed
-from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.clients.mongo.versions import NEWEST, OLDEST, Version, series, short
 from towpath.config.text import counted
 
 
 def servers(cluster: Side) -> Iterator[Finding]:
     """The servers are supported, and their upgrades are finished."""
-    yield from topology(cluster.replica_set, cluster.version, cluster.side, cluster.cluster.address)
-    if cluster.ask(_is_shard):
+    replica_set = cluster.replica_set
+    members = counted(len(replica_set.hosts), "member")
+    kind = f"replica set {replica_set.name}, {members}" if replica_set.name else "a standalone mongod"
+    yield ok(f"{cluster.cluster.address}: {kind}, MongoDB {'.'.join(map(str, cluster.version))}")
+    yield from untested(cluster.version)
+    if cluster.ask(_shard_identity) is not None:
         yield error(
-            cluster.side,
             "is a shard of a sharded cluster: it has part of the documents, and chunks move in and out of it",
             "name a replica set that is not sharded; sharded clusters are not supported",
         )
-    level = cluster.compatibility
-    if level is None:
+    if cluster.compatibility is None:
         yield ok(
-            cluster.side,
             "feature compatibility version: not checked, because the user lacks the privilege getParameter"
             " (role clusterMonitor)",
         )
     else:
-        yield from compatibility(level, cluster.side, cluster.version)
+        yield compatibility(cluster.compatibility, cluster.version)
 
 
-def _is_shard(client: Client) -> bool:
-    """Whether the server is known to be one; not where the user may not read that."""
-    identity = if_allowed(lambda: client.admin["system.version"].find_one({"_id": "shardIdentity"}))
-    return identity is not None
+def _shard_identity(client: Client) -> object:
+    """What a shard has; None for others, and where the user may not read it."""
+    return if_allowed(lambda: client.admin["system.version"].find_one({"_id": "shardIdentity"}))
 
 
-def topology(replica_set: ReplicaSet, version: Version, side: str, address: str) -> Iterator[Finding]:
-    members = counted(len(replica_set.hosts), "member")
-    number = ".".join(map(str, version))
-    kind = f"replica set {replica_set.name}, {members}" if replica_set.name else "a standalone mongod"
-    yield ok(side, f"{address}: {kind}, MongoDB {number}")
-    yield from untested(version, side)
-
-
-def untested(version: Version, side: str) -> Iterator[Finding]:
+def untested(version: Version) -> Iterator[Finding]:
     """A version that is not tested. `Side.replica_set` raises `Refused` for one that is not supported."""
     number = ".".join(map(str, version))
     if version[:2] > NEWEST:
         yield warning(
-            side,
             f"MongoDB {number} is newer than all that is known to this version of Towpath",
             "upgrade Towpath, or try everything on a copy of the data first",
         )
     elif series(version).support == "expected":
-        yield ok(side, f"MongoDB {number} is expected to work, and not tested")
+        yield ok(f"MongoDB {number} is expected to work, and not tested")
 
 
-def compatibility(text: str, side: str, version: Version) -> Iterator[Finding]:
-    """Check the feature compatibility version `text` of servers of this `version`."""
-    level = tuple(int(part) for part in text.split("."))
-    command = f"db.adminCommand({{setFeatureCompatibilityVersion: {_target(version)}}})"
-    if level < OLDEST:
-        yield error(
-            side,
+def compatibility(text: str, version: Version) -> Finding:
+    """Judge the feature compatibility version `text` of servers of this `version`."""
+    confirmed = ", confirm: true" if version >= (7, 0) else ""
+    command = f'db.adminCommand({{setFeatureCompatibilityVersion: "{short(version)}"{confirmed}}})'
+    if tuple(map(int, text.split("."))) < OLDEST:
+        return error(
             f"feature compatibility version {text} is not supported: the servers behave as MongoDB {text}",
             f"finish the upgrade: {command}",
         )
-    elif text != short(version):
-        yield warning(
-            side,
+    if text != short(version):
+        return warning(
             f"feature compatibility version {text} on servers {short(version)}: an upgrade is not finished",
             f"finish it: {command}; or take it into account when you compare both sides",
         )
-    else:
-        yield ok(side, f"feature compatibility version {text}")
-
-
-def _target(version: Version) -> str:
-    """The version to set, as arguments of the command, which needs a confirmation since 7.0."""
-    text = f'"{short(version)}"'
-    return f"{text}, confirm: true" if version >= (7, 0) else text
+    return ok(f"feature compatibility version {text}")

@@ -9,7 +9,7 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from towpath.checks.facts import DESTINATION_SET, SOURCE_SET, Facts
-from towpath.checks.rule import Finding, Rule, error, ok, rules, warning
+from towpath.checks.rule import Finding, Rule, about, error, ok, rules, warning
 from towpath.clients.connect.rest import code_of
 from towpath.config.pipeline import Pipeline
 from towpath.errors import Unresolved
@@ -27,7 +27,7 @@ _USUAL_CACHE_MB = 64
 
 
 def workers(facts: Facts) -> Iterator[Finding]:
-    yield ok(SUBJECT, f"{facts.connect.url}: Kafka Connect {facts.worker[0]}")
+    yield ok(f"{facts.connect.url}: Kafka Connect {facts.worker[0]}")
     yield from exposed(facts.pipeline)
 
 
@@ -36,9 +36,8 @@ def same_kafka(facts: Facts) -> Iterator[Finding]:
     _, theirs = facts.worker
     if theirs != facts.kafka_cluster:
         yield error(
-            SUBJECT,
             f"its workers use the Kafka cluster {theirs}, but [kafka] bootstrap leads to {facts.kafka_cluster}:"
-            " topics would be created in one and looked for in the other",
+            " topics would be created in one and expected in the other",
             "set [kafka] bootstrap to the brokers in the workers' bootstrap.servers",
         )
 
@@ -47,7 +46,6 @@ def present_plugins(facts: Facts) -> Iterator[Finding]:
     missing = [plugin for plugin in plugins(facts.pipeline) if plugin not in facts.plugins]
     if missing:
         yield error(
-            SUBJECT,
             f"Kafka Connect at {facts.connect.url} lacks {', '.join(missing)}",
             "put Towpath's plugin folder on the plugin.path of every worker and restart the workers",
         )
@@ -58,7 +56,7 @@ def connectors(facts: Facts) -> Iterator[Finding]:
     if any(present_plugins(facts)):
         return
     versions = [f"{name.rsplit('.', 1)[-1]} {facts.plugins[name]}" for name in plugins(facts.pipeline)]
-    yield ok(SUBJECT, f"the worker that answered has the plugins {', '.join(versions)}")
+    yield ok(f"the worker that answered has the plugins {', '.join(versions)}")
     if facts.pipeline.has_own_source:
         yield from heap(facts.connect.recommended(_SOURCE, _HEAP), facts.pipeline.splice_cache)
     yield from _validated(facts)
@@ -84,7 +82,6 @@ def heap(values: Sequence[str], splice_cache: int) -> Iterator[Finding]:
     advice = f'KAFKA_HEAP_OPTS="-Xmx{least}m -Xmn{least // 2}m" on every worker, and restart them'
     if heap < needed:
         yield warning(
-            SUBJECT,
             f"{found}: documents of up to 16 MB and [capture] splice_cache need a heap of {needed:,} MB, so a task may"
             " run out of memory",
             advice,
@@ -92,18 +89,13 @@ def heap(values: Sequence[str], splice_cache: int) -> Iterator[Finding]:
         )
     elif 3 * new <= heap:
         yield warning(
-            SUBJECT,
             f"{found}: most of what a worker allocates lives as long as one batch, and with a third of the heap or less"
             " the collector copies those records again and again",
             advice,
             code=_HEAP_CODE,
         )
     else:
-        yield ok(SUBJECT, found)
-
-
-def foreign_connectors(facts: Facts) -> Iterator[Finding]:
-    yield from others(facts.pipeline, facts.configurations)
+        yield ok(found)
 
 
 def exposed(pipeline: Pipeline) -> Iterator[Finding]:
@@ -115,7 +107,6 @@ def exposed(pipeline: Pipeline) -> Iterator[Finding]:
             return
     if not login.user and not login.certificate:
         yield warning(
-            SUBJECT,
             f"its REST API at {host} has no authentication: anyone who reaches it can make the workers read any file"
             " that they have access to, including the one with the URIs",
             "make sure that the cluster enforces the NetworkPolicies that guard it (docs/how-to/kubernetes.md#secrets)"
@@ -124,7 +115,6 @@ def exposed(pipeline: Pipeline) -> Iterator[Finding]:
         )
     elif url.scheme == "http":
         yield warning(
-            SUBJECT,
             f"the password for its REST API goes to {host} over the network unencrypted",
             "let it listen with https (listeners=https://…), and set [connect] url to an https:// address",
         )
@@ -137,10 +127,10 @@ def _validated(facts: Facts) -> Iterator[Finding]:
     exactly-once support for sources, which the validated source requires. Connectors of a cluster that is not
     reachable are left out, because validating them takes minutes.
     """
-    pipeline = facts.pipeline
-    if _outdated(facts):
+    pipeline, unreachable = facts.pipeline, facts.unreachable
+    known = {"source", "destination"}.isdisjoint(unreachable) and pipeline.secrets_file.exists()
+    if known and credentials.differs(pipeline.secrets_file, facts.secrets):
         yield warning(
-            SUBJECT,
             f"{pipeline.secrets_file} and the pipeline file hold different URIs, so the connectors were not validated",
             "run `towpath manifests PIPELINE --credentials FILE`, write its output into the Secret of the workers, and"
             " restart the connectors"
@@ -150,82 +140,61 @@ def _validated(facts: Facts) -> Iterator[Finding]:
         return
     for name, config in definitions(pipeline).items():
         is_sink = name == pipeline.sink_connector
-        if (facts.destination if is_sink else facts.source).side in facts.unreachable:
+        if ("destination" if is_sink else "source") in unreachable:
             continue
         checked = config if is_sink else config | {_EXACTLY_ONCE: "required"}
         try:
-            yield from validated(name, facts.connect.errors(name, checked), pipeline)
+            found = [*validated(facts.connect.errors(name, checked), pipeline)]
         except Unresolved:
-            yield _unread(name, pipeline)
+            found = [_unread(pipeline)]
+        yield from about(f"{SUBJECT} {name}", found)
 
 
-def _outdated(facts: Facts) -> bool:
-    """Whether the secrets file exists on this machine, and `deploy` would write another content."""
-    clusters = (facts.source, facts.destination)
-    if any(cluster.side in facts.unreachable for cluster in clusters) or not facts.pipeline.secrets_file.exists():
-        return False
-    sets = (cluster.replica_set.name for cluster in clusters)
-    return credentials.differs(facts.pipeline.secrets_file, credentials.properties(facts.pipeline, *sets))
-
-
-def validated(name: str, errors: Mapping[str, list[str]], pipeline: Pipeline) -> Iterator[Finding]:
+def validated(errors: Mapping[str, list[str]], pipeline: Pipeline) -> Iterator[Finding]:
     """The findings from the answer to a validation. `errors`: setting → messages."""
-    subject = f"{SUBJECT} {name}"
     overrides = [key for key in errors if ".override." in key and not code_of(errors[key][0])]
     if overrides:
         yield error(
-            subject,
             f"the workers do not allow a connector to set {', '.join(overrides)}: {errors[overrides[0]][0]}",
             "set connector.client.config.override.policy=All on every worker",
         )
-    for key, messages in errors.items():
-        if key not in overrides:
-            yield _fault(subject, key, messages[0], pipeline)
-    if not any(key != _EXACTLY_ONCE for key in errors):
-        yield ok(subject, "Kafka Connect validated it, resolved the URI and reached the cluster")
-
-
-def _fault(subject: str, key: str, message: str, pipeline: Pipeline) -> Finding:
-    """The finding for the message about one setting."""
     enable = "set exactly.once.source.support=enabled on every worker (first `preparing` on all, then `enabled`)"
-    if key == _EXACTLY_ONCE and pipeline.has_own_source:
-        return error(
-            subject,
-            "the workers have no exactly-once support for sources, which Towpath's source requires",
-            f'{enable}, or use mode = "plain" with copy = "debezium"',
-        )
-    if key == _EXACTLY_ONCE:
-        return warning(
-            subject,
-            "the workers have no exactly-once support for sources: what was captured shortly before a worker is killed"
-            " is captured again and appears twice in the log",
-            enable,
-        )
-    if credentials.is_unresolved(key, message):
-        return error(
-            subject,
-            f"the worker finds no URI through ${{file:{pipeline.secrets_file}:…}}: {message}",
-            credentials.advice(pipeline.secrets_file),
-        )
-    advice = f"correct {key}; deploy would stop with the same message"
-    return error(subject, f"{key}: {message}", advice, where=key, code=code_of(message))
+    for key, (message, *_) in errors.items():
+        if key == _EXACTLY_ONCE and pipeline.has_own_source:
+            yield error(
+                "the workers have no exactly-once support for sources, which Towpath's source requires",
+                f'{enable}, or use mode = "plain" with copy = "debezium"',
+            )
+        elif key == _EXACTLY_ONCE:
+            yield warning(
+                "the workers have no exactly-once support for sources: what was captured shortly before a worker is"
+                " killed is captured again and appears twice in the log",
+                enable,
+            )
+        elif credentials.is_unresolved(key, message):
+            yield error(
+                f"the worker finds no URI through ${{file:{pipeline.secrets_file}:…}}: {message}",
+                credentials.advice(pipeline.secrets_file),
+            )
+        elif key not in overrides:
+            advice = f"correct {key}; deploy would stop with the same message"
+            yield error(f"{key}: {message}", advice, where=key, code=code_of(message))
+    if not any(key != _EXACTLY_ONCE for key in errors):
+        yield ok("Kafka Connect validated it, resolved the URI and reached the cluster")
 
 
-def _unread(name: str, pipeline: Pipeline) -> Finding:
-    subject = f"{SUBJECT} {name}"
+def _unread(pipeline: Pipeline) -> Finding:
     if pipeline.has_operator:
         return error(
-            subject,
             f"the worker cannot read {pipeline.secrets_file}",
             f"the Secret {pipeline.name}-workers has to have {pipeline.secrets_file.name}, and to be mounted at"
             f" {pipeline.secrets_file.parent} in the workers (docs/how-to/kubernetes.md)",
         )
     if not pipeline.secrets_file.exists():
         return ok(
-            subject, f"the worker resolves ${{file:…}}; {pipeline.secrets_file} does not exist yet, deploy writes it"
+            f"the worker resolves ${{file:…}}; {pipeline.secrets_file} does not exist yet, deploy writes it",
         )
     return error(
-        subject,
         f"the worker cannot read {pipeline.secrets_file}, which exists on this machine",
         "make it readable for the user that runs the worker; if workers run on other machines, copy it to each, or set"
         " [connect] secrets to a folder that they share",
@@ -246,23 +215,30 @@ _HANDLERS = {
 
 
 def others(pipeline: Pipeline, configs: Mapping[str, Mapping[str, str]]) -> Iterator[Finding]:
-    """Warn about other connectors (name → configuration) that interfere with the pipeline."""
+    """Warn about other connectors (name → configuration) that interfere with the pipeline.
+
+    Those of another pipeline are not among them: the preconditions of `deploy` check these.
+    """
+    ours = (*pipeline.connectors, pipeline.whole_source_connector)
     for name, config in sorted(configs.items()):
-        if name in (*pipeline.connectors, pipeline.whole_source_connector):
+        plugin, prefix = config.get("connector.class"), config.get("topic.prefix", "")
+        if name in ours or SOURCE_SET in config or DESTINATION_SET in config:
             continue
-        if SOURCE_SET in config or DESTINATION_SET in config:
-            continue  # another pipeline's: the preconditions of `deploy` check these
-        if config.get("connector.class") in _SINKS:
-            yield from _sink(name, config, pipeline)
-        elif config.get("connector.class") in _SOURCES:
-            yield from _source(name, config, pipeline)
+        if plugin in _SINKS:
+            yield from about(f"{SUBJECT} {name}", _sink(config, pipeline))
+        elif plugin in _SOURCES and prefix in pipeline.capture_prefixes:
+            yield warning(
+                f"a source that is not Towpath's has the topic.prefix {prefix!r}: it writes JSON to the pipeline's"
+                " topics, which stops the sink",
+                "set another topic.prefix for it, or remove it",
+                about=f"{SUBJECT} {name}",
+            )
 
 
-def _sink(name: str, config: Mapping[str, str], pipeline: Pipeline) -> Iterator[Finding]:
-    subject, trap = f"connect {name}", _HANDLERS.get(config.get("change.data.capture.handler", ""), "")
+def _sink(config: Mapping[str, str], pipeline: Pipeline) -> Iterator[Finding]:
+    trap = _HANDLERS.get(config.get("change.data.capture.handler", ""), "")
     if _reads(config, pipeline):
         yield warning(
-            subject,
             f"a sink that is not Towpath's reads the pipeline's topics; their values are BSON in Towpath's own format,"
             f" and {trap or 'it does not support updates'}",
             "let it read other topics, or remove it",
@@ -270,27 +246,14 @@ def _sink(name: str, config: Mapping[str, str], pipeline: Pipeline) -> Iterator[
     shared = _hosts(config.get("connection.uri", "") or config.get("mongodb.connection.string", ""))
     if shared & _hosts(pipeline.destination.uri):
         yield warning(
-            subject,
             "a sink that is not Towpath's writes to the destination: in a namespace that both write, the two overwrite"
             f" each other's changes{', and ' + trap if trap else ''}",
             "make sure that it writes to no namespace of the pipeline, or remove it",
         )
     if config.get("errors.tolerance") == "all" and not config.get("errors.deadletterqueue.topic.name"):
         yield warning(
-            subject,
             "errors.tolerance=all without a dead-letter topic: records that it cannot write are lost silently",
             "set errors.deadletterqueue.topic.name on that connector",
-        )
-
-
-def _source(name: str, config: Mapping[str, str], pipeline: Pipeline) -> Iterator[Finding]:
-    prefix = config.get("topic.prefix", "")
-    if prefix in pipeline.capture_prefixes:
-        yield warning(
-            f"connect {name}",
-            f"a source that is not Towpath's has the topic.prefix {prefix!r}: it writes JSON to the pipeline's topics,"
-            " which stops the sink",
-            "set another topic.prefix for it, or remove it",
         )
 
 
@@ -318,5 +281,5 @@ RULES = (
     Rule(SUBJECT, workers, required=False),
     *rules(SUBJECT, same_kafka, present_plugins),
     Rule(SUBJECT, connectors, required=False),
-    Rule(SUBJECT, foreign_connectors, required=False),
+    Rule(SUBJECT, lambda facts: others(facts.pipeline, facts.configurations), required=False),
 )

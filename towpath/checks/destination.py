@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -10,7 +10,7 @@ from pymongo.uri_parser import parse_uri
 
 from towpath.checks import cluster, source
 from towpath.checks.facts import Facts
-from towpath.checks.rule import Finding, Rule, error, ok, rules, warning
+from towpath.checks.rule import Finding, Rule, about, error, ok, rules, warning
 from towpath.clients.mongo.client import Client
 from towpath.clients.mongo.privileges import (
     DDL_DESTINATION_ACTIONS,
@@ -28,23 +28,17 @@ SIDE = "destination"
 _SHOWN = 3
 
 
-def servers(facts: Facts) -> Iterator[Finding]:
-    yield from cluster.servers(facts.destination)
-
-
 def both(facts: Facts) -> Iterator[Finding]:
     """The two sides go together."""
     theirs, ours = facts.source.version[0], facts.destination.version[0]
     if ours < theirs:
         yield warning(
-            SIDE,
             f"is MongoDB {ours}, older than the source's {theirs}: it may refuse documents or updates that the source"
             " accepts",
             f"upgrade the destination to MongoDB {theirs}",
         )
     if facts.source.replica_set.is_same(facts.destination.replica_set):
         yield warning(
-            SIDE,
             "is the same replica set as the source: its oplog gets every change twice",
             "make sure that this is intended; for a second cluster set another [destination] uri",
         )
@@ -58,11 +52,10 @@ def targets(facts: Facts) -> Iterator[Finding]:
         target = facts.pipeline.renamed(name)
         if target in sources:
             collision = f"{sources[target]} and {name} would both be written to {target}"
-            yield error(SIDE, collision, "see [collections.rename]")
+            yield error(collision, "see [collections.rename]")
         sources[target] = name
         if same_set and facts.pipeline.selection.matches(target):
             yield error(
-                SIDE,
                 f"source and destination are the same replica set, and {name} would be written to {target}, which the"
                 " pipeline captures again: each change would circulate forever",
                 "name another destination, or rename into a database that [collections] include does not take in",
@@ -73,7 +66,7 @@ def privileged(facts: Facts) -> Iterator[Finding]:
     """The user has the required privileges."""
     granted = facts.destination.privileges
     if granted is None:
-        yield ok(SIDE, "no user is authenticated, so the server must be without access control")
+        yield ok("no user is authenticated, so the server must be without access control")
         return
     yield from _writes(granted, _targets(facts))
     if facts.pipeline.ddl.apply:
@@ -86,64 +79,83 @@ def _targets(facts: Facts) -> tuple[str, ...]:
     return facts.targets if source.namespaces(facts) else ()
 
 
-def _existing(facts: Facts) -> tuple[Collection, ...]:
-    """The targets that exist; empty unless the user may read all of them."""
+def _existing(facts: Facts) -> tuple[Collection, ...] | None:
+    """The targets that exist; None unless the user may read all of them."""
     granted, targets = facts.destination.privileges, _targets(facts)
-    return facts.target_collections if targets and (granted is None or not _blind(granted, targets)) else ()
+    if granted is not None and _lacking(granted, DESTINATION_LOOKS, targets):
+        return None
+    return facts.target_collections if targets else ()
+
+
+def _lacking(granted: Privileges, actions: Sequence[str], places: Iterable[str]) -> dict[str, list[str]]:
+    """The actions that the user misses, by place."""
+    return {place: missing for place in places if (missing := granted.missing(actions, place))}
 
 
 def kinds(facts: Facts) -> Iterator[Finding]:
     """Every existing target can hold the documents."""
-    for collection in _existing(facts):
+    for collection in _existing(facts) or ():
         yield from kind(collection, facts.pipeline)
+
+
+def kind(collection: Collection, pipeline: Pipeline) -> Iterator[Finding]:
+    subject = f"{SIDE} {collection.namespace}"
+    if collection.kind != "collection":
+        yield error(
+            f"is a {collection.kind}, which cannot hold the replicated documents",
+            "drop it, or choose another namespace with [collections.rename]",
+            about=subject,
+        )
+    elif "collation" in collection.options and pipeline.kafka.partitions > 1:
+        yield error(
+            "has a default collation, which can treat two _ids with different bytes as equal: one document would"
+            " overwrite the other",
+            "create the collection without a collation, or set [kafka] partitions = 1 if the source has the same"
+            " collation",
+            about=subject,
+        )
 
 
 def contents(facts: Facts) -> Iterator[Finding]:
     """What the existing targets hold, and options and indexes of theirs that are traps."""
-    granted, targets = facts.destination.privileges, _targets(facts)
-    if granted is not None and _blind(granted, targets):
-        return
     existing = _existing(facts)
-    deployed = facts.has_connect and facts.is_deployed
+    if existing is None:
+        return
+    is_deployed = facts.has_connect and facts.is_deployed
     for collection in existing:
         if collection.kind == "collection":
-            yield from facts.destination.ask(partial(_contents, collection, facts.pipeline, deployed))
+            count, indexes = facts.destination.ask(partial(_contents, collection.namespace))
+            found = (_documents(count, is_deployed=is_deployed), *_traps(collection, indexes, facts.pipeline))
+            yield from about(f"{SIDE} {collection.namespace}", found)
     names = {collection.namespace for collection in existing}
-    new = [name for name in targets if name not in names]
+    new = [name for name in _targets(facts) if name not in names]
     if new:
-        yield ok(SIDE, f"the first document would create {first_few(new, _SHOWN)}")
+        yield ok(f"the first document would create {first_few(new, _SHOWN)}")
 
 
-def _contents(collection: Collection, pipeline: Pipeline, deployed: bool, client: Client) -> list[Finding]:
-    """`deployed`: the pipeline may have written the documents."""
-    subject = f"destination {collection.namespace}"
-    database, name = collection.namespace.split(".", 1)
-    handle = client[database][name]
-    findings = [*_documents(subject, handle.estimated_document_count(), deployed=deployed)]
-    findings += _options(collection, pipeline)
-    for index in handle.list_indexes():
-        findings += _index(subject, dict(index), _refused(pipeline))
-    return findings
+def _contents(namespace: str, client: Client) -> tuple[int, list[dict[str, Any]]]:
+    """About how many documents a collection holds, and its indexes."""
+    database, name = namespace.split(".", 1)
+    collection = client[database][name]
+    return collection.estimated_document_count(), [dict(index) for index in collection.list_indexes()]
 
 
 def _writes(granted: Privileges, targets: Sequence[str]) -> Iterator[Finding]:
-    lacking = {name: missing for name in targets if (missing := granted.missing(DESTINATION_ACTIONS, name))}
+    lacking = _lacking(granted, DESTINATION_ACTIONS, targets)
     databases = sorted({name.partition(".")[0] for name in lacking})
     if lacking:
         name, missing = next(iter(lacking.items()))
         yield error(
-            SIDE,
             f"the user {granted.user} may not {', '.join(missing)} in {name}"
             + (f" and {len(lacking) - 1} more namespaces" if len(lacking) > 1 else ""),
             granted.grant(("readWrite", database) for database in databases),
         )
     elif targets:
-        yield ok(SIDE, f"the user {granted.user} may {', '.join(DESTINATION_ACTIONS)} in all target namespaces")
-    blind = _blind(granted, targets)
+        yield ok(f"the user {granted.user} may {', '.join(DESTINATION_ACTIONS)} in all target namespaces")
+    blind = _lacking(granted, DESTINATION_LOOKS, targets)
     if blind and not lacking:
         name, missing = next(iter(blind.items()))
         yield warning(
-            SIDE,
             f"the user {granted.user} may not {', '.join(missing)} in {name}: its contents cannot be checked or"
             " compared, and `deploy` needs --no-prepare",
             f'grant it the role "readWrite" on {name.partition(".")[0]}, which includes these actions',
@@ -152,16 +164,14 @@ def _writes(granted: Privileges, targets: Sequence[str]) -> Iterator[Finding]:
 
 def schema_changes(granted: Privileges, targets: Sequence[str]) -> Iterator[Finding]:
     """The sink may make the schema changes of [ddl], also of collections that come later."""
-    databases = sorted({name.partition(".")[0] for name in targets})
-    lacking = {name: missing for name in databases if (missing := granted.missing(DDL_DESTINATION_ACTIONS, f"{name}."))}
+    lacking = _lacking(granted, DDL_DESTINATION_ACTIONS, sorted({f"{name.partition('.')[0]}." for name in targets}))
     if lacking:
-        name, missing = next(iter(lacking.items()))
+        databases, missing = [name.removesuffix(".") for name in lacking], next(iter(lacking.values()))
         yield error(
-            SIDE,
-            f"the user {granted.user} may not {', '.join(missing)} in all of the database {name}"
+            f"the user {granted.user} may not {', '.join(missing)} in all of the database {databases[0]}"
             + (f" and {len(lacking) - 1} more" if len(lacking) > 1 else "")
             + ", as [ddl] needs it",
-            f"{granted.grant((role, database) for database in lacking for role in ('readWrite', 'dbAdmin'))}, or the"
+            f"{granted.grant((role, database) for database in databases for role in ('readWrite', 'dbAdmin'))}, or the"
             " privileges in docs/how-to/secure.md, or leave [ddl] out",
         )
 
@@ -174,17 +184,12 @@ def _positions(granted: Privileges, pipeline: Pipeline) -> Iterator[Finding]:
     missing = dict.fromkeys(action for place in places for action in granted.missing(POSITION_ACTIONS, place))
     if missing:
         yield error(
-            SIDE,
             f"the user {granted.user} may not {', '.join(missing)} in {' and '.join(places)}, where Towpath"
             " registers the pipeline and the sink keeps its positions",
             granted.grant([("readWrite", DATABASE)]),
         )
     else:
-        yield ok(SIDE, f"the user {granted.user} may {', '.join(POSITION_ACTIONS)} in {' and '.join(places)}")
-
-
-def _blind(granted: Privileges, targets: Sequence[str]) -> dict[str, list[str]]:
-    return {name: missing for name in targets if (missing := granted.missing(DESTINATION_LOOKS, name))}
+        yield ok(f"the user {granted.user} may {', '.join(POSITION_ACTIONS)} in {' and '.join(places)}")
 
 
 def _validation(granted: Privileges, pipeline: Pipeline) -> Iterator[Finding]:
@@ -193,7 +198,6 @@ def _validation(granted: Privileges, pipeline: Pipeline) -> Iterator[Finding]:
     missing = granted.missing_for_mongo_kafka(pipeline.database, str(source))
     if missing:
         yield error(
-            SIDE,
             f"the sink connector's own validation would report {', '.join(missing)} missing for {granted.user}: it"
             f" checks the database {pipeline.database!r} (that of the first included namespace), the user's database"
             f" {source!r}, and grants on all databases, but not the target namespaces",
@@ -201,80 +205,49 @@ def _validation(granted: Privileges, pipeline: Pipeline) -> Iterator[Finding]:
         )
 
 
-def kind(collection: Collection, pipeline: Pipeline) -> Iterator[Finding]:
-    subject = f"destination {collection.namespace}"
-    if collection.kind != "collection":
-        yield error(
-            subject,
-            f"is a {collection.kind}, which cannot hold the replicated documents",
-            "drop it, or choose another namespace with [collections.rename]",
-        )
-    elif "collation" in collection.options and pipeline.kafka.partitions > 1:
-        yield error(
-            subject,
-            "has a default collation, which can treat two _ids with different bytes as equal: one document would"
-            " overwrite the other",
-            "create the collection without a collation, or set [kafka] partitions = 1 if the source has the same"
-            " collation",
-        )
-
-
-def _refused(pipeline: Pipeline) -> str:
-    if pipeline.exactly_once:
-        return "a document that it refuses becomes a dead letter"
-    return "a document that it refuses stops the sink"
-
-
-def _documents(subject: str, count: int, *, deployed: bool) -> Iterator[Finding]:
+def _documents(count: int, *, is_deployed: bool) -> Finding:
+    """`is_deployed`: the pipeline may have written them."""
     if not count:
-        yield ok(subject, "exists and is empty")
-    elif deployed:
-        yield ok(subject, f"holds about {counted(count, 'document')}; the pipeline is deployed")
-    else:
-        yield warning(
-            subject,
-            f"holds about {counted(count, 'document')} already: documents whose _id is at the source are overwritten,"
-            " the others stay, so the two sides differ",
-            "empty the collection before the first deploy, unless these documents belong there",
-        )
+        return ok("exists and is empty")
+    if is_deployed:
+        return ok(f"holds about {counted(count, 'document')}; the pipeline is deployed")
+    return warning(
+        f"holds about {counted(count, 'document')} already: documents whose _id is at the source are overwritten, the"
+        " others stay, so the two sides differ",
+        "empty the collection before the first deploy, unless these documents belong there",
+    )
 
 
-def _options(collection: Collection, pipeline: Pipeline) -> Iterator[Finding]:
-    subject, options = f"destination {collection.namespace}", collection.options
-    database, name = collection.namespace.split(".", 1)
+def _traps(collection: Collection, indexes: Iterable[Mapping[str, Any]], pipeline: Pipeline) -> Iterator[Finding]:
+    options, (database, name) = collection.options, collection.namespace.split(".", 1)
+    refused = f"a document that it refuses {'becomes a dead letter' if pipeline.exactly_once else 'stops the sink'}"
     if "validator" in options and options.get("validationAction") != "warn":  # 8.1 has errorAndLog too
         yield warning(
-            subject,
-            f"has a validator, which may refuse what the source accepted: {_refused(pipeline)}",
+            f"has a validator, which may refuse what the source accepted: {refused}",
             f'in {database}: db.runCommand({{collMod: "{name}", validationLevel: "off"}}) while the pipeline runs',
         )
     if options.get("capped"):
         yield warning(
-            subject,
-            "is capped: it removes documents by itself, and then the two sides differ",
+            "is capped: it removes documents automatically, and then the two sides differ",
             "keep it only if the source's collection is capped too; else drop it and let the sink create it",
         )
-
-
-def _index(subject: str, index: dict[str, Any], refused: str) -> Iterator[Finding]:
-    name = index["name"]
-    if index.get("unique"):
-        yield warning(
-            subject,
-            f"has the unique index {name!r}: order across documents is not kept, so a value that moves from one"
-            f" document to another can exist twice for a short time: {refused}",
-            "create unique indexes after the migration, when nothing is replicated any more",
-        )
-    if "expireAfterSeconds" in index:
-        yield warning(
-            subject,
-            f"has the TTL index {name!r}: it deletes by the destination's clock, in addition to the source's deletes",
-            "leave deletes to the source, whose deletes are replicated; create TTL indexes after the migration",
-        )
+    for index in indexes:
+        if index.get("unique"):
+            yield warning(
+                f"has the unique index {index['name']!r}: order across documents is not kept, so a value that moves"
+                f" from one document to another can exist twice for a short time: {refused}",
+                "create unique indexes after the migration, when nothing is replicated any more",
+            )
+        if "expireAfterSeconds" in index:
+            yield warning(
+                f"has the TTL index {index['name']!r}: it deletes by the destination's clock, in addition to the"
+                " source's deletes",
+                "leave deletes to the source, whose deletes are replicated; create TTL indexes after the migration",
+            )
 
 
 RULES = (
-    *rules(SIDE, servers),
+    *rules(SIDE, lambda facts: cluster.servers(facts.destination)),
     Rule(SIDE, both, required=False),
     Rule(SIDE, targets, applies=source.listed),
     *rules(SIDE, privileged, kinds),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from towpath.clients.connect.control import statuses
 from towpath.clients.kafka.topics import Place, Topic
@@ -21,7 +21,7 @@ from towpath.clients.mongo.replica_set import ReplicaSet, collections, destinati
 from towpath.errors import ConnectUnreachable, KafkaUnreachable, MongoUnreachable, NoSuchConnector, TowpathError
 from towpath.log.definitions import DDL_REPLAY, definitions, pipeline_topics
 from towpath.session import Session
-from towpath.store import writers
+from towpath.store import credentials, writers
 from towpath.store.writers import Registration
 
 #: Keys in the configuration of a source and of a sink connector that name its replica set.
@@ -33,36 +33,6 @@ _KEPT = (RESNAPSHOT, RESNAPSHOT_ONLY, DDL_REPLAY)
 Configurations = Mapping[str, dict[str, str] | None]
 Answer = TypeVar("Answer")
 _AWAY = (MongoUnreachable, KafkaUnreachable, ConnectUnreachable)
-
-
-class fact(Generic[Answer]):
-    """A property that asks a server once, whether it answers or not. `server`: a key of `Facts.unreachable`."""
-
-    def __init__(self, query: Callable[[Any], Answer], server: str) -> None:
-        self._query, self._server, self.__doc__ = query, server, query.__doc__
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, facts: Any, owner: type | None = None) -> Answer:
-        answer: Answer = facts.once(self._server, self._name, partial(self._query, facts))
-        facts.__dict__[self._name] = answer
-        return answer
-
-
-def of_kafka(query: Callable[[Any], Answer]) -> fact[Answer]:
-    return fact(query, "kafka")
-
-
-def of_connect(query: Callable[[Any], Answer]) -> fact[Answer]:
-    """Kafka is queried before: without it, each request to Connect takes 90 s."""
-
-    def after_kafka(facts: Any) -> Answer:
-        _ = facts.existing
-        return query(facts)
-
-    after_kafka.__doc__ = query.__doc__
-    return fact(after_kafka, "connect")
 
 
 class Once:
@@ -251,9 +221,9 @@ class Facts(Once):
         """Who is registered at the destination as its writer, by name."""
         return self.destination.ask(writers.read_all)
 
-    @of_kafka
+    @property
     def _kafka(self) -> tuple[list[int], str, dict[str, Topic]]:
-        return self.topics.overview()
+        return self.once("kafka", "overview", self.topics.overview)
 
     @property
     def brokers(self) -> list[int]:
@@ -274,27 +244,28 @@ class Facts(Once):
         """The pipeline's change topics, by name."""
         return tuple(topic for name, topic in sorted(self.existing.items()) if self.pipeline.is_change_topic(name))
 
-    @of_kafka
+    @cached_property
     def ends(self) -> dict[Place, tuple[int, int]]:
         """The first and the next offset of each partition of the log."""
-        return self.topics.ends(self.log)
+        return self.once("kafka", "ends", lambda: self.topics.ends(self.log))
 
-    @of_kafka
+    @cached_property
     def written(self) -> frozenset[str]:
         """The change topics that hold, or held, records, committed or not."""
-        return frozenset(name for (name, _), (_, end) in self.topics.ends(self.log, stable=False).items() if end > 0)
+        ends = self.once("kafka", "written", lambda: self.topics.ends(self.log, stable=False))
+        return frozenset(name for (name, _), (_, end) in ends.items() if end > 0)
 
-    @of_kafka
+    @cached_property
     def topic_settings(self) -> Mapping[str, Mapping[str, str]]:
         """The settings of the existing topics that a deployment judges."""
         own = (self.pipeline.request_topic, self.pipeline.dead_letter_topic)
         names = [topic.name for topic in self.log] + [name for name in own if name in self.existing]
-        return self.topics.settings_of_all(names)
+        return self.once("kafka", "settings", lambda: self.topics.settings_of_all(names))
 
     def broker_settings(self, broker: int) -> Mapping[str, str]:
         return self.once("kafka", ("broker", broker), partial(self.topics.broker_settings, broker))
 
-    @of_connect
+    @cached_property
     def own_topics(self) -> OwnTopics:
         """Which of the topics with names of the pipeline were made for it.
 
@@ -303,15 +274,12 @@ class Facts(Once):
         may have such a name. The destination may be lost.
         """
         pipeline, registration = self.pipeline, self.registration
-        ids = self.topics.ids(pipeline_topics(pipeline, self.existing))
-        known = {name for connector in pipeline.source_connectors for name in self.connect.topics(connector)}
-        known |= registration.creating if registration else set()
-        registered = registration.topics if registration else frozenset()
-        own = {
-            name: ids[name]
-            for name in sorted(ids)
-            if not pipeline.is_change_topic(name) or name in known or ids[name] in registered
-        }
+        ids = self.once("kafka", "ids", lambda: self.topics.ids(pipeline_topics(pipeline, self.existing)))
+        connectors = pipeline.source_connectors
+        known = self._ask_connect("topics", lambda: {name for one in connectors for name in self.connect.topics(one)})
+        if registration:
+            known = known | registration.creating | {name for name in ids if ids[name] in registration.topics}
+        own = {name: ids[name] for name in sorted(ids) if not pipeline.is_change_topic(name) or name in known}
         return OwnTopics(own, tuple(sorted(ids.keys() - own.keys())))
 
     @property
@@ -327,14 +295,19 @@ class Facts(Once):
         """(version, id of the Kafka cluster) of the worker that answers for Connect."""
         return self.once("connect", "worker", self.connect.worker)
 
-    @of_connect
-    def plugins(self) -> Mapping[str, str]:
-        return self.connect.plugins()
+    def _ask_connect(self, key: str, query: Callable[[], Answer]) -> Answer:
+        """Kafka is asked before: without it, each request to Connect takes 90 s."""
+        _ = self.existing
+        return self.once("connect", key, query)
 
-    @of_connect
+    @cached_property
+    def plugins(self) -> Mapping[str, str]:
+        return self._ask_connect("plugins", self.connect.plugins)
+
+    @cached_property
     def configurations(self) -> Mapping[str, dict[str, str]]:
         """All connectors of the Connect cluster: name → configuration."""
-        return self.connect.configs()
+        return self._ask_connect("configurations", self.connect.configs)
 
     @cached_property
     def deployed(self) -> Configurations:
@@ -355,6 +328,11 @@ class Facts(Once):
             config[key] = str(cluster.replica_set)
             config.update({key: text for key, text in (self.deployed[name] or {}).items() if key in _KEPT})
         return configs
+
+    @property
+    def secrets(self) -> str:
+        """The text of the secrets file, as `deploy` writes it."""
+        return credentials.properties(self.pipeline, self.source.replica_set.name, self.destination.replica_set.name)
 
     @property
     def has_connect(self) -> bool:

@@ -27,12 +27,8 @@ class Writer:
     connector: str
     replay_of: str
     """The pipeline whose log it replays; empty for a pipeline's own sink."""
-    namespaces: tuple[str, ...]
-
-    @property
-    def listed(self) -> str:
-        """The first three namespaces, for a message."""
-        return first_few(self.namespaces, 3)
+    listed: str
+    """The first of the namespaces, for a message."""
 
     @property
     def label(self) -> str:
@@ -40,20 +36,24 @@ class Writer:
         return self.connector.removeprefix(f"{self.replay_of}-replay-")
 
 
+def _at(configurations: Configurations, key: str, cluster: ReplicaSet) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """Name and configuration of Towpath's connectors that read (`SOURCE_SET`) or write (`DESTINATION_SET`) there."""
+    for name, config in configurations.items():
+        if key in config and ReplicaSet.parse(config[key]).is_same(cluster):
+            yield name, config
+
+
 def writers(
     configurations: Configurations, destination: ReplicaSet, targets: Iterable[str], except_for: str
 ) -> Iterator[Writer]:
     """The sinks, except one, that write any of these namespaces (destination's names) to this replica set."""
     names = sorted(targets)
-    for name, config in configurations.items():
-        mark = config.get(DESTINATION_SET)
-        if name == except_for or mark is None or not ReplicaSet.parse(mark).is_same(destination):
-            continue
+    for name, config in _at(configurations, DESTINATION_SET, destination):
         replay_of = config.get(REPLAY_OF, "")
         prefix = replay_of or name.removesuffix("-sink")
-        written = tuple(target for target in names if is_written(config, prefix, target))
+        written = [target for target in names if name != except_for and is_written(config, prefix, target)]
         if written:
-            yield Writer(name, replay_of, written)
+            yield Writer(name, replay_of, first_few(written, 3))
 
 
 def is_written(config: Mapping[str, str], prefix: str, target: str) -> bool:
@@ -72,36 +72,24 @@ def loops(facts: Facts, source: ReplicaSet, destination: ReplicaSet, namespaces:
     """
     pipeline, configurations = facts.pipeline, facts.configurations
     written = {pipeline.renamed(name): name for name in namespaces}
-    for sink, config in configurations.items():
-        mark = config.get(DESTINATION_SET)
-        if sink == pipeline.sink_connector or mark is None or REPLAY_OF in config:
-            continue
-        if not ReplicaSet.parse(mark).is_same(source):
+    for sink, config in _at(configurations, DESTINATION_SET, source):
+        if sink == pipeline.sink_connector or REPLAY_OF in config:
             continue
         other, renames = sink.removesuffix("-sink"), renames_of(config)
+        sources = (f"{other}-source", f"{other}-source-whole")
+        captured = [it[SELECTION] for name, it in _at(configurations, SOURCE_SET, destination) if name in sources]
         round_trip = [
-            target
-            for target in _captured(configurations, other, destination, written)
-            if renames.get(target, target) == written[target]
+            (target, name)
+            for target, name in written.items()
+            if renames.get(target, target) == name and any(re.fullmatch(pattern, target) for pattern in captured)
         ]
         if round_trip and facts.state(sink) != "STOPPED":
+            target, name = round_trip[0]
             yield error(
-                "deploy",
-                f"{pipeline.name} writes {round_trip[0]}, and the pipeline {other} brings that back to"
-                f" {written[round_trip[0]]}, where {pipeline.name} captures it: each change would circulate forever",
+                f"{pipeline.name} writes {target}, and the pipeline {other} brings that back to {name}, where"
+                f" {pipeline.name} captures it: each change would circulate forever",
                 f"`towpath remove` {other} first, or stop its sink",
             )
-
-
-def _captured(configurations: Configurations, other: str, source: ReplicaSet, namespaces: Iterable[str]) -> list[str]:
-    """The `namespaces` of the replica set `source` that the pipeline `other` captures."""
-    configs = [configurations.get(f"{other}-source", {}), configurations.get(f"{other}-source-whole", {})]
-    patterns = [
-        config[SELECTION]
-        for config in configs
-        if SOURCE_SET in config and ReplicaSet.parse(config[SOURCE_SET]).is_same(source)
-    ]
-    return [name for name in namespaces if any(re.fullmatch(pattern, name) for pattern in patterns)]
 
 
 def refuse_loop_on_resuming(session: Session) -> None:

@@ -13,7 +13,7 @@ from pymongo.errors import ExecutionTimeout
 from towpath.checks import capture, source
 from towpath.checks.capture import Oplog
 from towpath.checks.facts import Extent, Facts
-from towpath.checks.rule import LEVELS, Finding, error, ok, warning
+from towpath.checks.rule import LEVELS, Finding, about, error, ok, warning
 from towpath.checks.sample import Sample, take
 from towpath.clients.mongo.client import Client
 from towpath.clients.mongo.privileges import if_allowed
@@ -162,9 +162,9 @@ class Plan:
     def _disk_findings(self) -> Iterator[Finding]:
         log, destination, disk = self.log, self.destination, self.destination_disk
         if isinstance(log, LogSize) and log.free_bytes is not None:
-            yield from _space("plan log", "the brokers' disks", log.copy_bytes, log.free_bytes)
+            yield from about("plan log", _space("the brokers' disks", log.copy_bytes, log.free_bytes))
         if not isinstance(destination, Unknown) and isinstance(disk, Disk) and disk.free is not None:
-            yield from _space("plan destination", f"the {disk.name}", sum(destination), disk.free)
+            yield from about("plan destination", _space(f"the {disk.name}", sum(destination), disk.free))
 
     @property
     def errors(self) -> int:
@@ -181,18 +181,18 @@ class Plan:
 _NO_SIZES = Unknown("the user may not run $collStats on all collections, so their sizes are unknown")
 
 
-def _space(subject: str, what: str, needed: int, free: int) -> Iterator[Finding]:
+def _space(what: str, needed: int, free: int) -> Iterator[Finding]:
     numbers = f"{what}: {size(free)} free for about {size(needed)}"
     if needed > free:
-        yield error(subject, numbers, "free space there, or replicate fewer collections")
+        yield error(numbers, "free space there, or replicate fewer collections")
     elif needed * _SPARE > free:
-        yield warning(subject, f"{numbers}, which leaves little", "free space there before the copy begins")
+        yield warning(f"{numbers}, which leaves little", "free space there before the copy begins")
     else:
-        yield ok(subject, numbers)
+        yield ok(numbers)
 
 
 def gather(facts: Facts, findings: Sequence[Finding], seconds: float) -> Plan:
-    """The plan of a pipeline that `check` has looked at. `seconds`: of the sample; 0 for none."""
+    """The plan of a pipeline that `check` has checked. `seconds`: of the sample; 0 for none."""
     pipeline = facts.pipeline
 
     def known(query: Callable[[], Value]) -> Value | Unknown:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Generic, Literal, TypeVar
 
 from pymongo.errors import PyMongoError
@@ -56,11 +56,14 @@ class Rule(Generic[Facts]):
     """
 
     name: str
-    """The subject of the finding that its facts cannot be gathered."""
+    """The subject of its findings, unless they name another; and of the finding that its facts cannot be gathered."""
     check: Callable[[Facts], Iterator[Finding]]
     required: bool = True
     """Whether its errors stop a command that changes something. Those of other rules are only reported."""
     applies: Callable[[Facts], bool] = lambda facts: True
+
+    def findings(self, facts: Facts) -> Iterator[Finding]:
+        return about(self.name, self.check(facts) if self.applies(facts) else ())
 
 
 def rules(name: str, *checks: Callable[[Facts], Iterator[Finding]]) -> tuple[Rule[Facts], ...]:
@@ -73,7 +76,7 @@ def run(rules: Iterable[Rule[Facts]], facts: Facts) -> list[Finding]:
     found: list[Finding] = []
     for rule in rules:
         try:
-            found.extend(rule.check(facts) if rule.applies(facts) else ())
+            found.extend(rule.findings(facts))
         except _FAILURES as failure:
             found.append(refusal(_subject(facts, failure) or rule.name, failure))
     return list(dict.fromkeys(found))
@@ -89,7 +92,7 @@ def require(rules: Iterable[Rule[Facts]], facts: Facts) -> list[Finding]:
     unknown: dict[str, Failure] = {}
     for rule in rules:
         try:
-            for finding in rule.check(facts) if rule.required and rule.applies(facts) else ():
+            for finding in rule.findings(facts) if rule.required else ():
                 found.append(finding)
                 if finding.level == "error":
                     errors.setdefault(str(finding.refused), finding.refused)
@@ -108,16 +111,22 @@ def _subject(facts: object, failure: Failure) -> str:
     return next((subject for subject, known in unreachable.items() if known is failure), "")
 
 
-def error(subject: str, finding: str, advice: str, *, where: str = "", code: str = "") -> Finding:
-    return Finding("error", subject, finding, advice, where, code)
+def about(subject: str, findings: Iterable[Finding]) -> Iterator[Finding]:
+    """The findings, with this subject where they have none."""
+    return (finding if finding.subject else replace(finding, subject=subject) for finding in findings)
 
 
-def warning(subject: str, finding: str, advice: str, *, where: str = "", code: str = "") -> Finding:
-    return Finding("warning", subject, finding, advice, where, code)
+def error(finding: str, advice: str, *, about: str = "", where: str = "", code: str = "") -> Finding:
+    """`about`: the subject, if it is not the rule's."""
+    return Finding("error", about, finding, advice, where, code)
 
 
-def ok(subject: str, finding: str) -> Finding:
-    return Finding("ok", subject, finding)
+def warning(finding: str, advice: str, *, about: str = "", where: str = "", code: str = "") -> Finding:
+    return Finding("warning", about, finding, advice, where, code)
+
+
+def ok(finding: str, *, about: str = "") -> Finding:
+    return Finding("ok", about, finding)
 
 
 def refusal(subject: str, cause: Failure) -> Finding:

@@ -16,7 +16,7 @@ from pymongo.errors import ExecutionTimeout
 
 from towpath.checks import capture, cluster
 from towpath.checks.facts import Configurations, Facts
-from towpath.checks.rule import Finding, Rule, error, ok, refusal, rules, warning
+from towpath.checks.rule import Finding, Rule, about, error, ok, refusal, rules, warning
 from towpath.clients.mongo.client import Client
 from towpath.clients.mongo.privileges import COPY_ACTIONS, DDL_SOURCE_ACTIONS, SOURCE_ACTIONS
 from towpath.clients.mongo.replica_set import Collection, regex_refusal
@@ -42,10 +42,6 @@ _LENIENT: CodecOptions[dict[str, Any]] = CodecOptions(
 )
 
 
-def servers(facts: Facts) -> Iterator[Finding]:
-    yield from cluster.servers(facts.source)
-
-
 def schema_changes(facts: Facts) -> Iterator[Finding]:
     """The source reports schema changes, at least if [ddl] needs them."""
     if (level := facts.source.level) >= EXPANDED_EVENTS:
@@ -53,42 +49,39 @@ def schema_changes(facts: Facts) -> Iterator[Finding]:
     found = f"MongoDB {short(level)} does not report schema changes"
     upgrade = f"upgrade the source to MongoDB {short(EXPANDED_EVENTS)} (and its featureCompatibilityVersion)"
     if facts.pipeline.ddl.apply:
-        yield error(SIDE, f"{found}, which [ddl] needs", f"{upgrade}, or remove [ddl]")
+        yield error(f"{found}, which [ddl] needs", f"{upgrade}, or remove [ddl]")
     else:
         yield warning(
-            SIDE,
             f"{found}: `status` will not show drops, renames, indexes and options that change at the source",
             f"{upgrade}; until then, `towpath prepare` and `towpath verify` find them when they run",
         )
 
 
-def _actions(facts: Facts) -> tuple[str, ...]:
+def _required(pipeline: Pipeline) -> tuple[str, ...]:
     """The actions that capture needs."""
-    pipeline = facts.pipeline
     of_copy = COPY_ACTIONS if pipeline.copy_method == "towpath" else ()
     return SOURCE_ACTIONS + of_copy + (DDL_SOURCE_ACTIONS if pipeline.ddl.apply else ())
 
 
 def _missing(facts: Facts) -> list[str]:
-    """The `_actions` that are not granted to the user on all databases."""
+    """Those of them that are not granted to the user on all databases."""
     granted = facts.source.privileges
-    return granted.missing(_actions(facts), "") if granted else []
+    return granted.missing(_required(facts.pipeline), "") if granted else []
 
 
 def privileged(facts: Facts) -> Iterator[Finding]:
     """The user has the required privileges."""
     granted, missing = facts.source.privileges, _missing(facts)
     if granted is None:
-        yield ok(SIDE, "no user is authenticated, so the server must be without access control")
+        yield ok("no user is authenticated, so the server must be without access control")
     elif missing:
         yield error(
-            SIDE,
             f"the user {granted.user} may not {', '.join(missing)} in every database, but Debezium watches all"
             " databases with one change stream",
             granted.grant([("readAnyDatabase", "admin")]),
         )
     else:
-        yield ok(SIDE, f"the user {granted.user} may {', '.join(_actions(facts))} in every database")
+        yield ok(f"the user {granted.user} may {', '.join(_required(facts.pipeline))} in every database")
 
 
 def listed(facts: Facts) -> bool:
@@ -105,7 +98,6 @@ def included(facts: Facts) -> Iterator[Finding]:
     """Each pattern of [collections] include matches a collection."""
     for pattern in () if facts.allow_missing else unmatched(facts.pipeline.collections.include, facts.namespaces):
         yield error(
-            SIDE,
             f"[collections] include {pattern!r} matches no collection that the user in [source] uri can see, after"
             " exclude",
             "correct it, grant what `towpath check` finds missing, or pass --allow-missing if the collection"
@@ -120,11 +112,10 @@ def filterable(facts: Facts) -> Iterator[Finding]:
         refused = facts.source.ask(partial(regex_refusal, expression=expression))
         if refused:
             yield error(
-                SIDE,
                 f"the source cannot filter its change stream by [collections]: it refuses Debezium's expression of"
                 f" {len(expression):,} characters, which names all of include and exclude: {refused}",
                 "use patterns such as shop.orders_* in place of names, and [collections] exclude for the few that they"
-                " match besides; or divide the collections between two pipelines",
+                " match too; or divide the collections between two pipelines",
             )
 
 
@@ -139,7 +130,7 @@ def names(facts: Facts) -> Iterator[Finding]:
 def kinds(facts: Facts) -> Iterator[Finding]:
     """Every collection is of a supported kind. One that schema changes in the log have brought is only warned of."""
     for collection in facts.collections:
-        for finding in kind(collection, facts.pipeline):
+        for finding in about(f"{SIDE} {collection.namespace}", kind(collection, facts.pipeline)):
             yield replace(finding, level="warning") if is_replicated(facts, collection) else finding
 
 
@@ -153,36 +144,32 @@ def is_replicated(facts: Facts, collection: Collection) -> bool:
 
 def kind(collection: Collection, pipeline: Pipeline) -> Iterator[Finding]:
     """The collection is of a supported kind."""
-    subject, ranges = f"{SIDE} {collection.namespace}", pipeline.copy_method == "towpath"
+    is_copied, collated = pipeline.copy_method == "towpath", "collation" in collection.options
+    leave_out = "leave it out with [collections] exclude"
+    separate = f"{leave_out} and give it a separate pipeline with"
     if collection.kind == "timeseries":
-        yield error(
-            subject,
-            f"{collection.namespace} is a time-series collection, which has no change stream",
-            "leave it out with [collections] exclude",
+        what, advice = "is a time-series collection, which has no change stream", leave_out
+    elif collection.options.get("capped") and is_copied:
+        what = (
+            'is a capped collection, which no server reads at a known time (readConcern "snapshot"), so that it cannot'
+            " be copied to the byte"
         )
-    elif collection.options.get("capped") and ranges:
-        yield error(
-            subject,
-            f"{collection.namespace} is a capped collection, which no server reads at a known time (readConcern"
-            ' "snapshot"), so that it cannot be copied to the byte',
-            "leave it out with [collections] exclude and give it"
-            ' a pipeline of its own with mode = "plain", or with [capture] copy = "none"',
+        advice = f'{separate} mode = "plain", or with [capture] copy = "none"'
+    elif collated and is_copied:
+        what = (
+            "has a default collation, by which the server orders its _ids, so that it cannot be copied in ranges of"
+            " them"
         )
-    elif "collation" in collection.options and ranges:
-        yield error(
-            subject,
-            f"{collection.namespace} has a default collation, by which the server orders its _ids, so that it cannot be"
-            " copied in ranges of them",
-            "leave it out with [collections] exclude and give it a pipeline of its own with"
-            ' mode = "plain" and [kafka] partitions = 1',
+        advice = f'{separate} mode = "plain" and [kafka] partitions = 1'
+    elif collated and pipeline.kafka.partitions > 1:
+        what = (
+            "has a default collation, by which two _ids that differ in bytes can be equal: with several partitions"
+            " their order could be lost"
         )
-    elif "collation" in collection.options and pipeline.kafka.partitions > 1:
-        yield error(
-            subject,
-            f"{collection.namespace} has a default collation, by which two _ids that differ in bytes can be equal:"
-            " with several partitions their order could be lost",
-            "leave it out with [collections] exclude and give it a pipeline of its own with [kafka] partitions = 1",
-        )
+        advice = f"{separate} [kafka] partitions = 1"
+    else:
+        return
+    yield error(f"{collection.namespace} {what}", advice)
 
 
 def captured_by(configurations: Configurations, namespace: str) -> str | None:
@@ -194,15 +181,12 @@ def captured_by(configurations: Configurations, namespace: str) -> str | None:
     return None
 
 
-def oplog(facts: Facts) -> Iterator[Finding]:
-    yield from capture.check_window(facts.source.ask(capture.read))
-
-
 def copy_time(facts: Facts) -> Iterator[Finding]:
     """The oplog window is longer than the initial copy takes."""
     if not (facts.has_connect and facts.is_deployed):
         documents, size = _total(facts)
-        yield from capture.check_copy(facts.source.ask(capture.read), documents, size, facts.pipeline)
+        found = capture.check_copy(facts.source.ask(capture.read), documents, size, facts.pipeline)
+        yield from about(capture.SUBJECT, found)
 
 
 def _total(facts: Facts) -> tuple[int, int]:
@@ -216,25 +200,26 @@ def collections(facts: Facts) -> Iterator[Finding]:
     for collection in facts.collections:
         subject = f"{SIDE} {collection.namespace}"
         if collection.kind == "view":
-            yield ok(subject, "is a view and is not replicated: only collections have a change stream")
+            yield ok("is a view and is not replicated: only collections have a change stream", about=subject)
         elif collection.options.get("capped") and not any(kind(collection, facts.pipeline)):
             yield warning(
-                subject,
                 "is capped: documents that it drops cause no change event and stay at the destination forever",
                 "make the collection at the destination capped too, or leave it out with [collections] exclude",
+                about=subject,
             )
         if collection.kind == "collection":
             count = facts.extents[collection.namespace].documents
-            yield from facts.source.ask(partial(_sample, collection.namespace, count, facts.pipeline))
+            found = facts.source.ask(partial(_sample, collection.namespace, count, facts.pipeline))
+            yield from about(subject, found)
     documents, size = _total(facts)
     names = ", ".join(facts.namespaces) if len(facts.namespaces) <= _SHOWN else ""
     total = f"{counted(documents, 'document')}, {size / 2**20:,.1f} MiB"
-    yield ok(SIDE, f"matching collections: {names or len(facts.namespaces)}; {total}")
+    yield ok(f"matching collections: {names or len(facts.namespaces)}; {total}")
 
 
 RULES = (
-    *rules(SIDE, servers, schema_changes, privileged),
-    Rule(SIDE, oplog, required=False),
+    *rules(SIDE, lambda facts: cluster.servers(facts.source), schema_changes, privileged),
+    Rule(capture.SUBJECT, lambda facts: capture.check_window(facts.source.ask(capture.read)), required=False),
     *(Rule(SIDE, check, applies=listed) for check in (included, filterable, kinds, names, copy_time)),
     Rule(SIDE, collections, required=False, applies=listed),
 )
@@ -263,48 +248,36 @@ def documents(client: Client, namespace: str, count: int) -> Iterator[RawBSONDoc
 
 def _sample(namespace: str, count: int, pipeline: Pipeline, client: Client) -> list[Finding]:
     """What a sample of a collection with `count` documents shows."""
-    subject, sampled, largest = f"source {namespace}", 0, 0
+    sampled = largest = 0
     odd: dict[str, None] = {}
     findings = []
     for document in documents(client, namespace, count):
         sampled += 1
         largest = max(largest, len(document.raw))
-        odd.update(dict.fromkeys(map(_readable, odd_names(bytes(document.raw)))))
+        for path in odd_names(bytes(document.raw)):
+            odd[" → ".join(name if name == "[]" else repr(name) for name in path)] = None
     if odd:
-        findings.append(_odd_finding(subject, namespace, list(odd), pipeline))
+        fields = f"has fields whose names contain a dot, begin with $ or are empty: {first_few(list(odd), _NAMED)}"
+        trap = "in an update, a change stream does not distinguish the field a.b from b inside a"
+        advice = f'if updates touch them, add "{namespace}" to [capture] whole_documents before the first deploy'
+        is_whole = pipeline.captured_whole is not None and pipeline.captured_whole.matches(namespace)
+        whole = ok(f"{fields}; [capture] whole_documents looks up its whole documents")
+        findings.append(whole if is_whole else warning(f"{fields}; {trap}", advice))
     if largest > LARGE:
         what = (
             f"holds a document of {largest / 2**20:.2f} MiB: a change event, which wraps the document, must fit into"
             " 16 MiB; an update of such a document may stop capture (BSONObjectTooLarge)"
         )
         advice = "make such documents smaller, or leave the collection out with [collections] exclude"
-        findings.append(warning(subject, what, advice))
+        findings.append(warning(what, advice))
     size = f", the largest {largest:,} bytes" if largest else ""
-    return [*findings, ok(subject, f"sampled {sampled:,} of {counted(count, 'document')}{size}")]
-
-
-def _odd_finding(subject: str, namespace: str, odd: list[str], pipeline: Pipeline) -> Finding:
-    fields = f"has fields whose names contain a dot, begin with $ or are empty: {first_few(odd, _NAMED)}"
-    if pipeline.captured_whole and pipeline.captured_whole.matches(namespace):
-        return ok(subject, f"{fields}; [capture] whole_documents looks up its whole documents")
-    return warning(
-        subject,
-        f"{fields}; in an update, a change stream does not distinguish the field a.b from b inside a",
-        f'if updates touch them, add "{namespace}" to [capture] whole_documents before the first deploy',
-    )
-
-
-def _readable(path: tuple[str, ...]) -> str:
-    return " → ".join(repr(name) if name != "[]" else name for name in path)
-
-
-_DOCUMENT, _ARRAY = 0x03, 0x04
+    return [*findings, ok(f"sampled {sampled:,} of {counted(count, 'document')}{size}")]
 
 
 def odd_names(raw: bytes) -> Iterator[tuple[str, ...]]:
     """Paths of the fields, at any depth, whose names contain a dot, begin with `$` or are empty.
 
-    `[]` in a path stands for an array element.
+    `[]` in a path is an array element.
     """
     return _odd(decode(raw, _LENIENT), ())
 

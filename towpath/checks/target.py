@@ -27,7 +27,7 @@ _LEAVING_S = 15.0
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What the rules look at. Names of namespaces are the destination's."""
+    """What the rules read. Names of namespaces are the destination's."""
 
     pipeline: Pipeline
     destination: ReplicaSet
@@ -44,34 +44,37 @@ class Target:
     """The id of the Kafka cluster; empty if it is not known."""
 
     @property
-    def own(self) -> Registration | None:
-        return self.registered.get(self.pipeline.name)
+    def ours(self) -> Registration:
+        return Registration.of(self.pipeline, self.kafka, "")
 
 
 def same_as_deployed(target: Target) -> Iterator[Finding]:
     """The file names the destination of the deployed sink."""
     if target.deployed is not None and not target.deployed.is_same(target.destination):
         yield error(
-            _DESTINATION,
             f"{target.pipeline.sink_connector} writes to {target.deployed}, and [destination] uri names"
             f" {target.destination}: that is not the destination of the deployed pipeline, and nothing was changed",
             "set [destination] uri back",
         )
 
 
-def same_kafka(target: Target) -> Iterator[Finding]:
-    """The destination does not know the pipeline's name as that of a pipeline of another Kafka cluster."""
-    own = target.own
-    if own is not None and target.kafka and own.kafka != target.kafka:
-        yield of_another_kafka(own.name, own.kafka, target.kafka)
+def same_kafka(ours: Registration, registered: Mapping[str, Registration]) -> Iterator[Finding]:
+    """The destination does not know the name as that of a pipeline of another Kafka cluster, where ours is known."""
+    theirs = registered.get(ours.name)
+    if theirs is not None and ours.kafka and theirs.kafka != ours.kafka:
+        yield error(
+            f"the destination knows {ours.name} as the pipeline of the Kafka cluster {theirs.kafka}, and the file names"
+            f" {ours.kafka}: two pipelines, or replays, of one name would share positions and namespaces there",
+            f"give this one another name (a replay: with --name), or, {_if_gone(ours.name)}",
+        )
 
 
 def registered(target: Target) -> Iterator[Finding]:
     """The destination knows a deployed pipeline as its writer."""
-    name, own = target.pipeline.name, target.own
+    name = target.pipeline.name
+    own = target.registered.get(name)
     if target.deployed is not None and (own is None or own.removed):
         yield error(
-            _DESTINATION,
             f"{target.destination} does not know {name} as a writer: `deploy` registers each pipeline in"
             " towpath.writers of its destination, so this may be another cluster, or an empty new one; nothing was"
             " changed",
@@ -92,27 +95,16 @@ def same_namespaces(target: Target) -> Iterator[Finding]:
         differing.append("include or exclude in [collections]")
     if differing:
         yield error(
-            _DESTINATION,
             f"{pipeline.sink_connector} was deployed with other namespaces than the file has now"
             f" ({' and '.join(differing)}); nothing was changed",
             "`towpath deploy` the file first, or set that back",
         )
 
 
-def of_another_kafka(name: str, theirs: str, ours: str) -> Finding:
-    return error(
-        _DESTINATION,
-        f"the destination knows {name} as the pipeline of the Kafka cluster {theirs}, and the file names {ours}: two"
-        " pipelines, or replays, of one name would share positions and namespaces there",
-        f"give this one another name (a replay: with --name), or, {_if_gone(name)}",
-    )
-
-
 def not_the_source(target: Target) -> Iterator[Finding]:
     """Nothing is written to where the pipeline captures it."""
     if not target.sources:
         yield error(
-            _DESTINATION,
             "the source does not answer, and no connector names it: it cannot be proven that the destination is not the"
             " source, and nothing was changed",
             "bring the source back, or `towpath deploy` the pipeline first",
@@ -120,31 +112,18 @@ def not_the_source(target: Target) -> Iterator[Finding]:
     captured = [name for name in target.names if target.pipeline.selection.matches(name)]
     if captured and any(source.is_same(target.destination) for source in target.sources):
         yield error(
-            _DESTINATION,
             f"the destination {target.destination} is the source, and {first_few(captured, 3)} would be written where"
             " the pipeline captures it; nothing was changed",
             "see [source] uri and [destination] uri",
         )
 
 
-def no_other_writer(target: Target) -> Iterator[Finding]:
-    """No other pipeline or replay is registered for these namespaces."""
-    ours = Registration.of(target.pipeline, target.kafka, "")
-    yield from others(ours, target.registered, target.names)
-
-
 def others(ours: Registration, registered: Mapping[str, Registration], names: tuple[str, ...]) -> Iterator[Finding]:
     """An error for each other writer that shares namespaces, or the name, with `ours`."""
+    yield from same_kafka(ours, registered)
     for theirs in registered.values():
-        if theirs.name == ours.name:
-            if ours.kafka and theirs.kafka != ours.kafka:
-                yield of_another_kafka(theirs.name, theirs.kafka, ours.kafka)
-            continue
-        if theirs.removed:
-            continue
-        if shared := ours.shared(theirs, names):
+        if theirs.name != ours.name and not theirs.removed and (shared := ours.shared(theirs, names)):
             yield error(
-                _DESTINATION,
                 f"{theirs.name} (from {theirs.source}, in the Kafka cluster {theirs.kafka}) is registered at the"
                 f" destination as a writer of {first_few(shared, 3)}, and two writers of one namespace overtake each"
                 " other",
@@ -152,12 +131,19 @@ def others(ours: Registration, registered: Mapping[str, Registration], names: tu
             )
 
 
+def no_other_writer(target: Target) -> Iterator[Finding]:
+    """No other pipeline or replay is registered for these namespaces."""
+    yield from others(target.ours, target.registered, target.names)
+
+
 def _if_gone(name: str) -> str:
     return f"if that no longer exists, in mongosh at the destination: {MONGOSH_FORGET.format(name=name)}"
 
 
 #: Before something is removed: only what the pipeline itself has stored there.
-OF_REMOVAL: Sequence[Rule[Target]] = rules(_DESTINATION, same_as_deployed, same_kafka)
+OF_REMOVAL: Sequence[Rule[Target]] = rules(
+    _DESTINATION, same_as_deployed, lambda target: same_kafka(target.ours, target.registered)
+)
 #: Before documents or collections are deleted or overwritten.
 OF_WRITING: Sequence[Rule[Target]] = rules(
     _DESTINATION, same_as_deployed, registered, same_namespaces, not_the_source, no_other_writer
@@ -182,10 +168,10 @@ def no_sink_elsewhere(facts: Facts) -> Iterator[Finding]:
     sink = facts.pipeline.sink_connector
     if facts.deployed[sink] is None and (members := _members(facts, f"connect-{sink}")):
         yield error(
-            "kafka",
             f"Kafka Connect at {facts.connect.url} has no {sink}, and the consumer group connect-{sink} has"
             f" {counted(members, 'member')}: another Connect cluster runs the pipeline; nothing was changed",
             "set [connect] url to it",
+            about="kafka",
         )
 
 
@@ -202,7 +188,6 @@ def known_log(facts: Facts) -> Iterator[Finding]:
     topics, connectors = facts.own_topics.names, [name for name, config in facts.deployed.items() if config]
     if topics and not connectors and facts.registration is None:
         yield error(
-            _DESTINATION,
             f"nothing shows that {first_few(topics, 3)} are of this pipeline: Kafka Connect at {facts.connect.url} has"
             f" no connector of {facts.pipeline.name}, and the destination does not know it; nothing was changed",
             "see [destination] uri and [connect] url; if no one needs the records, delete the topics with Kafka's tools"
@@ -210,16 +195,26 @@ def known_log(facts: Facts) -> Iterator[Finding]:
         )
 
 
-#: Before the log is deleted, besides `OF_REMOVAL`.
+#: Before the log is deleted, after `OF_REMOVAL`.
 OF_LOG: Sequence[Rule[Facts]] = rules(_DESTINATION, no_sink_elsewhere, known_log)
 
 
 def gather(facts: Facts, *, with_source: bool = True, ended: bool = False) -> Target:
-    """Raises `MongoError`, except for a source that does not answer: a lost source is a reason for a rebuild."""
-    kafka, configs, log = _deployed(facts, ended=ended)
-    marks = [(key, config[key]) for config in configs for key in (SOURCE_SET, DESTINATION_SET) if key in config]
-    sources = [ReplicaSet.parse(mark) for key, mark in marks if key == SOURCE_SET]
-    names = tuple(map(facts.pipeline.renamed, log))
+    """Raises `MongoError`, except for a source that does not answer: a lost source is a reason for a rebuild.
+
+    With `ended`, what Kafka and Connect know is left empty while one of them does not answer.
+    """
+    pipeline = facts.pipeline
+    try:
+        kafka, log = facts.kafka_cluster, [namespace_of(pipeline.name, topic.name) for topic in facts.log]
+        configs = [config for config in facts.deployed.values() if config]
+    except (KafkaUnreachable, ConnectUnreachable):
+        if not ended:
+            raise
+        kafka, log, configs = "", [], []
+    sources = [ReplicaSet.parse(config[SOURCE_SET]) for config in configs if SOURCE_SET in config]
+    sink = next((config for config in configs if DESTINATION_SET in config), {})
+    names = tuple(map(pipeline.renamed, log))
     try:
         if with_source:
             sources.append(facts.source.replica_set)
@@ -228,27 +223,12 @@ def gather(facts: Facts, *, with_source: bool = True, ended: bool = False) -> Ta
         if not log:
             raise
     return Target(
-        pipeline=facts.pipeline,
+        pipeline=pipeline,
         destination=facts.destination.replica_set,
         sources=tuple(sources),
-        deployed=next((ReplicaSet.parse(mark) for key, mark in marks if key == DESTINATION_SET), None),
+        deployed=ReplicaSet.parse(sink[DESTINATION_SET]) if sink else None,
         names=names,
         registered=facts.registered,
-        sink=next((config for config in configs if DESTINATION_SET in config), {}),
+        sink=sink,
         kafka=kafka,
     )
-
-
-def _deployed(facts: Facts, *, ended: bool) -> tuple[str, list[dict[str, str]], tuple[str, ...]]:
-    """(Kafka's id, the connectors' configurations, the namespaces in the log).
-
-    With `ended`, empty while Kafka or Connect does not answer.
-    """
-    try:
-        kafka, log = facts.kafka_cluster, facts.log
-        configs = [config for config in facts.deployed.values() if config]
-    except (KafkaUnreachable, ConnectUnreachable):
-        if not ended:
-            raise
-        return "", [], ()
-    return kafka, configs, tuple(namespace_of(facts.pipeline.name, topic.name) for topic in log)

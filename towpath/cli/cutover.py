@@ -12,7 +12,7 @@ import click
 
 from towpath.cli import DIFFERENT, report
 from towpath.cli.options import FILE, duration, flag, json_option, opened, pipeline_argument, print_json, say
-from towpath.config.events import CutoverNote, Gate, Step, Switch, TimedEvent, label
+from towpath.config.events import CutoverNote, Gate, Step, Switch, TimedEvent
 from towpath.config.mongo_uri import without_credentials
 from towpath.config.text import utc
 from towpath.cutover.machine import Machine
@@ -145,7 +145,7 @@ def with_words(event: TimedEvent) -> TimedEvent:
     """The event as it is shown: with the time, and with words for people."""
     match event:
         case Step():
-            counts = "".join(f", {count:,} {unit}" for unit, count in event.figures.items())
+            counts = "".join(f", {count:,} {unit}" for unit, count in event.counts.items())
             words = f"{event.step}: {event.seconds:.1f} s{counts}"
         case Switch():
             paused = f"writes were stopped for {event.pause_seconds:.1f} s"
@@ -160,11 +160,12 @@ def print_event(event: TimedEvent) -> None:
     if not isinstance(event, Gate):
         click.echo(event.words)
         return
-    width = max((len(label(check.name)) for check in event.checks), default=0)
-    for check in event.checks:
-        click.echo(f"{_MARKS[check.good]}  {label(check.name):<{width}}  {check.found}")
-        if check.advice and not check.good:
-            click.echo(f"     {'':<{width}}  → {check.advice}")
+    width = max((len(finding["subject"]) for finding in event.findings), default=0)
+    for finding in event.findings:
+        is_red = finding["level"] == "error"
+        click.echo(f"{_MARKS[not is_red]}  {finding['subject']:<{width}}  {finding['finding']}")
+        if is_red and finding["advice"]:
+            click.echo(f"     {'':<{width}}  → {finding['advice']}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +192,7 @@ def write_report(place: Path | None, sides: Sides, events: Sequence[TimedEvent])
         headline=f"the {switch.primary} is primary" if switch else "not done",
         mark="same" if switch else "bad",
         facts=_facts(sides, events, switch),
-        gates=[event.checks for event in events if isinstance(event, Gate)],
+        gates=[event.findings for event in events if isinstance(event, Gate)],
         steps=list(_steps(events)),
         events=[event for event in events if not isinstance(event, Gate)],
     )
@@ -236,7 +237,7 @@ def _steps(events: Sequence[TimedEvent]) -> Iterator[_Bar]:
     stopped = next(requested, next(stopping, last))
     percent = 100 / max((last - first).total_seconds(), 0.001)
     for step in steps:
-        figures = ", ".join(f"{count:,} {name}" for name, count in step.figures.items())
+        figures = ", ".join(f"{count:,} {name}" for name, count in step.counts.items())
         left = (_start(step) - first).total_seconds() * percent
         yield _Bar(step.step, figures, step.seconds, left, step.seconds * percent, step.reported_at > stopped)
 

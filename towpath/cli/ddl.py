@@ -13,9 +13,10 @@ from towpath.cli.options import flag, json_option, opened, pipeline_argument, pr
 from towpath.clients.mongo.client import Client
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted
-from towpath.deploy.schema import changes, unreplicated
-from towpath.deploy.schema.changes import SchemaChanges
-from towpath.deploy.schema.unreplicated import UnreplicatedDdl
+from towpath.deploy import schema_changes as changes
+from towpath.deploy import unreplicated
+from towpath.deploy.schema_changes import SchemaChanges
+from towpath.deploy.unreplicated import UnreplicatedDdl
 from towpath.errors import Refused, TowpathError
 from towpath.history.plan import find
 from towpath.session import Session
@@ -28,7 +29,7 @@ from towpath.store.schema_changes import Decision
 @click.option("--apply", "applied", metavar="ID|NAMESPACE", help="Make this schema change, which is held or refused.")
 @click.option("--skip", "skipped", metavar="ID|NAMESPACE", help="Go on without this schema change.")
 @click.option("--replay", "label", metavar="LABEL", help="Of this replay's destination.")
-@flag("--accept", help="Mark all that is not in the log as settled, whatever the destination holds.")
+@flag("--accept", help="Mark all that is not in the log as resolved, whatever the destination holds.")
 @json_option
 def ddl(file: Path, applied: str | None, skipped: str | None, label: str | None, accept: bool, as_json: bool) -> None:
     """Show schema changes at the source of PIPELINE that are not at the destination.
@@ -38,7 +39,7 @@ def ddl(file: Path, applied: str | None, skipped: str | None, label: str | None,
     the log does not hold these changes. Then each is shown with the commands that bring both sides in sync, until both
     sides are the same or you --accept it.
 
-    Exit codes: 0 nothing to settle; 1 something to settle; 2 it cannot be done.
+    Exit codes: 0 nothing to resolve; 1 something to resolve; 2 it cannot be done.
     """
     if (applied is not None) + (skipped is not None) + accept > 1:
         raise click.UsageError("give one of --apply, --skip and --accept")
@@ -50,28 +51,28 @@ def ddl(file: Path, applied: str | None, skipped: str | None, label: str | None,
         logged, decided = _logged(session, label, name, "skip" if skipped is not None else "apply")
         stuck = [shown for shown in logged.stuck if shown.change.id not in decided]
         reported = unreplicated.observed(session) if label is None else ()
-        unsettled = unreplicated.unsettled(session, reported)
-        if accept and unsettled:
-            unreplicated.settle(session.pipeline.name, {change.mark for change in reported})
+        unresolved = unreplicated.unresolved(session, reported)
+        if accept and unresolved:
+            unreplicated.resolve(session.pipeline.name, {change.mark for change in reported})
         if as_json:
-            found = {"accepted": accept, "unfollowed": [change.as_json() for change in unsettled]}
+            found = {"accepted": accept, "unfollowed": [change.as_json() for change in unresolved]}
             print_json(found | {"schema_changes": logged.as_json(file)})
         else:
-            _print(file, logged, unsettled, 0 if accept else len(stuck), accept=accept)
-    if stuck or (unsettled and not accept):
+            _print(file, logged, unresolved, 0 if accept else len(stuck), accept=accept)
+    if stuck or (unresolved and not accept):
         raise click.exceptions.Exit(1)
 
 
 def _print(
-    file: Path, logged: SchemaChanges, unsettled: tuple[UnreplicatedDdl, ...], stuck: int, *, accept: bool
+    file: Path, logged: SchemaChanges, unresolved: tuple[UnreplicatedDdl, ...], stuck: int, *, accept: bool
 ) -> None:
     for shown in (*reversed(logged.latest), *logged.open):
         click.echo(shown.line(file))
-    for change in unsettled:
+    for change in unresolved:
         click.echo(change.line)
-    count = counted(len(unsettled) + stuck, "schema change")
-    accepted = f"accepted {count}" if unsettled else "nothing to accept"
-    click.echo(accepted if accept else f"{count} to settle")
+    count = counted(len(unresolved) + stuck, "schema change")
+    accepted = f"accepted {count}" if unresolved else "nothing to accept"
+    click.echo(accepted if accept else f"{count} to resolve")
 
 
 def _logged(

@@ -12,8 +12,7 @@ from towpath.cli.options import flag, json_option, opened, pipeline_argument, pr
 from towpath.cli.progress import bar
 from towpath.clients.connect.control import wait_running
 from towpath.deploy.deployment import Deployment
-from towpath.deploy.schema import apply, plan
-from towpath.deploy.schema.plan import EMPTY, Plan
+from towpath.deploy.schema import Plan, apply, plan, plan_in_place
 from towpath.errors import MongoError, NoSuchConnector, TowpathError
 from towpath.log import barrier
 from towpath.session import Session
@@ -48,12 +47,12 @@ def deploy(file: Path, dry_run: bool, allow_missing: bool, prepares: bool, timeo
         planned = Deployment(Facts(session, allow_missing=allow_missing))
         changes, differences = planned.plan(), planned.differences()
         in_log = session.pipeline.ddl.apply  # the sink creates collections, with the options of their time
-        schema = _schema_plan(session) if prepares and not in_log else EMPTY
+        schema = _schema_plan(session) if prepares and not in_log else Plan()
         if dry_run:
             for step in schema.collections:
                 say(f"would {step.description}")
         else:
-            apply.run(session.destination, schema.collections, lambda step: say(step.description))
+            apply(session.destination, schema.collections, lambda step: say(step.description))
         report_rest(schema)
         for change in changes:
             say(f"{'would ' if dry_run else ''}{change.description}")
@@ -80,7 +79,7 @@ def deploy(file: Path, dry_run: bool, allow_missing: bool, prepares: bool, timeo
 def _schema_plan(session: Session) -> Plan:
     """The collections and views to create at the destination. Raises `MongoError` if either cluster cannot be read."""
     try:
-        return plan.plan(session)
+        return plan(session)
     except MongoError as error:
         raise TowpathError(
             f"nothing was deployed, because the collections to create at the destination are not known: {error}",
@@ -131,7 +130,7 @@ def prepare(
             "--in-place does not go with --final or --overwrite, which change what --in-place leaves as it is; give one"
         )
     with opened(file) as session:
-        schema = plan.plan_in_place(session) if in_place else plan.plan(session, overwrite=overwrite, final=final)
+        schema = plan_in_place(session) if in_place else plan(session, overwrite=overwrite, final=final)
         print_undo(schema)
         if session.pipeline.ddl.apply and schema.steps and not (final or in_place):
             say("[ddl]: the log makes what the source has; what is made ahead of it can be in the way of older changes")
@@ -144,7 +143,7 @@ def prepare(
 
 
 def _apply(session: Session, schema: Plan, indexes: str, timeout: float) -> None:
-    apply.run(session.destination, schema.collections, lambda step: say(step.description))
+    apply(session.destination, schema.collections, lambda step: say(step.description))
     if not schema.indexes or indexes == "none":
         return
     if indexes == "copied":
@@ -156,7 +155,7 @@ def _apply(session: Session, schema: Plan, indexes: str, timeout: float) -> None
             return
         barrier.wait(session, timeout, say)
     with bar() as update:
-        apply.run(session.destination, schema.indexes, lambda step: say(step.description), update)
+        apply(session.destination, schema.indexes, lambda step: say(step.description), update)
 
 
 def _is_deployed(session: Session) -> bool:
@@ -186,9 +185,9 @@ def print_undo(schema: Plan) -> None:
 
 
 def report_rest(schema: Plan) -> None:
-    """Print what is held back until the cutover, and the differences that the plan leaves."""
-    for namespace, description in schema.held_back:
-        say(f"{namespace}: {description} is held back until the cutover")
+    """Print what is deferred until the cutover, and the differences that the plan leaves."""
+    for namespace, description in schema.deferred:
+        say(f"{namespace}: {description} is deferred until the cutover")
     for difference in schema.different:
         say(f"{difference.pair.destination}: {difference.what}; left as it is")
         for line in difference.command.splitlines():

@@ -102,10 +102,8 @@ def _read_connect(facts: Facts) -> None:
 
 
 def _write_credentials(facts: Facts, file: Path) -> None:
-    sets = (facts.source.replica_set.name, facts.destination.replica_set.name)
-    text = credentials.properties(facts.pipeline, *sets)
     if str(file) == "-":
-        click.echo(text, nl=False)
+        click.echo(facts.secrets, nl=False)
         return
-    credentials.write(file, text)
+    credentials.write(file, facts.secrets)
     say(f"wrote {file}, which only you can read; it belongs into the Secret {facts.pipeline.name}-workers")

@@ -19,7 +19,7 @@ from towpath.config.events import Reread
 from towpath.config.mongo_uri import without_credentials
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted
-from towpath.deploy.schema import unreplicated
+from towpath.deploy import unreplicated
 from towpath.log import reread_requests
 from towpath.log.barrier import passing
 from towpath.session import Session
@@ -148,7 +148,7 @@ def _report(session: Session, outcomes: Iterable[Outcome], repaired_ids: set[tup
             click.echo(f"left     {outcome.document.namespace} {id}: {outcome.kind}: {outcome.reason}")
     seconds = round(time.monotonic() - start, 1)
     if as_json:
-        print_json(events.Repaired(mended=repaired.total(), left=failed.total(), seconds=seconds))
+        print_json(events.Repaired(repaired=repaired.total(), left=failed.total(), seconds=seconds))
         return failed.total()
     if failed.total() > _MAX_LINES:
         click.echo(f"         and {failed.total() - _MAX_LINES:,} more")
@@ -166,5 +166,5 @@ def _outcome_event(pipeline: Pipeline, outcome: Outcome) -> Reread:
     destination = pipeline.renamed(outcome.document.namespace)
     event = replace(_reread_event(outcome.document), destination_namespace=destination)
     if isinstance(outcome, Repaired):
-        return replace(event, result="mended")
+        return replace(event, result="repaired")
     return replace(event, result="left", kind=outcome.kind, reason=outcome.reason)

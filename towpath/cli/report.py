@@ -6,7 +6,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from towpath.config.events import label
 from towpath.errors import TowpathError
 from towpath.files import publish
 
@@ -26,7 +25,6 @@ def _templates() -> Environment:
         lstrip_blocks=True,
     )
     templates.filters["number"] = lambda number: f"{number:,}"
-    templates.filters["label"] = label
     templates.filters["clock"] = lambda at: at.strftime("%H:%M:%S.%f")[:-3]
     return templates
 

@@ -14,7 +14,7 @@ from towpath.cli import verify
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, say
 from towpath.config.events import as_line
 from towpath.deploy import operator
-from towpath.deploy.schema.sides import pairs
+from towpath.deploy.schema import pairs
 from towpath.history import resnapshot as resnapshots
 from towpath.history.plan import format_time
 from towpath.log import barrier, reread_requests

@@ -102,13 +102,13 @@ def _await_deployed(session: Session, events: Events, draw: Callable[[], None], 
         draw()
         try:
             session.require_deployed()
-            events.report_state(Note(event="back", about="first"), "Kafka and Connect answer")
+            events.report_state(Note(event="reachable", about="first"), "Kafka and Connect answer")
             if not deploys:
                 return
         except NoSuchConnector as error:
             if not deploys and session.pipeline.has_operator:
                 words = f"{error}; waiting until the operator has made it"
-                events.report_state(Note(event="away", about="first", words=words))
+                events.report_state(Note(event="unreachable", about="first", words=words))
                 time.sleep(2)
                 continue
             if not deploys:
@@ -117,7 +117,7 @@ def _await_deployed(session: Session, events: Events, draw: Callable[[], None], 
                     " --deploy"
                 ) from error
         except ERRORS as error:
-            events.report_state(Note(event="away", about="first", words=f"{error}; retrying until it answers"))
+            events.report_state(Note(event="unreachable", about="first", words=f"{error}; retrying until it answers"))
             time.sleep(2)
             continue
         _deploy(session, events, draw)

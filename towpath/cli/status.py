@@ -19,8 +19,8 @@ from rich.text import Text
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json, print_tables
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import duration, size, utc
-from towpath.deploy.schema import unreplicated
-from towpath.deploy.schema.changes import UNREAD
+from towpath.deploy import unreplicated
+from towpath.deploy.schema_changes import UNREAD
 from towpath.log import bounds
 from towpath.log.source_offsets import Splices
 from towpath.run.restarts import lasting

@@ -15,7 +15,7 @@ from towpath.cli.options import print_tables
 from towpath.config.mongo_uri import without_credentials
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted, utc
-from towpath.deploy.schema.sides import Metadata
+from towpath.deploy.schema import Metadata
 from towpath.store.verdict_file import KINDS
 from towpath.verify.result import VerificationResult
 from towpath_verifier import SCREENED, UNORDERED, Tally, Verdict
@@ -64,10 +64,10 @@ def _examples(result: VerificationResult) -> Iterator[str]:
 
 def _metadata(metadata: Metadata | None) -> Iterator[str]:
     """A command that several differences share is printed once, after the last of them."""
-    if metadata is None or not (metadata.differences or metadata.held_back):
+    if metadata is None or not (metadata.differences or metadata.deferred):
         return
     yield ""
-    yield from (f"{held.pair.source}: {held.what}; held back until the cutover" for held in metadata.held_back)
+    yield from (f"{held.pair.source}: {held.what}; deferred until the cutover" for held in metadata.deferred)
     last = {difference.command: number for number, difference in enumerate(metadata.differences)}
     for number, difference in enumerate(metadata.differences):
         yield f"{difference.pair.source}: {difference.what}"
@@ -89,9 +89,9 @@ def _end(result: VerificationResult) -> Iterator[str]:
 def _metadata_summary(result: VerificationResult) -> str:
     if result.metadata is None:
         return ""
-    held = len(result.metadata.held_back)
-    held_back = f", {held:,} more held back until the cutover" if held else ""
-    return f"; {counted(len(result.metadata.differences), 'difference')} in options, views and indexes{held_back}"
+    held = len(result.metadata.deferred)
+    deferred = f", {held:,} more deferred until the cutover" if held else ""
+    return f"; {counted(len(result.metadata.differences), 'difference')} in options, views and indexes{deferred}"
 
 
 def _short(text: str | None) -> str:
@@ -139,8 +139,8 @@ def _metadata_counts(result: VerificationResult) -> str:
         return "not compared"
     count = len(result.metadata.differences)
     differences = f"{count:,} differences" if count else "no differences"
-    held = len(result.metadata.held_back)
-    return f"{differences}; {held:,} held back until the cutover" if held else differences
+    held = len(result.metadata.deferred)
+    return f"{differences}; {held:,} deferred until the cutover" if held else differences
 
 
 def _bar(tally: Tally) -> Iterator[tuple[str, int, float]]:

@@ -20,8 +20,9 @@ from towpath.cli.progress import comparison_bar
 from towpath.cli.verdict import show, write_report
 from towpath.config.events import Definition, Difference, Event, Followed
 from towpath.config.namespaces import is_pattern
-from towpath.deploy.schema import changes, unreplicated
-from towpath.deploy.schema.sides import metadata, pairs
+from towpath.deploy import schema_changes as changes
+from towpath.deploy import unreplicated
+from towpath.deploy.schema import metadata, pairs
 from towpath.log.barrier import asking
 from towpath.session import Session
 from towpath.store import state_files

@@ -1,7 +1,7 @@
-"""The events that verbs print with `--json`, a line each, and by which `towpath run` reads its children.
+"""The events that commands print with `--json`, a line each, and by which `towpath run` reads its children.
 
 `event` names the kind; docs/json.md has every field. `VERSION` rises only when a field goes or changes its meaning:
-readers pass over kinds and fields that they do not know.
+readers skip kinds and fields that they do not know.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_type_hints
+from typing import Any, Literal, Union, dataclass_transform, get_args, get_type_hints
 
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
+from pydantic import TypeAdapter
 
 VERSION = 1
 
@@ -28,12 +27,19 @@ class BadLine(ValueError):
     """A line that is not an event, or only part of one."""
 
 
+@dataclass_transform(frozen_default=True, kw_only_default=True)
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """Optional fields (those that are None by default) are left out while they are None."""
+    """A kind of event; each subclass is a frozen dataclass, created with keyword arguments only.
+
+    Optional fields (those that are None by default) are left out while they are None.
+    """
 
     v: int = VERSION
     event: str = ""
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True, kw_only=True)(cls)
 
     def as_json(self) -> dict[str, Any]:
         values = ((field, getattr(self, field.name)) for field in fields(self))
@@ -58,7 +64,6 @@ def _plain(value: Any) -> Any:
     return value.isoformat(timespec="milliseconds") if isinstance(value, datetime) else asdict(value)
 
 
-@dataclass(frozen=True, kw_only=True)
 class TimedEvent(Event):
     """An event with a description for people, and with a time once it has been reported."""
 
@@ -71,10 +76,6 @@ class TimedEvent(Event):
         return self.at
 
 
-# verify, and resnapshot
-
-
-@dataclass(frozen=True, kw_only=True)
 class Difference(TimedEvent):
     """A document that differs."""
 
@@ -92,7 +93,6 @@ class Difference(TimedEvent):
         return bytes.fromhex(self.id_bson)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Definition(TimedEvent):
     """An option, a view or an index that differs."""
 
@@ -106,7 +106,6 @@ class Definition(TimedEvent):
     command: str
 
 
-@dataclass(frozen=True, kw_only=True)
 class Verdict(Event):
     """The result of a verification."""
 
@@ -118,7 +117,7 @@ class Verdict(Event):
     different: int
     order: int
     metadata: int | None
-    held_back: int | None
+    deferred: int | None
     seconds: float
     documents_per_second: float
     at: str
@@ -134,7 +133,7 @@ class Verdict(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FollowFigures:
+class FollowCounts:
     """How far `verify --follow` is. Times are seconds since the epoch; each comparison of a document counts."""
 
     since: float
@@ -154,18 +153,13 @@ class FollowFigures:
     behind_seconds: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class Followed(FollowFigures, Event):
+class Followed(FollowCounts, Event):
     """How far `verify --follow` was at its end."""
 
     event: Literal["followed"] = "followed"
     age_seconds: float
 
 
-# compact
-
-
-@dataclass(frozen=True, kw_only=True)
 class Round(Event):
     """One round of compaction."""
 
@@ -182,10 +176,6 @@ class Round(Event):
     seconds: float
 
 
-# repair
-
-
-@dataclass(frozen=True, kw_only=True)
 class Reread(Event):
     """A document that was repaired or is left; with --dry-run one that would be re-read."""
 
@@ -194,25 +184,20 @@ class Reread(Event):
     id: Any
     id_bson: str
     destination_namespace: str | None = None
-    result: Literal["mended", "left"] | None = None
+    result: Literal["repaired", "left"] | None = None
     kind: str | None = None
     reason: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class Repaired(Event):
     """The result of a repair."""
 
     event: Literal["repaired"] = "repaired"
-    mended: int
+    repaired: int
     left: int
     seconds: float
 
 
-# replay
-
-
-@dataclass(frozen=True, kw_only=True)
 class Replayed(Event):
     """The result of a replay or a rebuild."""
 
@@ -233,45 +218,13 @@ class Replayed(Event):
     earliest: str | None
 
 
-# cutover
-
-#: What people read where the name, which programs read, is not of today's vocabulary.
-_LABELS = {
-    "reading again": "re-read requests",
-    "set aside": "dead letters",
-    "collections": "schema changes",
-    "way back": "reverse pipeline",
-    "forms": "schema privileges",
-}
-
-
-def label(name: str) -> str:
-    """The name of a line of the gate, for people."""
-    return _LABELS.get(name, name)
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One line of the gate: the check, its result, and what to do if it is red."""
-
-    name: str
-    good: bool
-    found: str
-    advice: str = ""
-    where: str = ""
-    """Of a check that could not run: see `towpath.errors`."""
-    code: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Gate(TimedEvent):
-    """The checklist."""
+    """The findings of the gate, one for each line; see `towpath.checks.rule.Finding`."""
 
     event: Literal["gate"] = "gate"
-    checks: Sequence[Check]
+    findings: Sequence[Json]
 
 
-@dataclass(frozen=True, kw_only=True)
 class Step(TimedEvent):
     """A finished step."""
 
@@ -282,12 +235,11 @@ class Step(TimedEvent):
     commands: int | None = None
 
     @property
-    def figures(self) -> dict[str, int]:
+    def counts(self) -> dict[str, int]:
         counts = {"documents": self.documents, "commands": self.commands}
         return {name: count for name, count in counts.items() if count is not None}
 
 
-@dataclass(frozen=True, kw_only=True)
 class Switch(TimedEvent):
     """The other side is primary."""
 
@@ -296,7 +248,6 @@ class Switch(TimedEvent):
     pause_seconds: float
 
 
-@dataclass(frozen=True, kw_only=True)
 class CutoverNote(TimedEvent):
     """A message of the cutover. `end` is the last event."""
 
@@ -304,101 +255,57 @@ class CutoverNote(TimedEvent):
     error: Json | None = None
 
 
-# run
-
-
-@dataclass(frozen=True, kw_only=True)
 class Note(TimedEvent):
-    """A message; with `about`, the condition of that subject."""
+    """A message of `run`; with `about`, the state of that subject, which is reported again once its words change."""
 
     event: Literal[
-        "deploy", "away", "back", "well", "trouble", "warning", "transaction", "compact", "verify", "difference"
+        "deploy",
+        "unreachable",
+        "reachable",
+        "problem",
+        "warning",
+        "transaction",
+        "compact",
+        "verify",
+        "difference",
+        "state",
+        "gap",
+        "failed",
+        "stopped",
+        "restart",
+        "recovered",
+        "repair",
+        "ddl",
     ]
     about: str | None = None
+    """Of `failed`, `stopped`, `restart` and `recovered` the connector."""
     error: Json | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class State(TimedEvent):
-    """The pipeline's state has changed."""
-
-    event: Literal["state"] = "state"
-    about: str = "state"
-    state: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Gap(TimedEvent):
-    """Records are gone from the log that the sink has not applied."""
-
-    event: Literal["gap"] = "gap"
-    about: str = "gap"
-    log_breaks: Sequence[Json]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Failed(TimedEvent):
-    """A connector failed. `stopped`: no restart helps; `run` is the command that does."""
-
-    event: Literal["failed", "stopped"] = "failed"
-    about: str
-    reason: str
-    code: str = ""
-    run: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Restart(TimedEvent):
-    """A connector's failed tasks were restarted."""
-
-    event: Literal["restart"] = "restart"
-    connector: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Repair(TimedEvent):
-    """About documents that the destination refused."""
-
-    event: Literal["repair"] = "repair"
-    left: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ddl(TimedEvent):
-    """A schema change that is not at the destination; without fields, one that is settled.
-
-    `id`, `state` and `reason` are those of a change in the log, which is held or refused.
-    """
-
-    event: Literal["ddl"] = "ddl"
-    time: str | None = None
-    kind: str | None = None
-    namespace: str | None = None
-    to: str | None = None
-    commands: Sequence[str] | None = None
-    at_destination: bool | None = None
-    id: str | None = None
     state: str | None = None
+    log_breaks: Sequence[Json] | None = None
+    """Of `gap`: the records that are gone from the log and that the sink has not applied."""
     reason: str | None = None
+    code: str | None = None
+    run: str | None = None
+    """Of `stopped`: the commands that help, as no restart does."""
+    left: int | None = None
+    """Of `repair`: documents that the destination refused and that still differ."""
+    change: Json | None = None
+    """Of `ddl`: the schema change that is not at the destination; absent for one that is resolved."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class RunEnd(TimedEvent):
     """The state of the pipeline when `run` ends."""
 
     event: Literal["end"] = "end"
     state: str | None
     restarts: Mapping[str, int]
-    set_aside: int
-    mended: int
+    dead_letters: int
+    repaired: int
     ddl: Sequence[Json]
     schema_changes: Sequence[Json]
     verify: Json
     exit: int
 
-
-#: Events about a condition: reported again once their words have changed.
-Condition = Note | State | Gap | Failed
 
 #: Verb → the kinds of events that it prints with `--json`.
 BY_VERB: Mapping[str, Sequence[type[Event]]] = {
@@ -407,7 +314,7 @@ BY_VERB: Mapping[str, Sequence[type[Event]]] = {
     "repair": (Reread, Repaired),
     "replay": (Replayed,),
     "cutover": (Gate, Step, Switch, CutoverNote),
-    "run": (Note, State, Gap, Failed, Restart, Repair, Ddl, Difference, Definition, RunEnd),
+    "run": (Note, Difference, Definition, RunEnd),
 }
 
 
@@ -440,8 +347,6 @@ def _adapter(name: str) -> TypeAdapter[Event] | None:
     kinds = dict.fromkeys(kind for kinds in BY_VERB.values() for kind in kinds if name in names(kind))
     if not kinds:
         return None
-    from pydantic import TypeAdapter
-
     any_of: Any = Union[tuple(kinds)]  # noqa: UP007  (of those that fit, the one that takes most fields)
     return TypeAdapter(any_of)
 

@@ -123,10 +123,10 @@ def refuse_open(file: Path, why: str) -> None:
 
 
 def refuse_open_key(file: Path) -> None:
-    """Raise `BadPipelineFile` for a key that everybody can read. Its group may: the Connect workers read it as well."""
+    """Raise `BadPipelineFile` for a key that all users can read. Its group may: the Connect workers read it as well."""
     if file.stat().st_mode & stat.S_IRWXO:
         raise BadPipelineFile(
-            f"{file} can be read by everybody, and it holds a private key", f"run: chmod o= {file}", where=str(file)
+            f"{file} can be read by all users, and it holds a private key", f"run: chmod o= {file}", where=str(file)
         )
 
 

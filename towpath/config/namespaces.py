@@ -83,7 +83,7 @@ class Selection:
 
     @property
     def _limits(self) -> str:
-        """What a name must not be, or must be besides, to match."""
+        """What a name must not be, and what else it must be, to match."""
         exclude = f"(?!{_either(self.exclude)}$)" if self.exclude else ""
         only = f"(?={_either(self.only)}$)" if self.only else ""
         return _NEVER + (_TEMPORARY if self.lasting else "") + exclude + only

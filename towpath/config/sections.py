@@ -86,8 +86,6 @@ def _beside(name: object, info: ValidationInfo) -> object:
     return beside(info.context or Path(), name) if isinstance(name, str) else name
 
 
-#: Host and port; an IPv6 address in brackets. Port 0 takes any free one. Empty: nothing listens.
-_LISTEN = r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):[0-9]{1,5}|"
 #: With it as their beginning, services and labels of Kubernetes have less than 64 characters.
 KUBERNETES_NAME = r"[a-z]([a-z0-9-]{0,48}[a-z0-9])?"
 Pattern = Annotated[str, AfterValidator(_pattern)]
@@ -103,6 +101,8 @@ Timeout = Annotated[
     int,
     _milliseconds(r"[1-9][0-9]{0,3}[sm]", "a timeout; write a number of up to four digits with s or m, such as 60s"),
 ]
+#: Host and port; an IPv6 address in brackets. Port 0 takes any free one. Empty: nothing listens.
+_LISTEN = r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):[0-9]{1,5}|"
 Listen = Annotated[str, AfterValidator(_matching(_LISTEN, "an address; write host:port, such as 127.0.0.1:9300"))]
 #: Relative to the folder of the pipeline file, which is the context of the validation.
 File = Annotated[Path, BeforeValidator(_beside)]
@@ -259,7 +259,7 @@ class Write(Section):
     batch_records: Annotated[int, Field(ge=1, le=1_000_000)] = 50_000
     """One transaction takes the available records, up to this many (`exactly-once`)."""
     batch_bytes: Annotated[int, Field(ge=1, le=256 * 1024 * 1024)] = 16 * 1024 * 1024
-    """One transaction takes the available records, up to this size; a larger record gets a transaction of its own
+    """One transaction takes the available records, up to this size; a larger record gets a separate transaction
     (`exactly-once`)."""
 
 
@@ -275,7 +275,7 @@ class Log(Section):
 
 
 class Run(Section):
-    """What `towpath run` does besides supervising the connectors."""
+    """What `towpath run` does in addition to supervising the connectors."""
 
     compact: bool | None = None
     """`run` does what `compact` does. Default: the value of `[log] compact`."""
@@ -283,9 +283,7 @@ class Run(Section):
     """`run` does what `verify --follow` does."""
     repair: bool = True
     """`run` repairs dead letters once the destination accepts them (`exactly-once`)."""
-    listen: Annotated[
-        str, AfterValidator(_matching(_LISTEN, "an address; write host:port, such as 127.0.0.1:9300"))
-    ] = ""
+    listen: Listen = ""
     """Address of the page, the API and the metrics of `run`, such as `127.0.0.1:9300`; without it, nothing listens."""
     token_file: File | None = None
     """A file with the token for commands, and for readers on other machines; only its owner may read it."""

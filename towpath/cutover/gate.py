@@ -17,23 +17,20 @@ from bson.timestamp import Timestamp
 from pymongo.errors import PyMongoError
 
 from towpath.checks.facts import Facts
-from towpath.checks.rule import Finding, Rule, run
+from towpath.checks.rule import Finding, Rule, error, ok, run
 from towpath.clients.connect.control import statuses
 from towpath.clients.mongo import write_block
 from towpath.clients.mongo.client import Cluster
 from towpath.clients.mongo.privileges import privileges
 from towpath.clients.mongo.replica_set import destination_set, source_set
-from towpath.config.events import Check
 from towpath.config.text import counted, duration
 from towpath.cutover import reverse_pipeline
 from towpath.cutover.steps import CutoverOptions
 from towpath.cutover.watches import watch
 from towpath.cutover.writes import ANSWER, command_problem, stdin_problem
-from towpath.deploy import deployment, operator
-from towpath.deploy.schema import plan, unreplicated
-from towpath.deploy.schema.apply import Step
-from towpath.deploy.schema.changes import UNREAD
-from towpath.deploy.schema.sides import metadata
+from towpath.deploy import deployment, operator, unreplicated
+from towpath.deploy.schema import Step, metadata, plan, plan_in_place
+from towpath.deploy.schema_changes import UNREAD
 from towpath.errors import TowpathError
 from towpath.run.dead_letters import DeadLetterRetries
 from towpath.run.status.gather import read_status
@@ -42,8 +39,8 @@ from towpath.session import Session
 from towpath.verify.full_verdict import Verified, age, summary
 from towpath_verifier import cluster_time
 
-#: The lines that look at nothing but the status and the verdict.
-_KNOWN = ("operator", "connectors", "copy", "lag", "reading again", "verified")
+#: The lines that need nothing but the status and the verdict.
+_KNOWN = ("operator", "connectors", "copy", "lag", "re-read requests", "verified")
 _SHOWN = 3  # findings in one line; the rest is only counted
 #: Command → the privilege action that it needs, where their names differ.
 _ACTIONS = {"createIndexes": "createIndex", "dropIndexes": "dropIndex"}
@@ -51,7 +48,7 @@ _ACTIONS = {"createIndexes": "createIndex", "dropIndexes": "dropIndex"}
 
 @dataclass(frozen=True)
 class Readiness:
-    """What the rules look at. `reverse` is the reverse pipeline, if any; `returns` is True for a fail back."""
+    """What the rules read. `reverse` is the reverse pipeline, if any; `returns` is True for a fail back."""
 
     forward: Session
     reverse: Session | None
@@ -59,7 +56,7 @@ class Readiness:
     report: Path | None = None
     returns: bool = False
     answers: bool = True
-    """Whether somebody may have to confirm on standard input that the writes have stopped."""
+    """Whether someone may have to confirm on standard input that the writes have stopped."""
 
     @property
     def session(self) -> Session:
@@ -95,28 +92,20 @@ def _line(
 
     def check(readiness: Readiness) -> Iterator[Finding]:
         good, found, advice = look(readiness)
-        yield Finding("ok" if good else "error", name, found, advice)
+        yield ok(found) if good else error(found, advice)
 
     return Rule(name, check, applies=applies)
 
 
-def lines(table: Iterable[Rule[Readiness]], readiness: Readiness) -> list[Check]:
-    """The lines of the gate; red where one cannot be looked at."""
-    return [
-        Check(one.subject, one.level == "ok", one.finding, one.advice, one.where, one.code)
-        for one in run(table, readiness)
-    ]
-
-
-def known(session: Session, options: CutoverOptions, status: Status | str, verdict: Verified) -> list[Check]:
+def known(session: Session, options: CutoverOptions, status: Status | str, verdict: Verified) -> list[Finding]:
     """The lines of the gate about what has been read already."""
     readiness = Readiness(session, None, options)
     readiness.__dict__.update(status=status, verdict=verdict)
-    return lines([rule for rule in GATE if rule.name in _KNOWN], readiness)
+    return run([rule for rule in GATE if rule.name in _KNOWN], readiness)
 
 
-def red(checks: Sequence[Check]) -> list[Check]:
-    return [check for check in checks if not check.good]
+def red(findings: Sequence[Finding]) -> list[Finding]:
+    return [finding for finding in findings if finding.level == "error"]
 
 
 def _operator(readiness: Readiness) -> Result:
@@ -169,7 +158,7 @@ def _ddl(readiness: Readiness) -> Result:
     logged, advice = readiness.known_status.changes, f"towpath ddl {readiness.session.file}"
     if logged is None:
         return False, UNREAD, advice
-    changes = unreplicated.unsettled(readiness.session, readiness.known_status.ddl, remember=False)
+    changes = unreplicated.unresolved(readiness.session, readiness.known_status.ddl, remember=False)
     shown = [shown.line(readiness.session.file) for shown in logged.open]
     shown += [change.line for change in changes]
     words = "; ".join(shown[:_SHOWN]) or "no DDL that the other side has not followed"
@@ -194,14 +183,14 @@ def _metadata(readiness: Readiness) -> Result:
     words = "; ".join(f"{difference.pair.source}: {difference.what}" for difference in both.differences[:_SHOWN])
     more = len(both.differences) - _SHOWN
     words += f"; and {more} more" if more > 0 else ""
-    same = f"the same, {len(both.held_back)} held back until the cutover"
+    same = f"the same, {len(both.deferred)} deferred until the cutover"
     return not both.differences, words or same, f"towpath prepare {readiness.session.file}"
 
 
 def _write_block(readiness: Readiness) -> Result:
     with readiness.session.source.connected() as client:
-        trouble = write_block.trouble(client)
-    return not trouble, trouble or "the user may block writes", "or leave --block-writes out"
+        problem = write_block.trouble(client)
+    return not problem, problem or "the user may block writes", "or leave --block-writes out"
 
 
 def _reverse_pipeline(readiness: Readiness) -> Result:
@@ -209,9 +198,9 @@ def _reverse_pipeline(readiness: Readiness) -> Result:
     assert reverse is not None
     reverse_pipeline.refuse_existing(reverse)
     findings = deployment.findings(Facts(reverse, create_stopped=reverse.pipeline.source_connectors))
-    errors = [finding for finding in findings if finding.level == "error"]
-    words = "; ".join(f"{error.subject}: {error.finding}" for error in errors[:_SHOWN])
-    advice = "; ".join(error.advice for error in errors[:_SHOWN])
+    errors = red(findings)
+    words = "; ".join(f"{one.subject}: {one.finding}" for one in errors[:_SHOWN])
+    advice = "; ".join(one.advice for one in errors[:_SHOWN])
     return not errors, words or f"can be created ({reverse.file.name})", f"{advice}; or --no-reverse-pipeline"
 
 
@@ -226,7 +215,7 @@ def _commands(readiness: Readiness) -> Result:
         return False, "; ".join(problems), "correct it; nothing runs before all checks are green"
     is_manual = options.stop_with is None and not options.blocks
     if is_manual and readiness.answers and (why := stdin_problem()):
-        return False, f"nobody could confirm that the writes have stopped: {why}", ANSWER
+        return False, f"no one could confirm that the writes have stopped: {why}", ANSWER
     return True, "you are asked to stop the writers" if is_manual else "can be run", ""
 
 
@@ -244,7 +233,7 @@ def own_writes(readiness: Readiness) -> Result:
         with cluster.connected() as client:
             if needs and not write_block.writes_through(client):
                 granted = privileges(client)
-                why = "nobody may without access control"
+                why = "no user may without access control"
                 if granted:
                     why = f"{granted.user} misses {write_block.BYPASS} there"
                 blocked.append(f"while writes to the {side} are blocked, Towpath has to write there, and {why}")
@@ -267,9 +256,9 @@ def schemas(readiness: Readiness) -> Result:
     """The users may change the schemas of both sides, as far as the changes are known by now."""
     session, reverse, missing = readiness.forward, readiness.reverse, list[str]()
     if not readiness.returns:
-        missing += _missing("destination", session.destination, plan.plan(session, final=True).steps)
+        missing += _missing("destination", session.destination, plan(session, final=True).steps)
     if reverse is not None:
-        of_source = plan.plan(reverse, final=True) if readiness.returns else plan.plan_in_place(reverse)
+        of_source = plan(reverse, final=True) if readiness.returns else plan_in_place(reverse)
         missing += _missing("source", session.source, of_source.steps)
     words = "; ".join(missing[:_SHOWN]) or "the users may change the schemas"
     return not missing, words, "grant the role dbAdmin on the databases, or the actions named (docs/how-to/secure.md)"
@@ -324,6 +313,10 @@ def _returns(readiness: Readiness) -> bool:
     return readiness.returns
 
 
+def _goes(readiness: Readiness) -> bool:
+    return not readiness.returns and readiness.reverse is not None
+
+
 def _blocks(readiness: Readiness) -> bool:
     return readiness.options.blocks
 
@@ -333,19 +326,19 @@ GATE = (
     _line("connectors", _connectors),
     _line("copy", _copy, _has_status),
     _line("lag", _lag, _has_status),
-    _line("reading again", _requests, _has_status),
-    _line("set aside", _dead_letters, _has_status),
-    _line("collections", _ddl, _has_status),
+    _line("re-read requests", _requests, _has_status),
+    _line("dead letters", _dead_letters, _has_status),
+    _line("schema changes", _ddl, _has_status),
     _line("verified", verified, lambda readiness: not readiness.returns),  # a fail back itself verifies
     _line("metadata", _metadata),
     _line("write block", _write_block, _blocks),
-    _line("way back", _reverse_pipeline, lambda readiness: not readiness.returns and readiness.reverse is not None),
+    _line("reverse pipeline", _reverse_pipeline, _goes),
 )
 PRECONDITIONS = (
     _line("commands", _commands),
     _line("own writes", own_writes, _blocks),
     _line("late writes", late_writes),
-    _line("forms", schemas),
+    _line("schema privileges", schemas),
     _line("capture", _capture, _returns),
     _line("sink", _sink, _returns),
     _line("report", _report_file, lambda readiness: readiness.report is not None),

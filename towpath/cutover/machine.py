@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from towpath.checks import target
+from towpath.checks.rule import Finding, run
 from towpath.clients.mongo.write_block import MONGOSH_UNDO
 from towpath.config import events
-from towpath.config.events import Check, CutoverNote, Gate, Switch, TimedEvent, label
-from towpath.cutover.gate import GATE, PRECONDITIONS, Readiness, lines, red
+from towpath.config.events import CutoverNote, Gate, Switch, TimedEvent
+from towpath.cutover.gate import GATE, PRECONDITIONS, Readiness, red
 from towpath.cutover.pause import Pause
 from towpath.cutover.reverse_pipeline import write_reverse_file
 from towpath.cutover.sides import CUTOVER, FAIL_BACK, Direction, Sides, SwitchUnknown
@@ -168,29 +169,29 @@ class Machine:
         """Check the gate, and return whether the cutover is to begin: not in a dry run. Raises `_NotDone`."""
         self.sides.forward.require_deployed()
         target.require_own(self.sides.forward)
-        return self._passed(lines((*GATE, *PRECONDITIONS), self._readiness(returns=False)))
+        return self._passed(run((*GATE, *PRECONDITIONS), self._readiness(returns=False)))
 
     def _is_ready_to_return(self) -> bool:
         """As `_is_ready`, for a fail back. A source that blocks all writes is opened first."""
         assert self.sides.reverse is not None and self.sides.marker is not None
         self.sides.reverse.require_deployed()
         target.require_own(self.sides.reverse)
-        preconditions = lines(PRECONDITIONS, self._readiness(returns=True))
+        preconditions = run(PRECONDITIONS, self._readiness(returns=True))
         if not (self.dry_run or red(preconditions)):
             self._apply_backlog()
         # if the source still blocks writes, the reverse pipeline cannot apply: the gate could not pass
         is_blocked = self.sides.marker.blocked and red(preconditions)
-        checks = [] if is_blocked else lines(GATE, self._readiness(returns=True))
+        checks = [] if is_blocked else run(GATE, self._readiness(returns=True))
         return self._passed([*checks, *preconditions])
 
     def _readiness(self, *, returns: bool) -> Readiness:
         forward, reverse = self.sides.forward, self.sides.reverse
         return Readiness(forward, reverse, self.options, self.report_path, returns, answers=not self.dry_run)
 
-    def _passed(self, checks: list[Check]) -> bool:
-        self.report(Gate(checks=checks))
-        if failed := red(checks):
-            names = ", ".join(label(check.name) for check in failed)
+    def _passed(self, findings: list[Finding]) -> bool:
+        self.report(Gate(findings=[finding.as_json() for finding in findings]))
+        if failed := red(findings):
+            names = ", ".join(finding.subject for finding in failed)
             raise _NotDone(f"not started, nothing is changed: {names} {'is' if len(failed) == 1 else 'are'} red")
         if self.dry_run:
             self._end("everything is ready; nothing was started")

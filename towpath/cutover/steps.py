@@ -29,10 +29,7 @@ from towpath.cutover.sides import Sides
 from towpath.cutover.watches import LateWrites, kept_indexes
 from towpath.cutover.writes import ANSWER, allow, hook, writes_through
 from towpath.deploy import deployment
-from towpath.deploy.schema import apply
-from towpath.deploy.schema import plan as schema_plan
-from towpath.deploy.schema.plan import KeptIndexes, nothing_kept
-from towpath.deploy.schema.sides import pairs
+from towpath.deploy.schema import KeptIndexes, Plan, apply, nothing_kept, pairs, plan, plan_in_place
 from towpath.errors import TowpathError
 from towpath.log import barrier
 from towpath.session import Session, unsaid
@@ -327,19 +324,19 @@ FINISH = (
 
 def restore_schema(session: Session, kept: KeptIndexes = nothing_kept) -> int:
     """Restore the source's schema at the destination; return the number of commands."""
-    return _apply(session, schema_plan.plan(session, final=True, kept=kept))
+    return _apply(session, plan(session, final=True, kept=kept))
 
 
 def relax_existing_schema(session: Session, kept: KeptIndexes = nothing_kept) -> int:
     """Relax what would delete or reject documents at a destination with a schema of its own; the number of commands."""
-    return _apply(session, schema_plan.plan_in_place(session, kept))
+    return _apply(session, plan_in_place(session, kept))
 
 
 def relax_schema(session: Session) -> int:
     """Give the destination a relaxed schema, which accepts all replicated changes; return the number of commands."""
-    return _apply(session, schema_plan.plan(session, overwrite=True))
+    return _apply(session, plan(session, overwrite=True))
 
 
-def _apply(session: Session, plan: schema_plan.Plan) -> int:
-    apply.run(session.destination, plan.steps)
-    return len(plan.steps)
+def _apply(session: Session, schema: Plan) -> int:
+    apply(session.destination, schema.steps)
+    return len(schema.steps)

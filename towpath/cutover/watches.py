@@ -18,7 +18,7 @@ from towpath.clients.mongo.client import Cluster
 from towpath.clients.mongo.replica_set import open_connections
 from towpath.clients.mongo.versions import EXPANDED_EVENTS
 from towpath.config.pipeline import Pipeline
-from towpath.deploy.schema.plan import KeptIndexes, plan
+from towpath.deploy.schema import KeptIndexes, plan
 from towpath.session import Session
 from towpath.store.positions import DATABASE
 from towpath_verifier import Client, IndexCache, Unsuitable, brief, cluster_time, feature_version, token_time

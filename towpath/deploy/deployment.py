@@ -50,7 +50,7 @@ _SECRET = "write it again, into the Secret of the workers: `towpath manifests PI
 _KNOWN_S = 10.0  # seconds until every broker must know of a topic that was created
 _DEPLOY = "deploy"
 _SAME = "deploy would stop with the same message"
-#: What `check` looks at of the file and the servers, in order. `deploy` stops at the required ones.
+#: What `check` checks, in order. `deploy` stops at the required ones.
 SERVERS: Sequence[Rule[Facts]] = (
     *file.RULES,
     *source.RULES,
@@ -99,11 +99,11 @@ def _planned(facts: Facts) -> Iterator[Finding]:
     changes, differences = deployment.changes(), deployment.differences()
     for difference in differences:
         report = warning if difference.is_missing else error
-        yield report(_DEPLOY, difference.description, difference.advice)
+        yield report(difference.description, difference.advice)
     if changes:
-        yield ok(_DEPLOY, f"would make {counted(len(changes), 'change')}; `towpath deploy --dry-run` lists them")
+        yield ok(f"would make {counted(len(changes), 'change')}; `towpath deploy --dry-run` lists them")
     elif not differences:
-        yield ok(_DEPLOY, "nothing to change: everything matches the file")
+        yield ok("nothing to change: everything matches the file")
 
 
 class Deployment:
@@ -134,7 +134,7 @@ class Deployment:
         if not self.pipeline.has_operator:
             return []
         differences = []
-        if self.pipeline.secrets_file.exists() and credentials.differs(self.pipeline.secrets_file, self._secrets):
+        if self.pipeline.secrets_file.exists() and credentials.differs(self.pipeline.secrets_file, self.facts.secrets):
             differences.append(Difference(f"{self.pipeline.secrets_file} does not hold what the workers need", _SECRET))
         for name, config in self.facts.desired.items():
             before = self.facts.deployed[name]
@@ -226,7 +226,7 @@ class Deployment:
         A connector that is updated starts again in any case. Restarted before, it would get the new secrets with its
         old configuration, and could fail.
         """
-        text = self._secrets
+        text = self.facts.secrets
         if credentials.differs(self.pipeline.secrets_file, text):
             yield Change(
                 f"write {self.pipeline.secrets_file}", partial(credentials.write, self.pipeline.secrets_file, text)
@@ -236,12 +236,6 @@ class Deployment:
                     continue
                 restart = partial(self.connect.restart, name, only_failed=False)
                 yield Change(f"restart connector {name}, for the new address or password", restart)
-
-    @property
-    def _secrets(self) -> str:
-        """The text of the secrets file."""
-        sets = (self.facts.source.replica_set.name, self.facts.destination.replica_set.name)
-        return credentials.properties(self.pipeline, *sets)
 
     def _connector_changes(self, desired: Configurations, deployed: Configurations) -> Iterator[Change]:
         for name, config in desired.items():

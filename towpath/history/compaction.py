@@ -53,7 +53,6 @@ _GROUP = {
     "partition.assignment.strategy": "cooperative-sticky",
     "session.timeout.ms": 10_000,  # after this, another instance gets the partitions of a killed one
 }
-_error = partial(error, "compaction")
 
 
 def interval(log: Log) -> int:
@@ -68,7 +67,7 @@ def supported(facts: Facts) -> Iterator[Finding]:
 
 def compacted(facts: Facts) -> Iterator[Finding]:
     if not facts.pipeline.log.compact:
-        yield _error(
+        yield error(
             f"the log of {facts.pipeline.name} is not compacted: it keeps every record, so re-read documents would"
             " only make it longer",
             "set [log] compact = true, run `towpath deploy`, and start this again",
@@ -78,7 +77,7 @@ def compacted(facts: Facts) -> Iterator[Finding]:
 def often_enough(every_ms: int, facts: Facts) -> Iterator[Finding]:
     log = facts.pipeline.log
     if log.compact and every_ms > log.compaction_lag // 2:
-        yield _error(
+        yield error(
             f"--every {every_ms // 1000}s is more than half of the compaction lag ({log.compaction_lag // 1000}s): an"
             " update could grow too old before its document follows",
             f"give {log.compaction_lag // 2000}s or less, or raise [log] compaction_lag",
@@ -92,11 +91,11 @@ def deployed(facts: Facts) -> Iterator[Finding]:
     has_requests = pipeline.request_topic in facts.existing
     if not has_requests or not facts.log:
         missing = "no change topics" if has_requests else f"no topic {pipeline.request_topic}"
-        yield _error(f"{pipeline.name} has {missing} at {topics.bootstrap}", "`towpath deploy` creates them")
+        yield error(f"{pipeline.name} has {missing} at {topics.bootstrap}", "`towpath deploy` creates them")
     lag = pipeline.log.compaction_lag
     for topic in facts.log if pipeline.log.compact else ():
         if (actual := facts.topic_settings[topic.name].get(MARK)) != str(lag):
-            yield _error(
+            yield error(
                 f"the topic {topic.name} has {MARK}={actual}, and the file says {lag} ([log] compaction_lag)",
                 "`towpath deploy` applies the file's settings",
             )

@@ -35,7 +35,6 @@ from towpath.store.writers import Registration, read_all
 _RESERVED = ("sink", "source", "source-whole")  # `<pipeline>-replay-sink` is the sink of a pipeline of that name
 _LABEL = r"[A-Za-z0-9][A-Za-z0-9-]{0,31}"
 _SHOWN = 5
-_error = partial(error, "replay")
 
 
 class ReplayFacts:
@@ -99,7 +98,7 @@ class ReplayFacts:
 
 def exactly_once(facts: ReplayFacts) -> Iterator[Finding]:
     if not facts.pipeline.exactly_once:
-        yield _error(
+        yield error(
             f'{facts.pipeline.name} has mode = "plain": its log may contain changes twice, and applying those again'
             " does not lead to the same documents, so nothing can be rebuilt from it",
             'the log of mode = "exactly-once" can be replayed',
@@ -108,7 +107,7 @@ def exactly_once(facts: ReplayFacts) -> Iterator[Finding]:
 
 def valid_label(facts: ReplayFacts) -> Iterator[Finding]:
     if not re.fullmatch(_LABEL, facts.label) or facts.label in _RESERVED:
-        yield _error(
+        yield error(
             f"{facts.label!r} cannot be the label of a replay",
             f"use at most 32 letters, digits and '-', and none of {', '.join(_RESERVED)}",
         )
@@ -119,14 +118,14 @@ def selected(facts: ReplayFacts) -> Iterator[Finding]:
     pipeline = facts.pipeline
     names = [namespace_of(pipeline.name, topic.name) for topic in facts.deployed.log]
     if not names:
-        yield _error(
+        yield error(
             f"there is no topic {pipeline.name}.* of the pipeline's collections at {pipeline.kafka.bootstrap}, and so"
             " no log to replay",
             "has the pipeline been deployed, and is its name the same?",
         )
         return
     for pattern in unmatched(facts.options.only, names):
-        yield _error(
+        yield error(
             f"--only {pattern}: the log holds no such namespace (use the source's names)",
             f"there are: {first_few(names, _SHOWN)}",
         )
@@ -135,7 +134,7 @@ def selected(facts: ReplayFacts) -> Iterator[Finding]:
 def free_name(facts: ReplayFacts) -> Iterator[Finding]:
     """A pipeline of that name would store its positions in the same place."""
     if facts.sink.request_topic in facts.deployed.existing:
-        yield _error(f"there is a pipeline called {facts.sink.name}", "choose another label with --name")
+        yield error(f"there is a pipeline called {facts.sink.name}", "choose another label with --name")
 
 
 def elsewhere(facts: ReplayFacts) -> Iterator[Finding]:
@@ -164,10 +163,10 @@ def elsewhere(facts: ReplayFacts) -> Iterator[Finding]:
         except MongoUnreachable as failure:  # a lost source is a reason for a replay, and cannot be its destination
             if not mark:
                 unproven = f"cannot check that this is not the pipeline's {cluster.side}"
-                yield warning("replay", f"{unproven}: {failure}", "")
+                yield warning(f"{unproven}: {failure}", "")
         if any(one.is_same(destination) for one in known):
             place = f"the destination is the replica set {destination.name} of the pipeline's {cluster.side}"
-            yield _error(f"{place}: {harm}", advice)
+            yield error(f"{place}: {harm}", advice)
 
 
 def renamed(facts: ReplayFacts) -> Iterator[Finding]:
@@ -185,7 +184,7 @@ def renamed(facts: ReplayFacts) -> Iterator[Finding]:
     while more := {name for names in renames if names & joined for name in names} - joined:
         joined |= more
     if lacking := sorted(joined - named):
-        yield _error(
+        yield error(
             f"the log has renames between what --only names and {', '.join(lacking)}: a rebuild of one name would wait"
             " for the other forever",
             f"add {' '.join(f'--only {name}' for name in lacking)}, or rebuild everything",
@@ -194,7 +193,7 @@ def renamed(facts: ReplayFacts) -> Iterator[Finding]:
 
 def copied(facts: ReplayFacts) -> Iterator[Finding]:
     if facts.pipeline.copy_method == "none" and not facts.options.force:
-        yield _error(
+        yield error(
             f'{facts.pipeline.name} has [capture] copy = "none": its log lacks what the source held when it began,'
             " and so would a destination rebuilt from it",
             "--force rebuilds the rest",
@@ -204,7 +203,7 @@ def copied(facts: ReplayFacts) -> Iterator[Finding]:
 def without_gap(facts: ReplayFacts) -> Iterator[Finding]:
     gap = min((state.gap for state in facts.sources.values() if state.gap is not None), default=None)
     if gap is not None and not facts.options.follow:
-        yield _error(
+        yield error(
             f"changes since {format_time(gap)} are missing in the log, and the resnapshot that replaces them is not"
             " finished: documents deleted since are still in the log",
             "`towpath resnapshot PIPELINE` continues it",
@@ -224,7 +223,7 @@ def copy_over(facts: ReplayFacts) -> Iterator[Finding]:
     )
     if copying or not is_over:
         names = f" ({first_few(copying, _SHOWN)})" if copying else ""
-        yield _error(
+        yield error(
             f"the initial copy of the pipeline is still running{names}, so the log is not complete yet",
             "wait until `towpath status` reports the copy as done, or replay with --follow, which applies the rest as"
             " it comes",
@@ -238,18 +237,18 @@ def point_in_time(facts: ReplayFacts) -> Iterator[Finding]:
         return
     passed = min((position.time for position in positions if position is not None), default=None)
     if passed is None or None in positions:
-        yield _error(
+        yield error(
             "--until needs the pipeline's source connector, which reports how far the log is complete, and there is"
             f" none at {facts.pipeline.connect.url}",
             "`towpath deploy` the pipeline, or replay without --until",
         )
     elif facts.copied is None:
-        yield _error(
+        yield error(
             "--until: an older version of Towpath made the initial copy, and did not record when it was done",
             "replay without --until",
         )
     elif until >= passed:
-        yield _error(
+        yield error(
             f"--until {format_time(until)} is beyond what has been captured: everything before"
             f" {format_time(passed)} is in the log so far",
             "give an earlier point in time, or wait",
@@ -264,7 +263,7 @@ def _looked_up(until: ClusterTime, facts: ReplayFacts) -> Iterator[Finding]:
     whole = facts.pipeline.captured_whole
     names = [name for name in namespaces(facts.pipeline, facts.log) if whole and whole.matches(name)]
     if names:
-        yield _error(
+        yield error(
             f"--until {format_time(until)}: the log has no point in time of {first_few(names, _SHOWN)}, which"
             " [capture] whole_documents names: each update is there as the document that was looked up, maybe later",
             "replay the other collections with --only, or everything without --until",
@@ -278,7 +277,7 @@ def _within_refills(until: ClusterTime, facts: ReplayFacts) -> Iterator[Finding]
         if pattern.matches(refill.namespace) and refill.start <= until and (refill.end is None or until < refill.end):
             end = "they are not all there yet" if refill.end is None else f"they are all there at {refill.end}"
             or_later = f", or {format_time(refill.end)} or a later one" if refill.end else ""
-            yield _error(
+            yield error(
                 f"--until {format_time(until)}: {refill.namespace} was renamed or replaced at"
                 f" {format_time(refill.start)}, and its documents follow in the log; {end}",
                 f"give a point in time before {format_time(refill.start)}{or_later}",
@@ -291,7 +290,7 @@ def one_writer(facts: ReplayFacts) -> Iterator[Finding]:
     found = list(writers(configurations, facts.target.replica_set, facts.targets, except_for=facts.sink.name))
     for writer in found:
         replay = f"the replay {writer.label} of {writer.replay_of}"
-        yield _error(
+        yield error(
             f"{replay if writer.replay_of else f'the connector {writer.connector}'} already writes {writer.listed}"
             " there, and two sinks on one namespace overtake each other",
             "give another destination, or other namespaces with --only"
@@ -325,7 +324,7 @@ def writable(facts: ReplayFacts) -> Iterator[Finding]:
 
 def empty_namespaces(facts: ReplayFacts) -> Iterator[Finding]:
     if facts.counts and not facts.options.empty:
-        yield _error(
+        yield error(
             "the destination holds documents already, and a replay needs empty namespaces:"
             f" {format_counts(facts.counts)}",
             "pass --empty to delete them first (indexes and options stay), or replay other namespaces with --only",

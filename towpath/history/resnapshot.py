@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 
 import bson
 
@@ -27,7 +26,6 @@ from towpath.log.source_offsets import SourceState, read_state
 from towpath.session import Session, unsaid
 
 _UNREACHABLE_S = 60.0  # how long a worker may not answer, in waits without a timeout
-_error = partial(error, "resnapshot")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +50,14 @@ class Captures:
 
 def something_captured(captures: Captures) -> Iterator[Finding]:
     if not captures.captured:
-        yield _error(f"{captures.pipeline.name} has not captured anything yet", "`towpath status` shows its state")
+        yield error(f"{captures.pipeline.name} has not captured anything yet", "`towpath status` shows its state")
 
 
 def same_only(captures: Captures) -> Iterator[Finding]:
     """An interrupted resnapshot is continued with its own --only."""
     if any(connector.only != expression(captures.pipeline, captures.only) for connector in captures.started):
         name = captures.started[0].resnapshot
-        yield _error(
+        yield error(
             f"a resnapshot of {captures.pipeline.name} with a different --only ({name}) is not finished",
             "to continue it, pass the same --only",
         )
@@ -68,7 +66,7 @@ def same_only(captures: Captures) -> Iterator[Finding]:
 def copied(captures: Captures) -> Iterator[Finding]:
     for connector in () if captures.started else captures.captured:
         if connector.state.phase == "copy" and not (connector.lost or connector.reselects):
-            yield _error(
+            yield error(
                 f"{connector.connector} has not finished the initial copy",
                 "wait until it has: it continues automatically",
             )
@@ -77,7 +75,7 @@ def copied(captures: Captures) -> Iterator[Finding]:
 def all_that_is_lost(captures: Captures) -> Iterator[Finding]:
     """Where changes of all collections are lost, all collections are re-read."""
     if captures.only and not captures.started and any(connector.lost for connector in captures.captured):
-        yield _error(
+        yield error(
             f"changes of all collections since {captures.captured[0].since} are lost: a resnapshot of"
             f" {', '.join(captures.only)} alone would leave the other collections as they were then",
             "run it without --only",

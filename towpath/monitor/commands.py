@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from towpath.checks.rule import Finding
 from towpath.config.events import BadLine, CutoverNote, Difference, Gate, Repaired, Reread, Verdict, parse
 from towpath.config.text import counted
 from towpath.monitor.dashboard import Command, Dashboard, Shown
@@ -111,8 +112,8 @@ def _read(command: Command, text: str, counts: dict[str, int]) -> None:
             counts["documents"] += 1
             command.words = f"{counted(counts['documents'], 'document')} so far"
         case Repaired():
-            command.words = f"{event.mended:,} repaired, {event.left:,} left, in {event.seconds:.1f} s"
+            command.words = f"{event.repaired:,} repaired, {event.left:,} left, in {event.seconds:.1f} s"
         case Gate():
-            command.checks = tuple(event.checks)
+            command.checks = tuple(Finding(**finding) for finding in event.findings)
         case CutoverNote():
             command.words = event.words or command.words

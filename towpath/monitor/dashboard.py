@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from towpath.config.events import Check, TimedEvent
+from towpath.checks.rule import Finding
+from towpath.config.events import TimedEvent
 from towpath.monitor import pages
 from towpath.monitor.updates import Update, Updates
 from towpath.run.status.report import Problem, Report, as_json
@@ -39,7 +40,7 @@ class Command:
     exit: int | None = None
     words: str = ""
     """Its last line."""
-    checks: tuple[Check, ...] | None = None
+    checks: tuple[Finding, ...] | None = None
     """The gate, of the dry run of a cutover."""
 
 

@@ -9,7 +9,6 @@ from typing import Any
 from jinja2 import ChainableUndefined, Environment, PackageLoader
 from markupsafe import Markup
 
-from towpath.config.events import label
 from towpath.config.text import counted, duration, size
 
 _TEMPLATES = Environment(
@@ -80,7 +79,6 @@ _TEMPLATES.filters |= {
     "clock": _clock,
     "counted": counted,
     "duration": duration,
-    "label": label,
     "mark": lambda state: _MARKS.get(state, "warn"),
 }
 

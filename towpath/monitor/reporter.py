@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from towpath.checks import capture
 from towpath.cutover import gate
 from towpath.cutover.steps import CutoverOptions
-from towpath.deploy.schema import unreplicated
+from towpath.deploy import unreplicated
 from towpath.errors import TowpathError
 from towpath.log.dead_letters import DeadLetter
 from towpath.run.status import gather, report

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from towpath.config.events import Gap, Note, State
+from towpath.config.events import Note
 from towpath.errors import TowpathError, fields
 from towpath.log import bounds
 from towpath.monitor.dashboard import Dashboard
@@ -135,14 +135,15 @@ class Watch:
             status = read_status(self.session)
         except ERRORS as error:
             words = f"{error}; retrying until it answers"
-            self.events.report_state(Note(event="away", about="look", words=words, error=fields(error)))
+            self.events.report_state(Note(event="unreachable", about="status", words=words, error=fields(error)))
             return self.reporter.failure(error)
-        self.events.report_state(Note(event="back", about="look"), "Kafka and Connect answer again")
+        self.events.report_state(Note(event="reachable", about="status"), "Kafka and Connect answer again")
         copying = status.state == "running" and not status.snapshot_done
         words = f"{status.name} is {status.state}{'; the copy is under way' if copying else ''}"
-        self.events.report_state(State(words=words, state=status.state))
+        self.events.report_state(Note(event="state", about="state", words=words, state=status.state))
         breaks = bounds.describe(status.breaks) if status.breaks else ""
-        self.events.report_state(Gap(words=breaks, log_breaks=[gap.as_json() for gap in status.breaks]))
+        gaps = [gap.as_json() for gap in status.breaks]
+        self.events.report_state(Note(event="gap", about="gap", words=breaks, log_breaks=gaps))
         return self.reporter.report(status, began)
 
 

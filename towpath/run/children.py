@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import IO, Literal
 
-from towpath.config.events import Condition, TimedEvent
+from towpath.config.events import Note, TimedEvent
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _LIBC = ctypes.CDLL(None)
@@ -188,7 +188,7 @@ class Events:
         self.newest.append(event)
         self.write(event)
 
-    def report_state(self, event: Condition, resolved: str = "") -> None:
+    def report_state(self, event: Note, resolved: str = "") -> None:
         """Report the state of `event.about` if its text has changed.
 
         An event without words means that all is well: a problem that was reported before is then reported as resolved,

@@ -165,7 +165,7 @@ class DeadLetterRetries:
                 child.kill(f"`towpath repair` had not ended after {_HANG_SECONDS:.0f} s and was killed")
             return
         results, self._results, self._running = self._results, [], None
-        accepted = {result.id_bson for result in results if result.result == "mended"}
+        accepted = {result.id_bson for result in results if result.result == "repaired"}
         repaired = [refusal for refusal in group if refusal.target.id.hex() in accepted]
         for refusal in repaired:
             self._refusals.pop(refusal.document_id, None)

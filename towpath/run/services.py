@@ -126,7 +126,7 @@ class Services:
             service.last_report = _round_summary(event) if isinstance(event, Round) else service.last_report
         except ValueError:
             words = f"{service.verb} printed an unreadable line: {line.shown}"
-            self.events.report_state(Note(event="trouble", about=f"{service.verb} prints", words=words))
+            self.events.report_state(Note(event="problem", about=f"{service.verb} prints", words=words))
             return
         if isinstance(event, Difference | Definition):
             self._report_difference(event)

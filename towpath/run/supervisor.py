@@ -13,11 +13,11 @@ from functools import partial
 from itertools import chain
 
 from towpath.clients.connect.rest import Connector
-from towpath.config.events import Ddl, Failed, Gap, Note, Repair, Restart, RunEnd, State
+from towpath.config.events import Note, RunEnd
 from towpath.config.text import counted
-from towpath.deploy.schema import unreplicated
-from towpath.deploy.schema.changes import UNREAD, SchemaChanges, Shown
-from towpath.deploy.schema.unreplicated import UnreplicatedDdl
+from towpath.deploy import unreplicated
+from towpath.deploy.schema_changes import UNREAD, SchemaChanges, Shown
+from towpath.deploy.unreplicated import UnreplicatedDdl
 from towpath.errors import KafkaUnreachable, NoSuchConnector, TowpathError, fields
 from towpath.log import bounds
 from towpath.run.children import Events, Launcher
@@ -93,7 +93,7 @@ class Supervisor:
         running = not self.unreachable and self.status is not None and self.status.state == "running"
         self._attempt("compact and verify", lambda: self.services.turn(now, can_run=running))
         if running and self.session.pipeline.run.repair and self.session.pipeline.exactly_once:
-            self._attempt("set aside", self._repair)
+            self._attempt("dead letters", self._repair)
 
     def _read_status(self) -> None:
         self._hurried, self.look_began = False, time.monotonic()
@@ -105,13 +105,13 @@ class Supervisor:
                 self._unreachable_since = time.monotonic()
             self.unreachable, self._kafka_is_down = str(error), isinstance(error, KafkaUnreachable)
             words = f"{self.unreachable}; retrying until it answers"
-            self.events.report_state(Note(event="away", about="look", words=words, error=fields(error)))
+            self.events.report_state(Note(event="unreachable", about="status", words=words, error=fields(error)))
             self.watch(self)
             return
         seconds = time.monotonic() - self._unreachable_since
         self.unreachable, self._kafka_is_down = "", False
         recovery = f"Kafka and Connect answer again after {seconds:.0f} s"
-        self.events.report_state(Note(event="back", about="look"), recovery)
+        self.events.report_state(Note(event="reachable", about="status"), recovery)
         self.watch(self)
         self._report_status(self.status)
         if not self.status.errors and time.monotonic() - self._warned_at >= _WARNINGS_INTERVAL:
@@ -129,17 +129,19 @@ class Supervisor:
             self._attempt(connector.name, partial(self._supervise, connector))
         copying = status.state == "running" and not status.snapshot_done
         copy = "; the copy is under way" if copying else ""
-        self.events.report_state(State(words=f"{status.name} is {described(status)}{copy}", state=status.state))
+        words = f"{status.name} is {described(status)}{copy}"
+        self.events.report_state(Note(event="state", about="state", words=words, state=status.state))
         errors = {str(error): error for error in status.errors}
         for words in dict.fromkeys((*self._errors, *errors)):
-            self._report_trouble(words, words if words in errors else "", errors.get(words))
+            self._report_problem(words, words if words in errors else "", errors.get(words))
         self._errors = tuple(errors)
         breaks = bounds.describe(status.breaks) if status.breaks else ""
-        self.events.report_state(Gap(words=breaks, log_breaks=[gap.as_json() for gap in status.breaks]))
+        gaps = [gap.as_json() for gap in status.breaks]
+        self.events.report_state(Note(event="gap", about="gap", words=breaks, log_breaks=gaps))
         self._report_changes(status.changes)
         for waiting in status.waiting:
             why = f"re-read requests wait for {waiting.connector}: {waiting.reason}" if waiting.reason else ""
-            self._report_trouble(f"requests {waiting.connector}", why)
+            self._report_problem(f"requests {waiting.connector}", why)
 
     def _report_changes(self, changes: SchemaChanges | None) -> None:
         if changes is None:
@@ -150,11 +152,10 @@ class Supervisor:
         self.stuck = {id: shown for id, shown in found.items() if shown is not None}
         for id, shown in self.stuck.items():
             if id not in before or before[id].change.state != shown.change.state:
-                fields = ("id", "time", "kind", "namespace", "to", "state", "reason", "commands", "words")
                 values = shown.as_json(file)
-                self.events.report(Ddl(**{name: values[name] for name in fields}))
+                self.events.report(Note(event="ddl", words=values["words"], change=values))
         for id in before.keys() - self.stuck.keys():
-            self.events.report(Ddl(words=f"settled: {before[id].description}"))
+            self.events.report(Note(event="ddl", words=f"resolved: {before[id].description}"))
 
     def _supervise(self, connector: Connector) -> None:
         name, now = connector.name, time.monotonic()
@@ -162,7 +163,7 @@ class Supervisor:
         if not connector.failures:
             self.remedies.pop(name, None)
             if connector.running:
-                self.events.report_state(Note(event="well", about=name), f"{name} runs again")
+                self.events.report_state(Note(event="recovered", about=name), f"{name} runs again")
                 pause.healthy(now)
             return
         reason, codes = "; ".join(connector.failures), [cause.code for cause in connector.causes if cause.code]
@@ -171,7 +172,7 @@ class Supervisor:
             self.remedies[name] = self._commands(failure.verbs)
             words = f"{name} failed, and no restart helps: {failure.why}: {reason}; run: {self.remedies[name]}"
             self.events.report_state(
-                Failed(event="stopped", about=name, words=words, reason=reason, code=code, run=self.remedies[name])
+                Note(event="stopped", about=name, words=words, reason=reason, code=code, run=self.remedies[name])
             )
             pause.due = None
             return
@@ -179,10 +180,11 @@ class Supervisor:
             self.session.connect.restart(name, only_failed=True)
             pause.tried()
             self.restarts[name] = self.restarts.get(name, 0) + 1
-            self.events.report(Restart(words=f"restarted {name} (restart {self.restarts[name]})", connector=name))
+            words = f"restarted {name} (restart {self.restarts[name]})"
+            self.events.report(Note(event="restart", about=name, words=words))
         elif (seconds := pause.failed(now)) is not None:
             words = f"{name} failed: {reason}; restarted in {seconds:.0f} s"
-            self.events.report_state(Failed(about=name, words=words, reason=reason, code=code))
+            self.events.report_state(Note(event="failed", about=name, words=words, reason=reason, code=code))
 
     def _commands(self, verbs: tuple[tuple[str, ...], ...]) -> str:
         return "; ".join(" ".join(["towpath", verb, str(self.session.file), *options]) for verb, *options in verbs)
@@ -196,19 +198,19 @@ class Supervisor:
         for words in chain(
             retries.read(time.monotonic(), _READ_SECONDS), retries.turn(time.monotonic(), self.launcher)
         ):
-            self.events.report(Repair(words=words, left=self.dead_letters.remaining))
+            self.events.report(Note(event="repair", words=words, left=self.dead_letters.remaining))
             self.hurry()  # so that the page shows it soon
 
     def _check_warnings(self) -> None:
         assert self.status is not None
         self.verdict_context = VerdictContext.read(self.session, self.status.topic_ids)
         before = {change.ddl.mark for change in self.ddl}
-        self.ddl = unreplicated.unsettled(self.session, self.status.ddl)
+        self.ddl = unreplicated.unresolved(self.session, self.status.ddl)
         for change in self.ddl:
             if change.ddl.mark not in before:
-                self.events.report(Ddl(**change.as_json() | {"words": change.line}))
+                self.events.report(Note(event="ddl", words=change.line, change=change.as_json()))
         for mark in before - {change.ddl.mark for change in self.ddl}:
-            self.events.report(Ddl(words=f"settled: {mark}"))
+            self.events.report(Note(event="ddl", words=f"resolved: {mark}"))
         self.log = read_log(self.session, self.status.ends)
         self.events.report_state(Note(event="warning", about="log", words="; ".join(self.log.warnings)))
 
@@ -219,13 +221,13 @@ class Supervisor:
         except NoSuchConnector:
             return  # reported as the pipeline's state
         except ERRORS as error:
-            self._report_trouble(f"{about} fails", str(error), error)
+            self._report_problem(f"{about} fails", str(error), error)
         else:
-            self._report_trouble(f"{about} fails", "")
+            self._report_problem(f"{about} fails", "")
 
-    def _report_trouble(self, about: str, words: str, error: Exception | None = None) -> None:
+    def _report_problem(self, about: str, words: str, error: Exception | None = None) -> None:
         data = None if error is None else fields(error)
-        self.events.report_state(Note(event="trouble", about=about, words=words, error=data))
+        self.events.report_state(Note(event="problem", about=about, words=words, error=data))
 
     def verified(self) -> Verified:
         """What is verified now; nothing where that cannot be read, which is reported."""
@@ -233,7 +235,7 @@ class Supervisor:
             self.verdict_context = self.verdict_context or VerdictContext.read(self.session)
             return Verified.of(self.session.pipeline.name, self.verdict_context)
         except TowpathError as error:
-            self._report_trouble("verdict", str(error), error)
+            self._report_problem("verdict", str(error), error)
             return Verified()
 
     def verdict(self) -> RunEnd:
@@ -263,8 +265,8 @@ class Supervisor:
             words=f"{self.session.pipeline.name}: ended: {'; '.join(parts)}",
             state=status.state if status else None,
             restarts=self.restarts,
-            set_aside=self.dead_letters.remaining,
-            mended=self.dead_letters.repaired,
+            dead_letters=self.dead_letters.remaining,
+            repaired=self.dead_letters.repaired,
             ddl=[change.as_json() for change in self.ddl],
             schema_changes=[shown.as_json(self.session.file) for shown in self.stuck.values()],
             verify=as_json(Verification.of(verified)),

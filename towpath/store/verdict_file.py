@@ -20,7 +20,7 @@ import platformdirs
 
 import towpath_verifier
 from towpath.clients.kafka.topics import Place
-from towpath.config.events import BadLine, Difference, FollowFigures, as_line, event
+from towpath.config.events import BadLine, Difference, FollowCounts, as_line, event
 from towpath.errors import TowpathError
 from towpath.store import state_files
 from towpath_verifier import Key, Kind, Namespace, extended_json, id_key
@@ -191,7 +191,7 @@ _ALIVE = 15.0
 
 
 @dataclass(frozen=True, slots=True)
-class RunningVerdict(FollowFigures):
+class RunningVerdict(FollowCounts):
     """The counts of `verify --follow`, running or ended."""
 
     @property
@@ -215,12 +215,10 @@ class RunningVerdict(FollowFigures):
         counts = {name: getattr(self, name) for name in KINDS}
         differences = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count) or "no differences"
         waiting = f", {self.waiting:,} to be compared again" if self.waiting else ""
-        unresolved = f", {self.unresolved:,} unresolved" if self.unresolved else ""
+        waiting += f", {self.unresolved:,} not judged" if self.unresolved else ""
         behind = f"{self.behind_records:,} records, {self.behind_seconds:.1f} s behind"
         state = "following" if self.is_kept else "stopped"
-        return (
-            f"{state}: {differences}{waiting}{unresolved}; {self.compared:,} compared, {behind}, {self.age:.0f} s ago"
-        )
+        return f"{state}: {differences}{waiting}; {self.compared:,} compared, {behind}, {self.age:.0f} s ago"
 
 
 def write_running(pipeline: str, verdict: RunningVerdict) -> None:

@@ -25,7 +25,7 @@ from towpath.verify.origin import Origin
 EVERYTHING = "everything"
 _STORED_FIELDS = (
     *("id", "at", "verdict", "clean", "compared", "missing", "extra", "different", "order"),
-    *("metadata", "held_back", "of", "seconds", "since", "origin"),
+    *("metadata", "deferred", "of", "seconds", "since", "origin"),
 )
 _FAILURES = (TowpathError, PyMongoError, BSONError)
 _SHOWN = 3  # collections that are named; the others are counted

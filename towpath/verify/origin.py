@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from towpath.clients.mongo.replica_set import ReplicaSet, replica_set
 from towpath.config.pipeline import Pipeline
-from towpath.deploy.schema.sides import at_destination, at_source
+from towpath.deploy.schema import at_destination, at_source
 from towpath.errors import TowpathError
 from towpath.log.definitions import pipeline_topics
 from towpath.session import Session

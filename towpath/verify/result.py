@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import towpath_verifier
-from towpath.deploy.schema.sides import Metadata
+from towpath.deploy.schema import Metadata
 from towpath.store.verdict_file import KINDS
 from towpath_verifier import SCREENED, UNORDERED, Kind, Shown, Verdict, extended_json, readable
 
@@ -67,7 +67,7 @@ def figures(result: VerificationResult) -> dict[str, Any]:
         "compared": verdict.compared,
         **{kind: verdict.total(kind) for kind in KINDS},
         "metadata": None if result.metadata is None else len(result.metadata.differences),
-        "held_back": None if result.metadata is None else len(result.metadata.held_back),
+        "deferred": None if result.metadata is None else len(result.metadata.deferred),
         "seconds": round(verdict.seconds, 3),
         "documents_per_second": round(verdict.compared / verdict.seconds) if verdict.seconds else 0,
         "at": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -17,7 +17,7 @@ from towpath.config import events
 from towpath.config.events import Event, as_line
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import duration
-from towpath.deploy.schema.sides import Metadata
+from towpath.deploy.schema import Metadata
 from towpath.errors import Refused, TowpathError
 from towpath.log.barrier import asking
 from towpath.log.changed_keys import ids

@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from functools import cached_property
 
 from towpath.checks import capture
-from towpath.checks.log import guard
+from towpath.checks.kafka import guard
 from towpath.clients.connect.control import statuses
 from towpath.clients.kafka.topics import Place, Topic
 from towpath.clients.mongo.client import ClusterTime
 from towpath.clients.mongo.replica_set import clocks
 from towpath.config.namespaces import namespace_of
 from towpath.config.pipeline import Pipeline
-from towpath.deploy.schema import changes
-from towpath.deploy.schema.changes import SchemaChanges
+from towpath.deploy import schema_changes as changes
+from towpath.deploy.schema_changes import SchemaChanges
 from towpath.errors import MongoError, MongoUnreachable, NoSuchConnector, TowpathError
 from towpath.history import rebuild
 from towpath.history.plan import Replay, find_all
@@ -252,8 +252,11 @@ def read_log(session: Session, ends: Mapping[Place, tuple[int, int]]) -> LogRepo
     for place, partition in ends.items():
         by_topic[place[0]][place] = partition
     logs = tuple(_topic(pipeline, name, by_topic[name], settings[name], reports, sizes) for name in names)
-    findings = (guard(log.namespace, settings[log.topic], log.begins, pipeline) for log in logs)
-    risks = [f"{found.subject}: {found.finding}; {found.advice}" for of_topic in findings for found in of_topic]
+    risks = [
+        f"{log.namespace}: {found.finding}; {found.advice}"
+        for log in logs
+        for found in guard(settings[log.topic], log.begins, pipeline)
+    ]
     late = unprotected(pipeline.log, logs) if pipeline.log.compact else ()
     return LogReport(logs, (*late, *risks, *capture.warnings(session)))
 

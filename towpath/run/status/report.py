@@ -14,8 +14,9 @@ from typing import Any, Self
 
 from pydantic import TypeAdapter, computed_field
 
+from towpath.checks.rule import Finding
 from towpath.clients.connect.rest import Connector, Failure
-from towpath.config.events import Check, FollowFigures
+from towpath.config.events import FollowCounts
 from towpath.config.mongo_uri import without_credentials
 from towpath.errors import TowpathError, fields
 from towpath.log.bounds import Break
@@ -141,7 +142,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Following(FollowFigures):
+class Following(FollowCounts):
     """What `verify --follow` has found."""
 
     age_seconds: float
@@ -345,7 +346,7 @@ class Report:
     sink_records_per_second: float | None = None
     differences: tuple[Difference, ...] | None = None
     dead_letter_examples: tuple[LetterExample, ...] | None = None
-    checks: tuple[Check, ...] | None = None
+    checks: tuple[Finding, ...] | None = None
     supervisor: Supervision | None = None
 
     @computed_field  # type: ignore[prop-decorator]

@@ -12,7 +12,7 @@ from towpath.clients.kafka.topics import Place
 from towpath.clients.mongo.client import ClusterTime
 from towpath.config.namespaces import topic_of
 from towpath.config.sections import Log
-from towpath.deploy.schema.changes import SchemaChanges
+from towpath.deploy.schema_changes import SchemaChanges
 from towpath.errors import TowpathError
 from towpath.log.bounds import Break
 from towpath.log.dead_letters import DeadLetters

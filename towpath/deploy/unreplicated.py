@@ -1,6 +1,6 @@
 """Schema changes (DDL) at the source that are not at the destination, with the commands to run.
 
-They are reported until they are settled: both sides are the same, or the user accepts them (`towpath ddl --accept`).
+They are reported until they are resolved: both sides are the same, or the user accepts them (`towpath ddl --accept`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bson.timestamp import Timestamp
 from towpath.config.namespaces import Selection
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted
-from towpath.deploy.schema.sides import metadata
+from towpath.deploy.schema import metadata
 from towpath.errors import NoSuchConnector, TowpathError
 from towpath.log import source_offsets
 from towpath.log.barrier import passing
@@ -39,41 +39,37 @@ def observed(session: Session) -> tuple[Ddl, ...]:
 def passed_marks(session: Session) -> tuple[str, ...]:
     """The marks of the DDL whose earlier records have all been applied. Empty if a server does not answer."""
     try:
-        return tuple(ddl.mark for ddl in _passed(session, observed(session)))
+        return _passed(session, observed(session))
     except TowpathError:
         return ()
 
 
-def _passed(session: Session, changes: Sequence[Ddl]) -> list[Ddl]:
+def _passed(session: Session, changes: Sequence[Ddl]) -> tuple[str, ...]:
     if not changes:
-        return []
+        return ()
     with passing(session, silent=True) as is_past:
-        return [ddl for ddl in changes if is_past(Timestamp(ddl.time.seconds, ddl.time.ordinal))]
+        return tuple(ddl.mark for ddl in changes if is_past(Timestamp(ddl.time.seconds, ddl.time.ordinal)))
 
 
-def unsettled(session: Session, changes: Iterable[Ddl], *, remember: bool = True) -> tuple[UnreplicatedDdl, ...]:
-    """The changes that are not settled. With `remember`, the settled ones are recorded on this machine.
+def unresolved(session: Session, changes: Iterable[Ddl], *, remember: bool = True) -> tuple[UnreplicatedDdl, ...]:
+    """The changes that are not resolved. With `remember`, the resolved ones are recorded on this machine.
 
     Raises `TowpathError` when a side does not answer.
     """
-    name, known = session.pipeline.name, list(changes)
-    old = settled(name)
+    pipeline, known = session.pipeline, list(changes)
+    old = resolved(pipeline.name)
     if all(ddl.mark in old for ddl in known):
         return ()
-    verdict = _verdict(name)
-    candidates = [
-        ddl
-        for ddl in known
-        if ddl.mark not in old and not (verdict and verdict.settles(ddl, session.pipeline.selection))
-    ]
-    past = {ddl.mark for ddl in _passed(session, candidates)}  # before the destination is read
+    by_verdict = resolved_by_verdict(pipeline, known)
+    candidates = [ddl for ddl in known if ddl.mark not in old | by_verdict]
+    past = set(_passed(session, candidates))  # before the destination is read
     sides = _sides(session, candidates)
-    compared = (compare(session.pipeline, session.file, ddl, sides) for ddl in candidates)
+    compared = (compare(pipeline, session.file, ddl, sides) for ddl in candidates)
     unreplicated = tuple(difference for difference in compared if difference is not None)
     waiting = {ddl.mark for ddl in candidates} - past | {difference.ddl.mark for difference in unreplicated}
     new = {ddl.mark for ddl in known} - waiting
     if remember and new - old:
-        settle(name, new)
+        resolve(pipeline.name, new)
     return unreplicated
 
 
@@ -100,71 +96,62 @@ def _count(client: Any, namespace: str) -> int | None:
     return int(client[database][name].estimated_document_count())
 
 
-@dataclass(frozen=True, slots=True)
-class _Verdict:
-    """The result of the last full verification."""
-
-    passed: frozenset[str]
-    """The marks of the DDL that the pipeline had passed when the verification began."""
-    only: tuple[str, ...]
-    """The namespace patterns that it compared; empty for everything."""
-    differing: frozenset[str]
-    """The namespaces that differ."""
-
-    def settles(self, ddl: Ddl, selection: Selection) -> bool:
-        if ddl.mark not in self.passed or ddl.kind not in _DOCUMENTS:
-            return False
-        if ddl.kind == source_offsets.UNSEEN:
-            return not self.only and not self.differing
-        compared = Selection(self.only or ("*.*",))
-        replicated = [name for name in ddl.namespaces if selection.matches(name)]
-        return all(compared.matches(name) and name not in self.differing for name in replicated)
-
-
-def _verdict(name: str) -> _Verdict | None:
-    place = verdict_file.path(name)
+def resolved_by_verdict(pipeline: Pipeline, changes: Iterable[Ddl]) -> set[str]:
+    """The marks of the drops and renames that the pipeline had passed when the last verification began, and of whose
+    namespaces that compared all and found none to differ.
+    """
+    place = verdict_file.path(pipeline.name)
     try:
         counts = verdict_file.counts(place)
-        if not counts.get("ddl") or counts.get("errors"):
-            return None
-        differing = frozenset(difference.namespace for difference in verdict_file.read(place))
+        passed, only = set(counts.get("ddl") or ()), tuple(counts.get("only") or ())
+        if not passed or counts.get("errors"):
+            return set()
+        differing = {difference.namespace for difference in verdict_file.read(place)}
     except TowpathError:  # the file does not exist, or is being written
-        return None
-    return _Verdict(frozenset(counts["ddl"]), tuple(counts["only"]), differing)
+        return set()
+    compared = Selection(only or ("*.*",))
+
+    def is_resolved(ddl: Ddl) -> bool:
+        if ddl.kind == source_offsets.UNSEEN:
+            return not only and not differing
+        replicated = filter(pipeline.selection.matches, ddl.namespaces)
+        return all(compared.matches(name) and name not in differing for name in replicated)
+
+    return {ddl.mark for ddl in changes if ddl.mark in passed and ddl.kind in _DOCUMENTS and is_resolved(ddl)}
 
 
 def _place(name: str) -> Path:
     return state_files.folder(name) / "ddl.json"
 
 
-def settled(name: str) -> set[str]:
-    """The marks of the settled DDL. Raises `TowpathError` for a broken file."""
+def resolved(name: str) -> set[str]:
+    """The marks of the resolved DDL. Raises `TowpathError` for a broken file."""
     place = _place(name)
     try:
-        return set(json.loads(place.read_text(encoding="utf-8"))["settled"])
+        return set(json.loads(place.read_text(encoding="utf-8"))["resolved"])
     except FileNotFoundError:
         return set()
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise TowpathError(f"cannot read {place}: {error}", "remove it; then all changes are reported again") from error
 
 
-def settle(name: str, marks: Iterable[str]) -> None:
+def resolve(name: str, marks: Iterable[str]) -> None:
     with state_files.writing(_place(name)) as file:
-        file.write(json.dumps({"settled": sorted(marks)}))
+        file.write(json.dumps({"resolved": sorted(marks)}))
 
 
 def as_json(session: Session, changes: Sequence[Ddl]) -> list[dict[str, Any]]:
-    """The unsettled changes; if a side does not answer, all changes without a comparison."""
+    """The unresolved changes; if a side does not answer, all changes without a comparison."""
     try:
-        return [difference.as_json() for difference in unsettled(session, changes)]
+        return [difference.as_json() for difference in unresolved(session, changes)]
     except TowpathError:
         return [ddl.as_json() for ddl in changes]
 
 
 def lines(session: Session, changes: Iterable[Ddl] | None = None) -> Iterator[str]:
-    """A line for each unsettled change, of those given or of all observed; or the reason why they are not known."""
+    """A line for each unresolved change, of those given or of all observed; or the reason why they are not known."""
     try:
-        for difference in unsettled(session, observed(session) if changes is None else changes):
+        for difference in unresolved(session, observed(session) if changes is None else changes):
             yield difference.line
     except NoSuchConnector:
         return  # nothing observes DDL
@@ -211,40 +198,44 @@ class Sides:
 
 def compare(pipeline: Pipeline, file: Path, ddl: Ddl, sides: Sides) -> UnreplicatedDdl | None:
     """What is left of a schema change to replicate; None if both sides agree."""
-    if ddl.kind == source_offsets.UNSEEN:
-        lost = f"its history was lost before {ddl.at:%Y-%m-%d %H:%M:%S} UTC: drops and renames may have gone unseen"
-        return UnreplicatedDdl(ddl, lost, _commands(file, ("verify", ()), ("repair", ())))
-    if ddl.kind == source_offsets.DROP:
-        return _drop(pipeline, file, ddl, sides)
-    if ddl.kind == source_offsets.RENAME:
-        return _rename(pipeline, file, ddl, sides)
-    if ddl.namespace in sides.changing or (pipeline.ddl.apply and ddl.namespace not in sides.source):
-        return None  # what came since is in the log
-    return _definition(file, ddl, sides)
-
-
-def _drop(pipeline: Pipeline, file: Path, ddl: Ddl, sides: Sides) -> UnreplicatedDdl | None:
-    count = sides.destination.get(ddl.namespace, 0)
-    if not count:
+    match ddl.kind:
+        case source_offsets.UNSEEN:
+            lost = f"its history was lost before {ddl.at:%Y-%m-%d %H:%M:%S} UTC: drops and renames may have gone unseen"
+            return UnreplicatedDdl(ddl, lost, _commands(file, ("verify", ()), ("repair", ())))
+        case source_offsets.DROP:
+            described = _drop(ddl, sides)
+        case source_offsets.RENAME:
+            described = _rename(pipeline, ddl, sides)
+        case _:
+            is_in_log = pipeline.ddl.apply and ddl.namespace not in sides.source  # what came since is
+            return None if is_in_log or ddl.namespace in sides.changing else _definition(ddl, sides)
+    if not described:
         return None
-    documents = counted(count, "document")
+    replicated = [name for name in ddl.namespaces if pipeline.selection.matches(name)]
+    options = tuple(word for name in replicated for word in ("-n", name))
+    first = [("deploy", ())] if ddl.to in replicated else []
+    return UnreplicatedDdl(ddl, described, _commands(file, *first, ("verify", options), ("repair", ())))
+
+
+def _drop(ddl: Ddl, sides: Sides) -> str:
+    """Empty while no document of the collection is at the destination."""
+    documents = counted(count := sides.destination.get(ddl.namespace, 0), "document")
     if ddl.namespace in sides.source:
         state = f"and exists again; of the {documents} at the destination, some may be from before the drop"
     else:
         state = f"the destination still has {documents}"
-    return UnreplicatedDdl(ddl, f"{_event(ddl, 'was dropped')}; {state}", _repair_commands(pipeline, file, ddl))
+    return f"{_event(ddl, 'was dropped')}; {state}" if count else ""
 
 
-def _rename(pipeline: Pipeline, file: Path, ddl: Ddl, sides: Sides) -> UnreplicatedDdl | None:
+def _rename(pipeline: Pipeline, ddl: Ddl, sides: Sides) -> str:
     """Counts do not show a rename: the new name may have replaced an existing collection, as `$out` does."""
     gone = ddl.namespace not in sides.source and not sides.destination.get(ddl.namespace)
     if gone and not pipeline.selection.matches(ddl.to):
-        return None
-    description = f"{_event(ddl, f'was renamed to {ddl.to}')}; the log has no record of this"
-    return UnreplicatedDdl(ddl, description, _repair_commands(pipeline, file, ddl))
+        return ""
+    return f"{_event(ddl, f'was renamed to {ddl.to}')}; the log has no record of this"
 
 
-def _definition(file: Path, ddl: Ddl, sides: Sides) -> UnreplicatedDdl | None:
+def _definition(ddl: Ddl, sides: Sides) -> UnreplicatedDdl | None:
     of_indexes = ddl.kind.endswith("Indexes")  # collMod changes indexes as well
     differences = [
         difference
@@ -262,13 +253,6 @@ def _definition(file: Path, ddl: Ddl, sides: Sides) -> UnreplicatedDdl | None:
 
 def _event(ddl: Ddl, event: str) -> str:
     return f"{ddl.namespace} {event} at {ddl.at:%Y-%m-%d %H:%M:%S} UTC"
-
-
-def _repair_commands(pipeline: Pipeline, file: Path, ddl: Ddl) -> tuple[str, ...]:
-    replicated = [name for name in ddl.namespaces if pipeline.selection.matches(name)]
-    options = tuple(word for name in replicated for word in ("-n", name))
-    first = [("deploy", ())] if ddl.to in replicated else []
-    return _commands(file, *first, ("verify", options), ("repair", ()))
 
 
 def _commands(file: Path, *verbs: tuple[str, Sequence[str]]) -> tuple[str, ...]:

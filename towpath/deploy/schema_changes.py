@@ -13,7 +13,7 @@ from towpath.clients.mongo.client import Client
 from towpath.config.namespaces import namespace_of
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import duration
-from towpath.deploy.schema.apply import build_progress
+from towpath.deploy.schema import build_progress
 from towpath.session import Session
 from towpath.store import schema_changes
 from towpath.store.schema_changes import STUCK, SchemaChange
@@ -21,7 +21,7 @@ from towpath.store.schema_changes import STUCK, SchemaChange
 #: In place of schema changes, where they could not be read.
 UNREAD = "schema changes in the log are unknown: the destination, which holds them, does not answer"
 _LATEST = 5  # changes that are over
-_PATIENCE = timedelta(minutes=5)  # in which a server's trouble passes
+_PATIENCE = timedelta(minutes=5)  # in which a server's problem passes
 _VERBS = {
     "create": "create",
     "collMod": "change",
@@ -31,36 +31,26 @@ _VERBS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """Of an index build: documents read, of all. 0 of 0 where the server does not say."""
-
-    done: int
-    total: int
-
-
-@dataclass(frozen=True, slots=True)
 class Shown:
     """A schema change with what people need to know about it."""
 
     change: SchemaChange
     holds_up: tuple[str, ...]
     """The namespaces whose later records wait for it; empty once it is over."""
-    progress: Progress | None = None
-    """Of an index build that runs."""
+    progress: tuple[int, int] | None = None
+    """Of an index build that runs: documents read, of all; 0 of 0 where the server does not say."""
 
     @property
     def is_stuck(self) -> bool:
-        """Whether it waits for a decision, or for the end of what refuses it, also after the decision to make it."""
-        decisions = (None,) if self.change.state == "held" else (None, "apply")
-        return (self.change.state in STUCK or self._has_lasting_trouble) and self.change.decision in decisions
+        """Whether it waits for a decision, or for the end of what refuses it, also after the decision to make it.
 
-    @property
-    def _has_lasting_trouble(self) -> bool:
-        """Whether it began long ago, and what was in its way last is no build that goes on since."""
-        change, builds = self.change, self.progress is not None and self.progress.total > 0
-        if change.state != "running" or not change.reason or change.began is None or builds:
-            return False
-        return datetime.now(UTC) - change.began > _PATIENCE
+        A running one counts once it began long ago and something is in its way; unless it builds, so that nothing is.
+        """
+        change, builds = self.change, self.progress is not None and self.progress[1] > 0
+        is_stuck = change.state in STUCK
+        if change.state == "running" and change.reason and change.began is not None and not builds:
+            is_stuck = datetime.now(UTC) - change.began > _PATIENCE
+        return is_stuck and change.decision in ((None,) if change.state == "held" else (None, "apply"))
 
     @property
     def description(self) -> str:
@@ -72,20 +62,14 @@ class Shown:
 
     def line(self, file: Path | str = "PIPELINE") -> str:
         """For people. `file` is the pipeline file, for commands."""
-        change = self.change
-        commands = f"; run: {'; or: '.join(self.commands(file))}" if self.is_stuck else ""
-        return f"schema change {change.state}: {self.description}{self._situation}{commands}"
-
-    @property
-    def _situation(self) -> str:
         change, parts = self.change, list[str]()
         if change.state == "waiting":
             parts.append(f"{change.arrived} of {change.expected} partitions have come to it")
         if change.is_retried:
             parts.append("it is being tried again")
-        if self.progress is not None and self.progress.total:
-            share = 100 * self.progress.done // self.progress.total
-            parts.append(f"{self.progress.done:,} of {self.progress.total:,} ({share} %)")
+        if self.progress is not None and self.progress[1]:
+            done, total = self.progress
+            parts.append(f"{done:,} of {total:,} ({100 * done // total} %)")
         if (begun := change.began or change.since) is not None and not change.ended:
             parts.append(f"for {duration(max(0.0, (datetime.now(UTC) - begun).total_seconds()))}")
         if change.reason:
@@ -94,31 +78,25 @@ class Shown:
             parts.append(f"to {change.decision}, as was decided")
         if self.holds_up:
             parts.append(f"later changes of {', '.join(self.holds_up)} wait")
-        return "".join(f"; {part}" for part in parts)
+        if self.is_stuck:
+            parts.append(f"run: {'; or: '.join(self.commands(file))}")
+        return "; ".join([f"schema change {change.state}: {self.description}", *parts])
 
     def commands(self, file: Path | str) -> tuple[str, ...]:
-        """What releases it: make it, or go on without it."""
+        """What releases it: make it, or continue without it."""
         return tuple(
             shlex.join(["towpath", "ddl", str(file), option, self.change.namespace]) for option in ("--apply", "--skip")
         )
 
     def as_json(self, file: Path | str) -> dict[str, Any]:
-        change = self.change
+        change, (done, total) = self.change, self.progress or (None, None)
+        names = ("id", "time", "kind", "namespace", "to", "state", "reason", "decision", "arrived", "expected")
         return {
-            "id": change.id,
-            "time": change.time,
-            "kind": change.kind,
-            "namespace": change.namespace,
-            "to": change.to,
+            **{name: getattr(change, name) for name in names},
             "destination_namespace": change.destination,
-            "state": change.state,
-            "reason": change.reason,
-            "decision": change.decision,
             **{name: _iso(getattr(change, name)) for name in ("since", "began", "ended")},
-            "arrived": change.arrived,
-            "expected": change.expected,
-            "done": self.progress and self.progress.done,
-            "total": self.progress and self.progress.total,
+            "done": done,
+            "total": total,
             "holds_up": list(self.holds_up),
             "words": self.line(file),
             "commands": list(self.commands(file)) if self.is_stuck else [],
@@ -153,22 +131,17 @@ def read(client: Client, pipeline: Pipeline, sink: Pipeline | None = None) -> Sc
     )
 
 
-def read_own(session: Session) -> SchemaChanges:
-    """As `read`, at the pipeline's own destination. Raises `MongoError`."""
-    if not session.pipeline.exactly_once:
-        return SchemaChanges()
-    with session.destination.briefly() as client:
-        return read(client, session.pipeline)
-
-
 def lines(session: Session) -> Iterator[str]:
-    """A line for each change that is not over."""
-    return (shown.line(session.file) for shown in read_own(session).open)
+    """A line for each change of the pipeline that is not over. Raises `MongoError`."""
+    if session.pipeline.exactly_once:
+        with session.destination.briefly() as client:
+            changes = read(client, session.pipeline)
+        yield from (shown.line(session.file) for shown in changes.open)
 
 
 def chosen(changes: Sequence[Shown], name: str) -> list[SchemaChange]:
     """Those of the open changes that have this id, or are about this namespace and stuck; if none is, those of it that
-    wait for partitions, which may never come where a log gap was accepted, or for the end of the server's trouble.
+    wait for partitions, which may never come where a log gap was accepted, or for the end of the server's problem.
     """
     named = [shown.change for shown in changes if name in (shown.change.namespace, shown.change.destination)]
     stuck = [shown.change for shown in changes if shown.change.id == name] or [
@@ -179,13 +152,8 @@ def chosen(changes: Sequence[Shown], name: str) -> list[SchemaChange]:
 
 def _shown(client: Client, pipeline: Pipeline, change: SchemaChange) -> Shown:
     held_up = tuple(sorted(namespace_of(pipeline.name, topic) for topic in change.topics))
-    return Shown(change, held_up, _progress(client, pipeline, change))
-
-
-def _progress(client: Client, pipeline: Pipeline, change: SchemaChange) -> Progress | None:
-    """Of the index build that a change is, or begins with; None where none runs."""
-    runs = change.state == "running" or change.is_retried
-    if not runs or not change.indexes or change.kind == "dropIndexes":
-        return None
-    target = pipeline.renamed(change.to) if change.to else change.destination
-    return Progress(*build_progress(client, *target.split(".", 1)))
+    progress = None
+    if (change.state == "running" or change.is_retried) and change.indexes and change.kind != "dropIndexes":
+        target = pipeline.renamed(change.to) if change.to else change.destination
+        progress = build_progress(client, *target.split(".", 1))
+    return Shown(change, held_up, progress)

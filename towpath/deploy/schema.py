@@ -1,0 +1,379 @@
+"""The schema of the destination: collections with their options, views and indexes; compared, planned, and changed.
+
+Documents are replicated under a relaxed schema (`towpath_verifier.metadata`); a cutover restores the source's. Both
+sides can be compared with few privileges.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bson.json_util import RELAXED_JSON_OPTIONS, dumps
+from pymongo.errors import OperationFailure, PyMongoError
+
+from towpath.clients.mongo.client import ANSWER_S, Client, Cluster
+from towpath.clients.mongo.replica_set import Collection, collections
+from towpath.config.namespaces import Selection
+from towpath.config.pipeline import Pipeline
+from towpath.errors import MongoError, Refused, TowpathError
+from towpath.session import Session
+from towpath.store.positions import DATABASE
+from towpath_verifier import (
+    AS_IT_IS,
+    RELAXED,
+    RELAXED_IN_PLACE,
+    Command,
+    IndexCache,
+    MetadataDifference,
+    Pair,
+    Schemas,
+    described,
+    feature_version,
+    omitted,
+)
+
+_UNAUTHORISED, _NOT_UNIQUE = 13, 359  # CannotConvertIndexToUnique in MongoDB's error_codes.yml
+_ROLE = "grant the role dbAdmin on its database, or the privileges in docs/how-to/secure.md"
+_SHOWN = 5  # duplicate values in a message, and documents with each value
+_POLL_S = 0.5
+
+#: Called with (done, total, description of the work).
+Progress = Callable[[int, int, str], None]
+#: The indexes of this cluster that are known already, and have not changed since; None if none are.
+KeptIndexes = Callable[[Cluster], IndexCache | None]
+
+
+def nothing_kept(cluster: Cluster) -> None:
+    """All indexes are read."""
+
+
+def pairs(session: Session, only: Sequence[str], *, views: bool = False) -> list[Pair]:
+    """Every namespace of the pipeline that exists at either side, with its name at the destination.
+
+    `only` holds patterns of source namespaces; empty means all. Views are not replicated, and are included only with
+    `views`. Raises `Refused` when there are none.
+    """
+    pipeline = session.pipeline
+    selection = replace(pipeline.selection, only=tuple(only))
+    with session.source.connected(answer=ANSWER_S) as client:
+        ours = at_source(client, selection, views=views)
+    with session.destination.connected(answer=ANSWER_S) as client:
+        theirs = at_destination(client, pipeline, selection, views=views)
+    namespaces = sorted({*ours, *theirs})
+    if not namespaces:
+        patterns = ", ".join(only) or ", ".join(pipeline.collections.include)
+        raise Refused(f"neither side has a collection of the pipeline {pipeline.name} that matches {patterns}")
+    return [Pair(namespace, pipeline.renamed(namespace)) for namespace in namespaces]
+
+
+def at_source(client: Client, selection: Selection, *, views: bool = False) -> dict[str, Collection]:
+    """The pipeline's collections at the source, by name."""
+    return {
+        entry.namespace: entry
+        for entry in collections(client)
+        if (views or entry.kind != "view") and selection.matches(entry.namespace)
+    }
+
+
+def at_destination(
+    client: Client, pipeline: Pipeline, selection: Selection, *, views: bool = False
+) -> dict[str, Collection]:
+    """The pipeline's collections at the destination, by their source names."""
+    # the user may lack the privilege to list the collections of the bookkeeping database
+    databases = [name for name in client.list_database_names() if name != DATABASE]
+    old_names = {new: old for old, new in pipeline.collections.rename.items()}
+    named = [(old_names.get(entry.namespace, entry.namespace), entry) for entry in collections(client, databases)]
+    return {
+        name: entry
+        for name, entry in named
+        if (views or entry.kind != "view") and selection.matches(name) and pipeline.renamed(name) == entry.namespace
+    }
+
+
+def schemas(session: Session, compared: Sequence[Pair], kept: KeptIndexes = nothing_kept) -> Schemas:
+    """What both servers say of these pairs, at about the same time. Raises `MongoError`."""
+    with session.source.connected(answer=ANSWER_S) as client:
+        ours = described(client, [pair.source for pair in compared], kept(session.source))
+    with session.destination.connected(answer=ANSWER_S) as client:
+        theirs = described(client, [pair.destination for pair in compared], kept(session.destination))
+        return Schemas(tuple(compared), ours, theirs, feature_version(client))
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """Differences of options, views and indexes; `deferred` are intended until the cutover (`towpath prepare`)."""
+
+    differences: Sequence[MetadataDifference]
+    deferred: Sequence[MetadataDifference]
+
+
+def metadata(session: Session, only: Sequence[str]) -> Metadata:
+    """Compare options, views and indexes, of the namespaces that match one of `only`, if given.
+
+    Raises `TowpathError` when a side cannot be read.
+    """
+    compared = pairs(session, only, views=True)
+    try:
+        both = schemas(session, compared)
+    except MongoError as error:
+        raise TowpathError(
+            f"{error}. Options, views and indexes are compared with listCollections and listIndexes;"
+            " --no-metadata leaves them out"
+        ) from error
+
+    def subject(difference: MetadataDifference) -> tuple[Pair, str, str]:
+        return difference.pair, difference.kind, difference.name
+
+    relaxed, in_place = (set(map(subject, both.differences(form))) for form in (RELAXED, RELAXED_IN_PLACE))
+    lasting, differences = relaxed & in_place, both.differences()
+    return Metadata(
+        [difference for difference in differences if subject(difference) in lasting],
+        [difference for difference in differences if subject(difference) not in lasting],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One command for a namespace of the destination."""
+
+    namespace: str
+    command: Command
+
+    @property
+    def builds(self) -> tuple[str, ...]:
+        """The names of the indexes that it builds."""
+        return tuple(index["name"] for index in self.command.body.get("indexes", ()))
+
+    @property
+    def change(self) -> Mapping[str, Any]:
+        """`name` of an index and the options of it that `collMod` changes in place; empty for other commands."""
+        index: Mapping[str, Any] = self.command.body.get("index", {}) if "collMod" in self.command.body else {}
+        return index
+
+    @property
+    def takes_time(self) -> bool:
+        """Whether it reads all documents or a whole index."""
+        return bool(self.builds) or "unique" in self.change
+
+    @property
+    def rank(self) -> int:
+        """Its place: 0 for collections; then indexes, fast changes first. One is dropped just before it is built."""
+        if self.change:
+            return 1 if {"unique", "prepareUnique"}.isdisjoint(self.change) else 2
+        return 4 if self.builds else 3 if "dropIndexes" in self.command.body else 0
+
+    @property
+    def description(self) -> str:
+        if self.builds:
+            return f"build {', '.join(self.builds)} on {self.namespace}"
+        if "unique" in self.change:
+            return f"convert {self.change['name']} on {self.namespace} to unique: reads the index"
+        if self.change:
+            changes = ", ".join(f"{name} {dumps(value)}" for name, value in self.change.items() if name != "name")
+            return f"change {self.change['name']} on {self.namespace}: {changes}"
+        return f"{next(iter(self.command.body))} {self.namespace}"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to create or change, what differs and stays, and what is deferred until the cutover."""
+
+    collections: tuple[Step, ...] = ()
+    """Create collections and views, or change their options."""
+    indexes: tuple[Step, ...] = ()
+    different: tuple[MetadataDifference, ...] = ()
+    """Differences that stay."""
+    deferred: tuple[tuple[str, str], ...] = ()
+    """(namespace at the destination, description)"""
+    undo: tuple[Step, ...] = ()
+    """The steps that undo `steps`; only in a plan in place."""
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        return (*self.collections, *self.indexes)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "steps": [
+                {"namespace": step.namespace, "command": step.command.text, "takes_time": step.takes_time}
+                for step in self.steps
+            ],
+            "different": [difference.as_json() for difference in self.different],
+            "deferred": [{"namespace": namespace, "what": description} for namespace, description in self.deferred],
+            "undo": [{"namespace": step.namespace, "command": step.command.text} for step in self.undo],
+        }
+
+
+def plan(session: Session, *, overwrite: bool = False, final: bool = False, kept: KeptIndexes = nothing_kept) -> Plan:
+    """Compare both sides and plan the steps; nothing is changed.
+
+    Existing objects that differ stay, unless `overwrite`. Even then a collection is never dropped. `final` restores
+    the source's schema; the default is the relaxed schema, with which replicated changes do no harm. Raises
+    `MongoError`.
+    """
+    try:
+        replicated = pairs(session, (), views=True)
+    except Refused:  # no collection yet, as with `deploy --allow-missing`
+        return Plan()
+    both = schemas(session, replicated, kept)
+    resolved, different = list[MetadataDifference](), list[MetadataDifference]()
+    for difference in both.differences(AS_IT_IS if final else RELAXED):
+        drops = any("drop" in command.body for command in difference.commands)
+        stays = drops or (difference.destination is not None and not (overwrite or final))
+        (different if stays else resolved).append(difference)
+    steps = sorted(_steps(resolved), key=lambda step: step.rank)
+    relaxed = {} if final else both.source
+    return Plan(
+        collections=tuple(step for step in steps if not step.rank),
+        indexes=(*(step for step in steps if 0 < step.rank < 4), *_together(step for step in steps if step.builds)),
+        different=tuple(different),
+        deferred=tuple(
+            (pair.destination, description)
+            for pair in replicated
+            if pair.source in relaxed
+            for description in omitted(relaxed[pair.source], RELAXED)
+        ),
+    )
+
+
+def plan_in_place(session: Session, kept: KeptIndexes = nothing_kept) -> Plan:
+    """Stop TTL and validators at an existing destination, such as a former source, and change nothing else.
+
+    Only the namespaces come from the source. Store `undo` before the steps run: it holds the only record of the old
+    settings, unless `plan` with `final` restores the source's. Raises `Refused` if no collection matches, and
+    `MongoError`.
+    """
+    targets = tuple(Pair(pair.destination, pair.destination) for pair in pairs(session, ()))
+    with session.destination.connected() as client:
+        found = described(client, [pair.source for pair in targets], kept(session.destination))
+        before = Schemas(targets, found, found, feature_version(client))
+    after = replace(before, destination={name: RELAXED_IN_PLACE.of(collection) for name, collection in found.items()})
+    return Plan(
+        collections=tuple(_steps(before.differences(RELAXED_IN_PLACE))),
+        deferred=tuple(
+            (name, text) for name, collection in found.items() for text in omitted(collection, RELAXED_IN_PLACE)
+        ),
+        undo=tuple(_steps(after.differences(AS_IT_IS))),
+    )
+
+
+def _steps(differences: Iterable[MetadataDifference]) -> list[Step]:
+    """The commands in the order of the differences; a command that resolves several of them comes once."""
+    steps: dict[str, list[Step]] = {}
+    for difference in differences:
+        mine = steps.setdefault(difference.pair.destination, [])
+        for command in difference.commands:
+            step = Step(difference.pair.destination, command)
+            if step not in mine:
+                mine.append(step)
+    return [step for mine in steps.values() for step in mine]
+
+
+def _together(steps: Iterable[Step]) -> list[Step]:
+    """Build all indexes of a collection in one command, for which the server reads its documents only once."""
+    merged: dict[str, Step] = {}
+    for step in steps:
+        first = merged.setdefault(step.namespace, step)
+        if first is not step:
+            indexes = [*first.command.body["indexes"], *step.command.body["indexes"]]
+            command = replace(step.command, body={**step.command.body, "indexes": indexes})
+            merged[step.namespace] = replace(step, command=command)
+    return list(merged.values())
+
+
+def apply(
+    destination: Cluster,
+    steps: Sequence[Step],
+    on_step: Callable[[Step], None] = lambda step: None,
+    on_progress: Progress = lambda done, total, description: None,
+) -> None:
+    """Run these steps at the destination. `on_step` is called before each, `on_progress` during index builds.
+
+    Raises `MongoError`, and `TowpathError` with the command that the destination refuses. Steps that are done
+    stay done; a new plan has the rest. An index with duplicates stays as it was, and the other steps still run.
+    """
+    duplicates: list[str] = []
+    with destination.connected() as client:
+        for step in steps:
+            on_step(step)
+            try:
+                if step.builds:
+                    build(client, step.command, on_progress)
+                else:
+                    client[step.command.database].command(dict(step.command.body))
+            except OperationFailure as error:
+                if error.code != _NOT_UNIQUE:
+                    raise TowpathError(_failure(step, error)) from error
+                # undo `prepareUnique`, with which the index would refuse new duplicates
+                change = {"name": step.change["name"], "prepareUnique": False}
+                client[step.command.database].command({"collMod": step.command.body["collMod"], "index": change})
+                duplicates.append(_duplicates(step, error))
+    if duplicates:
+        raise TowpathError("\n".join(duplicates))
+
+
+def _duplicates(step: Step, error: OperationFailure) -> str:
+    duplicates = [violation["ids"] for violation in (error.details or {}).get("violations", ())]
+    listed = "; ".join(_ids(ids) for ids in duplicates[:_SHOWN])
+    more = f"; and {len(duplicates) - _SHOWN:,} more values" if len(duplicates) > _SHOWN else ""
+    return (
+        f"the index {step.change['name']} of {step.namespace} cannot be unique at the destination, and is as it was:"
+        f" the documents with these _ids have the same value: {listed}{more}. `towpath verify` shows whether they are"
+        " the same at the source, and `towpath repair` repairs those that are not; change or delete the others, then"
+        " run this again"
+    )
+
+
+def _ids(ids: Sequence[Any]) -> str:
+    listed = ", ".join(dumps(id, json_options=RELAXED_JSON_OPTIONS, ensure_ascii=False) for id in ids[:_SHOWN])
+    return listed + (f" and {len(ids) - _SHOWN:,} more" if len(ids) > _SHOWN else "")
+
+
+def _failure(step: Step, error: OperationFailure) -> str:
+    message = (error.details or {}).get("errmsg", str(error))
+    advice = f"; {_ROLE}" if error.code == _UNAUTHORISED else ""
+    return (
+        f"the destination refuses to {step.description}: {message}{advice} ([destination] uri). The command was:"
+        f" {step.command.text}"
+    )
+
+
+def build(client: Client, command: Command, on_progress: Progress) -> None:
+    """Run one `createIndexes` to its end. Raises `PyMongoError` when the server refuses it."""
+    ended: Future[object] = Future()
+
+    def create() -> None:
+        try:
+            ended.set_result(client[command.database].command(dict(command.body)))
+        except PyMongoError as error:
+            ended.set_exception(error)
+
+    threading.Thread(target=create, name="createIndexes", daemon=True).start()
+    while True:
+        try:
+            ended.result(_POLL_S)
+            return
+        except TimeoutError:
+            name = command.body["createIndexes"]
+            on_progress(*build_progress(client, command.database, name), f"indexes of {command.database}.{name}")
+
+
+def build_progress(client: Client, database: str, name: str) -> tuple[int, int]:
+    """How much of the index build on a collection is done, and of how much: 0 of 0 where the server does not say.
+
+    Without the privilege `inprog`, only builds of the same user are known.
+    """
+    match = {"command.createIndexes": name, "command.$db": database, "progress": {"$exists": True}}
+    for scope in ({"allUsers": True}, {}):
+        operations = {**scope, "idleConnections": True}  # a build that waits counts as idle
+        try:
+            builds = list(client.admin.aggregate([{"$currentOp": operations}, {"$match": match}]))
+        except OperationFailure:
+            continue
+        progress: Mapping[str, Any] = builds[0]["progress"] if builds else {}
+        return int(progress.get("done", 0)), int(progress.get("total", 0))
+    return 0, 0
