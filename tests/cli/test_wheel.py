@@ -130,7 +130,7 @@ def test_an_installed_wheel_does_the_tutorial_as_its_page_shows(wheels: dict[str
     path.mkdir()
     for program, place in {
         "java": tools.java(),
-        "python3": sys._base_executable,
+        "python3": getattr(sys, "_base_executable"),  # noqa: B009
         **{name: shutil.which(name) for name in _PROGRAMS},
     }.items():
         (path / program).symlink_to(str(place))

@@ -114,7 +114,8 @@ def test_the_description_names_each_address_and_command_of_the_api(tmp_path: Pat
     dashboard, listening = Dashboard(), listen_at("127.0.0.1:0")
     app = server._Server(dashboard, access_of(listening), Commands(dashboard, launcher), 60).app()
     pages = re.compile("/(|login|logout|updates|static|pipelines/.*|api/v1/openapi.json)")
-    routes: Any = {route.path: route for route in app.routes if not pages.fullmatch(route.path)}
+    listed: list[Any] = app.routes
+    routes = {route.path: route for route in listed if not pages.fullmatch(route.path)}
     assert {path: route.methods - {"HEAD"} for path, route in routes.items()} == {
         path: {method.upper() for method in methods} for path, methods in api.API["paths"].items()
     }

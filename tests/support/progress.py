@@ -62,7 +62,8 @@ def reach(pipeline: Pipeline, wanted: State) -> None:
         assert wanted != "copy" or seen[0] in ("none", "copy"), f"the copy was over before it was seen: {seen[0]}"
         return seen[0] in accepted
 
-    until(f"{wanted} of {pipeline.name}", there, every=0.02)
+    # for each answer the worker reads its offsets topic: only the hand-over is over soon
+    until(f"{wanted} of {pipeline.name}", there, every=0.02 if wanted == "hand-over" else 0.2)
     print(f"{pipeline.name} reached {seen[0]}; wanted: {wanted}")
 
 

@@ -16,12 +16,13 @@ pytestmark = pytest.mark.servers
 
 _ROOT = Path(__file__).parents[2]
 _TESTS = """
-import fcntl, os, signal, subprocess
+import fcntl, os, shutil, signal, subprocess
 from pathlib import Path
 import psutil
 import pytest
 from towpath import stack as embedded
 from tests.conftest import STACK
+from tests.support import control
 from tests.support.awaited import until
 from tests.support.pipeline import TOWPATH, towpath
 from tests.support.started import started
@@ -34,7 +35,8 @@ def stack(pytestconfig):
 def test_that_fails_after_it_has_broken_all(pipeline, stack):
     pipeline.create("docs")
     pipeline.deploy()
-    follower = subprocess.Popen([TOWPATH, "verify", pipeline.file, "--follow"])
+    copy = shutil.copy(pipeline.file, pipeline.file.with_name("copy.toml"))  # which stays
+    follower = subprocess.Popen([TOWPATH, "verify", copy, "--follow"])
     Path(os.environ["PIDS"]).write_text(str(follower.pid))
     pipeline.source_client.admin.command({"setUserWriteBlockMode": 1, "global": True})
     control.kill(stack.directory, "destination-0", signal.SIGSTOP)
@@ -98,6 +100,7 @@ def test_a_failed_test_is_the_only_one_that_fails(stack: embedded.Stack, tmp_pat
     assert len(outcomes) == _TESTS.count("def test_")
     assert not any(line.startswith("ERROR ") for line in lines), done.stdout
     assert "Timeout (>5.0s)" in done.stdout
+    assert "write conflicts: " in done.stdout, "what the stack's servers were up to"
     assert embedded.status(stack.directory).running
 
 

@@ -56,11 +56,11 @@ def test_each_difference_is_found_once_and_none_is_invented(
         {number: document(number, one[0], one[side]) for number, one in documents.items() if one[side] != _ABSENT}
         for side in (1, 2)
     ]
-    streams = [[side[number] for number in sorted(side)] for side in sides]
+    source, destination = ([side[number] for number in sorted(side)] for side in sides)
     same = {number for number in sides[0] if sides[0][number] == sides[1].get(number)}
     wanted = [(sides[0].get(number), sides[1].get(number)) for number in sorted({*sides[0], *sides[1]} - same)]
     with mock.patch.object(merge, "_BLOCK", block):
-        equal, size, unequal = compare(*streams, (ours, theirs))
+        equal, size, unequal = compare(source, destination, (ours, theirs))
     assert [(one.source, one.destination) for one in unequal] == wanted
     assert [one.id for one in unequal] == [b.document(("_id", b.field(a or z or b"", "_id").value)) for a, z in wanted]
     assert (equal, size) == (len(same), sum(len(sides[0][number]) for number in same))

@@ -39,7 +39,7 @@ class FolderServerTest extends DestinationTest {
     }
 
     static LongStream seeds() {
-        return LongStream.rangeClosed(1, Fuzz.times(2));
+        return LongStream.rangeClosed(1, Fuzz.times(1));
     }
 
     @ParameterizedTest
