@@ -17,11 +17,10 @@ import org.apache.kafka.connect.errors.RetriableException;
 import org.apache.kafka.connect.sink.SinkRecord;
 import org.apache.kafka.connect.sink.SinkTaskContext;
 
-/** Applies what Connect polled: stretch by stretch, each in one transaction, retried until it is applied. */
+/** Applies what Connect polled: part by part, each in one transaction, retried until it is applied. */
 final class BatchWriter {
     private static final ConnectException DISPLACED =
             new ConnectException("the offsets at the destination have changed");
-    private static final int SMALL = 64; // a transaction that is slow or conflicts is not made smaller than this
 
     private final SinkTaskContext context;
     private final WritePlan plan;
@@ -31,7 +30,7 @@ final class BatchWriter {
     private final SinkMetrics metrics;
     private final Silence silence;
     private final Retry retry;
-    private final StretchSize sizes;
+    private final TransactionSize sizes;
     private final Displacement displacement;
 
     BatchWriter(
@@ -51,7 +50,7 @@ final class BatchWriter {
         this.metrics = metrics;
         this.silence = silence;
         this.retry = new Retry(settings.retryTimeout(), context);
-        this.sizes = new StretchSize(settings.batchBytes(), settings.batchRecords());
+        this.sizes = new TransactionSize(settings.batchBytes(), settings.batchRecords());
         this.displacement = new Displacement(settings, context, offsets, metrics, retry);
     }
 
@@ -70,27 +69,27 @@ final class BatchWriter {
         int from = 0;
         while (from < records.size()) {
             int end = sizes.end(records, from);
-            List<SinkRecord> stretch =
+            List<SinkRecord> part =
                     records.subList(from, end).stream().filter(isNext()).toList();
-            if (stretch.isEmpty()) {
+            if (part.isEmpty()) {
                 from = end;
                 continue;
             }
             if (begun && System.nanoTime() - untilNs >= 0) throw overdue(records);
             begun = true;
-            Transaction.Outcome outcome = transaction.attempt(stretch, plan);
+            Transaction.Outcome outcome = transaction.attempt(part, plan);
             if (outcome instanceof Transaction.Outcome.Applied applied) {
-                applied(applied);
+                applied(part, applied);
                 from = end;
             } else if (outcome instanceof Transaction.Outcome.Refused refused) {
-                if (plan.refused(refused)) sizes.shrink(stretch.size(), 1);
+                if (plan.refused(refused)) sizes.shrink(part);
             } else if (outcome instanceof Transaction.Outcome.Missed missed) {
                 plan.missed(missed.writes());
-                sizes.shrink(stretch.size(), 1);
+                sizes.shrink(part);
             } else {
-                if (outcome instanceof Transaction.Outcome.Failed failed) failed(failed, stretch);
+                if (outcome instanceof Transaction.Outcome.Failed failed) failed(failed, part);
                 Collection<Drift> drifts = displacement.drifts(
-                        stretch.stream().map(Records::partition).collect(Collectors.toSet()));
+                        part.stream().map(Records::partition).collect(Collectors.toSet()));
                 if (drifts.contains(Drift.BEHIND)) return goBack();
                 if (drifts.contains(Drift.AHEAD)) retry.succeeded();
                 else if (outcome instanceof Transaction.Outcome.Displaced)
@@ -140,27 +139,28 @@ final class BatchWriter {
                                 records.stream().filter(isNext()).count()));
     }
 
-    private void applied(Transaction.Outcome.Applied applied) {
+    private void applied(List<SinkRecord> part, Transaction.Outcome.Applied applied) {
         retry.succeeded();
         silence.ended();
         displacement.resolved();
         plan.applied();
-        sizes.grow(applied.openNs());
+        sizes.applied(part, applied.openNs());
     }
 
-    private void failed(Transaction.Outcome.Failed failed, List<SinkRecord> stretch) {
+    private void failed(Transaction.Outcome.Failed failed, List<SinkRecord> part) {
         RuntimeException error = failed.error();
         switch (failed.verdict()) {
             case TRANSIENT -> {
                 metrics.retried(error);
-                if (!isCommitUnknown(error)) sizes.shrink(stretch.size(), Verdict.isTooLarge(error) ? 1 : SMALL);
+                if (Verdict.isTooLarge(error)) sizes.shrink(part);
+                else if (!isCommitUnknown(error)) sizes.shrinkUnlessSmall(part);
                 silence.after(error);
                 retry.pause("write to the destination", error);
             }
             case UNCLEAR -> {
                 if (failed.records() == 0) throw hopeless(error);
-                if (failed.records() == 1) plan.addDeadLetter(stretch, error);
-                else sizes.shrink(stretch.size(), 1);
+                if (failed.records() == 1) plan.addDeadLetter(part, error);
+                else sizes.shrink(part);
             }
             default -> throw hopeless(error);
         }
