@@ -105,8 +105,7 @@ def _sink(pipeline: Pipeline) -> dict[str, str]:
     }
     config = _filled("sink.json" if pipeline.exactly_once else "plain-sink.json", values)
     config |= mongo_uri.references(pipeline.destination.uri, "destination", pipeline.secrets_file)
-    # with [ddl], a collection that is replaced can have updates before the rows of its new life
-    if pipeline.exactly_once and (pipeline.copy_method == "none" or pipeline.ddl.apply):
+    if pipeline.exactly_once and pipeline.copy_method == "none":
         config[COPY] = "none"
     if pipeline.ddl.apply:
         config[DDL_DROP] = pipeline.ddl.drop

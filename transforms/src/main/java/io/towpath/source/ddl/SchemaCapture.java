@@ -273,16 +273,21 @@ public final class SchemaCapture implements AutoCloseable {
     }
 
     /**
-     * Marks the ends of rows that follow a change. A read finds nothing in a collection that has another name by then, or none: so these
-     * rows are complete only if nothing of the kind is to come.
+     * Confirms copies, and marks the ends of rows that follow a change. A read finds nothing in a collection that has another name by then,
+     * or none: so rows are of the stream's collection, and complete, only if nothing of the kind is to come.
      *
      * @param time that of the last record
      */
     public List<SourceRecord> completed(ClusterTime time) throws InterruptedException {
+        Map<String, CollectionCopy> read = ledger.rows().unconfirmed();
         List<SchemaOffset.Refill> copied =
                 state.openRefills().stream().filter(this::isCopied).toList();
+        if (read.isEmpty() && copied.isEmpty()) return List.of();
         Map<String, Map<String, Integer>> topics = new HashMap<>();
-        if (copied.isEmpty() || attempt(() -> readUpToNow(copied, topics)).isEmpty()) return List.of();
+        if (attempt(() -> readUpToNow(copied, topics)).isEmpty()) return List.of();
+        read.forEach((namespace, copy) -> {
+            if (!willBeGone(namespace)) copy.confirm();
+        });
         List<SourceRecord> marks = new ArrayList<>();
         for (SchemaOffset.Refill refill : copied) {
             if (willBeGone(refill.namespace())) continue;

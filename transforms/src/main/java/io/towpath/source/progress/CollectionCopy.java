@@ -13,6 +13,7 @@ import java.util.stream.Stream;
 public final class CollectionCopy {
     private final RangePlan plan;
     private final List<RangeCopy> ranges;
+    private boolean isConfirmed;
 
     CollectionCopy(RangePlan plan) {
         this(plan, range -> null);
@@ -59,6 +60,15 @@ public final class CollectionCopy {
 
     public boolean isDone() {
         return ranges.stream().allMatch(RangeCopy::isDone);
+    }
+
+    /** The rows are those of the collection that the stream's present events are of, and not of another one, or none, of its name. */
+    public void confirm() {
+        isConfirmed = true;
+    }
+
+    public boolean isConfirmed() {
+        return isConfirmed;
     }
 
     /** Whether the ranges are of record ids: it is unknown then in which of them the row of an {@code _id} is. */

@@ -206,11 +206,15 @@ public final class Ledger {
         return rows.advance(page).offset();
     }
 
-    /** Forgets what the stream has passed: everything before {@code position} is emitted. */
-    public List<SourceRecord> forget(ClusterTime position) {
+    /**
+     * Forgets what the stream has passed: everything before {@code position} is emitted.
+     *
+     * @param onlyConfirmed whether rows are remembered until they are confirmed
+     */
+    public List<SourceRecord> forget(ClusterTime position, boolean onlyConfirmed) {
         if (!rows.holdsAny()) return List.of();
         boolean hasPassedDocuments = rows.forgetDocuments(position);
-        List<String> passed = rows.passed(position);
+        List<String> passed = rows.passed(position, onlyConfirmed);
         if (passed.isEmpty() && !hasPassedDocuments) return List.of();
         List<SourceRecord> records = forget(passed);
         records.add(rootRecord());

@@ -254,6 +254,20 @@ public final class RowTimes {
         return copy != null && copy.filter(planned -> planned.hasRow(key)).isEmpty();
     }
 
+    /** Whether the rows of a collection are all read, and {@linkplain CollectionCopy#confirm confirmed}; or it is not copied now. */
+    public boolean isConfirmed(String namespace) {
+        Optional<CollectionCopy> copy = copies.get(namespace);
+        return copy == null || copy.filter(CollectionCopy::isConfirmed).isPresent();
+    }
+
+    /** The collections whose rows are all read and not yet confirmed. */
+    public Map<String, CollectionCopy> unconfirmed() {
+        Map<String, CollectionCopy> found = new LinkedHashMap<>();
+        copies.forEach((namespace, copy) -> copy.filter(each -> each.isDone() && !each.isConfirmed())
+                .ifPresent(each -> found.put(namespace, each)));
+        return found;
+    }
+
     private Optional<Times> computeNaturalTimes(String namespace) {
         Optional<CollectionCopy> copy = copies.getOrDefault(namespace, Optional.empty());
         if (!isNatural(namespace)) return Optional.empty();
@@ -355,9 +369,14 @@ public final class RowTimes {
                         .flatMap(copy -> Stream.concat(copy.smallestTimes(), copy.largestTimes())));
     }
 
-    /** The collections whose rows the stream has passed: everything before {@code position} is emitted. */
-    List<String> passed(ClusterTime position) {
+    /**
+     * The collections whose rows the stream has passed: everything before {@code position} is emitted.
+     *
+     * @param onlyConfirmed whether only those count whose rows are confirmed
+     */
+    List<String> passed(ClusterTime position, boolean onlyConfirmed) {
         return copies.entrySet().stream()
+                .filter(entry -> !onlyConfirmed || isConfirmed(entry.getKey()))
                 .filter(entry -> entry.getValue()
                         .filter(copy -> isPassed(entry.getKey(), copy, position))
                         .isPresent())

@@ -186,7 +186,7 @@ public final class Streaming implements Phase {
         }
         metrics.streamed(events);
         into.addAll(ledger.newPending());
-        if (storedTime != null) into.addAll(ledger.forget(storedTime));
+        if (storedTime != null) into.addAll(ledger.forget(storedTime, schema.isPresent()));
         return emitted;
     }
 
@@ -212,7 +212,11 @@ public final class Streaming implements Phase {
     /** The record; marked if it is an update that may rightly find no document at the destination, as its row follows. */
     private SourceRecord marked(SourceRecord record) {
         byte[] key = (byte[]) record.key();
-        if (!ledger.rows().rowFollows(namespace(record), key) || !isUpdate(record)) return record;
+        String namespace = namespace(record);
+        boolean rowFollows = schema.isPresent()
+                ? !ledger.rows().isConfirmed(namespace)
+                : ledger.rows().rowFollows(namespace, key);
+        if (!rowFollows || !isUpdate(record)) return record;
         return new LogRecord(
                 record.sourcePartition(),
                 record.sourceOffset(),

@@ -177,7 +177,7 @@ class LedgerTest {
         Ledger again = restored();
         assertTrue(again.rows().holds(ORDERS, id(2), new ClusterTime(120, 1)));
         assertFalse(again.rows().holds(ORDERS, id(3), new ClusterTime(120, 1)));
-        assertEquals(List.of(), again.forget(new ClusterTime(130, 1)), "the rest is needed");
+        assertEquals(List.of(), again.forget(new ClusterTime(130, 1), false), "the rest is needed");
         ClusterTime read = new ClusterTime(130, 1);
         store(again.reread(ORDERS, List.of(id(2)), read));
         assertEquals(1, restored().rows().nextPending().orElseThrow().keys().size());
@@ -185,7 +185,7 @@ class LedgerTest {
         assertFalse(again.rows().holds(ORDERS, id(2), new ClusterTime(130, 2)));
         store(again.reread(ORDERS, List.of(id(1)), read));
         assertTrue(restored().rows().nextPending().isEmpty());
-        store(again.forget(new ClusterTime(130, 2)));
+        store(again.forget(new ClusterTime(130, 2), false));
         assertTrue(restored().rows().copies().isEmpty());
     }
 
@@ -312,7 +312,7 @@ class LedgerTest {
                 Optional.of(new ClusterTime(107, 1)), restored().history().copied(), "of ranges, while they are held");
         ledger.reselect("x", List.of(), List.of("shop.empty"));
         ledger.beginStream();
-        store(ledger.forget(new ClusterTime(108, 1)));
+        store(ledger.forget(new ClusterTime(108, 1), false));
         assertTrue(restored().rows().copies().isEmpty());
         assertEquals(Optional.of(new ClusterTime(107, 1)), restored().history().copied());
 
@@ -321,7 +321,7 @@ class LedgerTest {
         later.plan("shop.added", new RangePlan(List.of(), 1, 1, 7));
         later.advance(new Page("shop.added", 0, List.of(id(1)), 100, new ClusterTime(120, 5), true));
         assertEquals(Optional.of(new ClusterTime(120, 5)), later.history().copied());
-        store(later.forget(new ClusterTime(121, 1)));
+        store(later.forget(new ClusterTime(121, 1), false));
         assertEquals(Optional.of(new ClusterTime(120, 5)), restored().history().copied());
     }
 
@@ -354,8 +354,14 @@ class LedgerTest {
         store(List.of(ledger.rootRecord(), ledger.plan(ORDERS, new RangePlan(List.of(), 1, 1, 7))));
         advance(ledger, page(0, new ClusterTime(105, 1), true, 1));
 
-        assertTrue(ledger.forget(new ClusterTime(105, 1)).isEmpty(), "another event of the same time may follow");
-        List<SourceRecord> records = ledger.forget(new ClusterTime(105, 2));
+        assertTrue(ledger.forget(new ClusterTime(105, 2), true).isEmpty(), "they may be of another collection");
+        assertFalse(ledger.rows().isConfirmed(ORDERS));
+        ledger.rows().unconfirmed().get(ORDERS).confirm();
+        assertTrue(ledger.rows().isConfirmed(ORDERS));
+        assertEquals(Map.of(), ledger.rows().unconfirmed());
+        assertTrue(ledger.rows().isConfirmed("shop.other"), "it is not copied");
+        assertTrue(ledger.forget(new ClusterTime(105, 1), true).isEmpty(), "another event of the same time may follow");
+        List<SourceRecord> records = ledger.forget(new ClusterTime(105, 2), true);
         store(records);
 
         assertEquals(3, records.size(), "the range, the collection, and what is left");
@@ -478,8 +484,8 @@ class LedgerTest {
         assertFalse(again.rows().holds(ORDERS, id(8), read));
         assertFalse(again.rows().holds("shop.empty", id(7), read));
         assertEquals(read, again.largestTime());
-        assertTrue(again.forget(read).isEmpty(), "more of that moment may come");
-        assertFalse(again.forget(read.next()).isEmpty());
+        assertTrue(again.forget(read, false).isEmpty(), "more of that moment may come");
+        assertFalse(again.forget(read.next(), false).isEmpty());
         assertFalse(again.rows().holds(ORDERS, id(7), read));
         again.addDocument(ORDERS, id(7), new ClusterTime(300, 1), true);
         assertEquals(
@@ -530,7 +536,7 @@ class LedgerTest {
         advance(first, page(0, new ClusterTime(105, 1), true, 1));
         first.beginStream();
         store(List.of(first.rootRecord()));
-        store(first.forget(new ClusterTime(106, 1)));
+        store(first.forget(new ClusterTime(106, 1), false));
         assertFalse(late.followFirst(reader()));
     }
 
