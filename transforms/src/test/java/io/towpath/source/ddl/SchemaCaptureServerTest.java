@@ -496,6 +496,23 @@ class SchemaCaptureServerTest {
     }
 
     @Test
+    void updatesOfAReplacedCollectionThatIsGoneBeforeItIsReadMayHaveNoDocument() throws InterruptedException {
+        source.begin();
+        catchUp();
+        for (boolean isRenamed : List.of(false, true)) {
+            int from = live.changes.size();
+            insert("unselected", 1);
+            rename("unselected", "a", false);
+            source.commitUntil(() -> kinds(from).contains("replace a"));
+            collection("a").updateOne(BsonDocument.parse("{_id: 1}"), BsonDocument.parse("{$set: {u: 1}}"));
+            if (isRenamed) rename("a", "b", false);
+            else run("{drop: 'a'}");
+            catchUp();
+            sameOnBothSides();
+        }
+    }
+
+    @Test
     void namespacesThatAreAddedAreDescribedBeforeTheirRows() throws InterruptedException {
         insert("unselected", 1);
         run("{createIndexes: 'unselected', indexes: [{key: {a: 1}, name: 'a'}]}");
