@@ -13,6 +13,7 @@ from random import SystemRandom
 from typing import Any
 
 import pytest
+from hypothesis import settings
 from pymongo import MongoClient
 
 from tests.support import health, raw
@@ -36,6 +37,12 @@ for ignored in (signal.SIGINT, signal.SIGHUP):
 
 # A JVM of a test lives for a minute or two: what its second compiler would save, it does not earn back.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+
+# Hypothesis makes few examples and always the same ones; with HYPOTHESIS_PROFILE=nightly, many random ones. A failure
+# shows the example, and a line to repeat it (`@reproduce_failure`, or `--hypothesis-seed` for random ones).
+settings.register_profile("fast", derandomize=True, max_examples=60, deadline=None, database=None, print_blob=True)
+settings.register_profile("nightly", max_examples=5_000, deadline=None, database=None, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 
 
 @pytest.fixture(scope="session", autouse=True)

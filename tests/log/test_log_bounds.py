@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Uuid
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tests.checks.test_check_judgements import PIPELINE
 from tests.support.sessions import session_of
@@ -47,6 +49,66 @@ def test_positions_below_the_start_or_beyond_the_end_are_told(
 ) -> None:
     assert code(Applied(offset, 1, clear, "id"), log) == found
     assert code(Applied(offset, 1, clear), log) == found, "of a sink of an earlier version"
+
+
+class Log(RuleBasedStateMachine):
+    """One partition: transactions are appended, retention deletes its beginning, the sink applies what it has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[bool] = []
+        """Of each offset whether it is a record, and not the control record behind a transaction."""
+        self.first = self.position = self.clear = 0
+
+    @rule(count=st.integers(1, 3))
+    def append(self, count: int) -> None:
+        self.records += [True] * count + [False]
+
+    @rule(count=st.integers(1, 4))
+    def abort(self, count: int) -> None:
+        self.records += [False] * count
+
+    @rule(count=st.integers(1, 4))
+    def delete(self, count: int) -> None:
+        self.first = min(len(self.records), self.first + count)
+
+    @precondition(lambda self: self.is_whole())
+    @rule(count=st.integers(1, 4))
+    def apply(self, count: int) -> None:
+        """The next offset to apply is the one behind the last applied record: the sink sees no control record."""
+        waiting = [offset for offset in range(self.position, len(self.records)) if self.records[offset]]
+        self.position = max([self.position, *(offset + 1 for offset in waiting[:count])])
+
+    @precondition(lambda self: not self.is_whole())
+    @rule()
+    def accept(self) -> None:
+        self.position = self.first
+
+    @precondition(lambda self: not any(self.records[self.position :]))
+    @rule()
+    def idle(self) -> None:
+        self.clear = len(self.records)
+
+    def is_whole(self) -> bool:
+        """Whether the log has all records that are not applied."""
+        return not any(self.records[self.position : self.first])
+
+    @invariant()
+    def what_is_lost_is_told(self) -> None:
+        found = code(Applied(self.position, 1, self.clear, "id"), (self.first, len(self.records)))
+        if not self.is_whole():
+            assert found == "TWP-LOG-GAP"
+        elif self.first <= max(self.position, self.clear) or self.first == len(self.records) == self.position + 1:
+            assert found == ""
+
+    @precondition(lambda self: self.position > self.first)
+    @rule(count=st.integers(1, 4))
+    def a_log_that_is_cut_is_told(self, count: int) -> None:
+        end = max(self.first, self.position - count)
+        assert code(Applied(self.position, 1, self.clear, "id"), (self.first, end)) == "TWP-LOG-END"
+
+
+TestLog = Log.TestCase
 
 
 def test_without_transactions_the_last_offset_of_a_log_is_a_record() -> None:

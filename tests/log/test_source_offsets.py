@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from towpath.checks.capture import Captured
 from towpath.clients.mongo.client import ClusterTime
@@ -170,6 +172,38 @@ def test_splices_are_counted_and_an_earlier_version_counted_none() -> None:
 def test_offsets_that_cannot_be_understood_are_said(broken: dict[str, Any]) -> None:
     with pytest.raises(TowpathError, match="cannot be understood"):
         source_state([item(broken, towpath="shop")])
+
+
+GOOD = [
+    root("copy", "shop.a", "shop.b"),
+    debezium(300),
+    plan("shop.a", 2),
+    part("shop.a", 0, 10, done=True, t="250:1"),
+    part("shop.a", 1, 20, t="260:1", retries=1, reason="slow"),
+    item({"documents": 3, "keys": ""}, towpath="shop", pending="shop.a", chunk=0),
+    item({"next": 7, "index": 0, "waiting": ""}, towpath="shop", requests=True),
+    item({"splices": 5, "saved": 900, "dropped": 1}, towpath="shop", splices=True),
+]
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.permutations(GOOD))
+def test_offsets_say_the_same_in_any_order(offsets: list[dict[str, Any]]) -> None:
+    assert source_state(offsets) == source_state(GOOD)
+
+
+@given(st.data(), st.integers(0, len(GOOD) - 1), anything)
+def test_offsets_that_somebody_has_changed_are_understood_or_refused(data: st.DataObject, at: int, value: Any) -> None:
+    changed = {**GOOD[at], "offset": dict(GOOD[at]["offset"])}
+    changed["offset"][data.draw(st.sampled_from(sorted(changed["offset"])))] = value
+    try:
+        source_state([*GOOD[:at], changed, *GOOD[at + 1 :]])
+    except TowpathError as refused:
+        assert "the source connector committed" in str(refused)
 
 
 def test_what_the_copy_warns_of_is_told() -> None:

@@ -256,8 +256,8 @@ def source_state(offsets: Iterable[Mapping[str, Any]]) -> SourceState:
     """The state in `[{"partition": {…}, "offset": {…}}, …]`, as Connect lists a connector's offsets."""
     pairs = [(item["partition"], item["offset"]) for item in offsets]
     ours = [(partition, offset) for partition, offset in pairs if OURS in partition]
-    position = debezium_position(pairs)
     try:
+        position = debezium_position(pairs)
         root = next((offset for partition, offset in ours if len(partition) == 1), None)
         if root is None:
             return SourceState(position)
@@ -271,7 +271,7 @@ def source_state(offsets: Iterable[Mapping[str, Any]]) -> SourceState:
         }
         parts = {part: offset for partition, offset in ours for part in _PARTS if part in partition}
         return _STATE.validate_python(root | parts | given)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise TowpathError(f"the source connector committed offsets that cannot be understood: {error!r}") from error
 
 

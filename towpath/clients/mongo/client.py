@@ -42,7 +42,7 @@ class ClusterTime:
 
 def cluster_time(text: str) -> ClusterTime:
     """Parse `seconds:ordinal`. Raises ValueError for anything else."""
-    seconds, _, ordinal = text.partition(":")
+    seconds, _, ordinal = str(text).partition(":")
     return ClusterTime(int(seconds), int(ordinal))
 
 
