@@ -50,7 +50,7 @@ from towpath.history.replay.verdict import Verdict
 )
 @click.option("--follow", is_flag=True, help="Continue as a second destination that stays in sync, in Kafka Connect.")
 @click.option("--empty", is_flag=True, help="First delete the documents in these namespaces, after confirmation.")
-@click.option("--force", is_flag=True, help="If the log is incomplete, rebuild what is possible and list the rest.")
+@click.option("--force", is_flag=True, help="When the log is not whole, rebuild what is possible and list the rest.")
 @click.option("--name", "label", metavar="LABEL", help="Name of the replay; default: a hash of the destination.")
 @click.option("--yes", is_flag=True, help="Do not ask before documents are deleted.")
 @click.option(
@@ -79,14 +79,14 @@ def replay(
     """Apply the log of PIPELINE from the beginning to another destination, or rebuild its own.
 
     Run it when you need a second copy, the data of a past point in time, or a new destination. The destination is a
-    replica set whose namespaces are empty. The replay runs in Kafka Connect, with the pipeline. After an interrupt
+    replica set whose namespaces are empty. The replay runs in Kafka Connect, beside the pipeline. After an interrupt
     or a kill, run the same command again to continue. The replay ends when everything that was in the log at its
     start is applied. `towpath remove PIPELINE --replay LABEL` removes a replay, also one that follows.
 
     --rebuild stops the pipeline's sink, empties the namespaces at the pipeline's destination after confirmation, and
     lets the sink apply the log from the beginning and continue from there.
 
-    Exit codes: 0 the destination is complete; 1 the log was incomplete, or the destination refused documents, which are
+    Exit codes: 0 the destination is whole; 1 the log was not whole, or the destination refused documents, which are
     listed; 2 it cannot be done.
     """
     target = DestinationOptions(uri, uri_file, uri_env)

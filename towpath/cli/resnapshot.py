@@ -40,7 +40,7 @@ def resnapshot(file: Path, only: tuple[str, ...], yes: bool, dry_run: bool, time
 
     Run it when the source's oplog no longer holds the next changes to capture. The source connector re-reads all
     documents into the log, in order with all changes. Then both sides are compared, and documents that were deleted
-    at the source are also removed, through the log. The destination is not emptied. After an interrupt or a
+    at the source meanwhile are removed through the log too. The destination is not emptied. After an interrupt or a
     kill, run the same command again to continue. It ends with the verdict of `verify`.
 
     Exit codes: 0 both sides are the same; 1 they differ; 2 it cannot be done.
@@ -110,7 +110,7 @@ def _complete(session: Session, name: str, only: tuple[str, ...], timeout: float
     """Wait for the re-reads, remove documents that were deleted meanwhile, and mark the log as whole again."""
     resnapshots.wait_copied(session, name)
     barrier.wait(session, timeout, say)
-    say("comparing both sides, to find documents that were deleted at the source")
+    say("comparing both sides, to find documents that were deleted meanwhile")
     _compare(session, only)
     with passing(session) as passed:
         outcomes = repair.repair(session, _to_reread(session, only), passed, timeout)
