@@ -44,7 +44,7 @@ HEADINGS = ("collection", "documents", "size", "on disk", "average", "indexes")
 @click.option("--html", "page", type=FILE, help="Also write an HTML page, for a change ticket.")
 @json_option
 def plan(file: Path, seconds: float, page: Path | None, as_json: bool) -> None:
-    """Show what PIPELINE has to copy and where, find what stops it, and print the commands to run next.
+    """Show what PIPELINE has to copy, find what would fail, and print the commands to run next.
 
     Run it before the first `deploy`. It changes nothing: it counts documents and bytes, reads from the source for some
     seconds to measure a rate, and shows the disk that the log and the destination need, how far the oplog reaches back,

@@ -38,8 +38,8 @@ def run(file: Path, deploys: bool, as_json: bool, **listen: Any) -> None:
     """Supervise PIPELINE until interrupted, on a terminal, under systemd or in a container.
 
     Leave it running for a pipeline that should run unattended. It restarts failed connectors with growing pauses, and
-    reports the remedy where no restart helps. It ends hanging transactions in Kafka. It repairs dead letters once the
-    destination accepts them, and runs compaction and `verify --follow` as [run] in the file sets. It waits for servers
+    reports what to do if a restart cannot help. It ends hanging transactions in Kafka. It repairs dead letters when the
+    destination accepts them, and runs compaction and `verify --follow` as [run] in the file says. It waits for servers
     that are unavailable. You can kill it at any time. With --listen it serves a live page, an API and metrics.
 
     Exit codes: 0 at the end the pipeline ran and nothing differed; 1 it did not run, or something differed; 2 the

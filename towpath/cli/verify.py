@@ -52,7 +52,7 @@ _EXAMPLES = 10  # differences that are shown in full
     help="Number of processes that read; default: the number of cores.",
 )
 @flag("--ignore-field-order", help="Accept documents that differ only in the order of their fields.")
-@flag("--quiet", help="Compare by dbHash while nobody writes. Stops without a verdict when it sees a write.")
+@flag("--quiet", help="Compare by dbHash while no one writes. Stops without a verdict when it sees a write.")
 @flag("--screen", help="Compare by digests, for a slow network. Digests cover only the integer part of numbers.")
 @click.option(
     "--tries", default=Recheck().tries, help="How often a difference is re-read; each pause is twice the one before."

@@ -23,7 +23,7 @@ def wait(file: Path, timeout: float) -> None:
     Run it as a barrier, for example before you read from the destination. Writers may continue. It waits until nothing
     is left to copy, until the log has passed the source's cluster time at the call, until all re-read requests are
     answered, and until every partition is applied up to its end. It changes no document at the source; where its user
-    may, it adds a note to the oplog, so that the time of an idle source passes at once.
+    may, it adds a note to the oplog, so that an idle source's time passes immediately.
 
     Exit codes: 0 caught up; 1 not caught up in time; 2 it cannot be done.
     """
