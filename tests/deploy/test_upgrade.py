@@ -19,8 +19,8 @@ from towpath import stack as embedded
 
 pytestmark = pytest.mark.servers
 
-#: The last commit before the Python modules and the Java packages moved; another one is tried with this variable.
-BEFORE = os.environ.get("TOWPATH_TEST_UPGRADE_FROM", "dcc2eea05402552e8e94f60c90bc2149f97c2080")
+#: A commit with the formats of 1.0; another one is tried with this variable.
+BEFORE = os.environ.get("TOWPATH_TEST_UPGRADE_FROM", "2ced403c40e396dd183d020c141eb5b783875f79")
 FILE = """
 name = "{name}"
 mode = "{mode}"
