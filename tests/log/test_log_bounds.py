@@ -49,7 +49,7 @@ def test_positions_below_the_start_or_beyond_the_end_are_told(
     offset: int, clear: int, log: tuple[int, int], found: str
 ) -> None:
     assert code(Applied(offset, 1, clear, "id"), log) == found
-    assert code(Applied(offset, 1, clear), log) == found, "of a sink of an earlier version"
+    assert code(Applied(offset, 1, clear), log) == found, "of a position that a command has moved"
 
 
 class Log(RuleBasedStateMachine):

@@ -124,12 +124,11 @@ def _validated(facts: Facts) -> Iterator[Finding]:
     """Have Connect validate the definitions that `deploy` would use. This changes nothing.
 
     It shows whether the worker resolves `${file:…}` (an unresolved reference is not a URI), and whether it has
-    exactly-once support for sources, which the validated source requires. Connectors of a cluster that is not
-    reachable are left out, because validating them takes minutes.
+    exactly-once support for sources, which the validated source requires. Connectors of a cluster that does not
+    answer, or refuses the login, are left out: the workers would try to reach it for half a minute or more.
     """
-    pipeline, unreachable = facts.pipeline, facts.unreachable
-    known = {"source", "destination"}.isdisjoint(unreachable) and pipeline.secrets_file.exists()
-    if known and credentials.differs(pipeline.secrets_file, facts.secrets):
+    pipeline, silent = facts.pipeline, [side.side for side in (facts.source, facts.destination) if not side.answers]
+    if not silent and pipeline.secrets_file.exists() and credentials.differs(pipeline.secrets_file, facts.secrets):
         yield warning(
             f"{pipeline.secrets_file} and the pipeline file hold different URIs, so the connectors were not validated",
             "run `towpath manifests PIPELINE --credentials FILE`, write its output into the Secret of the workers, and"
@@ -140,7 +139,7 @@ def _validated(facts: Facts) -> Iterator[Finding]:
         return
     for name, config in definitions(pipeline).items():
         is_sink = name == pipeline.sink_connector
-        if ("destination" if is_sink else "source") in unreachable:
+        if ("destination" if is_sink else "source") in silent:
             continue
         checked = config if is_sink else config | {_EXACTLY_ONCE: "required"}
         try:

@@ -84,6 +84,14 @@ class Side:
         return self.ask(self._replica_set)
 
     @property
+    def answers(self) -> bool:
+        """Whether its replica set is known: the cluster answers, takes the login, and is one that this side may be."""
+        try:
+            return bool(self.replica_set)
+        except TowpathError:
+            return False
+
+    @property
     def version(self) -> tuple[int, ...]:
         """Of the server that answered: (major, minor, patch)."""
         return self.replica_set.version

@@ -242,11 +242,6 @@ def point_in_time(facts: ReplayFacts) -> Iterator[Finding]:
             f" none at {facts.pipeline.connect.url}",
             "`towpath deploy` the pipeline, or replay without --until",
         )
-    elif facts.copied is None:
-        yield error(
-            "--until: an older version of Towpath made the initial copy, and did not record when it was done",
-            "replay without --until",
-        )
     elif until >= passed:
         yield error(
             f"--until {format_time(until)} is beyond what has been captured: everything before"

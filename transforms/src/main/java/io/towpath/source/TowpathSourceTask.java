@@ -108,10 +108,6 @@ public final class TowpathSourceTask extends SourceTask {
         else if (!ledger.selection().equals(selection)) isBack = reselect(selection);
         if (isResnapshotDue()) resnapshot(selection, isBack);
         if (ledger.isStreaming()) ResumePoint.of(streamOffset(), ledger.start()).requireHistory(source);
-        if (ledger.history().copied().isEmpty()) {
-            ledger.history().copiedBefore(source.now());
-            startRecords.add(ledger.rootRecord());
-        }
         if (schema == null)
             ddl = new DdlWatch(
                     source,

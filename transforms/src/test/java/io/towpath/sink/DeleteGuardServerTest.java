@@ -67,7 +67,7 @@ class DeleteGuardServerTest extends DestinationTest {
     }
 
     @Test
-    void documentsOfEarlierVersionsAreTakenAsOfNow() {
+    void positionsFromBeforeTheLogWasCompactedAreTakenAsOfNow() {
         applied(0, 0);
         server.offsets().updateMany(new BsonDocument(), Updates.combine(Updates.unset("at"), Updates.unset("began")));
         long epoch = document().getInt64("epoch").getValue();

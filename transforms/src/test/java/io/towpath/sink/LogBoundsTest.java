@@ -17,7 +17,7 @@ class LogBoundsTest {
         assertEquals("", code(at(10, 10), log(0, 20)));
         assertEquals("", code(at(10, 10), log(10, 10)), "all that is behind it is deleted, and there is nothing");
         assertEquals("", code(at(0, 0), log(0, 0)));
-        assertEquals("", code(new OffsetDocument(1, 10, 10, null, null), log(5, 20)), "of an earlier version");
+        assertEquals("", code(new OffsetDocument(1, 10, 10, null, null), log(5, 20)), "moved by a command");
     }
 
     @Test

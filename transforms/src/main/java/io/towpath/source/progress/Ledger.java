@@ -38,8 +38,6 @@ public final class Ledger {
         selection = (String) root.get("selection");
         start = ClusterTime.parse((String) root.get("start"));
         warning = (String) root.getOrDefault("warning", "");
-        // earlier versions did not store it; once they stream, it is unknown
-        if (!streaming && history.copied().isEmpty()) history.copiedBefore(start.previous());
         rows.newTimes().forEach(history::copiedAt);
     }
 

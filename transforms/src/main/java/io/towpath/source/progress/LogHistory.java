@@ -2,7 +2,6 @@ package io.towpath.source.progress;
 
 import io.towpath.record.ClusterTime;
 import java.util.Map;
-import java.util.Optional;
 
 /** From which cluster time on the log has every state of the source, and the resnapshot that fills a gap in it. Part of the root offset. */
 public final class LogHistory {
@@ -41,13 +40,13 @@ public final class LogHistory {
         lost = true;
     }
 
-    /** The largest cluster time of everything that was ever copied: from then on the log has every state. Empty when unknown. */
-    public Optional<ClusterTime> copied() {
-        return Optional.ofNullable(copied);
+    /** The largest cluster time of everything that was ever copied: from then on the log has every state. Null before a copy begins. */
+    ClusterTime copied() {
+        return copied;
     }
 
     /** Nothing was copied after this time. */
-    public void copiedBefore(ClusterTime time) {
+    void copiedBefore(ClusterTime time) {
         copied = time;
     }
 
@@ -90,6 +89,6 @@ public final class LogHistory {
         closed = name;
         if (gap.isEmpty()) return;
         gap = "";
-        if (copied == null || time.isAfter(copied)) copied = time;
+        copiedAt(time);
     }
 }

@@ -25,7 +25,6 @@ public record RangePlan(List<byte[]> bounds, long documents, long bytes, long be
     public static final byte[] OPEN_END = {};
 
     private static final String BOUNDS = "bounds";
-    /** Instead of {@link #BOUNDS}, so that an earlier version does not read record ids as keys. */
     private static final String RECORD_IDS = "record_ids";
 
     /** Ranges of {@code _id}s. */

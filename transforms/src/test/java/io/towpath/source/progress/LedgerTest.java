@@ -150,7 +150,7 @@ class LedgerTest {
         store(List.of(ledger.rootRecord(), ledger.plan(ORDERS, natural())));
         advance(ledger, piece(0, new ClusterTime(105, 2), RecordIds.position(7)));
 
-        assertNull(reader().offset(partitions.of(ORDERS)).get("bounds"), "an earlier version must not read it");
+        assertNull(reader().offset(partitions.of(ORDERS)).get("bounds"), "record ids are no keys");
         CollectionCopy copy = restored().rows().copies().get(ORDERS).orElseThrow();
         assertEquals(natural().recordIds(), copy.plan().recordIds());
         assertEquals(2, copy.plan().ranges());
@@ -181,7 +181,7 @@ class LedgerTest {
         ClusterTime read = new ClusterTime(130, 1);
         store(again.reread(ORDERS, List.of(id(2)), read));
         assertEquals(1, restored().rows().nextPending().orElseThrow().keys().size());
-        assertEquals(Optional.of(read), restored().history().copied());
+        assertEquals(read, restored().history().copied());
         assertFalse(again.rows().holds(ORDERS, id(2), new ClusterTime(130, 2)));
         store(again.reread(ORDERS, List.of(id(1)), read));
         assertTrue(restored().rows().nextPending().isEmpty());
@@ -304,47 +304,24 @@ class LedgerTest {
     @Test
     void theLargestTimeOfEverythingCopiedStays() throws Exception {
         Ledger ledger = begun();
-        assertEquals(Optional.of(START.previous()), ledger.history().copied(), "before anything is read");
+        assertEquals(START.previous(), ledger.history().copied(), "before anything is read");
         store(List.of(ledger.rootRecord(), ledger.plan(ORDERS, new RangePlan(List.of(id(10)), 1, 1, 7))));
         advance(ledger, page(0, new ClusterTime(107, 1), true, 1));
         advance(ledger, page(1, new ClusterTime(105, 1), true, 11));
-        assertEquals(
-                Optional.of(new ClusterTime(107, 1)), restored().history().copied(), "of ranges, while they are held");
+        assertEquals(new ClusterTime(107, 1), restored().history().copied(), "of ranges, while they are held");
         ledger.reselect("x", List.of(), List.of("shop.empty"));
         ledger.beginStream();
         store(ledger.forget(new ClusterTime(108, 1), false));
         assertTrue(restored().rows().copies().isEmpty());
-        assertEquals(Optional.of(new ClusterTime(107, 1)), restored().history().copied());
+        assertEquals(new ClusterTime(107, 1), restored().history().copied());
 
         Ledger later = restored();
         later.reselect("y", List.of("shop.added"), List.of());
         later.plan("shop.added", new RangePlan(List.of(), 1, 1, 7));
         later.advance(new Page("shop.added", 0, List.of(id(1)), 100, new ClusterTime(120, 5), true));
-        assertEquals(Optional.of(new ClusterTime(120, 5)), later.history().copied());
+        assertEquals(new ClusterTime(120, 5), later.history().copied());
         store(later.forget(new ClusterTime(121, 1), false));
-        assertEquals(Optional.of(new ClusterTime(120, 5)), restored().history().copied());
-    }
-
-    @Test
-    void whatAnEarlierVersionCopiedIsNotKnownOnceItStreams() throws Exception {
-        Ledger ledger = begun();
-        storeWithoutCopied(ledger);
-        assertEquals(Optional.of(START.previous()), restored().history().copied(), "while it copies, its ranges tell");
-        ledger.beginStream();
-        storeWithoutCopied(ledger);
-        Ledger restored = restored();
-        assertEquals(Optional.empty(), restored.history().copied());
-        restored.history().copiedBefore(new ClusterTime(300, 1));
-        store(List.of(restored.rootRecord()));
-        assertEquals(Optional.of(new ClusterTime(300, 1)), restored().history().copied());
-    }
-
-    private void storeWithoutCopied(Ledger ledger) throws Exception {
-        SourceRecord root = ledger.rootRecord();
-        Map<String, Object> offset = new TreeMap<>();
-        root.sourceOffset().forEach((name, value) -> offset.put(name.toString(), value));
-        assertNotNull(offset.remove("copied"));
-        store(List.of(partitions.offsetRecord(partitions.root(), offset, "")));
+        assertEquals(new ClusterTime(120, 5), restored().history().copied());
     }
 
     @Test
@@ -409,7 +386,7 @@ class LedgerTest {
         closed.history().close("again", new ClusterTime(999, 1));
 
         assertEquals("", closed.history().gap());
-        assertEquals(Optional.of(new ClusterTime(990, 2)), closed.history().copied());
+        assertEquals(new ClusterTime(990, 2), closed.history().copied());
     }
 
     @Test
@@ -475,7 +452,7 @@ class LedgerTest {
         ledger.beginStream();
         ClusterTime read = new ClusterTime(200, 5);
         ledger.addDocument(ORDERS, id(7), read, false);
-        assertEquals(Optional.of(START.previous()), ledger.history().copied(), "it is of the moment of its event");
+        assertEquals(START.previous(), ledger.history().copied(), "it is of the moment of its event");
         store(List.of(ledger.rootRecord()));
 
         Ledger again = restored();
@@ -488,8 +465,7 @@ class LedgerTest {
         assertFalse(again.forget(read.next(), false).isEmpty());
         assertFalse(again.rows().holds(ORDERS, id(7), read));
         again.addDocument(ORDERS, id(7), new ClusterTime(300, 1), true);
-        assertEquals(
-                Optional.of(new ClusterTime(300, 1)), again.history().copied(), "states before are not in the log");
+        assertEquals(new ClusterTime(300, 1), again.history().copied(), "states before are not in the log");
     }
 
     @Test
@@ -519,7 +495,7 @@ class LedgerTest {
         planning.followOthers(first, reader());
         assertTrue(planning.rows().isCopied());
         assertEquals(lagging, planning.smallestTime());
-        assertEquals(Optional.of(new ClusterTime(105, 1)), planning.history().copied());
+        assertEquals(new ClusterTime(105, 1), planning.history().copied());
         planning.beginStream();
         assertEquals(lagging, planning.start(), "the stream begins at the smallest time of any task's rows");
         store(List.of(planning.rootRecord()));
@@ -633,7 +609,7 @@ class LedgerTest {
         advance(again, new Page("shop.created", 0, List.of(id(1)), 100, new ClusterTime(300, 1), true));
         again.followOthers(new CopyShare(0, 1), reader());
         for (Ledger each : List.of(again, restored()))
-            assertEquals(Optional.of(START.previous()), each.history().copied());
+            assertEquals(START.previous(), each.history().copied());
     }
 
     @Test
@@ -643,7 +619,7 @@ class LedgerTest {
         ledger.plan(ORDERS, new RangePlan(List.of(), 1, 1, 7));
         advance(ledger, page(0, new ClusterTime(995, 1), true, 1));
         ledger.history().close("again", new ClusterTime(990, 1));
-        assertEquals(Optional.of(new ClusterTime(995, 1)), ledger.history().copied());
+        assertEquals(new ClusterTime(995, 1), ledger.history().copied());
     }
 
     /** Its own progress may not be committed yet: the offsets that it reads are behind. */
@@ -672,7 +648,7 @@ class LedgerTest {
         assertEquals(1, planning.rows().range(ORDERS, own).rows(), "not stored yet");
         assertEquals(2, planning.rows().range(ORDERS, 1 - own).rows());
         assertTrue(planning.rows().holds(ORDERS, id(10 * (1 - own) + 2), late));
-        assertEquals(Optional.of(late), planning.history().copied(), "the log lacks states before that");
+        assertEquals(late, planning.history().copied(), "the log lacks states before that");
     }
 
     @Test
