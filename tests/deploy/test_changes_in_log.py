@@ -212,7 +212,7 @@ def test_a_change_that_waits_for_partitions_can_be_named_if_no_other_is_meant() 
 
 def test_wait_waits_for_the_rows_of_a_renamed_collection() -> None:
     def words(refills: str) -> str:
-        root = {"phase": "stream", "selection": "x", "start": "90:1", "namespaces": "[]"}
+        root = {"phase": "stream", "selection": "x", "start": "90:1", "copied": "89:1", "namespaces": "[]"}
         offsets = [
             {"partition": {"towpath": "shop"}, "offset": root},
             {"partition": {"towpath": "shop", "schema": True}, "offset": {"upto": "300:1", "refills": refills}},

@@ -38,7 +38,7 @@ def told(one, source=(), destination=None, metadata=(), changing=()):
 
 
 def test_a_connector_s_offset_says_what_was_done():
-    root = {"phase": "stream", "selection": "x", "start": "1:1", "namespaces": "[]"}
+    root = {"phase": "stream", "selection": "x", "start": "1:1", "copied": "1:1", "namespaces": "[]"}
     offsets = [
         {"partition": {"towpath": "shop"}, "offset": root},
         {"partition": {"ddl": True, "towpath": "shop"}, "offset": OFFSET},
@@ -100,7 +100,7 @@ def verdict(*differing, only=(), done=(), **more):
     """Leave a verdict."""
     fields = {"destination_namespace": "x", "id": 0, "id_bson": "00", "kind": "extra", "paths": []}
     lines = [{"event": "difference", "namespace": name, **fields} for name in differing]
-    counts = {"clean": not differing, "ddl": list(done), "only": list(only), **more}
+    counts = {"clean": not differing, "ddl": list(done), "only": list(only), "errors": [], **more}
     verdict_file.path("shop").write_text("".join(as_line(line) for line in [*lines, counts]))
 
 

@@ -29,7 +29,10 @@ def item(offset: dict[str, Any], **partition: Any) -> dict[str, Any]:
 
 def root(phase: str, *namespaces: str, selection: str = SELECTION) -> dict[str, Any]:
     listed = json.dumps(namespaces)
-    return item({"phase": phase, "selection": selection, "start": "90:1", "namespaces": listed}, towpath="shop")
+    return item(
+        {"phase": phase, "selection": selection, "start": "90:1", "copied": "89:1", "namespaces": listed},
+        towpath="shop",
+    )
 
 
 def debezium(seconds: int, **more: Any) -> dict[str, Any]:

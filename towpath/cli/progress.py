@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
 from towpath_verifier import Progress as ComparisonProgress
-
-if TYPE_CHECKING:
-    pass
 
 #: Arguments: done, total, description.
 Update = Callable[[int, int, str], None]

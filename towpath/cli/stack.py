@@ -138,7 +138,8 @@ def plugin(directory: Path) -> None:
 
 
 def _show(stack: embedded.Stack) -> None:
-    table = Table("process", "pid", "port", "state", "log", box=None, pad_edge=False)
+    table = Table("process", "pid", "port", "state", box=None, pad_edge=False)
+    table.add_column("log", overflow="fold")
     for name, process in sorted(stack.processes.items()):
         state = "running" if process.running else "not running"
         table.add_row(name, str(process.pid), str(process.port), state, str(process.log))

@@ -104,7 +104,7 @@ def resolved_by_verdict(pipeline: Pipeline, changes: Iterable[Ddl]) -> set[str]:
     try:
         counts = verdict_file.counts(place)
         passed, only = set(counts.get("ddl") or ()), tuple(counts.get("only") or ())
-        if not passed or counts.get("errors"):
+        if not passed or counts.get("errors") != []:
             return set()
         differing = {difference.namespace for difference in verdict_file.read(place)}
     except TowpathError:  # the file does not exist, or is being written

@@ -15,7 +15,7 @@ from towpath.clients.connect.control import statuses, stop
 from towpath.clients.mongo.client import Client
 from towpath.config.events import Replayed
 from towpath.config.pipeline import Pipeline
-from towpath.errors import Refused
+from towpath.errors import Refused, TowpathError
 from towpath.history.plan import Options, Plan, chosen
 from towpath.history.preconditions import OF_COMMAND, ReplayFacts
 from towpath.history.replay import Confirm, begin, check_log, empty
@@ -32,7 +32,13 @@ from towpath.store.positions import OFFSETS, REBUILDS, collection_of, id_range
 def running(client: Client, pipeline: Pipeline) -> Plan | None:
     """The rebuild that is running or was interrupted; None if there is none."""
     document = collection_of(client, REBUILDS).find_one({"_id": pipeline.name})
-    return None if document is None else Plan.from_json(document)
+    try:
+        return None if document is None else Plan.from_json(document)
+    except (KeyError, TypeError, ValueError) as error:
+        raise TowpathError(
+            f"the unfinished rebuild of {pipeline.name} that the destination remembers cannot be understood: {error!r}",
+            f"delete its document in towpath.{REBUILDS} there, and rebuild again",
+        ) from error
 
 
 def _store(session: Session, plan: Plan) -> None:

@@ -208,7 +208,7 @@ class SourceState:
     copies: tuple[CollectionCopy, ...] = ()
     copied: ClusterTime | None = None
     """The largest cluster time of all copies so far; once no copy is in progress, the log is exact from there on.
-    None when unknown."""
+    None of Debezium's own connector."""
     requests: Requests | None = None
     warning: str = ""
     """A warning about the source's oplog; empty without one."""
@@ -260,9 +260,9 @@ def source_state(offsets: Iterable[Mapping[str, Any]]) -> SourceState:
         root = next((offset for partition, offset in ours if len(partition) == 1), None)
         if root is None:
             return SourceState(position)
-        copies, copied = _copies(json.loads(root["namespaces"]), ours), None
-        if "copied" in root:  # committed when a copy is over; the times of copies in progress are with their ranges
-            copied = max([cluster_time(root["copied"]), *(copy.time for copy in copies if copy.time)])
+        copies = _copies(json.loads(root["namespaces"]), ours)
+        # committed when a copy is over; the times of copies in progress are with their ranges
+        copied = max([cluster_time(root["copied"]), *(copy.time for copy in copies if copy.time)])
         given = {"phase": root["phase"], "selection": root["selection"], "position": position}
         given |= {"copies": copies, "copied": copied}
         parts = {part: offset for partition, offset in ours for part in _PARTS if part in partition}

@@ -275,17 +275,21 @@ def served(dashboard: Dashboard, listening: Run, ready_lag: float, launcher: Lau
 def _bound(host: str, port: int) -> socket.socket:
     """A socket that listens there. Raises `TowpathError`."""
     try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
-        listening = socket.create_server((host, port), family=family, backlog=1_024)
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, _, _, place = found[0]
+        listening = socket.socket(family, kind)  # `create_server` would have [::] accept no IPv4
+        # connections inherit these
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
+            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNREAD_SECONDS * 1000)
+        listening.bind(place)
+        listening.listen(1_024)
+        return listening
     except OSError as error:
         raise TowpathError(
             f"cannot listen at {host}:{port}: {error.strerror or error}", "choose another address: --listen"
         ) from error
-    # connections inherit these
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
-    if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
-        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNREAD_SECONDS * 1000)
-    return listening
 
 
 def _tls(listening: Run) -> Callable[..., ssl.SSLContext] | None:

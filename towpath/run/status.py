@@ -69,7 +69,7 @@ class _Gathering:
         self.session, self.pipeline, self.connect, self.topics = session, pipeline, session.connect, topics
         self.errors: list[Exception] = []
         self.existing: dict[str, Topic] = topics.all()  # first: without Kafka, some requests to Connect block for 90 s
-        self.sink = part(self.read_sink, _Sink(), self.errors)
+        self.sink = part(self.read_sink, _Sink(), self.errors) if pipeline.exactly_once else self.read_commits()
         changes = change_topics(pipeline, self.existing)
         requests = [self.existing[name] for name in (pipeline.request_topic,) if name in self.existing]
         self.ends = topics.ends([*changes, *requests])
@@ -77,12 +77,13 @@ class _Gathering:
         self.written = topics.ends(changes, stable=False)
         refuse_hanging_transactions(pipeline, topics, self.ends, written=self.written)  # one may block Connect
 
-    def read_sink(self) -> _Sink:
+    def read_commits(self) -> _Sink:
         """In plain mode, the positions are the committed offsets of the sink's consumers."""
+        committed = self.topics.committed(self.pipeline.sink_group)
+        return _Sink({place: Applied(offset, 0) for place, offset in committed.items()}, changes=SchemaChanges())
+
+    def read_sink(self) -> _Sink:
         pipeline = self.pipeline
-        if not pipeline.exactly_once:
-            committed = self.topics.committed(pipeline.sink_group)
-            return _Sink({place: Applied(offset, 0) for place, offset in committed.items()}, changes=SchemaChanges())
         with self.session.destination.briefly() as client:
             return _Sink(
                 changes=changes.read(client, pipeline),

@@ -238,7 +238,7 @@ def _range(value: list[Any]) -> Range:
 def _finished(line: str) -> tuple[int, Compared] | None:
     try:
         entry = json.loads(line)
-    except ValueError:
+        documents, read = entry["counts"]
+        return entry["range"], Compared(documents, read, list(map(bytes.fromhex, entry["differing"])))
+    except (ValueError, KeyError, TypeError):
         return None  # the run ended while it wrote this line
-    documents, read = entry["counts"]
-    return entry["range"], Compared(documents, read, list(map(bytes.fromhex, entry["differing"])))
