@@ -259,7 +259,7 @@ def test_a_destination_restored_from_a_backup_goes_on_from_the_position_in_it(
     pipeline.destination("one").delete_many({})
     pipeline.destination("one").insert_many(backup)
     for position in at:
-        positions.update_one({"_id": position["_id"]}, {"$set": {"offset": position["offset"]}})
+        positions.replace_one({"_id": position["_id"]}, position)
     pipeline.deploy()
     pipeline.wait()
     pipeline.assert_same("one", at_least=200)

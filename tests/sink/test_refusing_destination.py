@@ -197,7 +197,7 @@ def all_are_refused(pipeline: Pipeline) -> None:
     url = f"{pipeline.addresses.connect}/connectors/{pipeline.name}-sink/status"
     until("stopped sink", lambda: rest.get(url).json()["tasks"][0]["state"] == "FAILED", 60, every=0.3)
     said = " ".join(towpath("status", pipeline.file, expect=1).stdout.split())
-    assert "mend the cause and restart the task" in said, said
+    assert "fix the cause and restart the task" in said, said
     validate(pipeline, {})
     towpath("restart", pipeline.file)
     towpath("repair", pipeline.file, "--dead-letters")

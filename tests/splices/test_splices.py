@@ -174,7 +174,7 @@ def test_the_cache_is_switched_off_and_on_with_a_deployed_pipeline(make_pipeline
         # the task of before may capture some more
         until("task with another cache", lambda expected=expected: is_spliced(pipeline) == expected)  # type: ignore[misc]
     pipeline.assert_same("docs", at_least=10)
-    count = in_log(pipeline, "docs")[1][b"3"]
+    count = in_log(pipeline, "docs")[1][True]
     told(pipeline, lambda splices: splices["splices"] == count and splices["saved"] > count * 500)
     assert f"splices       {count} arrays as splices, " in towpath("status", pipeline.file).stdout
 

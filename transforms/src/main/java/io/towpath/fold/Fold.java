@@ -45,6 +45,7 @@ public final class Fold {
 
     private static final class Whole extends Result {
         private final byte[] bytes;
+        private final List<Steps> applied = new ArrayList<>();
         private Container open;
 
         Whole(int first, byte[] bytes) {
@@ -57,11 +58,26 @@ public final class Fold {
             Container container = open == null ? Container.opened(Slice.document(bytes)) : open;
             if (container == null || !steps.areInOrder()) return false;
             for (UpdateStep step : steps.all())
-                if (step.names()[0].equals("_id") || !container.takes(step, 0)) return false;
-            if (steps.all().stream().anyMatch(step -> steps.writesBelow(step) && container.lacks(step))) return false;
+                if (step.names()[0].equals("_id") || steps.writesBelow(step) && container.lacks(step)) return false;
+            boolean isChanged = false;
+            for (UpdateStep step : steps.all()) {
+                if (!container.takes(step, 0)) { // perhaps only as an earlier step has filled an array with nulls
+                    if (isChanged) open = applied.isEmpty() ? null : withApplied();
+                    return false;
+                }
+                container.apply(step, 0);
+                isChanged = true;
+            }
             open = container;
-            steps.all().forEach(step -> container.apply(step, 0));
+            applied.add(steps);
             return true;
+        }
+
+        /** The document with all updates before the last one, of which some steps have changed it. */
+        private Container withApplied() {
+            Container container = Container.opened(Slice.document(bytes));
+            for (Steps steps : applied) steps.all().forEach(step -> container.apply(step, 0));
+            return container;
         }
 
         @Override

@@ -234,6 +234,20 @@ class FoldTest {
     }
 
     @Test
+    void anUpdateOfAnElementThatItFillsWithNullItselfStaysAlone() {
+        byte[] document = bytes("{_id: 1, a: [], b: [1]}");
+        assertEquals(1, parts(document, "{$set: {'b.1': 1}}", "{$set: {'a.0.x': 1}}"));
+        assertEquals(2, parts(document, "{$set: {'b.1': 1}}", "{$truncate: {'a.2.x': 1}, $set: {'a.0.x': 1}}"));
+        Fold fold = new Fold();
+        fold.document(document);
+        fold.update(steps("{$set: {'b.1': 2}}"), 1);
+        fold.update(steps("{$truncate: {'a.2.x': 1}, $set: {'a.0.x': 1}}"), 1);
+        assertEquals(
+                "{\"_id\": 1, \"a\": [], \"b\": [1, 2]}",
+                text(((Fold.Folded.Document) fold.parts().get(0).writes().get(0)).bytes()));
+    }
+
+    @Test
     void theServerFillsNoLargerGap() {
         Elements array = Elements.open(new Slice((byte) 4, Raw.document(Raw.int32("0", 1)), 0, 12));
         assertTrue(array.accepts("0"));

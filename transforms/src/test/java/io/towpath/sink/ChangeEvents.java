@@ -13,6 +13,7 @@ import io.towpath.record.Splice;
 import io.towpath.sink.model.WriteModels;
 import io.towpath.support.Raw;
 import io.towpath.support.Splices;
+import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -31,8 +32,8 @@ public final class ChangeEvents {
     private static final String ODD = "(.*\\.)?(\\d*|\\$[^.]*)(\\..*)?";
 
     private final Random random;
-    /** Of each document, path → the elements of the array there, as far as they are known. */
-    private final Map<BsonValue, Map<String, List<byte[]>>> arrays = new HashMap<>();
+    /** Of each document, by its canonical key, path → the elements of the array there, as far as they are known. */
+    private final Map<ByteBuffer, Map<String, List<byte[]>>> arrays = new HashMap<>();
 
     ChangeEvents(Random random) {
         this.random = random;
@@ -81,8 +82,8 @@ public final class ChangeEvents {
 
     /** As {@link #change}, with splices. */
     Change spliced(BsonDocument event) {
-        BsonValue id = event.getDocument("documentKey").get("_id");
-        Map<String, List<byte[]>> known = arrays.computeIfAbsent(id, unused -> new HashMap<>());
+        ByteBuffer key = ByteBuffer.wrap(CanonicalKey.of(BsonBytes.of(event.getDocument("documentKey"))));
+        Map<String, List<byte[]>> known = arrays.computeIfAbsent(key, unused -> new HashMap<>());
         Change change = change(event);
         if (!(change instanceof Change.Update update)) {
             known.clear();
