@@ -70,14 +70,15 @@ def test_a_majority_that_takes_16_seconds_leaves_the_transactions_as_large_as_th
         pipeline.create("docs")
         pipeline.deploy()
         pipeline.wait()
-        with sink_paused(pipeline):
-            pipeline.source("docs").insert_many({"_id": n} for n in range(DOCUMENTS))
-            await_backlog(pipeline, DOCUMENTS)
-            before = pipeline.status(expect=1)["sink"]["batches"]
-            epochs = [position["epoch"] for position in client["towpath"]["offsets"].find()]
         secondaries = until("two secondaries", lambda: client.secondaries if len(client.secondaries) == 2 else None)
-        begun = time.monotonic()
-        with majority_held_up(sorted(secondaries)):
+        with ExitStack() as held_up:
+            with sink_paused(pipeline):
+                pipeline.source("docs").insert_many({"_id": n} for n in range(DOCUMENTS))
+                await_backlog(pipeline, DOCUMENTS)
+                before = pipeline.status(expect=1)["sink"]["batches"]
+                epochs = [position["epoch"] for position in client["towpath"]["offsets"].find()]
+                held_up.enter_context(majority_held_up(sorted(secondaries)))
+                begun = time.monotonic()
             pipeline.wait(200)
         assert time.monotonic() - begun > 2 * HELD, "several commits were held up"
         assert pipeline.status()["sink"]["batches"] - before <= 2 * DOCUMENTS / BATCH

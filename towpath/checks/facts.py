@@ -260,8 +260,8 @@ class Facts(Once):
     @cached_property
     def written(self) -> frozenset[str]:
         """The change topics that hold, or held, records, committed or not."""
-        ends = self.once("kafka", "written", lambda: self.topics.ends(self.log, stable=False))
-        return frozenset(name for (name, _), (_, end) in ends.items() if end > 0)
+        ends = self.once("kafka", "written", lambda: self.topics.written(self.log))
+        return frozenset(name for (name, _), end in ends.items() if end > 0)
 
     @cached_property
     def topic_settings(self) -> Mapping[str, Mapping[str, str]]:

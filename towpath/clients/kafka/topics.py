@@ -221,11 +221,15 @@ class Topics:
         The end is the last stable offset: all before it is committed. Without `stable` it is the end of all that was
         written, including transactions that are open, or committed without this partition's broker knowing yet.
         """
-        partitions = [TopicPartition(topic.name, n) for topic in topics for n in range(topic.partitions)]
+        partitions = _partitions(topics)
         level = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
         firsts = self._offsets(dict.fromkeys(partitions, _EARLIEST))
         ends = self._offsets(dict.fromkeys(partitions, _LATEST), level)
         return {place: (firsts[place], end) for place, end in ends.items()}
+
+    def written(self, topics: Iterable[Topic]) -> dict[Place, int]:
+        """Partition → the end of all that was written, as in `ends` without `stable`."""
+        return self._offsets(dict.fromkeys(_partitions(topics), _LATEST), IsolationLevel.READ_UNCOMMITTED)
 
     def ids(self, names: Iterable[str]) -> dict[str, str]:
         """Existing topic → its id; a topic that is recreated under the same name has another one."""
@@ -391,6 +395,10 @@ class Topics:
             ) from error
         except TimeoutError as error:
             raise TowpathError(f"cannot {what} at {self.bootstrap}: no answer in time", where=self.bootstrap) from error
+
+
+def _partitions(topics: Iterable[Topic]) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, n) for topic in topics for n in range(topic.partitions)]
 
 
 def for_librdkafka(login: KafkaLogin) -> dict[str, Any]:

@@ -23,7 +23,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
 /** A task with several partitions, to which Connect hands records over again that were read before it sought: none is jumped. */
-@Timeout(120)
+@Timeout(600)
 class RedeliveredServerTest extends DestinationTest {
     private static final int PARTITIONS = 3;
     private static final int HALF = 12;
