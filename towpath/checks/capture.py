@@ -16,7 +16,7 @@ from towpath.clients.mongo.client import Client, ClusterTime
 from towpath.clients.mongo.privileges import if_allowed
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import duration
-from towpath.errors import ConnectUnreachable, MongoUnreachable, TowpathError
+from towpath.errors import ConnectError, ConnectUnreachable, MongoUnreachable, TowpathError
 from towpath.log.source_offsets import SELECTION, SourceState, source_state
 from towpath.session import Session
 
@@ -121,7 +121,16 @@ def within_oplog(facts: Facts) -> Iterator[Finding]:
     if not facts.pipeline.has_own_source:
         return
     read_all = partial(read_captured, pipeline=facts.pipeline, offsets=facts.offsets, config=facts.deployed.get)
-    for captured in facts.source.ask(read_all):
+    try:
+        captures = facts.source.ask(read_all)
+    except ConnectUnreachable:
+        raise
+    except (
+        ConnectError
+    ) as failure:  # with the login in the connector's present configuration, which `deploy` may replace
+        yield warning(f"cannot be compared with what is captured: {failure.sentence}", failure.advice, about=SUBJECT)
+        return
+    for captured in captures:
         yield from _about(captured, facts.source.ask(read))
 
 

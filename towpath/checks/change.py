@@ -15,6 +15,7 @@ from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.config.namespaces import topic_of
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import first_few
+from towpath.errors import ConnectError, ConnectUnreachable
 from towpath.store import cutover
 from towpath.store.writers import Registration
 
@@ -178,12 +179,22 @@ def not_taken_in_again(facts: Facts) -> Iterator[Finding]:
         )
 
 
+def _has_lost_offsets(facts: Facts, connector: str) -> bool:
+    """False where Connect does not tell: it asks Kafka with the login in the connector's present configuration."""
+    try:
+        return not facts.offsets(connector)
+    except ConnectUnreachable:
+        raise
+    except ConnectError:
+        return False
+
+
 def kept_offsets(facts: Facts) -> Iterator[Finding]:
     """A source connector whose log holds records has the offsets that continue it."""
     pipeline = facts.pipeline
     for name in pipeline.source_connectors if pipeline.has_own_source else ():
         topics = {topic_of(pipeline.name, ns) for ns in facts.namespaces if captured_by(facts.desired, ns) == name}
-        if facts.deployed[name] is not None and facts.written & topics and not facts.offsets(name):
+        if facts.deployed[name] is not None and facts.written & topics and _has_lost_offsets(facts, name):
             yield warning(
                 f"the log holds records of an earlier capture, and Kafka Connect has no offsets of {name} that continue"
                 " it: the connector will not capture anything (TWP-HISTORY-LOST)",
