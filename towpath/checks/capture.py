@@ -125,9 +125,8 @@ def within_oplog(facts: Facts) -> Iterator[Finding]:
         captures = facts.source.ask(read_all)
     except ConnectUnreachable:
         raise
-    except (
-        ConnectError
-    ) as failure:  # with the login in the connector's present configuration, which `deploy` may replace
+    except ConnectError as failure:
+        # Connect asks Kafka with the login in the connector's present configuration, which `deploy` may replace
         yield warning(f"cannot be compared with what is captured: {failure.sentence}", failure.advice, about=SUBJECT)
         return
     for captured in captures:

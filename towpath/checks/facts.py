@@ -85,7 +85,7 @@ class Side:
 
     @property
     def answers(self) -> bool:
-        """Whether its replica set is known: the cluster answers, takes the login, and is one that this side may be."""
+        """Whether the cluster answers, accepts the login, and is of a kind that this side supports."""
         try:
             return bool(self.replica_set)
         except TowpathError:
