@@ -1,4 +1,4 @@
-"""What `docs/json.md` says of the lines that verbs print with `--json`, and whether lines are as it says."""
+"""What `docs/json.md` says of the lines that commands print with `--json`, and whether lines are as it says."""
 
 from __future__ import annotations
 
