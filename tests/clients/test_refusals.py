@@ -85,7 +85,8 @@ def test_a_uri_that_cannot_be_used_is_no_cluster_that_is_lost(uri: str) -> None:
 
 
 def test_a_server_whose_certificate_is_not_trusted_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clusters, "tls_problem", lambda *_: clusters.TlsProblem("its certificate has expired", "give it one"))
+    problem = clusters.TlsProblem("its certificate has expired", "give it one")
+    monkeypatch.setattr(clusters, "tls_problem", lambda *_: problem)
     with pytest.raises(MongoError, match="its certificate has expired") as raised, Cluster(URI, "source").connected():
         raise ServerSelectionTimeoutError("SSL handshake failed")
     assert type(raised.value) is MongoError
