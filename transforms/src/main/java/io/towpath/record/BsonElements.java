@@ -72,7 +72,6 @@ public final class BsonElements {
         nameStart = position + 1;
         valueStart = afterZero(nameStart);
         position = valueEnd(valueStart);
-        if (position > end) throw damaged(valueStart);
         return true;
     }
 

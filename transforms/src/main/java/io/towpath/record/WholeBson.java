@@ -25,8 +25,7 @@ public final class WholeBson {
         while (elements.next()) {
             int start = elements.valueStart();
             switch (elements.type()) {
-                case BsonElements.DOCUMENT, BsonElements.ARRAY -> ends(
-                        document(bytes, start, depth + 1), elements.valueEnd());
+                case BsonElements.DOCUMENT, BsonElements.ARRAY -> document(bytes, start, depth + 1);
                 case BsonElements.STRING, BsonElements.CODE, BsonElements.SYMBOL -> text(
                         bytes, start, elements.valueEnd());
                 case BsonElements.DB_POINTER -> text(bytes, start, elements.valueEnd() - 12);
@@ -52,10 +51,7 @@ public final class WholeBson {
         int room = code.valueEnd() - start - 8;
         int length = room < 0 ? 0 : code.int32(4);
         if (length < 1 || length > room || bytes[start + 7 + length] != 0) throw BsonElements.damaged(start);
-        ends(document(bytes, start + 8 + length, depth + 1), code.valueEnd());
-    }
-
-    private static void ends(int actual, int expected) {
-        if (actual != expected) throw BsonElements.damaged(actual);
+        int end = document(bytes, start + 8 + length, depth + 1);
+        if (end != code.valueEnd()) throw BsonElements.damaged(end);
     }
 }

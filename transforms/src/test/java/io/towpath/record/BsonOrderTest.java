@@ -176,8 +176,10 @@ class BsonOrderTest {
         byte[] whole = Raw.document(Raw.codeWithScope("_id", "f()", Raw.int32("x", 1)));
         byte[] scope = whole.clone();
         scope[13] = 120; // the code's length
+        byte[] behind = Raw.document(Raw.codeWithScope("_id", "f()", Raw.int32("x", 1)), Raw.embedded("z"));
+        behind[13] = 19; // so that the next element would be its scope
         byte[] cut = Arrays.copyOf(whole, whole.length - 1);
-        for (byte[] damaged : List.of(scope, cut, new byte[0])) {
+        for (byte[] damaged : List.of(scope, behind, cut, new byte[0])) {
             ContractException error = assertThrows(ContractException.class, () -> BsonOrder.compare(whole, damaged));
             assertTrue(error.getMessage().startsWith("BSON is "), error.getMessage());
         }

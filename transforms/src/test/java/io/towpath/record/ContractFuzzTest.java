@@ -10,8 +10,10 @@ import io.towpath.support.Fuzz;
 import io.towpath.support.Garbage;
 import io.towpath.support.Raw;
 import java.nio.ByteBuffer;
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.function.UnaryOperator;
 import net.jqwik.api.ForAll;
 import net.jqwik.api.Property;
 import net.jqwik.api.constraints.Chars;
@@ -104,9 +106,15 @@ class ContractFuzzTest {
                 Raw.string("", ""), Raw.symbol("a", ""), Raw.element(13, "b", new byte[] {1, 0, 0, 0, 0})));
         WholeBson.require(Raw.document(Raw.codeWithScope("c", "")));
         WholeBson.require(Raw.document(Raw.element(12, "d", new byte[] {1, 0, 0, 0, 0}, new byte[12])));
+        WholeBson.require(Raw.document(Raw.element(8, "false", new byte[1])));
         Change.decode(BsonBytes.of(BsonDocument.parse("{$truncate: {l: 0}}")));
-        Change.decode(BsonBytes.of(
-                BsonDocument.parse("{$unset: {'a%s': ''}}".formatted(".a".repeat(WholeBson.DEEPEST - 1)))));
+    }
+
+    @Test
+    void aPathAsDeepAsAnyDocumentIsTakenWhateverItsValue() {
+        String deepest = "a" + ".a".repeat(WholeBson.DEEPEST - 1);
+        for (int value = 0; value < 256; value++)
+            Change.decode(BsonBytes.of(BsonDocument.parse("{$set: {'%s': %d}}".formatted(deepest, value))));
     }
 
     @Test
@@ -124,10 +132,13 @@ class ContractFuzzTest {
 
     @Test
     void asDeepAsAServerStoresIsWhole() {
-        WholeBson.require(nested(WholeBson.DEEPEST - 1));
-        ContractException deeper =
-                assertThrows(ContractException.class, () -> WholeBson.require(nested(WholeBson.DEEPEST)));
-        assertTrue(deeper.getMessage().startsWith("BSON is nested deeper than 250 levels"), deeper::getMessage);
+        for (UnaryOperator<byte[]> around : List.<UnaryOperator<byte[]>>of(
+                inner -> Raw.embedded("a", inner), inner -> Raw.codeWithScope("a", "", inner))) {
+            WholeBson.require(nested(WholeBson.DEEPEST - 1, around));
+            ContractException deeper =
+                    assertThrows(ContractException.class, () -> WholeBson.require(nested(WholeBson.DEEPEST, around)));
+            assertTrue(deeper.getMessage().startsWith("BSON is nested deeper than 250 levels"), deeper::getMessage);
+        }
     }
 
     @Test
@@ -176,9 +187,9 @@ class ContractFuzzTest {
         assertThrows(ContractException.class, () -> ClusterTime.parse(text));
     }
 
-    private static byte[] nested(int levels) {
-        byte[] inner = Raw.document();
-        for (int i = 0; i < levels; i++) inner = Raw.document(Raw.element(3, "a", inner));
-        return inner;
+    private static byte[] nested(int levels, UnaryOperator<byte[]> around) {
+        byte[] elements = new byte[0];
+        for (int i = 0; i < levels; i++) elements = around.apply(elements);
+        return Raw.document(elements);
     }
 }

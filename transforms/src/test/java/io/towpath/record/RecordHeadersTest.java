@@ -9,36 +9,47 @@ import io.towpath.record.RecordHeaders.Part;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Optional;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 
 class RecordHeadersTest {
-    private static final String TEXT = new RecordHeaders("u", new ClusterTime(1700000000, 7), 1700000000123L).text();
+    private final String text = new RecordHeaders("u", new ClusterTime(1700000000, 7), 1700000000123L).text();
+
+    @Test
+    void eachPartIsReadAsItWasWritten() {
+        assertEquals(
+                Stream.of("1", "u", "1700000000:7", "1700000000123")
+                        .map(Optional::of)
+                        .toList(),
+                parts(text));
+        assertEquals(List.of(Optional.of("1"), Optional.of("u"), Optional.empty(), Optional.empty()), parts("1 u"));
+    }
 
     @Test
     void aMarkThatARowFollowsChangesNoOtherPart() {
-        String marked = RecordHeaders.withRowFollows(TEXT);
+        String marked = RecordHeaders.withRowFollows(text);
         assertEquals("1 u 1700000000:7 1700000000123 row-follows", marked);
-        assertEquals(parts(TEXT), parts(marked));
+        assertEquals(parts(text), parts(marked));
         assertTrue(RecordHeaders.rowFollows(marked));
-        assertFalse(RecordHeaders.rowFollows(TEXT));
+        assertFalse(RecordHeaders.rowFollows(text));
     }
 
     @Test
     void partsThatALaterVersionAddsAreIgnored() {
-        String extended = RecordHeaders.withRowFollows(TEXT) + " more";
-        assertEquals(parts(TEXT), parts(extended));
+        String extended = RecordHeaders.withRowFollows(text) + " more";
+        assertEquals(parts(text), parts(extended));
         assertTrue(RecordHeaders.rowFollows(extended));
         RecordHeaders.requireKnown(extended);
     }
 
     @Test
     void anotherVersionIsRefused() {
-        RecordHeaders.requireKnown(TEXT);
+        RecordHeaders.requireKnown(text);
         RecordHeaders.requireKnown("1");
         for (String version : List.of("2", "0", "01", "", "10", "x", "9".repeat(50))) {
-            String text = version + TEXT.substring(1);
+            String other = version + text.substring(1);
             ContractException refused =
-                    assertThrows(ContractException.class, () -> RecordHeaders.requireKnown(text), version);
+                    assertThrows(ContractException.class, () -> RecordHeaders.requireKnown(other), version);
             assertTrue(refused.getMessage().contains("knows version 1 of the record contract"), refused.getMessage());
         }
     }
