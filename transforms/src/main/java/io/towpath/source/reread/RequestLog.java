@@ -10,6 +10,7 @@ import java.util.Optional;
 import java.util.Properties;
 import java.util.Queue;
 import java.util.function.Predicate;
+import org.apache.kafka.clients.consumer.Consumer;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.common.TopicPartition;
@@ -24,17 +25,29 @@ final class RequestLog implements AutoCloseable {
     private static final Logger LOGGER = LoggerFactory.getLogger(RequestLog.class);
     private static final int MOST_WAITING = 16;
 
-    private final KafkaConsumer<byte[], byte[]> consumer;
+    private final Consumer<byte[], byte[]> consumer;
     private final Predicate<String> selection;
     private final Progress progress;
     private final Queue<RereadRequest> waiting = new ArrayDeque<>();
     private long read;
 
     /** @param next offset of the first request to read */
-    RequestLog(String topic, Properties settings, long next, Predicate<String> selection, Progress progress) {
+    RequestLog(
+            Consumer<byte[], byte[]> consumer,
+            String topic,
+            long next,
+            Predicate<String> selection,
+            Progress progress) {
+        this.consumer = consumer;
         this.selection = selection;
         this.progress = progress;
         this.read = next;
+        TopicPartition partition = new TopicPartition(topic, 0);
+        consumer.assign(List.of(partition));
+        consumer.seek(partition, next);
+    }
+
+    static Consumer<byte[], byte[]> consumer(Properties settings) {
         Properties properties = new Properties();
         properties.putAll(settings);
         properties.put("isolation.level", "read_committed");
@@ -42,10 +55,7 @@ final class RequestLog implements AutoCloseable {
         properties.put("auto.offset.reset", "earliest");
         properties.put("enable.auto.commit", "false");
         properties.put("max.poll.records", Integer.toString(MOST_WAITING));
-        consumer = new KafkaConsumer<>(properties, new ByteArrayDeserializer(), new ByteArrayDeserializer());
-        TopicPartition partition = new TopicPartition(topic, 0);
-        consumer.assign(List.of(partition));
-        consumer.seek(partition, next);
+        return new KafkaConsumer<>(properties, new ByteArrayDeserializer(), new ByteArrayDeserializer());
     }
 
     /** The first request that is not answered, if there is one. Does not wait for one. */

@@ -57,7 +57,8 @@ public final class Rereads implements AutoCloseable {
         partition = progress.partitions().requests(settings.topic());
         position = Position.of(reader.offset(partition));
         requests = settings.areUsed()
-                ? new RequestLog(settings.topic(), settings.client(), position.next(), selection, progress)
+                ? new RequestLog(
+                        RequestLog.consumer(settings.client()), settings.topic(), position.next(), selection, progress)
                 : null;
     }
 

@@ -10,6 +10,8 @@ import io.towpath.support.Raw;
 import java.util.List;
 import java.util.Optional;
 import java.util.Random;
+import java.util.stream.Stream;
+import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.errors.DataException;
 import org.bson.BsonDocument;
 import org.bson.RawBsonDocument;
@@ -85,9 +87,21 @@ class RereadRequestTest {
     @Test
     void anIdThatNoDriverSendsUnchangedHasAReason() {
         byte[] notUtf8 = {3, 0, 0, 0, (byte) 0xC3, 0x28, 0};
+        byte[] key = CanonicalKey.of(Raw.document(Raw.element(2, "_id", notUtf8)));
+        assertEquals(Optional.of("no driver sends such an _id unchanged"), RereadRequest.oddity(key));
+        assertThrows(ConnectException.class, () -> RereadRequest.of("a.b", List.of(key)));
+    }
+
+    @Test
+    void documentsThatChangedMeanwhileAreReadInTheServersOrder() {
+        List<byte[]> keys = Stream.of("'b'", "2", "'a'", "1")
+                .map(id -> CanonicalKey.of(BsonBytes.of(BsonDocument.parse("{_id: %s}".formatted(id)))))
+                .toList();
         assertEquals(
-                Optional.of("no driver sends such an _id unchanged"),
-                RereadRequest.oddity(CanonicalKey.of(Raw.document(Raw.element(2, "_id", notUtf8)))));
+                List.of("{\"_id\": 1}", "{\"_id\": 2}", "{\"_id\": \"a\"}", "{\"_id\": \"b\"}"),
+                RereadRequest.of("a.b", keys).keys().stream()
+                        .map(RereadRequestTest::text)
+                        .toList());
     }
 
     @Test
