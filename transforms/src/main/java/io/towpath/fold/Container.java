@@ -55,14 +55,12 @@ abstract sealed class Container implements Value permits Fields, Elements {
     /** Whether there is nothing at the step's place. */
     final boolean lacks(UpdateStep step) {
         Container at = this;
-        for (int i = 0; ; i++) {
-            Value child = at.get(step.names()[i]);
+        for (String name : step.names()) {
+            Value child = at == null ? null : at.get(name);
             if (child == null) return true;
-            if (i == step.names().length - 1) return false;
-            Container inner = opened(child);
-            if (inner == null) return false;
-            at = inner;
+            at = opened(child);
         }
+        return false;
     }
 
     /** Applies a step that {@link #takes} accepts. */

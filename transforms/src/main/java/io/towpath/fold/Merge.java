@@ -79,7 +79,7 @@ final class Merge {
             writes.forEach(write -> write.cut(step));
             writes.get(location.write).put(step, false);
         } else {
-            place(step, false, location.write + 1);
+            place(step, false);
         }
     }
 
@@ -88,17 +88,15 @@ final class Merge {
         boolean isNew = true;
         if (!step.kind().keeps())
             for (MergedWrite write : writes.subList(first, writes.size())) if (write.forget(step.path())) isNew = false;
-        place(step, isNew, first);
+        place(step, isNew);
     }
 
-    private void place(UpdateStep step, boolean isNew, int first) {
-        int last = writes.size() - 1;
-        while (last >= first && writes.get(last).isEmpty()) writes.remove(last--);
-        if (last < first || !writes.get(last).hasRoomFor(step, isNew)) {
-            writes.add(new MergedWrite());
-            last++;
-        }
-        writes.get(last).put(step, isNew);
+    /** In the last write, which has no room where it changes this place already, or one around or within it. */
+    private void place(UpdateStep step, boolean isNew) {
+        writes.removeIf(MergedWrite::isEmpty);
+        MergedWrite last = writes.isEmpty() ? null : writes.get(writes.size() - 1);
+        if (last == null || !last.hasRoomFor(step, isNew)) writes.add(last = new MergedWrite());
+        last.put(step, isNew);
     }
 
     /** The last change of this place or of one that contains it; null when there is none. */

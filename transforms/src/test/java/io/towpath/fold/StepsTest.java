@@ -38,6 +38,7 @@ class StepsTest {
                 "{$set: {'01': 1, '2': 1}}",
                 "{$set: {'a.2.t': 1}, $truncate: {a: 3}}",
                 "{$truncate: {a: 1, 'a.0.b': 1}}",
+                "{$set: {a: 1}, $unset: {a: ''}}",
                 "{$set: {'': 1}}",
                 "{$set: {'a.': 1}}",
                 "{$set: {'a.$x': 1}}",
