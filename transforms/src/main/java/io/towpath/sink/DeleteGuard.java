@@ -5,6 +5,9 @@ import java.time.Instant;
 import java.time.temporal.ChronoUnit;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.OptionalLong;
+import java.util.function.Function;
+import java.util.function.LongSupplier;
 import java.util.stream.Collectors;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.connect.errors.ConnectException;
@@ -30,13 +33,26 @@ final class DeleteGuard {
     private record AppliedTimes(long beganMs, long atMs) {}
 
     private final LogSettings log;
-    private final LogEnd end;
+    private final Function<Map<TopicPartition, Long>, Map<TopicPartition, OptionalLong>> end;
+    private final LongSupplier clock;
     private final Map<TopicPartition, AppliedTimes> times = new HashMap<>();
     private long checkedAtMs;
 
     DeleteGuard(LogSettings log) {
+        this(log, new LogEnd(log.consumer())::firstTimes, System::currentTimeMillis);
+    }
+
+    /**
+     * @param end as {@link LogEnd#firstTimes}
+     * @param clock in milliseconds
+     */
+    DeleteGuard(
+            LogSettings log,
+            Function<Map<TopicPartition, Long>, Map<TopicPartition, OptionalLong>> end,
+            LongSupplier clock) {
         this.log = log;
-        this.end = new LogEnd(log.consumer());
+        this.end = end;
+        this.clock = clock;
     }
 
     /** What opening a partition sets in its document, for a $set stage. Where nothing was applied yet, both times begin now. */
@@ -94,7 +110,7 @@ final class DeleteGuard {
      * be applied further; mostly none.
      */
     Map<TopicPartition, Long> check(Map<TopicPartition, Long> positions) {
-        long nowMs = System.currentTimeMillis();
+        long nowMs = clock.getAsLong();
         times.forEach((partition, applied) -> require(partition, applied, nowMs));
         Map<TopicPartition, Long> old = positions.entrySet().stream()
                 .filter(entry -> isOld(entry.getKey(), nowMs))
@@ -102,7 +118,7 @@ final class DeleteGuard {
         if (old.isEmpty() || nowMs - checkedAtMs < intervalMs() / 2) return Map.of();
         checkedAtMs = nowMs;
         Map<TopicPartition, Long> later = new HashMap<>();
-        end.firstTimes(old).forEach((partition, time) -> later.put(partition, time.orElse(nowMs)));
+        end.apply(old).forEach((partition, time) -> later.put(partition, time.orElse(nowMs)));
         later.entrySet().removeIf(entry -> entry.getValue() <= times.get(entry.getKey()).atMs);
         later.forEach(this::applied);
         return later;

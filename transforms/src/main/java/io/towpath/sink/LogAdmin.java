@@ -47,6 +47,11 @@ final class LogAdmin implements LogBounds.Source {
     }
 
     @Override
+    public Map<TopicPartition, OptionalLong> firstTimes(Map<TopicPartition, Long> positions) {
+        return records.firstTimes(positions);
+    }
+
+    @Override
     public Map<TopicPartition, OptionalLong> timesAt(Map<TopicPartition, Long> offsets) {
         return records.timesAt(offsets);
     }

@@ -25,6 +25,9 @@ record LogBounds(String topicId, long start, long stable, long end, int leaderEp
         /** Where these partitions begin, and with {@code ends} where they end. Omits topics that do not exist. */
         CompletableFuture<Map<TopicPartition, LogBounds>> bounds(Collection<TopicPartition> partitions, boolean ends);
 
+        /** As {@link LogEnd#firstTimes}. */
+        Map<TopicPartition, OptionalLong> firstTimes(Map<TopicPartition, Long> positions);
+
         /** As {@link LogEnd#timesAt}. */
         Map<TopicPartition, OptionalLong> timesAt(Map<TopicPartition, Long> offsets);
 

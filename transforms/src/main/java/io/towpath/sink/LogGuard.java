@@ -10,6 +10,7 @@ import java.util.OptionalLong;
 import java.util.Properties;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
+import java.util.function.LongSupplier;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.connect.sink.SinkRecord;
 
@@ -25,6 +26,7 @@ final class LogGuard implements AutoCloseable {
 
     private final LogBounds.Source log;
     private final long lagMs;
+    private final LongSupplier clock;
     private final QuietPartitions quiet;
     private final Map<TopicPartition, Reading> readings = new HashMap<>();
     private final Set<TopicPartition> unchecked = new HashSet<>();
@@ -33,15 +35,24 @@ final class LogGuard implements AutoCloseable {
     /** Without Kafka's address nothing is guarded. */
     static LogGuard of(LogSettings settings) {
         Properties consumer = settings.consumer();
-        if (consumer.getProperty("bootstrap.servers", "").isEmpty()) return new LogGuard(null, null, settings.lagMs());
-        return new LogGuard(new LogAdmin(consumer), new LogEnd(consumer), settings.lagMs());
+        if (consumer.getProperty("bootstrap.servers", "").isEmpty()) return new LogGuard(null, settings.lagMs());
+        return new LogGuard(new LogAdmin(consumer), settings.lagMs());
     }
 
-    /** @param lagMs before the cleaner may remove a record; less than 0 when it never does */
-    LogGuard(LogBounds.Source log, LogEnd end, long lagMs) {
+    /** @param log null to guard nothing */
+    LogGuard(LogBounds.Source log, long lagMs) {
+        this(log, lagMs, System::nanoTime);
+    }
+
+    /**
+     * @param lagMs before the cleaner may remove a record; less than 0 when it never does
+     * @param clock in nanoseconds
+     */
+    LogGuard(LogBounds.Source log, long lagMs, LongSupplier clock) {
         this.log = log;
         this.lagMs = lagMs;
-        this.quiet = new QuietPartitions(this::bounds, end, readings);
+        this.clock = clock;
+        this.quiet = new QuietPartitions(this::bounds, log, readings, clock);
     }
 
     /**
@@ -49,7 +60,7 @@ final class LogGuard implements AutoCloseable {
      * {@link Broken}, and {@link Unanswered}.
      */
     Map<TopicPartition, String> opened(Map<TopicPartition, OffsetDocument> positions) {
-        positions.forEach((partition, position) -> readings.put(partition, new Reading(position.offset())));
+        positions.forEach((partition, position) -> readings.put(partition, new Reading(position.offset(), clock)));
         if (log == null || positions.isEmpty()) return Map.of();
         Map<TopicPartition, String> topics = new HashMap<>();
         Map<TopicPartition, LogBounds> current = bounds(positions.keySet());

@@ -7,6 +7,7 @@ import java.util.Set;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 import java.util.function.Function;
+import java.util.function.LongSupplier;
 import java.util.stream.Collectors;
 import org.apache.kafka.common.TopicPartition;
 
@@ -15,18 +16,25 @@ final class QuietPartitions {
     private static final long QUIET_NS = TimeUnit.SECONDS.toNanos(5);
 
     private final Function<Collection<TopicPartition>, Map<TopicPartition, LogBounds>> log;
-    private final LogEnd end;
+    private final LogBounds.Source records;
     private final Map<TopicPartition, Reading> readings;
-    private long checkedNs = System.nanoTime();
+    private final LongSupplier clock;
+    private long checkedNs;
 
-    /** @param log returns the bounds of partitions, with their ends */
+    /**
+     * @param log returns the bounds of partitions, with their ends
+     * @param clock in nanoseconds
+     */
     QuietPartitions(
             Function<Collection<TopicPartition>, Map<TopicPartition, LogBounds>> log,
-            LogEnd end,
-            Map<TopicPartition, Reading> readings) {
+            LogBounds.Source records,
+            Map<TopicPartition, Reading> readings,
+            LongSupplier clock) {
         this.log = log;
-        this.end = end;
+        this.records = records;
         this.readings = readings;
+        this.clock = clock;
+        this.checkedNs = clock.getAsLong();
     }
 
     /** How soon {@link #check} has something to do that should not wait; less than 0 when it has not. */
@@ -50,7 +58,7 @@ final class QuietPartitions {
      */
     Map<TopicPartition, Long> check(
             Map<TopicPartition, OffsetDocument> positions, Consumer<Map<TopicPartition, LogBounds>> grown) {
-        long now = System.nanoTime();
+        long now = clock.getAsLong();
         if (now - checkedNs < QUIET_NS) return Map.of();
         checkedNs = now;
         Set<TopicPartition> quiet = positions.keySet().stream()
@@ -89,7 +97,7 @@ final class QuietPartitions {
         for (TopicPartition partition : ends.keySet())
             starts.put(partition, positions.get(partition).clear());
         Map<TopicPartition, Long> clear = new HashMap<>();
-        end.firstTimes(starts).forEach((partition, time) -> {
+        records.firstTimes(starts).forEach((partition, time) -> {
             if (time.isPresent()) readings.get(partition).unreadBehind(starts.get(partition));
             else clear.put(partition, ends.get(partition));
         });

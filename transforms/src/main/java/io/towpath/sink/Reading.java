@@ -1,6 +1,7 @@
 package io.towpath.sink;
 
 import java.lang.ref.WeakReference;
+import java.util.function.LongSupplier;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.connect.sink.SinkRecord;
 
@@ -14,14 +15,18 @@ final class Reading {
     /** A record is known to follow this offset, up to which the log was clear. */
     private long unread = -1;
 
-    private long receivedNs = System.nanoTime();
+    private final LongSupplier clock;
+    private long receivedNs;
     /** The last record that was read was found in the log of this leader. */
     private int provenEpoch = LogBounds.NO_EPOCH;
     /** Connect's consumer begins at the position without knowing which leader's record is before it. */
     private boolean isSeeked = true;
 
-    Reading(long next) {
+    /** @param clock in nanoseconds */
+    Reading(long next, LongSupplier clock) {
         this.next = next;
+        this.clock = clock;
+        this.receivedNs = clock.getAsLong();
     }
 
     /** The destination's position was reloaded; the consumer continues there, or had passed it already. */
@@ -46,7 +51,7 @@ final class Reading {
 
     /** The first record of a poll. Throws {@link LogBounds.Broken} when Kafka has gone back before what is applied. */
     void begin(TopicPartition partition, SinkRecord record, OffsetDocument position) {
-        receivedNs = System.nanoTime();
+        receivedNs = clock.getAsLong();
         if (first.get() == record) {
             next = record.kafkaOffset(); // delivered once more, and checked already
             return;

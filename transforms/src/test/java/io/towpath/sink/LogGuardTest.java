@@ -12,7 +12,9 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.OptionalLong;
+import java.util.Set;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.connect.sink.SinkRecord;
 import org.junit.jupiter.api.Test;
@@ -20,38 +22,50 @@ import org.junit.jupiter.api.Test;
 /** What a running sink notices of a log that is deleted under it, by the offsets that come and the log's beginning after they came. */
 class LogGuardTest {
     private static final TopicPartition PARTITION = new TopicPartition("t", 0);
+    private static final long QUIET_NS = TimeUnit.SECONDS.toNanos(5);
 
     private final Map<TopicPartition, OffsetDocument> positions = new HashMap<>();
     private LogBounds log = new LogBounds("id", 0, 100, 100, 1);
     private final Map<Long, Long> times = new HashMap<>();
     private boolean answers = true;
+    private boolean saysWhichRecord = true;
     private int questions;
     private int reads;
-    private final LogGuard guard = new LogGuard(
-            new LogBounds.Source() {
-                @Override
-                public CompletableFuture<Map<TopicPartition, LogBounds>> bounds(
-                        Collection<TopicPartition> partitions, boolean ends) {
-                    questions++;
-                    return CompletableFuture.completedFuture(Map.of(PARTITION, log));
-                }
+    /** The first record behind a position; empty when there is none, null when Kafka does not say. */
+    private OptionalLong behind = OptionalLong.empty();
 
-                @Override
-                public Map<TopicPartition, OptionalLong> timesAt(Map<TopicPartition, Long> offsets) {
-                    reads++;
-                    Map<TopicPartition, OptionalLong> found = new HashMap<>();
-                    if (!answers) return found;
-                    offsets.forEach((partition, offset) -> found.put(
-                            partition,
-                            times.containsKey(offset) ? OptionalLong.of(times.get(offset)) : OptionalLong.empty()));
-                    return found;
-                }
+    private int looks;
+    private long nowNs = TimeUnit.DAYS.toNanos(1);
+    private final LogBounds.Source kafka = new LogBounds.Source() {
+        @Override
+        public CompletableFuture<Map<TopicPartition, LogBounds>> bounds(
+                Collection<TopicPartition> partitions, boolean ends) {
+            questions++;
+            if (!answers) return CompletableFuture.failedFuture(new IllegalStateException("no answer"));
+            return CompletableFuture.completedFuture(Map.of(PARTITION, log));
+        }
 
-                @Override
-                public void close() {}
-            },
-            null,
-            -1);
+        @Override
+        public Map<TopicPartition, OptionalLong> firstTimes(Map<TopicPartition, Long> positions) {
+            looks++;
+            assertEquals(Set.of(PARTITION), positions.keySet());
+            return behind == null ? Map.of() : Map.of(PARTITION, behind);
+        }
+
+        @Override
+        public Map<TopicPartition, OptionalLong> timesAt(Map<TopicPartition, Long> offsets) {
+            reads++;
+            Map<TopicPartition, OptionalLong> found = new HashMap<>();
+            if (!saysWhichRecord) return found;
+            offsets.forEach((partition, offset) -> found.put(
+                    partition, times.containsKey(offset) ? OptionalLong.of(times.get(offset)) : OptionalLong.empty()));
+            return found;
+        }
+
+        @Override
+        public void close() {}
+    };
+    private LogGuard guard = new LogGuard(kafka, -1, () -> nowNs);
 
     @Test
     void offsetsThatAreMissingAreMarksWhileTheLogStillHoldsTheirPlace() {
@@ -220,8 +234,109 @@ class LogGuardTest {
 
     @Test
     void nothingIsAppliedWhileKafkaDoesNotSayWhichRecordIsThere() {
-        answers = false;
+        saysWhichRecord = false;
         assertThrows(Unanswered.class, () -> opened(10, 5_000));
+    }
+
+    /** The brokers' clocks and this one may differ by half of the lag. */
+    @Test
+    void theLastRecordMayBeMissingOnlyOnceTheCleanerMayHaveRemovedIt() {
+        assertBroken("TWP-LOG-END", () -> opened(10, 5_000));
+        guard = new LogGuard(kafka, 1_000_000, () -> nowNs);
+        opened(10, System.currentTimeMillis() - 600_000);
+        assertBroken("TWP-LOG-END", () -> opened(10, System.currentTimeMillis() - 400_000));
+        guard = new LogGuard(kafka, 0, () -> nowNs);
+        opened(10, System.currentTimeMillis() - 1_000);
+    }
+
+    @Test
+    void theMarkerThatEndsAQuietLogIsNoRecord() {
+        opened(10);
+        log = ends(11, 11);
+        assertEquals(Map.of(), guard.checkQuiet(positions), "it is not quiet yet");
+        assertEquals(Map.of(PARTITION, 11L), quiet());
+        assertEquals(0, looks);
+        assertEquals(Map.of(), guard.checkQuiet(positions), "it was checked just now");
+        log = ends(10, 10);
+        assertEquals(Map.of(), quiet(), "nothing is behind the position");
+    }
+
+    @Test
+    void moreBehindAQuietPositionIsReadToSeeWhetherItIsARecord() {
+        opened(10);
+        log = ends(11, 12); // a transaction is open
+        assertEquals(Map.of(PARTITION, 11L), quiet());
+        log = ends(15, 15);
+        behind = null;
+        assertEquals(Map.of(), quiet());
+        behind = OptionalLong.of(1);
+        assertEquals(Map.of(), quiet());
+        assertEquals(3, looks);
+        behind = OptionalLong.empty();
+        assertEquals(Map.of(), quiet(), "the record has not come yet");
+        assertEquals(3, looks);
+        came(14);
+        applied(15);
+        log = ends(17, 17);
+        assertEquals(Map.of(PARTITION, 17L), quiet());
+        assertEquals(4, looks);
+    }
+
+    @Test
+    void aPartitionWithRecordsThatAreNotAppliedIsNotQuiet() {
+        opened(10);
+        log = ends(20, 20);
+        came(10);
+        assertEquals(Map.of(), quiet());
+        applied(11);
+        assertEquals(Map.of(PARTITION, 20L), quiet());
+        nowNs += QUIET_NS - 1;
+        came(11);
+        applied(12);
+        nowNs++;
+        assertEquals(Map.of(), guard.checkQuiet(positions));
+    }
+
+    @Test
+    void aQuietLogIsCheckedLikeOneFromWhichRecordsCome() {
+        times.put(9L, 5_000L);
+        opened(10, 5_000);
+        answers = false;
+        assertEquals(Map.of(), quiet(), "the next time");
+        answers = true;
+        log = log(12);
+        assertBroken("TWP-LOG-GAP", this::quiet);
+        cutShort();
+        assertBroken("TWP-LOG-END", this::quiet);
+    }
+
+    @Test
+    void connectComesBackSoonWhileTheLogMayHaveAMarkerBehindThePosition() {
+        opened(0);
+        assertEquals(-1, guard.soonMs(positions), "nothing was applied");
+        opened(10);
+        assertEquals(5_000, guard.soonMs(positions));
+        log = ends(15, 15);
+        behind = OptionalLong.of(1);
+        quiet();
+        assertEquals(-1, guard.soonMs(positions), "a record is to come");
+        applied(15);
+        assertEquals(5_000, guard.soonMs(positions));
+        positions.computeIfPresent(PARTITION, (unused, position) -> position.clearTo(16));
+        assertEquals(-1, guard.soonMs(positions));
+        guard.forget(PARTITION);
+        applied(20);
+        assertEquals(-1, guard.soonMs(positions));
+    }
+
+    /** After a while without records. */
+    private Map<TopicPartition, Long> quiet() {
+        nowNs += QUIET_NS + 1;
+        return guard.checkQuiet(positions);
+    }
+
+    private static LogBounds ends(long stable, long end) {
+        return new LogBounds("id", 0, stable, end, 1);
     }
 
     /** Brokers lose the end of the log, and the source writes on. */

@@ -34,7 +34,7 @@ final class TestTask implements AutoCloseable {
     static final String PIPELINE = "test";
 
     final Context context = new Context();
-    final TowpathSinkTask task = new TowpathSinkTask(log -> new LogGuard(null, null, -1)); // there is no Kafka to ask
+    final TowpathSinkTask task = new TowpathSinkTask(log -> new LogGuard(null, -1)); // there is no Kafka to ask
     final TopicPartition partition;
     /** The broker's time of the records to come; null for none. */
     Long appendedMs;
