@@ -78,7 +78,7 @@ record Transaction(
     }
 
     /** Those of these updates whose documents no other write of the waves makes, or deletes as the source did. */
-    private static List<Write> lasting(List<Write> foundNone, List<List<Waves.Bulk>> waves) {
+    static List<Write> lasting(List<Write> foundNone, List<List<Waves.Bulk>> waves) {
         Set<Write.DocumentId> others = waves.stream()
                 .flatMap(List::stream)
                 .flatMap(bulk -> bulk.writes().stream())
@@ -130,7 +130,8 @@ record Transaction(
         return new Outcome.Failed(Verdict.of(error), records, error);
     }
 
-    private static Map<TopicPartition, Offsets.End> ends(List<SinkRecord> records) {
+    /** Where the partitions of these records, each in its order, are afterwards. */
+    static Map<TopicPartition, Offsets.End> ends(List<SinkRecord> records) {
         Map<TopicPartition, Offsets.End> ends = new HashMap<>();
         for (int i = 0; i < records.size(); i++) {
             SinkRecord record = records.get(i);
