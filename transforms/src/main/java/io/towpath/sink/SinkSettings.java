@@ -8,6 +8,7 @@ import io.towpath.net.PemFiles;
 import io.towpath.sink.ddl.SchemaChanges;
 import io.towpath.sink.plain.TopicNamespaceMapper;
 import java.time.Duration;
+import java.util.Arrays;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.TimeUnit;
@@ -211,7 +212,9 @@ record SinkSettings(
     private static Predicate<String> topics(Map<String, String> properties) {
         String regex = properties.getOrDefault(SinkTask.TOPICS_REGEX_CONFIG, "");
         if (!regex.isBlank()) return Pattern.compile(regex).asMatchPredicate();
-        return Set.of(properties.getOrDefault(SinkTask.TOPICS_CONFIG, "").trim().split("\\s*,\\s*"))::contains;
+        String[] topics =
+                properties.getOrDefault(SinkTask.TOPICS_CONFIG, "").trim().split("\\s*,\\s*");
+        return Set.copyOf(Arrays.asList(topics))::contains;
     }
 
     TransactionOptions transactions() {

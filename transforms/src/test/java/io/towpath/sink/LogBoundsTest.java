@@ -47,6 +47,9 @@ class LogBoundsTest {
         assertEquals("TWP-LOG-END", overgrown(position, OptionalLong.of(5_001), true));
         assertEquals("TWP-LOG-END", overgrown(position, OptionalLong.of(4_999), true), "clocks of brokers differ");
         assertEquals("TWP-LOG-END", overgrown(position, OptionalLong.empty(), false), "the mark of a transaction");
+        assertEquals("TWP-LOG-END", code(log(9, 20).overgrown(PARTITION, position, OptionalLong.empty(), false)));
+        OffsetDocument second = new OffsetDocument(1, 1, 1, "id", 5_000L);
+        assertEquals("TWP-LOG-END", overgrown(second, OptionalLong.of(5_001), true));
     }
 
     @Test

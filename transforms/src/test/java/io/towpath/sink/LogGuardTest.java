@@ -42,7 +42,16 @@ class LogGuardTest {
                 Collection<TopicPartition> partitions, boolean ends) {
             questions++;
             if (!answers) return CompletableFuture.failedFuture(new IllegalStateException("no answer"));
-            return CompletableFuture.completedFuture(Map.of(PARTITION, log));
+            return CompletableFuture.completedFuture(Map.of(
+                    PARTITION,
+                    ends
+                            ? log
+                            : new LogBounds(
+                                    log.topicId(),
+                                    log.start(),
+                                    LogBounds.UNKNOWN,
+                                    LogBounds.UNKNOWN,
+                                    LogBounds.NO_EPOCH)));
         }
 
         @Override
@@ -98,6 +107,23 @@ class LogGuardTest {
         came(20, 21);
         came(22);
         assertBroken("TWP-LOG-GAP", this::required);
+    }
+
+    @Test
+    void theFirstOfSeveralHolesIsRememberedAlsoAtTheBeginning() {
+        opened(0);
+        came(2, 5);
+        log = log(1);
+        assertBroken("TWP-LOG-GAP", this::required);
+    }
+
+    @Test
+    void aPositionThatIsNotInTheLogIsNotTakenOver() {
+        log = log(20);
+        assertBroken("TWP-LOG-GAP", () -> opened(10));
+        times.put(0L, 7_000L);
+        log = log(0);
+        assertBroken("TWP-LOG-END", () -> opened(1, 5_000));
     }
 
     @Test

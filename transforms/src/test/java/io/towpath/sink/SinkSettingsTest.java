@@ -1,5 +1,6 @@
 package io.towpath.sink;
 
+import static java.nio.charset.StandardCharsets.UTF_8;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
@@ -7,6 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.mongodb.WriteConcern;
 import com.mongodb.kafka.connect.sink.MongoSinkConfig;
+import io.towpath.record.ContractException;
 import io.towpath.record.SchemaChange;
 import io.towpath.sink.ddl.SchemaChanges;
 import io.towpath.support.Definitions;
@@ -15,8 +17,15 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Predicate;
+import java.util.stream.Stream;
+import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigException;
 import org.apache.kafka.common.config.ConfigValue;
+import org.apache.kafka.common.record.TimestampType;
+import org.apache.kafka.connect.errors.DataException;
+import org.apache.kafka.connect.header.ConnectHeaders;
+import org.apache.kafka.connect.sink.SinkRecord;
 import org.bson.BsonDocument;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -39,6 +48,51 @@ class SinkSettingsTest {
                 SinkSettings.of(settings(SinkSettings.DDL_REPLAY, setting)).schema();
         assertEquals(ofA, schema.replays(drop("shop.a")));
         assertEquals(ofC, schema.replays(drop("shop.c")));
+    }
+
+    @ParameterizedTest
+    @CsvSource({"topics, ' main.a, main.b,main.a'", "topics.regex, main\\.[ab]"})
+    void theTopicsAreThoseThatConnectReads(String name, String topics) {
+        Predicate<String> reads =
+                SinkSettings.of(settings(name, topics)).schema().topics();
+        assertEquals(
+                List.of("main.a", "main.b"),
+                Stream.of("main.a", "main.b", "main.c", "main.ab", "")
+                        .filter(reads)
+                        .toList());
+    }
+
+    @Test
+    void recordsOfChangesAfterTheLastTimeAreSkipped() {
+        LogSettings log =
+                SinkSettings.of(settings("towpath.until", "1700000000:5")).log();
+        assertEquals(
+                List.of(false, false, true, true),
+                Stream.of("1699999999:9", "1700000000:5", "1700000000:6", "1700000001:0")
+                        .map(time -> log.skips(record("1 u %s 5".formatted(time))))
+                        .toList());
+        assertThrows(DataException.class, () -> log.skips(record("1 u")));
+        assertThrows(ContractException.class, () -> log.skips(record("1 u soon 5")));
+        assertFalse(SinkSettings.of(settings("towpath.fold", "true")).log().skips(record("1 u")));
+    }
+
+    private static SinkRecord record(String header) {
+        ConnectHeaders headers = new ConnectHeaders();
+        headers.addBytes("v", header.getBytes(UTF_8));
+        return new SinkRecord("t", 0, null, null, null, null, 0, null, TimestampType.NO_TIMESTAMP_TYPE, headers);
+    }
+
+    @Test
+    void noSchemaChangeIsMadeFromTheEndOfItsPartitionOn() {
+        LogSettings log = SinkSettings.of(settings("towpath.ddl.ends", "{\"t\": [70, 95]}"))
+                .log();
+        TopicPartition first = new TopicPartition("t", 0);
+        assertFalse(log.endsBefore(first, 69));
+        assertTrue(log.endsBefore(first, 70));
+        assertFalse(log.endsBefore(new TopicPartition("t", 1), 94));
+        assertTrue(log.endsBefore(new TopicPartition("t", 2), 0), "a partition that was added since");
+        assertTrue(log.endsBefore(new TopicPartition("other", 0), 0));
+        assertFalse(SinkSettings.of(settings("towpath.fold", "true")).log().endsBefore(first, 1_000));
     }
 
     private static SchemaChange drop(String namespace) {
@@ -98,6 +152,13 @@ class SinkSettingsTest {
         assertEquals(Map.of("bootstrap.servers", "inside:9092", "security.protocol", "SSL"), log.consumer());
         assertFalse(
                 SinkSettings.of(settings("topics", "main.shop.orders")).log().isCompacted());
+        settings.put("towpath.compaction.lag.ms", "0");
+        assertTrue(SinkSettings.of(settings).log().isCompacted());
+        settings.put("towpath.delete.retention.ms", "-1");
+        assertRefused(settings, "go together");
+        settings.put("towpath.compaction.lag.ms", "-1");
+        settings.put("towpath.delete.retention.ms", "0");
+        assertRefused(settings, "go together");
     }
 
     private static void assertRefused(Map<String, String> settings, String words) {

@@ -116,6 +116,9 @@ class SinkTest {
             strings = {
                 "{$set: {z: 1, a: 1}}",
                 "{$set: {'2': 1, '10': 1}}",
+                "{$set: {'0': 1, a: 1}}",
+                "{$set: {'9': 1, a: 1}}",
+                "{$set: {'.a': 1}}",
                 "{$set: {'a.b': 1}}",
                 "{$set: {'': 1}}",
                 "{$set: {$x: 1}}",
@@ -170,7 +173,8 @@ class SinkTest {
         "main.shop.orders, shop.orders",
         "main.shop.orders.eu, archive.orders",
         "main.shop.orders.eu.x, shop.orders.eu.x",
-        "main.a-b_c.1, a-b_c.1"
+        "main.a-b_c.1, a-b_c.1",
+        "m.d.c, d.c"
     })
     void namespaceIsInTheTopicUnlessRenamed(String topic, String namespace) {
         assertEquals(

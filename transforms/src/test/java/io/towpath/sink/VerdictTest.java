@@ -3,12 +3,18 @@ package io.towpath.sink;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import com.mongodb.MongoBulkWriteException;
 import com.mongodb.MongoCommandException;
 import com.mongodb.MongoException;
 import com.mongodb.MongoSocketReadException;
 import com.mongodb.MongoTimeoutException;
+import com.mongodb.MongoWriteConcernException;
 import com.mongodb.ServerAddress;
+import com.mongodb.WriteConcernResult;
+import com.mongodb.bulk.BulkWriteResult;
+import com.mongodb.bulk.WriteConcernError;
 import java.util.List;
+import java.util.Set;
 import org.bson.BsonDocument;
 import org.bson.BsonInt32;
 import org.bson.BsonInvalidOperationException;
@@ -74,6 +80,22 @@ class VerdictTest {
             MongoException labelled = command(2);
             labelled.addLabel(label);
             assertEquals(Verdict.TRANSIENT, Verdict.of(labelled));
+        }
+    }
+
+    @Test
+    void anErrorOfTheWriteConcernIsWhatItsCodeSays() {
+        for (int code : new int[] {64, 100}) {
+            Verdict expected = code == 64 ? Verdict.TRANSIENT : Verdict.HOPELESS;
+            WriteConcernError error = new WriteConcernError(code, "name", "message", new BsonDocument());
+            assertEquals(
+                    expected,
+                    Verdict.of(new MongoBulkWriteException(
+                            BulkWriteResult.unacknowledged(), List.of(), error, new ServerAddress(), Set.of())));
+            assertEquals(
+                    expected,
+                    Verdict.of(new MongoWriteConcernException(
+                            error, WriteConcernResult.unacknowledged(), new ServerAddress(), List.of())));
         }
     }
 

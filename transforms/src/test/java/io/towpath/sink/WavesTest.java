@@ -15,7 +15,10 @@ import java.util.List;
 import java.util.Map;
 import java.util.Random;
 import java.util.Set;
+import java.util.function.Function;
+import java.util.stream.Collectors;
 import java.util.stream.LongStream;
+import java.util.stream.Stream;
 import org.apache.kafka.common.record.TimestampType;
 import org.apache.kafka.connect.header.ConnectHeaders;
 import org.apache.kafka.connect.sink.SinkRecord;
@@ -24,6 +27,9 @@ import org.junit.jupiter.api.Test;
 
 /** How writes are put into waves, and into the source's order. */
 class WavesTest {
+    private static final Map<String, MongoNamespace> NAMESPACES = Stream.of("db.a", "db.b", "db.0", "db.1")
+            .collect(Collectors.toMap(Function.identity(), MongoNamespace::new));
+
     @Test
     void aWaveGoesClassByClassAndNamespaceByNamespace() {
         List<Write> writes = new ArrayList<>();
@@ -78,6 +84,7 @@ class WavesTest {
                 for (Waves.Bulk bulk : wave) {
                     for (Write write : bulk.writes()) {
                         seen++;
+                        assertEquals(write.namespace(), bulk.namespace());
                         String document = bulk.namespace() + " "
                                 + ByteBuffer.wrap(write.document().id()).getInt();
                         long offset = write.record().kafkaOffset();
@@ -125,7 +132,6 @@ class WavesTest {
     private static Write write(SinkRecord record, String namespace, int id, Kind kind) {
         byte[] key = ByteBuffer.allocate(4).putInt(id).array();
         DeleteOneModel<BsonDocument> model = new DeleteOneModel<>(new BsonDocument());
-        return new Write(
-                List.of(record), new Write.DocumentId(new MongoNamespace(namespace), key), kind, model, 0, false);
+        return new Write(List.of(record), new Write.DocumentId(NAMESPACES.get(namespace), key), kind, model, 0, false);
     }
 }

@@ -28,6 +28,8 @@ class PlanTest {
     private static final BsonBinary THREE = new BsonBinary(new UUID(0, 3));
     private static final List<BsonDocument> INDEXES = List.of(BsonDocument.parse("{key: {x: 1}, name: 'x'}"));
 
+    private static final List<BsonDocument> OTHER = List.of(BsonDocument.parse("{key: {y: 1}, name: 'y'}"));
+
     private static SchemaChange change(Kind kind, String to) {
         Map<String, Integer> topics = to.isEmpty() ? Map.of("p.d.a", 2) : Map.of("p.d.a", 2, "p." + to, 2);
         return new SchemaChange("1:1/0/d.a", kind, "d.a", to, false, new BsonDocument(), INDEXES, false, topics);
@@ -35,6 +37,10 @@ class PlanTest {
 
     private static Described collection(BsonBinary uuid) {
         return new Described(false, new BsonDocument(), uuid, INDEXES, List.of());
+    }
+
+    private static Described indexed(BsonBinary uuid, List<BsonDocument> indexes) {
+        return new Described(false, new BsonDocument(), uuid, indexes, List.of());
     }
 
     private static Plan plan(
@@ -104,6 +110,7 @@ class PlanTest {
         assertEquals(
                 "renameCollection d.a 1", commands(plan(rename, collection(ONE), collection(TWO), both, false, false)));
         assertEquals("", commands(plan(rename, null, collection(ONE), both, false, false)), "it is done");
+        assertEquals("", commands(plan(rename, null, indexed(ONE, List.of()), both, false, false)), "as it was");
         assertEquals("", commands(plan(rename, collection(THREE), collection(ONE), both, false, false)));
         assertEquals(made, commands(plan(rename, null, null, null, false, false)), "neither is there");
         assertEquals("drop d.b 2, " + made, commands(plan(rename, null, collection(TWO), null, false, false)));
@@ -225,6 +232,36 @@ class PlanTest {
     }
 
     @Test
+    void theSimpleCollationIsNone() {
+        SchemaChange simple = new SchemaChange(
+                "1:1/0/d.a",
+                Kind.CREATE,
+                "d.a",
+                "",
+                false,
+                BsonDocument.parse("{collation: {locale: 'simple'}}"),
+                List.of(),
+                false,
+                Map.of("p.d.a", 2));
+        assertEquals("create d.a", commands(plan(simple, null, null, null, false, false)));
+    }
+
+    @Test
+    void aViewIsCreatedAndModifiedAsItIs() {
+        BsonDocument options = BsonDocument.parse("{viewOn: 'b', pipeline: [], size: 5}");
+        for (Kind kind : List.of(Kind.CREATE, Kind.MODIFY)) {
+            SchemaChange view =
+                    new SchemaChange("1:1/0/d.v", kind, "d.v", "", true, options, List.of(), false, Map.of("p.d.v", 1));
+            Plan plan = plan(view, kind == Kind.CREATE ? null : VIEW, null, null, false, false);
+            BsonDocument body = assertInstanceOf(Plan.Commands.class, plan)
+                    .commands()
+                    .get(0)
+                    .body();
+            options.forEach((name, value) -> assertEquals(value, body.get(name)));
+        }
+    }
+
+    @Test
     void onePartitionKeepsTheCollation() {
         for (Kind kind : List.of(Kind.CREATE, Kind.REPLACE, Kind.RENAME)) {
             Plan plan = plan(collated(kind, 1), null, null, null, false, false);
@@ -242,7 +279,8 @@ class PlanTest {
                 commands(plan(hidden("keyPattern: {x: 1}"), collection(ONE), null, null, false, false)));
         Described bare = new Described(false, new BsonDocument(), ONE, List.of(), List.of());
         for (String name : List.of("name: 'x'", "keyPattern: {x: 1}"))
-            assertEquals("", commands(plan(hidden(name), bare, null, null, false, false)), name);
+            for (Described without : List.of(bare, indexed(ONE, OTHER)))
+                assertEquals("", commands(plan(hidden(name), without, null, null, false, false)), name);
     }
 
     private static SchemaChange hidden(String index) {
@@ -260,7 +298,10 @@ class PlanTest {
         assertEquals("", commands(plan(create, collection(ONE), null, null, false, false)));
         Described building = new Described(false, new BsonDocument(), ONE, List.of(), INDEXES);
         assertEquals("createIndexes d.a 1", commands(plan(create, building, null, null, false, false)));
+        Described other = indexed(ONE, OTHER);
+        assertEquals("createIndexes d.a 1", commands(plan(create, other, null, null, false, false)));
         SchemaChange drop = change(Kind.DROP_INDEXES, "");
+        assertEquals("", commands(plan(drop, other, null, null, false, false)));
         assertEquals("dropIndexes d.a 1", commands(plan(drop, collection(ONE), null, null, false, false)));
         assertEquals("", commands(plan(drop, bare, null, null, false, false)));
         assertEquals("", commands(plan(drop, null, null, null, false, false)));

@@ -94,6 +94,9 @@ class RelaxedTest {
         assertTrue(Relaxed.areAlike(
                 parse("{key: {x: 'text'}, name: 'x', weights: {a: 1, b: 2}}"),
                 parse("{key: {x: 'text'}, weights: {b: 2.0, a: 1}, name: 'x'}")));
+        assertFalse(Relaxed.areAlike(
+                parse("{key: {x: 'text'}, name: 'x', weights: {a: 1}}"),
+                parse("{key: {x: 'text'}, name: 'x', weights: {a: 2}}")));
         assertFalse(Relaxed.areAlike(parse("{key: {x: 1, y: 1}, name: 'x'}"), parse("{key: {y: 1, x: 1}, name: 'x'}")));
         assertFalse(
                 Relaxed.areAlike(parse("{key: {x: 1}, name: 'x'}"), parse("{key: {x: 1}, name: 'x', sparse: true}")));
