@@ -6,20 +6,27 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import com.mongodb.MongoNamespace;
 import com.mongodb.kafka.connect.sink.MongoSinkConfig;
+import io.towpath.connector.TextHeaders;
 import io.towpath.net.ServerError;
 import io.towpath.record.BsonBytes;
 import io.towpath.record.CanonicalKey;
 import io.towpath.sink.plain.RecordHandler;
 import io.towpath.sink.plain.TopicNamespaceMapper;
 import io.towpath.support.Context;
+import io.towpath.support.Raw;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
+import java.util.stream.Collectors;
 import java.util.stream.IntStream;
+import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.record.TimestampType;
 import org.apache.kafka.connect.errors.ConnectException;
+import org.apache.kafka.connect.errors.DataException;
 import org.apache.kafka.connect.header.ConnectHeaders;
 import org.apache.kafka.connect.sink.SinkRecord;
 import org.bson.BsonDocument;
@@ -33,7 +40,8 @@ class WritePlanTest {
     private static final String TOPIC = "test.shop.orders";
     private static final String CAPPED = "$splice: {l: [2, [0, 1, []], [2, 0, [%d]]]}";
 
-    private final DeadLetters deadLetters = new DeadLetters(new Context().errantRecordReporter(), 1);
+    private final Context context = new Context();
+    private final DeadLetters deadLetters = new DeadLetters(context.errantRecordReporter(), 1);
 
     /** The array has the right length, as it is without the refused change, and is another one. */
     @ParameterizedTest
@@ -138,6 +146,162 @@ class WritePlanTest {
         for (int attempt = 0; attempt < 2 * DeadLetters.ALLOWED_AT_LEAST; attempt++)
             assertEquals(List.of(), written(plan, List.of(unreadable)));
         assertEquals(1, deadLetters.report(List.of(unreadable)));
+        assertEquals(
+                "shop.orders",
+                TextHeaders.read(context.letters.get(0), "namespace").orElseThrow());
+    }
+
+    /** After a refused change of an array, until a record has it whole. */
+    @ParameterizedTest
+    @CsvSource(
+            delimiter = '|',
+            value = {
+                "r {_id: 1, a: {l: [1, 2]}} | true",
+                "u {_id: 1, $set: {'a.l': [1, 2]}} | true",
+                "u {_id: 1, $set: {a: {l: [1, 2]}}} | true",
+                "u {_id: 1, $unset: {a: ''}} | true",
+                "u {_id: 1, $set: {'a.l.0': 1}} | false",
+                "u {_id: 1, $set: {'a.k': [1], 'a.l2': 1, b: 1}} | false",
+                "u {_id: 1, $set: {'': 1}} | false",
+                "r {_id: 2, a: {l: [1, 2]}} | false"
+            })
+    void anArrayIsSplicedAgainOnceARecordHasItWhole(String between, boolean isWritten) {
+        String splice = "u {_id: 1, $splice: {'a.l': [2, [0, 1, []], [2, 0, [3]]]}}";
+        List<SinkRecord> part = records(splice, between, splice);
+        WritePlan plan = plan("false");
+        refuse(plan, part, part.get(0));
+        assertEquals(part.subList(1, isWritten ? 3 : 2), written(plan, part));
+        assertEquals(!isWritten, deadLetters.contains(part.get(2)));
+    }
+
+    @Test
+    void whatADeadLetterSetsIsNotSplicedEither() {
+        List<SinkRecord> part = records(
+                "u {_id: 1, $splice: {l: [2, [0, 1, []]]}}",
+                "u {_id: 1, $set: {m: [1, 2]}, $splice: {l: [2, [0, 1, []]]}}",
+                "u {_id: 1, $splice: {m: [2, [0, 1, []]]}}",
+                "u {_id: 1, $splice: {n: [2, [0, 1, []]]}}");
+        WritePlan plan = plan("false");
+        refuse(plan, part, part.get(0));
+        assertEquals(part.subList(3, 4), written(plan, part));
+        plan.startOver();
+        deadLetters.forget(new TopicPartition(TOPIC, 0));
+        assertEquals(part, written(plan, part), "the log is read again from further back");
+    }
+
+    @Test
+    void aDocumentThatIsGoneIsOneDeadLetterUntilARecordHasItWhole() {
+        List<SinkRecord> updates = records(
+                "u {_id: 1, $set: {a: 1}}", "u {_id: 1, $set: {a: 2}}", "r {_id: 1}", "u {_id: 1, $set: {a: 3}}");
+        WritePlan plan = plan("false");
+        for (SinkRecord record : updates.subList(0, 2)) plan.foundNone(writes(plan, List.of(record)));
+        assertEquals(
+                updates.subList(0, 1),
+                updates.stream().filter(deadLetters::contains).toList());
+        written(plan, updates.subList(2, 3));
+        plan.foundNone(writes(plan, updates.subList(3, 4)));
+        assertTrue(deadLetters.contains(updates.get(3)));
+        plan.forget(new MongoNamespace("shop.other"));
+        plan.foundNone(writes(plan, updates.subList(1, 2)));
+        assertFalse(deadLetters.contains(updates.get(1)));
+        plan.forget(new MongoNamespace("shop.orders"));
+        plan.foundNone(writes(plan, updates.subList(1, 2)));
+        assertTrue(deadLetters.contains(updates.get(1)));
+    }
+
+    @Test
+    void aRefusedDocumentIsNotThereForItsUpdates() {
+        List<SinkRecord> part = records("c {_id: 1}", "u {_id: 1, $set: {a: 1}}");
+        WritePlan plan = plan("false");
+        refuse(plan, part, part.get(0));
+        plan.foundNone(writes(plan, part));
+        assertFalse(deadLetters.contains(part.get(1)), "it says nothing new");
+    }
+
+    /** A unique value that one write frees and another takes. */
+    @Test
+    void aDuplicateIsTriedInTheSourcesOrderBeforeItIsADeadLetter() {
+        TopicPartition other = new TopicPartition(TOPIC, 1);
+        List<SinkRecord> some = records("u {_id: 1, $set: {a: 1}}", "c {_id: 2}", "u {_id: 1, $set: {a: 2}}", "c {_id: 3}");
+        List<SinkRecord> part = new ArrayList<>(List.of(some.get(1), some.get(3)));
+        part.addAll(TestTask.in(other, List.of(some.get(0), some.get(2))));
+        WritePlan plan = plan("true");
+        int duplicate = ServerError.DuplicateKey.code();
+        assertFalse(plan.refused(refused(writes(plan, part).get(0), duplicate)));
+        assertEquals(1, plan.waves(part).size());
+        assertEquals(List.of(0L, 1L, 2L, 3L), offsets(writes(plan, part)));
+
+        assertFalse(plan.refused(refused(writes(plan, part).get(1), duplicate)));
+        assertTrue(deadLetters.contains(part.get(0)));
+        assertEquals(List.of(0L, 2L, 3L), offsets(writes(plan, part)));
+        assertTrue(plan.refused(refused(writes(plan, part).get(0), 121)));
+        assertTrue(deadLetters.contains(part.get(2)));
+
+        plan.applied();
+        assertEquals(2, writes(plan, part).size(), "folded, by class");
+    }
+
+    private static List<Long> offsets(List<Write> writes) {
+        return writes.stream().map(write -> write.record().kafkaOffset()).toList();
+    }
+
+    private static Transaction.Outcome.Refused refused(Write write, int code) {
+        return new Transaction.Outcome.Refused(write, Verdict.REFUSED, code, "refused");
+    }
+
+    /** What follows a schema change must not be applied without it. */
+    @Test
+    void aSchemaChangeIsNoWriteAndNoDeadLetter() {
+        WritePlan plan = plan("true");
+        byte[] key = BsonBytes.of(BsonDocument.parse("{ddl: '5:2/0/shop.orders'}"));
+        SinkRecord change = new SinkRecord(TOPIC, 0, null, key, null, new byte[] {1}, 5);
+        assertEquals(List.of(), writes(plan, List.of(change)));
+        SinkRecord unreadable = record(6, "ddl", "{_id: 1}", BsonDocument.parse("{x: 1}"), null);
+        ConnectException stopped = assertThrows(ConnectException.class, () -> plan.waves(List.of(unreadable)));
+        assertTrue(stopped.getMessage().startsWith("TWP-SCHEMA-RECORD: "), stopped::getMessage);
+        assertFalse(deadLetters.contains(unreadable));
+    }
+
+    @Test
+    void onlyADocumentThatIsNewByItsTopicIsInserted() {
+        Writes writes = writes();
+        List<String> operations =
+                List.of("c {_id: 1}", "r {_id: 1}", "u {_id: 1}", "c {_id: 1, $x: 1}", "u {_id: 1, $x: 1}");
+        assertEquals(List.of("INSERT", "INSERT", "CHANGE", "DELETE CHANGE", "DELETE CHANGE"), kinds(writes, operations));
+        writes.markPresent(records("r {_id: 1}").get(0));
+        assertEquals(List.of("INSERT", "CHANGE"), kinds(writes, operations.subList(0, 2)));
+        writes.changed("test.shop.other", false);
+        assertEquals(List.of("INSERT", "CHANGE"), kinds(writes, operations.subList(0, 2)));
+        writes.changed(TOPIC, false);
+        assertEquals(List.of("INSERT", "INSERT"), kinds(writes, operations.subList(0, 2)), "the collection is empty");
+        writes.changed(TOPIC, true);
+        assertEquals(List.of("INSERT", "CHANGE"), kinds(writes, operations.subList(0, 2)), "its rows come again");
+    }
+
+    /** Alone, and folded with an update. */
+    private static List<String> kinds(Writes writes, List<String> documents) {
+        return documents.stream()
+                .map(document -> {
+                    BsonDocument value = BsonDocument.parse(document.substring(2));
+                    List<Writes.RecordedChange> changes = List.of(
+                            writes.read(record(0, document.substring(0, 1), "{_id: 1}", value, null)),
+                            writes.read(records("u {_id: 1, $set: {a: 1}}").get(0)));
+                    String alone = kinds(Folder.fold(changes.subList(0, 1), Set.of()));
+                    assertEquals(alone, kinds(Folder.fold(changes, Set.of())));
+                    return alone;
+                })
+                .toList();
+    }
+
+    private static String kinds(List<Write> writes) {
+        return writes.stream().map(write -> write.kind().name()).collect(Collectors.joining(" "));
+    }
+
+    @Test
+    void aKeyThatIsNotWholeIsRefused() {
+        byte[] key = Raw.document(Raw.element(2, "_id", new byte[] {2, 0, 0, 0, 'a', 'b'}));
+        SinkRecord record = new SinkRecord(TOPIC, 0, null, key, null, null, 5);
+        assertThrows(DataException.class, () -> writes().read(record));
     }
 
     private WritePlan plan(String fold) {
@@ -147,15 +311,20 @@ class WritePlanTest {
     private WritePlan plan(Map<String, String> more) {
         Map<String, String> settings = new HashMap<>(more);
         settings.put("topics", TOPIC);
-        settings.put("database", "unused");
-        settings.put("namespace.mapper", TopicNamespaceMapper.class.getName());
-        settings.put("change.data.capture.handler", RecordHandler.class.getName());
         settings.put(SinkSettings.PIPELINE, "test");
         return new WritePlan(
                 SinkSettings.of(settings),
-                new Writes(new MongoSinkConfig(settings)),
+                writes(),
                 deadLetters,
                 new SinkMetrics("plan" + System.nanoTime(), "test", 0));
+    }
+
+    private static Writes writes() {
+        return new Writes(new MongoSinkConfig(Map.of(
+                "topics", TOPIC,
+                "database", "unused",
+                "namespace.mapper", TopicNamespaceMapper.class.getName(),
+                "change.data.capture.handler", RecordHandler.class.getName())));
     }
 
     /** The destination refuses the write with this record. */
