@@ -222,7 +222,8 @@ class WritePlanTest {
     @Test
     void aDuplicateIsTriedInTheSourcesOrderBeforeItIsADeadLetter() {
         TopicPartition other = new TopicPartition(TOPIC, 1);
-        List<SinkRecord> some = records("u {_id: 1, $set: {a: 1}}", "c {_id: 2}", "u {_id: 1, $set: {a: 2}}", "c {_id: 3}");
+        List<SinkRecord> some =
+                records("u {_id: 1, $set: {a: 1}}", "c {_id: 2}", "u {_id: 1, $set: {a: 2}}", "c {_id: 3}");
         List<SinkRecord> part = new ArrayList<>(List.of(some.get(1), some.get(3)));
         part.addAll(TestTask.in(other, List.of(some.get(0), some.get(2))));
         WritePlan plan = plan("true");
@@ -267,7 +268,8 @@ class WritePlanTest {
         Writes writes = writes();
         List<String> operations =
                 List.of("c {_id: 1}", "r {_id: 1}", "u {_id: 1}", "c {_id: 1, $x: 1}", "u {_id: 1, $x: 1}");
-        assertEquals(List.of("INSERT", "INSERT", "CHANGE", "DELETE CHANGE", "DELETE CHANGE"), kinds(writes, operations));
+        assertEquals(
+                List.of("INSERT", "INSERT", "CHANGE", "DELETE CHANGE", "DELETE CHANGE"), kinds(writes, operations));
         writes.markPresent(records("r {_id: 1}").get(0));
         assertEquals(List.of("INSERT", "CHANGE"), kinds(writes, operations.subList(0, 2)));
         writes.changed("test.shop.other", false);
@@ -321,10 +323,14 @@ class WritePlanTest {
 
     private static Writes writes() {
         return new Writes(new MongoSinkConfig(Map.of(
-                "topics", TOPIC,
-                "database", "unused",
-                "namespace.mapper", TopicNamespaceMapper.class.getName(),
-                "change.data.capture.handler", RecordHandler.class.getName())));
+                "topics",
+                TOPIC,
+                "database",
+                "unused",
+                "namespace.mapper",
+                TopicNamespaceMapper.class.getName(),
+                "change.data.capture.handler",
+                RecordHandler.class.getName())));
     }
 
     /** The destination refuses the write with this record. */

@@ -24,8 +24,7 @@ class WriteModelsTest {
 
     private static UpdateOneModel<?> update(boolean isStage, Map<String, Integer> lengths) {
         return assertInstanceOf(
-                UpdateOneModel.class,
-                WriteModels.update(FILTER, new Fold.Folded.Update(UPDATE, isStage, lengths)));
+                UpdateOneModel.class, WriteModels.update(FILTER, new Fold.Folded.Update(UPDATE, isStage, lengths)));
     }
 
     @Test
