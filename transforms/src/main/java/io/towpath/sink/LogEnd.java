@@ -7,7 +7,9 @@ import java.util.OptionalLong;
 import java.util.Properties;
 import java.util.Set;
 import java.util.function.Predicate;
+import java.util.function.Supplier;
 import java.util.stream.Collectors;
+import org.apache.kafka.clients.consumer.Consumer;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
@@ -29,16 +31,27 @@ final class LogEnd {
     /** Of each partition; there may be thousands. A broker sends a larger first record all the same. */
     private static final int FETCH_BYTES = 64 << 10;
 
-    private final Properties settings = new Properties();
+    private final Supplier<Consumer<byte[], byte[]>> consumers;
 
     LogEnd(Properties settings) {
-        this.settings.putAll(settings);
-        this.settings.put("isolation.level", "read_committed");
-        this.settings.put("allow.auto.create.topics", "false");
-        this.settings.put("auto.offset.reset", "earliest");
-        this.settings.put("enable.auto.commit", "false");
-        this.settings.put("max.poll.records", "1"); // one is enough, and may be large
-        this.settings.put("max.partition.fetch.bytes", Integer.toString(FETCH_BYTES));
+        this(() -> consumer(settings));
+    }
+
+    /** @param consumers each reads what is committed, one record at a time */
+    LogEnd(Supplier<Consumer<byte[], byte[]>> consumers) {
+        this.consumers = consumers;
+    }
+
+    private static Consumer<byte[], byte[]> consumer(Properties given) {
+        Properties settings = new Properties();
+        settings.putAll(given);
+        settings.put("isolation.level", "read_committed");
+        settings.put("allow.auto.create.topics", "false");
+        settings.put("auto.offset.reset", "earliest");
+        settings.put("enable.auto.commit", "false");
+        settings.put("max.poll.records", "1"); // one is enough, and may be large
+        settings.put("max.partition.fetch.bytes", Integer.toString(FETCH_BYTES));
+        return new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
     }
 
     /**
@@ -57,8 +70,7 @@ final class LogEnd {
     private Map<TopicPartition, OptionalLong> times(
             Map<TopicPartition, Long> offsets, Predicate<ConsumerRecord<byte[], byte[]>> counts) {
         Map<TopicPartition, OptionalLong> times = new HashMap<>();
-        ByteArrayDeserializer bytes = new ByteArrayDeserializer();
-        try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(settings, bytes, bytes)) {
+        try (Consumer<byte[], byte[]> consumer = consumers.get()) {
             Map<TopicPartition, Long> open = consumer.endOffsets(offsets.keySet(), PATIENCE);
             consumer.assign(open.keySet());
             offsets.forEach(consumer::seek);
@@ -86,7 +98,7 @@ final class LogEnd {
         return new TopicPartition(record.topic(), record.partition());
     }
 
-    private static Set<TopicPartition> atEnd(KafkaConsumer<?, ?> consumer, Map<TopicPartition, Long> open) {
+    private static Set<TopicPartition> atEnd(Consumer<?, ?> consumer, Map<TopicPartition, Long> open) {
         return open.entrySet().stream()
                 .filter(end -> consumer.position(end.getKey(), PATIENCE) >= end.getValue())
                 .map(Map.Entry::getKey)
@@ -96,7 +108,7 @@ final class LogEnd {
     /** Reads no more of these partitions. Returns whether there are any. */
     private static boolean drop(
             Set<TopicPartition> read,
-            KafkaConsumer<?, ?> consumer,
+            Consumer<?, ?> consumer,
             Map<TopicPartition, Long> open,
             Map<TopicPartition, OptionalLong> times) {
         consumer.pause(read);
