@@ -1,6 +1,7 @@
 package io.towpath.source.reread;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.towpath.record.BsonBytes;
 import io.towpath.source.progress.CopyShare;
@@ -34,6 +35,7 @@ class RequestLogTest {
     void close() {
         metrics.close();
         log.close();
+        assertTrue(topic.closed());
     }
 
     @Test
