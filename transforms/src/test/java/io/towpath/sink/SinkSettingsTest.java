@@ -230,6 +230,16 @@ class SinkSettingsTest {
         if (value == null) settings.remove(key);
         else settings.put(key, value);
         assertRefusedWith(settings, key, words);
+        assertEquals(List.of(), messages(settings, "connection.uri"), "it is not connected to");
+    }
+
+    @Test
+    void theDestinationIsAskedOnceAllElseIsRight() {
+        Map<String, String> settings = Definitions.filled("sink.json");
+        settings.put("connection.uri", "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=1&connectTimeoutMS=100");
+        assertEquals(1, messages(settings, "connection.uri").size());
+        settings.put("towpath.batch.records", "0");
+        assertEquals(List.of(), messages(settings, "connection.uri"));
     }
 
     @Test
@@ -245,14 +255,18 @@ class SinkSettingsTest {
     }
 
     private static void assertRefusedWith(Map<String, String> settings, String key, String words) {
-        List<String> messages = new MongoSink()
+        List<String> messages = messages(settings, key);
+        assertEquals(1, messages.size(), messages::toString);
+        assertTrue(messages.get(0).startsWith("TWP-CONFIG: "), messages::toString);
+        assertTrue(messages.get(0).contains(words), messages::toString);
+    }
+
+    private static List<String> messages(Map<String, String> settings, String key) {
+        return new MongoSink()
                 .validate(settings).configValues().stream()
                         .filter(setting -> setting.name().equals(key))
                         .flatMap(setting -> setting.errorMessages().stream())
                         .toList();
-        assertEquals(1, messages.size(), messages::toString);
-        assertTrue(messages.get(0).startsWith("TWP-CONFIG: "), messages::toString);
-        assertTrue(messages.get(0).contains(words), messages::toString);
     }
 
     private static WriteConcern concern(String text) {
