@@ -5,14 +5,11 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.util.List;
 import java.util.Map;
-import java.util.Optional;
 import java.util.OptionalLong;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.MockConsumer;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
-import org.apache.kafka.common.header.internals.RecordHeaders;
-import org.apache.kafka.common.record.TimestampType;
 import org.junit.jupiter.api.Test;
 
 class LogEndTest {
@@ -30,18 +27,12 @@ class LogEndTest {
     }
 
     private static ConsumerRecord<byte[], byte[]> record(TopicPartition partition, long offset, long atMs) {
-        return new ConsumerRecord<>(
-                partition.topic(),
-                partition.partition(),
-                offset,
-                atMs,
-                TimestampType.LOG_APPEND_TIME,
-                0,
-                0,
-                null,
-                null,
-                new RecordHeaders(),
-                Optional.empty());
+        return new ConsumerRecord<>(partition.topic(), partition.partition(), offset, null, null) {
+            @Override
+            public long timestamp() {
+                return atMs;
+            }
+        };
     }
 
     @Test
