@@ -2,6 +2,7 @@ package io.towpath.sink;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.mongodb.MongoNamespace;
@@ -49,6 +50,15 @@ class WavesTest {
         List<List<Waves.Bulk>> waves =
                 Waves.of(List.of(write(0, "db.a", 1, Kind.INSERT), write(1, "db.b", 1, Kind.CHANGE)));
         assertEquals(1, waves.size());
+    }
+
+    @Test
+    void documentsWithOneHashAreTwo() {
+        MongoNamespace namespace = NAMESPACES.get("db.a");
+        Write.DocumentId left = new Write.DocumentId(namespace, new byte[] {0, 31});
+        Write.DocumentId right = new Write.DocumentId(namespace, new byte[] {1, 0});
+        assertEquals(left.hashCode(), right.hashCode());
+        assertNotEquals(left, right);
     }
 
     @Test

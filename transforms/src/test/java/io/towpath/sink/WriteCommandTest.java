@@ -1,6 +1,8 @@
 package io.towpath.sink;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.mongodb.MongoNamespace;
 import com.mongodb.client.FindIterable;
@@ -12,6 +14,7 @@ import com.mongodb.client.model.WriteModel;
 import io.towpath.fold.Fold;
 import io.towpath.record.BsonBytes;
 import io.towpath.record.CanonicalKey;
+import io.towpath.record.WholeBson;
 import io.towpath.sink.model.WriteModels;
 import java.lang.reflect.InvocationHandler;
 import java.lang.reflect.Proxy;
@@ -79,6 +82,14 @@ class WriteCommandTest {
             assertEquals(id == 1 ? List.of() : List.of(suspect), result.missed());
             assertEquals(id == 1 ? List.of(1, 1, 1) : List.of(1, 1), commands, "nothing is sent behind a miss");
         }
+    }
+
+    @Test
+    void aReplacementMakesItsDocument() {
+        Write replacement = write(1, Write.Kind.CHANGE, WriteModels.replace(bytes("{_id: 1}")), 1);
+        WriteCommand.Result result = run(List.of(replacement, plain(2)), false);
+        assertEquals(1, result.documents());
+        assertEquals(Map.of(1, 0), documents);
     }
 
     @Test
@@ -167,6 +178,8 @@ class WriteCommandTest {
                 .map(Write.Kind::writes)
                 .collect(Collectors.joining());
         commands.add(command.getArray(list).size());
+        WholeBson.require(BsonBytes.of(command));
+        assertTrue(command.getBoolean("ordered").getValue());
         int done = 0;
         for (BsonValue each : command.getArray(list)) {
             BsonDocument write = each.asDocument();
@@ -182,7 +195,12 @@ class WriteCommandTest {
             boolean isFound = length != null
                     && (!filter.containsKey("l")
                             || filter.getDocument("l").getInt32("$size").getValue() == length);
-            if (isInsert || isFound) done++;
+            if (list.equals("updates")) assertFalse(write.getDocument("u").isEmpty());
+            boolean isUpsert = length == null
+                    && list.equals("updates")
+                    && write.getBoolean("upsert").getValue();
+            if (isUpsert) documents.put(id(filter), 0);
+            if (isInsert || isFound || isUpsert) done++;
         }
         return new BsonDocument("n", new BsonInt32(done));
     }

@@ -242,6 +242,19 @@ class WritePlanTest {
         assertEquals(2, writes(plan, part).size(), "folded, by class");
     }
 
+    @Test
+    void whatWasTriedAloneIsTriedTogetherInTheNextBatch() {
+        List<SinkRecord> updates = records("u {_id: 1, $set: {a: 1}}", "u {_id: 1, $set: {a: 2}}");
+        WritePlan plan = plan("true");
+        assertTrue(plan.refused(refused(writes(plan, updates).get(0), 121)));
+        assertEquals(2, writes(plan, updates).size());
+        plan.missed(writes(plan, updates));
+        assertEquals(1, plan.suspects().size());
+        plan.applied();
+        assertEquals(1, writes(plan, updates).size());
+        assertEquals(Set.of(), plan.suspects());
+    }
+
     private static List<Long> offsets(List<Write> writes) {
         return writes.stream().map(write -> write.record().kafkaOffset()).toList();
     }

@@ -232,6 +232,32 @@ class PlanTest {
     }
 
     @Test
+    void anotherCollationTakesAnotherCollection() {
+        Described german =
+                new Described(false, BsonDocument.parse("{collation: {locale: 'de'}}"), ONE, INDEXES, List.of());
+        assertEquals(
+                "db.getSiblingDB(\"d\").runCommand({\"drop\": \"a\"})",
+                fix(plan(change(Kind.CREATE, ""), german, null, null, false, false)));
+    }
+
+    @Test
+    void aTimeSeriesIsRefusedHoweverItIsDescribed() {
+        for (String options : List.of("{timeseries: {timeField: 't'}}", "{viewOn: 'system.buckets.v'}")) {
+            SchemaChange series = new SchemaChange(
+                    "1:1/0/d.v",
+                    Kind.CREATE,
+                    "d.v",
+                    "",
+                    options.contains("viewOn"),
+                    BsonDocument.parse(options),
+                    List.of(),
+                    false,
+                    Map.of("p.d.v", 1));
+            assertInstanceOf(Plan.Refused.class, plan(series, null, null, null, false, false));
+        }
+    }
+
+    @Test
     void theSimpleCollationIsNone() {
         SchemaChange simple = new SchemaChange(
                 "1:1/0/d.a",

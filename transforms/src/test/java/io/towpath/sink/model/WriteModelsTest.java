@@ -3,6 +3,7 @@ package io.towpath.sink.model;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.mongodb.client.model.UpdateOneModel;
 import io.towpath.fold.Fold;
@@ -50,5 +51,13 @@ class WriteModelsTest {
         assertEquals(List.of("_id", "l", "a.m", "$expr"), List.copyOf(filter.keySet()));
         assertEquals(SingleNames.of(PathNode.of(lengths.keySet())), filter.get("$expr"));
         assertEquals(List.of(new RawBsonDocument(UPDATE)), stage.getUpdatePipeline());
+    }
+
+    /** mongod may abort where one of them is. */
+    @Test
+    void noNameOnTheWayToAPlaceIsTwice() {
+        String condition = SingleNames.of(PathNode.of(List.of("a.b.l"))).toString();
+        for (String name : List.of("a", "b", "l"))
+            assertTrue(condition.contains("{\"$literal\": [\"%s\"]}".formatted(name)), condition);
     }
 }
