@@ -33,6 +33,7 @@ class SinkMetricsTest {
                     .plus(bulk(write(Write.Kind.INSERT, false), write(Write.Kind.INSERT, false)), 2)
                     .plus(bulk(write(Write.Kind.CHANGE, false), write(Write.Kind.CHANGE, false)), 1)
                     .plus(bulk(write(Write.Kind.DELETE, true), write(Write.Kind.DELETE, false)), 1);
+            assertEquals(new SinkMetrics.WriteCounts(2, 2, 2, 30, 1, 0), counts);
             metrics.applied(
                     List.of(RECORD, RECORD, RECORD, RECORD, RECORD, RECORD, RECORD, RECORD, RECORD), 3, 1, counts, 5);
             metrics.took(10 * batch);
