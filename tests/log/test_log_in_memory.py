@@ -100,8 +100,7 @@ def test_a_long_partition_is_read_backwards_in_sections_and_each_document_comes_
     topics.cut(ONE, 100)
     found = [number for _, number in numbers(ids_after(PIPELINE, topics, {}))]
     assert found == [*range(1_499, -1, -1), *range(1_999, 1_499, -1)]
-    read = [offset for *_, offset in topics.made[0].given]
-    assert sorted(read) == [*range(100, 3_500)] and read[0] == 2_501
+    assert topics.made[0].given[0] == (*A, 2_501)
 
 
 def test_after_positions_only_later_records_count_and_all_of_partitions_without_one(topics: MemoryTopics) -> None:
