@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import bson
@@ -271,25 +272,36 @@ def test_a_compacted_log_is_broken_where_a_key_has_updates_alone(topics: MemoryT
     topics.write(ONE, update(5, 107), update(5, 108), gone(3, 109), (key(6), b"no BSON", 110), at_ms=now)
     topics.write(TWO, update(1, 101), at_ms=now)
     topics.write(TWO, document(1, 102), at_ms=now, commit=False)
+    topics.write(TWO, update(2, 103), (key(2), bson.encode({"x": 1, "_id": 2}), 104), at_ms=now)
     found = checked(topics)
     assert found.broken == (
         BrokenKey("shop.one", key(5), 0, 6),
         BrokenKey("shop.one", key(6), 0, 9),
         BrokenKey("shop.two", key(1), 0, 0),
     )
-    assert (found.headless, found.records, found.is_whole) == ((), 10, False)
+    assert (found.headless, found.records, found.is_whole) == ((), 12, False)
     assert found.earliest == ClusterTime(109, 1), "until then an update stands for document 3"
     assert checked(topics, "shop.two").broken == found.broken[2:]
     assert checked(topics, copied=ClusterTime(300, 1)).earliest == ClusterTime(300, 1)
 
 
-@pytest.mark.parametrize(("kind", "broken"), [("drop", 0), ("create", 1)])
+@pytest.mark.parametrize(
+    ("value", "broken"),
+    [
+        *((bson.encode({"ddl": kind}), 0) for kind in ("drop", "rename", "replace")),
+        (bson.encode({"ddl": "create"}), 1),
+        (b"no BSON", 1),
+        (None, 1),
+    ],
+)
 def test_updates_before_a_drop_are_of_documents_that_nothing_rebuilds(
-    topics: MemoryTopics, kind: str, broken: int
+    topics: MemoryTopics, value: bytes | None, broken: int
 ) -> None:
     topics.settings[ONE] = HOUR
-    topics.write(ONE, update(1), schema_change(kind), at_ms=int(time.time() * 1000))
-    assert len(checked(topics).broken) == broken
+    change = bson.encode({"ddl": "1"}), value, 1
+    topics.write(ONE, update(1), change, update(2), at_ms=int(time.time() * 1000))
+    topics.write(TWO, update(3), (b"drop", bson.encode({"ddl": "drop"}), 1))
+    assert [one.key for one in checked(topics).broken] == [key(1), key(2)][-broken - 1 :]
 
 
 #: Seconds of the cluster times of what the brokers appended before and after the cleaner's limit, and offsets that are
@@ -320,13 +332,14 @@ def test_no_point_in_time_is_given_that_the_cleaner_may_have_passed(
     assert found == (COPIED if earliest == 100 else ClusterTime(earliest, 1))
 
 
-def test_where_the_cleaner_left_nothing_the_log_is_exact_from_its_limit_on(topics: MemoryTopics) -> None:
-    now = int(time.time() * 1000)
+def test_where_the_cleaner_left_nothing_the_log_is_exact_from_its_limit_on(
+    topics: MemoryTopics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(integrity, "time", SimpleNamespace(time=lambda: 20_000.9))
     topics.settings[ONE] = {"cleanup.policy": "compact,delete"}
-    topics.write(ONE, document(1, 101), document(2, 102), at_ms=now - 5_000)
+    topics.write(ONE, document(1, 101), document(2, 102))
     topics.clean(ONE, 0, 1)
-    found = checked(topics).earliest
-    assert found is not None and now // 1000 < found.seconds <= now // 1000 + 60
+    assert checked(topics).earliest == ClusterTime(20_001, 0)
     topics.cut(ONE, 3)
     assert checked(topics).earliest == COPIED, "nothing of the partition remains"
 
