@@ -321,8 +321,8 @@ def test_a_former_source_keeps_its_limits_and_its_clocks_and_validators_are_stop
     clustered = {"key": {"_id": 1}, "unique": True}
     clocks = collection(*indexes, validator=SMALL, clusteredIndex=clustered, expireAfterSeconds=60)
     assert commands(differences(clocks, clocks, RELAXED_IN_PLACE)) == [
-        changed(expireAfterSeconds="off"),
         changed(validationAction="warn"),
+        changed(expireAfterSeconds="off"),
         changed_index(expireAfterSeconds=NEVER),
     ]
     assert differences(collection(capped=True, size=4096), collection(capped=True, size=4096), RELAXED_IN_PLACE) == []
