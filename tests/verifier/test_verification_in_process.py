@@ -38,6 +38,7 @@ from towpath_verifier import (
     verification,
     workers,
 )
+from towpath_verifier.merge import Equal, Unequal
 from towpath_verifier.plan import ListedPair, Plan
 from towpath_verifier.progress import Compared, Range
 from towpath_verifier.reads import Bounds, Size
@@ -222,16 +223,16 @@ def streams(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
     """What a read of each side gives, time after time: batches, or an error."""
     found: dict[str, list[Any]] = {"source": [], "destination": []}
 
-    def in_id_order(side: str, *_: Any) -> Iterator[bytes]:
-        for batch in found[side].pop(0):
+    def in_id_order(documents: _Named, *asked: Any) -> Iterator[bytes]:
+        assert asked == (None, None, 10)
+        for batch in found[documents].pop(0):
             if isinstance(batch, Exception):
                 raise batch
             yield batch
 
     monkeypatch.setattr(workers, "in_id_order", in_id_order)
-    monkeypatch.setattr(
-        workers, "collection", lambda client, namespace: _Named("source" if client == 0 else "destination")
-    )
+    sides = {(0, "v.c"): "source", (1, "w.c"): "destination"}
+    monkeypatch.setattr(workers, "collection", lambda *asked: _Named(sides[asked]))
     return found
 
 
@@ -277,6 +278,55 @@ def test_reports_hold_all_that_was_found(streams: dict[str, list[Any]], monkeypa
     assert [len(report.differing) for report in found] == [2, 2, 1]
     assert sum(report.documents for report in found) == 5
     assert sum(report.read for report in found) == len(b"".join(documents))
+
+
+def test_a_range_is_compared_within_its_bounds_in_the_way_that_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    work = replace(WORK, bounds=Bounds(ONE, TWO))
+    fields = ("a", b.NULL), ("b", b.NULL)
+    asked: list[Any] = []
+
+    def in_id_order(documents: str, *how: Any) -> Iterator[bytes]:
+        asked.append((documents, *how))
+        inner = fields if documents == "v.c" else reversed(fields)
+        yield b.document(("_id", b.int32(1)), *inner)
+
+    def screen(*how: Any) -> Any:
+        asked.append(how)
+        return Screened([Equal(5, 0), Unequal(ONE, None, None)])
+
+    class Screened(list[Any]):
+        read = 77
+
+    monkeypatch.setattr(workers, "in_id_order", in_id_order)
+    monkeypatch.setattr(workers, "Screen", screen)
+    monkeypatch.setattr(workers, "with_retries", lambda action, lost_for, read, say: read())
+
+    def compared(**how: bool) -> list[Report]:
+        job = Job("", "", **{"ignore_field_order": False, "screen": False} | how, lost_for=5.0)
+        return list(workers._compare(job, cast(Any, ("v", "w")), work, print))
+
+    monkeypatch.setattr(
+        workers, "collection", lambda client, namespace: _Named(namespace) if client == namespace[0] else None
+    )
+    assert [report.differing for report in compared()] == [(ONE,)]
+    assert [report.differing for report in compared(ignore_field_order=True)] == [()]
+    assert asked == [(name, ONE, TWO, 10) for name in ("v.c", "w.c")] * 2
+    asked.clear()
+    assert compared(screen=True) == [Report(3, 6, 77, (ONE,))]
+    assert asked == [("v.c", "w.c", work.bounds, 5.0, print)]
+
+
+@pytest.mark.parametrize("limit", ["_REPORT_BYTES", "_REPORT_ID_BYTES"])
+def test_a_report_is_bounded_in_bytes(
+    limit: str, streams: dict[str, list[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, limit, 2 * len(ONE))
+    documents = [b.document(("_id", b.int32(number))) for number in range(6)]
+    streams["source"] += [[b"".join(documents)]]
+    streams["destination"] += [[]]
+    found = reports(WORK)
+    assert [id for report in found for id in report.differing] == documents
+    assert [report.documents for report in found] == ([2, 2, 2, 0] if limit == "_REPORT_BYTES" else [3, 3, 0])
 
 
 def test_collections_are_the_same_by_hash_only_if_both_hashes_are(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -371,7 +421,7 @@ def test_a_stream_that_does_not_reach_the_end_proves_nothing(monkeypatch: pytest
 
 
 def test_a_token_holds_the_cluster_time() -> None:
-    assert token_time(token(0x66E2_0BC5, 7)) == Timestamp(0x66E2_0BC5, 7)
+    assert token_time(token(0x66E2_0BC5, 0x0102_0304)) == Timestamp(0x66E2_0BC5, 0x0102_0304)
 
 
 def test_a_resumed_run_reads_the_ranges_that_are_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
