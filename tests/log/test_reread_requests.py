@@ -134,10 +134,12 @@ def test_what_was_requested_is_known_by_the_offset_of_the_last_request(topics: M
     assert written(topics, Broker(), count=0) is None
 
 
-@pytest.mark.parametrize("broker", [Broker(5, None), Broker(None, 5), Broker(5, 6, unacknowledged=1)])
-def test_requests_of_which_one_is_not_accepted_count_as_failed(topics: MemoryTopics, broker: Broker) -> None:
+@pytest.mark.parametrize(("offsets", "unacknowledged"), [((5, None), 0), ((None, 5), 0), ((5, 6), 1)])
+def test_requests_of_which_one_is_not_accepted_count_as_failed(
+    topics: MemoryTopics, offsets: tuple[int | None, ...], unacknowledged: int
+) -> None:
     with pytest.raises(TopicError, match=r"cannot write to move\.requests at memory"):
-        written(topics, broker)
+        written(topics, Broker(*offsets, unacknowledged=unacknowledged))
 
 
 @pytest.mark.parametrize(
