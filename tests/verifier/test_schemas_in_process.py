@@ -354,28 +354,37 @@ def test_a_view_reads_what_it_is_to_read_by_the_names_of_the_destination() -> No
     assert found.kind == "view"
 
 
-def test_only_what_exists_is_described_and_known_indexes_are_not_read_again() -> None:
+def test_only_what_exists_is_described_with_indexes_where_there_are_any() -> None:
+    clustered = {"key": {"_id": 1}, "name": "by id", "clustered": True}
     server: Any = Server(
         a__one=collection(one()),
-        a__dotted=collection(),
+        a__other=collection(),
         a__view=collection(kind="view", viewOn="one"),
-        a__clustered=collection({"key": {"_id": 1}, "name": "by id", "clustered": True}, one({"b": 1})),
-        b__other=collection(one()),
+        a__clustered=collection(clustered, one({"b": 1})),
+        b__one=collection(one()),
     )
-    known: descriptions.IndexCache = {}
-    names = ["a.one", "a.view", "a.clustered", "a.missing", "b.missing"]
-    found = described(server, names, known)
-    assert set(found) == {"a.one", "a.view", "a.clustered"}
-    assert [set(found[name].indexes) for name in ("a.one", "a.view", "a.clustered")] == [{"one"}, set(), {"one"}]
+    found = described(server, ["a.one", "a.view", "a.clustered", "a.missing", "b.missing"])
+    assert {name: list(of.indexes) for name, of in found.items()} == {
+        "a.one": ["one"],
+        "a.view": [],
+        "a.clustered": ["one"],
+    }
     assert sorted(server.asked) == ["a.clustered", "a.one"], "a view has none"
-    server.asked.clear()
-    assert described(server, names, known) == found and server.asked == []
-    del known["a.one", "one"]
-    assert described(server, names, known) == found and server.asked == ["a.one"]
-    server.entries["a.one"][0]["info"] = {"uuid": "another"}
-    server.asked.clear()
-    described(server, names, known)
-    assert server.asked == ["a.one"], "it was created again"
+
+
+def test_indexes_that_are_known_are_read_again_only_of_a_collection_that_was_created_again() -> None:
+    server: Any = Server(a__one=collection(one()), a__two=collection(kind="timeseries"))
+    server.entries["a.two"][0]["info"] = {}
+    known: descriptions.IndexCache = {}
+    found = described(server, ["a.one", "a.two"], known)
+    for again, asked in ((None, ["a.two"]), ("forgotten", ["a.one", "a.two"]), ("created", ["a.one", "a.two"])):
+        server.asked.clear()
+        if again == "forgotten":
+            del known["a.one", "one"]
+        elif again == "created":
+            server.entries["a.one"][0]["info"] = {"uuid": "another"}
+        assert described(server, ["a.one", "a.two"], known) == found
+        assert sorted(server.asked) == asked, "a time series has nothing to be known by"
 
 
 @pytest.mark.parametrize("count", [0, 3, 49, 50, 500])
