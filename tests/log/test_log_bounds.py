@@ -262,8 +262,8 @@ def topics(monkeypatch: pytest.MonkeyPatch) -> MemoryTopics:
 
 def position(monkeypatch: pytest.MonkeyPatch, **by_number: Applied) -> None:
     """What the destination has of these partitions."""
-    done = {("move.shop.one", int(name[-1])): applied for name, applied in by_number.items()}
-    monkeypatch.setattr(bounds, "positions", lambda client, pipeline: done if client == "destination" else {})
+    stored = {("destination", "move"): {("move.shop.one", int(name[-1])): of for name, of in by_number.items()}}
+    monkeypatch.setattr(bounds, "positions", lambda client, pipeline: stored[client, pipeline.name])
 
 
 def found(breaks: Iterable[Break]) -> list[tuple[Place, str, int]]:
@@ -345,7 +345,8 @@ def test_a_log_that_was_cut_short_says_why_for_each_partition(
 ) -> None:
     log = dict.fromkeys((ONE, TWO, ("move.shop.gone", 0)), (0, 20))
     noted = {TWO: "TWP-LOG-TOPIC", ("move.shop.other", 0): "TWP-LOG-END"}
-    monkeypatch.setattr(bounds, "noted_breaks", lambda client, pipeline: noted if client == "destination" else {})
+    stored = {("destination", "move"): noted}
+    monkeypatch.setattr(bounds, "noted_breaks", lambda client, pipeline: stored[client, pipeline.name])
     position(monkeypatch, p0=Applied(9, 1, last_at=at(1)))
     session = session_of(OWN, topics=topics)
     assert {place: why[:13] for place, why in bounds.cut_short(session, log).items()} == {
