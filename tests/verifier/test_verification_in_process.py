@@ -333,9 +333,12 @@ def test_collections_are_the_same_by_hash_only_if_both_hashes_are(monkeypatch: p
     class Database:
         def __init__(self, digests: dict[str, str]) -> None:
             self._digests = digests
+            self.error: Exception | None = None
 
         def command(self, name: str, collections: list[str]) -> dict[str, Any]:
             assert name == "dbHash"
+            if self.error is not None:
+                raise self.error
             return {"collections": {name: self._digests[name] for name in collections if name in self._digests}}
 
     pairs = [Pair(f"v.{name}", f"v.{name}") for name in ("same", "other", "missing", "extra", "nowhere")]
@@ -343,6 +346,9 @@ def test_collections_are_the_same_by_hash_only_if_both_hashes_are(monkeypatch: p
     theirs = {"v": Database({"same": "1", "other": "2", "extra": "1"})}
     found = verification.same_by_hash(cast(Any, ours), cast(Any, theirs), pairs)
     assert [found[pair] for pair in pairs] == [True, False, False, False, True]
+    theirs["v"].error = AutoReconnect("gone")
+    with pytest.raises(ServerLost, match="cannot hash collections with dbHash: gone"):
+        verification.same_by_hash(cast(Any, ours), cast(Any, theirs), pairs)
 
 
 def test_a_write_during_a_quiet_run_leaves_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
