@@ -52,13 +52,17 @@ class Reverse:
         patch.setattr(reverse_pipeline, "Facts", self._facts)
         patch.setattr(reverse_pipeline.positions, "positions", self._positions)
         patch.setattr(reverse_pipeline, "operation_time", lambda client: BEFORE if client == "destination" else None)
-        patch.setattr(reverse_pipeline, "read_state", lambda _, name: SourceState(None, start=self.starts[name]))
+        patch.setattr(reverse_pipeline, "read_state", self._state)
         patch.setattr(reverse_pipeline, "_POLL_S", 0)
 
     def _facts(self, session: Session, **asked: Any) -> Any:
         assert session.pipeline is self.pipeline
         self.asked = asked
         return SimpleNamespace(own_topics=SimpleNamespace(others=self.others))
+
+    def _state(self, connect: Any, name: str) -> SourceState:
+        assert connect.status is not None
+        return SourceState(None, start=self.starts[name])
 
     def _positions(self, client: str, pipeline: Any) -> dict[Any, Applied]:
         assert (client, pipeline) == ("source", self.pipeline)
@@ -168,8 +172,10 @@ def test_nothing_begins_while_a_sink_or_a_capture_may_run(reverse: Reverse, name
 
 def waited(reverse: Reverse, monkeypatch: pytest.MonkeyPatch) -> ClusterTime:
     class Once:
-        def __init__(self, connect: Any, names: Any, timeout: float, late: str, **_: Any) -> None:
+        def __init__(self, connect: Any, names: Any, timeout: float, late: str, **how: Any) -> None:
+            assert connect.status is not None and late
             assert (list(names), timeout) == (list(reverse.pipeline.source_connectors), 7)
+            assert how == {"pause": 0, "failed_for": 0}, "writes wait meanwhile"
 
         def until(self, condition: Any) -> Any:
             return condition()
@@ -198,6 +204,7 @@ def test_the_ends_are_those_of_all_that_is_written_once_its_transactions_have_en
     topics = reverse.topics
     session = session_of(reverse.forward, None, topics)
     topics.write("shop.shop.orders", RECORD)
+    assert written_ends(session, 0) == {("shop.shop.orders", 0): 2}, "none is open"
     topics.write("shop.shop.orders", RECORD, commit=None)
     looks: list[int] = []
 

@@ -241,7 +241,7 @@ def test_wait_is_for_capture_then_requests_then_the_sink(
     asked, said = [], list[str]()
     monkeypatch.setattr(bounds, "refuse", lambda *_: None)
     monkeypatch.setattr(barrier, "passed_time", lambda source: TARGET if source.side == "source" else None)
-    monkeypatch.setattr(barrier.reread_requests, "end", lambda pipeline, topics, existing: 7)
+    monkeypatch.setattr(barrier.reread_requests, "end", lambda *of: 7 if of == (OWN, TOPICS, {}) else 0)
     monkeypatch.setattr(barrier, "_wait_answered", lambda *args: asked.append((args[:2], args[2].names, args[3])))
     barrier.wait(session(OWN, said.append), 5, said.append, given)
     assert asked == [((OWN, TOPICS), OWN.connectors, 7)]
@@ -255,10 +255,11 @@ def test_wait_is_for_capture_then_requests_then_the_sink(
     assert len(asked) == 1, "stock Debezium answers no requests"
     log.uncaptured, log.written, log.committed = "it is behind", iter([20]), iter([20])
     log.done = 0
+    waited = session(OWN)
+    monkeypatch.setattr(barrier, "_waiting", lambda *of: ONCE if of == (waited, 5, unsaid) else None)
     for wait in (barrier.wait, barrier.wait_captured):
-        monkeypatch.setattr(barrier, "_waiting", lambda *_: ONCE)
         with pytest.raises(NotYet, match="it is behind"):
-            wait(session(OWN), 5, unsaid)
+            wait(waited, 5, unsaid)
 
 
 def test_each_source_connector_has_to_answer_its_requests(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -214,14 +214,21 @@ def test_a_transaction_hangs_if_it_is_open_in_a_second_reading_too(
 ) -> None:
     begun = OpenTransaction(A, 2, 200.0)
     after = {"open": [begun], "ended": [], "another": [OpenTransaction(A, 5, 300.0), OpenTransaction(B, 2, 200.0)]}
-    readings = iter([[begun], after[later]])
-    monkeypatch.setattr(lag, "open_transactions", lambda *_: next(readings))
+    given: dict[Any, tuple[int, int]] = {A: (0, 2)}
+    readings = iter([((given, 60.0, {}), [begun]), ((pipeline_ends(PIPELINE, topics), 60.0), after[later])])
+
+    def open_transactions(pipeline: Any, of: Any, *asked: Any) -> list[OpenTransaction]:
+        wanted, found = next(readings)
+        assert (pipeline, of, asked) == (PIPELINE, topics, wanted)
+        return found
+
+    monkeypatch.setattr(lag, "open_transactions", open_transactions)
     monkeypatch.setattr(lag, "_RECHECK", 0)
     if later == "open":
         with pytest.raises(TopicError, match=r"move\.shop\.one, partition 0: a transaction that began 200 s ago"):
-            lag.refuse_hanging_transactions(PIPELINE, topics, {})
+            lag.refuse_hanging_transactions(PIPELINE, topics, given, 60.0, {})
     else:
-        lag.refuse_hanging_transactions(PIPELINE, topics, {})
+        lag.refuse_hanging_transactions(PIPELINE, topics, given, 60.0, {})
     assert list(readings) == []
 
 

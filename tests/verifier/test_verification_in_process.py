@@ -688,9 +688,9 @@ def worked(streams: dict[str, list[Any]], *tasks: Any, monkeypatch: pytest.Monke
 
     full: list[Exception] = [queue.Full()]
     monkeypatch.setattr(workers.signal, "signal", lambda *_: None)
-    monkeypatch.setattr(Job, "clients", lambda job, silence_ms: (0, 1))
+    monkeypatch.setattr(Job, "clients", lambda job, silence_ms: {workers._SILENCE_MS: (0, 1)}[silence_ms])
     workers._work(
-        Job("", "", ignore_field_order=False, screen=False, lost_for=0),
+        Job("", "", ignore_field_order=False, screen=False, lost_for=5),
         SimpleNamespace(get=get),
         SimpleNamespace(put=put),
     )
@@ -701,12 +701,14 @@ def worked(streams: dict[str, list[Any]], *tasks: Any, monkeypatch: pytest.Monke
 def test_a_worker_compares_ranges_until_there_is_none_and_says_when_each_is_read(
     streams: dict[str, list[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    streams["source"] += [[ONE], [TWO]]
-    streams["destination"] += [[ONE], []]
+    streams["source"] += [[ONE], [AutoReconnect("gone")], [TWO]]
+    streams["destination"] += [[ONE], [], []]
     other = replace(WORK, number=4)
     sent = worked(streams, queue.Empty(), WORK, other, None, monkeypatch=monkeypatch)
     size = len(ONE)
-    assert sent == [Report(3, 1, 2 * size, ()), Finished(3), Report(4, 1, size, (TWO,)), Finished(4)]
+    assert sent[:2] == [Report(3, 1, 2 * size, ()), Finished(3)]
+    assert sent[3:] == [Report(4, 1, size, (TWO,)), Finished(4)]
+    assert sent[2] == "cannot compare v.source with v.destination: gone; trying again for 5 s"
 
 
 def test_a_worker_that_a_server_refuses_says_why_and_does_not_call_its_range_read(
