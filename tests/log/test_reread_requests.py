@@ -60,6 +60,7 @@ def test_the_namespace_of_a_request_is_told_whatever_its_ids_are() -> None:
     odd = b.document(("_id", b.embedded(("a", b.Value(b.Type.STRING, b"\2\0\0\0\xff\0")))))
     assert [namespace_in(value) for value in values(NAMESPACE, [odd, *ids(1)])] == [NAMESPACE]
     assert namespace_in(None) == namespace_in(b"\1") == namespace_in(bson.encode({"namespace": "a.b", "ids": []})) == ""
+    assert namespace_in(bson.encode({"ids": [1]})) == ""
 
 
 @pytest.mark.parametrize("identity", [b"", bson.encode({"id": 1}), bson.encode({"_id": 1}) + b"\0"])

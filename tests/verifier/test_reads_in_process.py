@@ -175,6 +175,8 @@ def test_a_collection_is_cut_into_ranges_of_about_as_many_documents(
     assert len(found) == wanted
     assert [one.low for one in found[1:]] == [one.high for one in found[:-1]]
     assert found[0].low is found[-1].high is None and ids[0] not in {one.low for one in found}
+    monkeypatch.setattr(plan, "_ids", lambda *_: iter(()))
+    assert plan._cut(cast(Any, None), whole, 100) == [Bounds()], "it was emptied in the meantime"
     long = b.document(("_id", b.string("x" * 1_024)))
     monkeypatch.setattr(plan, "_ids", lambda *_: iter([ids[0], long, ids[1]]))
     assert plan._cut(cast(Any, None), Size(3, 300), 100) == [Bounds(None, ids[1]), Bounds(ids[1], None)]
