@@ -3,6 +3,7 @@ twice or lost, and what an earlier one left is never taken for the new one's."""
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.support import cutover_world
 from tests.support.cutover_world import pipeline_of
 from tests.support.memory_topics import MemoryTopics
 from tests.support.sessions import FakeCluster, session_of
@@ -168,6 +170,23 @@ def test_nothing_begins_while_a_sink_or_a_capture_may_run(reverse: Reverse, name
     with pytest.raises(Refused, match=f"{name} is .* not STOPPED"):
         begin(reverse.session(), reverse.forward)
     assert reverse.done == []
+
+
+@pytest.mark.parametrize(
+    ("section", "wanted"),
+    [
+        ("", None),
+        ("[ddl]", {"drop": "hold"}),
+        ('[ddl]\ndrop = "apply"', {"drop": "apply"}),
+        ("[ddl]\napply = false", None),
+    ],
+)
+def test_schema_changes_come_back_in_the_way_in_which_they_went(
+    tmp_path: Path, section: str, wanted: dict[str, str] | None
+) -> None:
+    file = tmp_path / "shop.toml"
+    file.write_text(cutover_world._FILE.format("shop", "a", "b", section), encoding="utf-8")
+    assert tomllib.loads(reverse_pipeline.reverse_file_text(file)).get("ddl") == wanted
 
 
 def waited(reverse: Reverse, monkeypatch: pytest.MonkeyPatch) -> ClusterTime:

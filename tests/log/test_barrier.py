@@ -163,6 +163,16 @@ def test_a_difference_is_proven_when_capture_brokers_and_sink_have_passed_it(log
     assert passed(target) and log.asked == 4, "later records do not delay what was passed"
 
 
+def test_each_point_in_time_has_the_ends_of_its_own(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(barrier, "_uncaptured", lambda *_: "")
+    passed = log.passing()
+    log.written, log.committed, log.done = iter([20, 25, 30]), iter([20, 20, 25]), 20
+    assert passed(Timestamp(100, 1))
+    assert not passed(Timestamp(200, 1)), "what was written for it cannot be read yet"
+    log.done = 25
+    assert passed(Timestamp(200, 1)) and passed(Timestamp(100, 1))
+
+
 def test_nothing_is_proven_while_the_position_cannot_be_read_and_that_is_said_once(log: Log) -> None:
     passed, target = log.passing(), Timestamp(100, 1)
     log.away = TowpathError("Connect does not answer")

@@ -112,10 +112,11 @@ def test_where_not_all_dead_letters_are_read_all_of_them_are_counted(
     limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topics = stored((1, "first"), (2, "second"), (3, "third"))
-    monkeypatch.setattr(dead_letters, limit, {"NEWEST": 2, "_BYTES": len(b"value"), "_SECONDS": -1}[limit])
+    monkeypatch.setattr(dead_letters, limit, {"NEWEST": 2, "_BYTES": 2 * len(b"value"), "_SECONDS": -1}[limit])
     found = counted(topics)
     assert (found.count, found.complete) == (6, False)
-    assert [cause.reason for cause in found.causes] == ["third" if limit == "NEWEST" else "first"]
+    read = {"NEWEST": ["third"], "_BYTES": ["first", "second"], "_SECONDS": ["first"]}
+    assert [cause.reason for cause in found.causes] == read[limit]
 
 
 def test_dead_letters_that_kafka_does_not_give_are_not_all(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -315,13 +315,22 @@ def at(second: int) -> datetime:
 def test_a_log_that_was_cut_and_has_grown_is_seen_by_the_time_of_the_last_applied_record(
     topics: MemoryTopics, applied: Applied, code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The record at offset 8 is of second 4."""
-    position(monkeypatch, p0=applied)
+    """The record at offset 8 is of second 4. Of the partition 7, the topic has nothing."""
+    position(monkeypatch, p0=applied, p7=Applied(5, 1, last_at=at(1)))
     expected = [(ONE, code, applied.offset)] if code else []
     assert found(bounds.suspected(session_of(OWN, topics=topics))) == expected
     compacted = OWN.changed(log={"compact": True})
     topics.clean("move.shop.one", applied.last_read)
     assert found(bounds.suspected(session_of(compacted, topics=topics))) == [], "the cleaner may have removed it"
+
+
+def test_a_brokers_clock_that_went_back_is_no_break(topics: MemoryTopics, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last applied record, at offset 8, is what it was; what is around it is younger."""
+    for offset in (6, 9):
+        record = topics.message("move.shop.one", 0, offset, KEY, None, at_ms=60_000)
+        topics.stored[ONE].offsets[offset] = 60_000, record
+    position(monkeypatch, p0=Applied(9, 1, last_at=at(4)))
+    assert found(bounds.suspected(session_of(OWN, topics=topics))) == []
 
 
 def test_a_partition_with_a_break_is_named_once(topics: MemoryTopics, monkeypatch: pytest.MonkeyPatch) -> None:

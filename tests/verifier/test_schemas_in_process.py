@@ -247,6 +247,23 @@ def test_a_difference_is_named_with_the_commands_that_correct_it(name: str) -> N
         assert differences(source, source) == []
 
 
+def told(name: str) -> list[tuple[str, str, Any, Any]]:
+    """Kind, name and values of each difference of a case."""
+    source, destination, _ = CASES[name]
+    return [(one.kind, one.name, one.source, one.destination) for one in differences(source, destination)]
+
+
+def test_a_difference_has_the_values_of_both_sides() -> None:
+    assert told("view's pipeline") == [("view", "pipeline", [{"$match": SMALL}], [])]
+    assert told("validator") == [("option", "validator", SMALL, None)]
+    assert told("index missing") == [("index", "one", {"key": ONE, "sparse": True}, None)]
+    assert told("index extra") == [("index", "one", None, {"key": ONE})]
+    assert told("missing")[0][:2] == ("collection", "") and told("missing")[0][3] is None
+    assert told("of another kind") == [("collection", "", {}, {"viewOn": "x", "pipeline": []})]
+    assert told("only at the destination") == [("collection", "", None, {})]
+    assert [name for _, name, *_ in told("shown and TTL")] == ["one"]
+
+
 @pytest.mark.parametrize(
     ("destination", "version", "wanted"),
     [
