@@ -459,6 +459,39 @@ def test_a_resumed_run_reads_the_ranges_that_are_left(tmp_path: Path, monkeypatc
     assert (only.bounds, only.ordered) == (Bounds(), False)
 
 
+def test_both_sides_of_a_pair_are_listed_under_their_own_names() -> None:
+    def server(**databases: list[str]) -> Any:
+        return {
+            name: SimpleNamespace(
+                list_collections=lambda names=names, of=name: [{"name": one, "of": of} for one in names]
+            )
+            for name, names in databases.items()
+        }
+
+    pairs = [Pair("v.a", "w.b"), Pair("v.c.d", "w.c.d"), Pair("v.e", "v.e")]
+    found = plan.list_pairs(server(v=["a", "b", "c.d", "e"]), server(v=["a"], w=["a", "b"]), pairs, 5)
+    assert found == [
+        ListedPair(pairs[0], {"name": "a", "of": "v"}, {"name": "b", "of": "w"}),
+        ListedPair(pairs[1], {"name": "c.d", "of": "v"}, None),
+        ListedPair(pairs[2], {"name": "e", "of": "v"}, None),
+    ]
+
+
+def test_rereads_are_made_with_the_options_of_the_run() -> None:
+    source, destination = cast(Any, "source"), cast(Any, "destination")
+    recheck, said = Recheck(first=1, tries=2, patience=3), list[str]()
+    options = Options(1, recheck=recheck, ignore_field_order=True, lost_for=7)
+
+    def passed(time: Timestamp) -> bool:
+        return True
+
+    found = options.rereads(source, destination, passed, said.append)
+    assert (found.source, found.destination, found.recheck, found.passed) == (source, destination, recheck, passed)
+    assert (found.ignore_field_order, found.lost_for) == (True, 7)
+    found.say("it does not answer")
+    assert said == ["it does not answer"]
+
+
 def test_every_pair_has_ranges_of_its_larger_side_and_each_range_its_own_number(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
