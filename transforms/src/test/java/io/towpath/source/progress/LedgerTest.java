@@ -76,14 +76,14 @@ class LedgerTest {
 
         for (Ledger each : List.of(ledger, restored())) {
             assertTrue(
-                    each.rows().holds(ORDERS, id(11), new ClusterTime(105, 2)), "the last change that the row holds");
-            assertFalse(each.rows().holds(ORDERS, id(11), new ClusterTime(105, 3)), "made after its row was read");
-            assertTrue(each.rows().holds(ORDERS, id(12), new ClusterTime(110, 1)));
-            assertFalse(each.rows().holds(ORDERS, id(12), new ClusterTime(110, 2)));
+                    each.holds(ORDERS, id(11), new ClusterTime(105, 2)), "the last change that the row holds");
+            assertFalse(each.holds(ORDERS, id(11), new ClusterTime(105, 3)), "made after its row was read");
+            assertTrue(each.holds(ORDERS, id(12), new ClusterTime(110, 1)));
+            assertFalse(each.holds(ORDERS, id(12), new ClusterTime(110, 2)));
             assertTrue(
-                    each.rows().holds(ORDERS, id(99), new ClusterTime(110, 1)),
+                    each.holds(ORDERS, id(99), new ClusterTime(110, 1)),
                     "was not there when the range's end was read");
-            assertFalse(each.rows().holds("shop.other", id(11), new ClusterTime(101, 1)), "was never copied");
+            assertFalse(each.holds("shop.other", id(11), new ClusterTime(101, 1)), "was never copied");
             assertEquals(new ClusterTime(110, 1), each.largestTime());
         }
     }
@@ -163,26 +163,26 @@ class LedgerTest {
     void whatChangedBetweenTheTimesOfPiecesIsPendingUntilItIsReread() throws Exception {
         Ledger ledger = copiedInPieces(new ClusterTime(105, 2), new ClusterTime(110, 1));
 
-        assertTrue(ledger.rows().holds(ORDERS, id(1), new ClusterTime(105, 2)), "every row holds it");
-        assertFalse(ledger.rows().holds(ORDERS, id(1), new ClusterTime(110, 2)), "no row holds it");
+        assertTrue(ledger.holds(ORDERS, id(1), new ClusterTime(105, 2)), "every row holds it");
+        assertFalse(ledger.holds(ORDERS, id(1), new ClusterTime(110, 2)), "no row holds it");
         assertEquals(List.of(), ledger.newPending());
-        assertTrue(ledger.rows().holds(ORDERS, id(1), new ClusterTime(105, 3)));
-        assertTrue(ledger.rows().holds(ORDERS, id(2), new ClusterTime(110, 1)));
+        assertTrue(ledger.holds(ORDERS, id(1), new ClusterTime(105, 3)));
+        assertTrue(ledger.holds(ORDERS, id(2), new ClusterTime(110, 1)));
         List<SourceRecord> chunks = ledger.newPending();
         assertEquals(1, chunks.size(), "both are in it");
         store(chunks);
         assertEquals(List.of(), ledger.newPending());
-        assertTrue(ledger.rows().holds(ORDERS, id(1), new ClusterTime(120, 1)), "until it is re-read");
+        assertTrue(ledger.holds(ORDERS, id(1), new ClusterTime(120, 1)), "until it is re-read");
 
         Ledger again = restored();
-        assertTrue(again.rows().holds(ORDERS, id(2), new ClusterTime(120, 1)));
-        assertFalse(again.rows().holds(ORDERS, id(3), new ClusterTime(120, 1)));
+        assertTrue(again.holds(ORDERS, id(2), new ClusterTime(120, 1)));
+        assertFalse(again.holds(ORDERS, id(3), new ClusterTime(120, 1)));
         assertEquals(List.of(), again.forget(new ClusterTime(130, 1), false), "the rest is needed");
         ClusterTime read = new ClusterTime(130, 1);
         store(again.reread(ORDERS, List.of(id(2)), read));
         assertEquals(1, restored().rows().nextPending().orElseThrow().keys().size());
         assertEquals(read, restored().history().copied());
-        assertFalse(again.rows().holds(ORDERS, id(2), new ClusterTime(130, 2)));
+        assertFalse(again.holds(ORDERS, id(2), new ClusterTime(130, 2)));
         store(again.reread(ORDERS, List.of(id(1)), read));
         assertTrue(restored().rows().nextPending().isEmpty());
         store(again.forget(new ClusterTime(130, 2), false));
@@ -193,19 +193,19 @@ class LedgerTest {
     void nothingIsPendingWhereAllPiecesAreOfOneTime() throws Exception {
         ClusterTime time = new ClusterTime(105, 2);
         Ledger ledger = copiedInPieces(time, time);
-        assertTrue(ledger.rows().holds(ORDERS, id(1), time));
-        assertFalse(ledger.rows().holds(ORDERS, id(1), time.next()));
+        assertTrue(ledger.holds(ORDERS, id(1), time));
+        assertFalse(ledger.holds(ORDERS, id(1), time.next()));
         assertTrue(ledger.rows().nextPending().isEmpty());
     }
 
     @Test
     void pendingDocumentsLieInChunksThatAKafkaRecordHolds() throws Exception {
         Ledger ledger = copiedInPieces(new ClusterTime(105, 2), new ClusterTime(110, 1));
-        for (int id = 0; id < 5_500; id++) assertTrue(ledger.rows().holds(ORDERS, id(id), new ClusterTime(106, 1)));
+        for (int id = 0; id < 5_500; id++) assertTrue(ledger.holds(ORDERS, id(id), new ClusterTime(106, 1)));
         List<SourceRecord> chunks = ledger.newPending();
         assertEquals(6, chunks.size());
         store(chunks);
-        ledger.rows().holds(ORDERS, id(9_000), new ClusterTime(106, 1));
+        ledger.holds(ORDERS, id(9_000), new ClusterTime(106, 1));
         List<SourceRecord> added = ledger.newPending();
         assertEquals(1, added.size(), "only the chunk that has changed");
         store(added);
@@ -226,7 +226,7 @@ class LedgerTest {
         Ledger ledger = copiedInPieces(new ClusterTime(105, 2), new ClusterTime(110, 1));
         byte[] key = BsonBytes.of(new BsonDocument("_id", new BsonString("x".repeat(700_000))));
         ConnectException stopped =
-                assertThrows(ConnectException.class, () -> ledger.rows().holds(ORDERS, key, new ClusterTime(106, 1)));
+                assertThrows(ConnectException.class, () -> ledger.holds(ORDERS, key, new ClusterTime(106, 1)));
         assertTrue(stopped.getMessage().startsWith("TWP-COPY-PENDING: "), stopped::getMessage);
     }
 
@@ -247,11 +247,11 @@ class LedgerTest {
 
         Ledger streaming = restored();
         assertEquals(START, streaming.start());
-        assertTrue(streaming.rows().holds(ORDERS, id(1), new ClusterTime(105, 2)));
+        assertTrue(streaming.holds(ORDERS, id(1), new ClusterTime(105, 2)));
         assertTrue(streaming.rows().nextPending().isEmpty());
-        assertTrue(streaming.rows().holds(ORDERS, id(1), new ClusterTime(105, 3)));
+        assertTrue(streaming.holds(ORDERS, id(1), new ClusterTime(105, 3)));
         assertTrue(streaming.rows().nextPending().isPresent(), "a document that is gone has a row in the log");
-        assertFalse(streaming.rows().holds(ORDERS, id(2), new ClusterTime(115, 2)));
+        assertFalse(streaming.holds(ORDERS, id(2), new ClusterTime(115, 2)));
     }
 
     private Ledger copiedInPieces(ClusterTime first, ClusterTime second) throws Exception {
@@ -456,14 +456,14 @@ class LedgerTest {
         store(List.of(ledger.rootRecord()));
 
         Ledger again = restored();
-        assertTrue(again.rows().holds(ORDERS, id(7), read));
-        assertFalse(again.rows().holds(ORDERS, id(7), read.next()));
-        assertFalse(again.rows().holds(ORDERS, id(8), read));
-        assertFalse(again.rows().holds("shop.empty", id(7), read));
+        assertTrue(again.holds(ORDERS, id(7), read));
+        assertFalse(again.holds(ORDERS, id(7), read.next()));
+        assertFalse(again.holds(ORDERS, id(8), read));
+        assertFalse(again.holds("shop.empty", id(7), read));
         assertEquals(read, again.largestTime());
         assertTrue(again.forget(read, false).isEmpty(), "more of that moment may come");
         assertFalse(again.forget(read.next(), false).isEmpty());
-        assertFalse(again.rows().holds(ORDERS, id(7), read));
+        assertFalse(again.holds(ORDERS, id(7), read));
         again.addDocument(ORDERS, id(7), new ClusterTime(300, 1), true);
         assertEquals(new ClusterTime(300, 1), again.history().copied(), "states before are not in the log");
     }
@@ -521,13 +521,13 @@ class LedgerTest {
     void whatIsReadAfterAChangeWasJudgedHoldsLaterChanges() throws Exception {
         Ledger ledger = begun();
         ledger.plan(ORDERS, new RangePlan(List.of(), 30, 3000, 7));
-        assertFalse(ledger.rows().holds(ORDERS, id(10), new ClusterTime(105, 1)), "nothing is read");
+        assertFalse(ledger.holds(ORDERS, id(10), new ClusterTime(105, 1)), "nothing is read");
         advance(ledger, page(0, new ClusterTime(105, 1), false, 10));
-        assertTrue(ledger.rows().holds(ORDERS, id(10), new ClusterTime(105, 1)));
+        assertTrue(ledger.holds(ORDERS, id(10), new ClusterTime(105, 1)));
         advance(ledger, page(0, new ClusterTime(110, 1), false, 12));
-        assertTrue(ledger.rows().holds(ORDERS, id(12), new ClusterTime(110, 1)));
+        assertTrue(ledger.holds(ORDERS, id(12), new ClusterTime(110, 1)));
         ledger.addDocument(ORDERS, id(50), new ClusterTime(120, 1), true);
-        assertTrue(ledger.rows().holds(ORDERS, id(50), new ClusterTime(120, 1)));
+        assertTrue(ledger.holds(ORDERS, id(50), new ClusterTime(120, 1)));
     }
 
     /** Otherwise the changes between the two times would be in no row and not in the stream. */
@@ -571,7 +571,7 @@ class LedgerTest {
     @Test
     void aCollectionThatIsNoLongerCapturedLeavesNothing() throws Exception {
         Ledger ledger = copiedInPieces(new ClusterTime(105, 2), new ClusterTime(110, 1));
-        assertTrue(ledger.rows().holds(ORDERS, id(1), new ClusterTime(106, 1)));
+        assertTrue(ledger.holds(ORDERS, id(1), new ClusterTime(106, 1)));
         store(ledger.newPending());
         assertNotNull(reader().offset(partitions.pending(ORDERS, 0)));
 
@@ -582,7 +582,7 @@ class LedgerTest {
         store(List.of(ledger.plan(ORDERS, new RangePlan(List.of(), 1, 1, 7))));
         ledger.addDocument("shop.other", id(1), new ClusterTime(300, 1), true);
         for (Ledger each : List.of(ledger, restored()))
-            assertFalse(each.rows().holds(ORDERS, id(1), new ClusterTime(105, 2)));
+            assertFalse(each.holds(ORDERS, id(1), new ClusterTime(105, 2)));
     }
 
     /** The log has its rows: the changes that they hold must not be applied to them. */
@@ -592,8 +592,8 @@ class LedgerTest {
         store(ledger.copyAgain("again", List.of(ORDERS), new ClusterTime(120, 1), false));
         assertNull(reader().offset(partitions.of(ORDERS, 0)));
         for (Ledger each : List.of(ledger, restored())) {
-            assertTrue(each.rows().holds(ORDERS, id(1), new ClusterTime(105, 2)));
-            assertFalse(each.rows().holds(ORDERS, id(1), new ClusterTime(110, 2)));
+            assertTrue(each.holds(ORDERS, id(1), new ClusterTime(105, 2)));
+            assertFalse(each.holds(ORDERS, id(1), new ClusterTime(110, 2)));
         }
     }
 
@@ -637,7 +637,7 @@ class LedgerTest {
         ClusterTime late = new ClusterTime(200, 1);
 
         planning.advance(page(own, early, false, 10 * own + 1));
-        assertTrue(planning.rows().holds(ORDERS, id(10 * own + 1), early));
+        assertTrue(planning.holds(ORDERS, id(10 * own + 1), early));
         other.advance(page(1 - own, early, false, 10 * (1 - own) + 1));
         assertTrue(other.followFirst(reader()));
         assertEquals(1, other.rows().range(ORDERS, 1 - own).rows(), "not stored yet");
@@ -647,7 +647,7 @@ class LedgerTest {
 
         assertEquals(1, planning.rows().range(ORDERS, own).rows(), "not stored yet");
         assertEquals(2, planning.rows().range(ORDERS, 1 - own).rows());
-        assertTrue(planning.rows().holds(ORDERS, id(10 * (1 - own) + 2), late));
+        assertTrue(planning.holds(ORDERS, id(10 * (1 - own) + 2), late));
         assertEquals(late, planning.history().copied(), "the log lacks states before that");
     }
 
@@ -656,8 +656,8 @@ class LedgerTest {
         Ledger ledger = copiedInPieces(new ClusterTime(105, 2), new ClusterTime(110, 1));
         for (int n = 0; n < 20; n++) {
             byte[] key = BsonBytes.of(new BsonDocument("_id", new BsonString(n + "x".repeat(10_000))));
-            assertTrue(ledger.rows().holds(ORDERS, key, new ClusterTime(106, 1)));
-            assertTrue(ledger.rows().holds(ORDERS, key, new ClusterTime(107, 1)), "it is in one chunk only");
+            assertTrue(ledger.holds(ORDERS, key, new ClusterTime(106, 1)));
+            assertTrue(ledger.holds(ORDERS, key, new ClusterTime(107, 1)), "it is in one chunk only");
         }
         List<SourceRecord> chunks = ledger.newPending();
         assertEquals(4, chunks.size(), "of six at most");
