@@ -290,18 +290,6 @@ class LedgerTest {
     }
 
     @Test
-    void theStreamBeginsAtTheSmallestTime() throws Exception {
-        Ledger ledger = begun();
-        ledger.plan(ORDERS, new RangePlan(List.of(), 1, 1, 7));
-        advance(ledger, page(0, new ClusterTime(99, 5), true, 1)); // by a secondary that was behind
-        ledger.beginStream();
-        store(List.of(ledger.rootRecord()));
-
-        assertEquals(new ClusterTime(99, 5), restored().start());
-        assertTrue(restored().isStreaming());
-    }
-
-    @Test
     void theLargestTimeOfEverythingCopiedStays() throws Exception {
         Ledger ledger = begun();
         assertEquals(START.previous(), ledger.history().copied(), "before anything is read");
@@ -481,7 +469,6 @@ class LedgerTest {
         store(List.of(planning.plan(ORDERS, new RangePlan(List.of(id(10), id(20)), 30, 3000, 7))));
         assertTrue(other.followFirst(reader()));
         int[] ranges = {0, 1, 2};
-        ClusterTime lagging = START.previous();
         for (int range : ranges)
             if (first.has(ORDERS, range)) advance(planning, page(range, new ClusterTime(105, 1), true, 10 * range));
         assertTrue(planning.rows().isCopied(first));
@@ -490,14 +477,13 @@ class LedgerTest {
         assertEquals(List.of(1), List.copyOf(planning.rows().open(first).keySet()));
 
         for (int range : ranges)
-            if (!first.has(ORDERS, range)) advance(other, page(range, lagging, true, 10 * range + 1));
+            if (!first.has(ORDERS, range)) advance(other, page(range, START, true, 10 * range + 1));
         assertTrue(other.rows().isCopied(new CopyShare(1, 2)));
         planning.followOthers(first, reader());
         assertTrue(planning.rows().isCopied());
-        assertEquals(lagging, planning.smallestTime());
         assertEquals(new ClusterTime(105, 1), planning.history().copied());
         planning.beginStream();
-        assertEquals(lagging, planning.start(), "the stream begins at the smallest time of any task's rows");
+        assertEquals(START, planning.start());
         store(List.of(planning.rootRecord()));
         assertFalse(other.followFirst(reader()), "the copy is over");
     }
@@ -528,17 +514,6 @@ class LedgerTest {
         assertTrue(ledger.holds(ORDERS, id(12), new ClusterTime(110, 1)));
         ledger.addDocument(ORDERS, id(50), new ClusterTime(120, 1), true);
         assertTrue(ledger.holds(ORDERS, id(50), new ClusterTime(120, 1)));
-    }
-
-    /** Otherwise the changes between the two times would be in no row and not in the stream. */
-    @Test
-    void theStreamBeginsBeforeEveryPartOfARange() throws Exception {
-        Ledger ledger = begun();
-        ledger.plan(ORDERS, new RangePlan(List.of(), 1, 1, 7));
-        advance(ledger, page(0, new ClusterTime(99, 5), false, 1));
-        advance(ledger, page(0, new ClusterTime(105, 1), true, 2));
-        ledger.beginStream();
-        assertEquals(new ClusterTime(99, 5), ledger.start());
     }
 
     @Test
