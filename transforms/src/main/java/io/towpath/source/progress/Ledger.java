@@ -215,7 +215,7 @@ public final class Ledger {
         phase = Phase.STREAM;
     }
 
-    /** The round is read: the stream runs until {@link #isCaughtUp}. */
+    /** The round is read: the stream runs until it has passed what was done meanwhile. */
     public SourceRecord catchUp() {
         phase = Phase.CATCH_UP;
         return rootRecord();
@@ -226,12 +226,7 @@ public final class Ledger {
         return phase == Phase.CATCH_UP && rows.nextPending().isEmpty();
     }
 
-    /** Whether the next round can begin. Every event up to {@code position} is passed, and no later one. */
-    public boolean isCaughtUp(ClusterTime position) {
-        return isCatchingUp() && !largestTime().isAfter(position) && !start.isAfter(position);
-    }
-
-    /** Begins a round at the stream's {@code position}, whose offset must be stored in the same transaction. */
+    /** Begins a round. Every event up to {@code position} is passed, and no later one. */
     public SourceRecord beginRound(ClusterTime position) {
         phase = Phase.COPY;
         round++;

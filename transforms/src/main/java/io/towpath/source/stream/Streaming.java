@@ -119,7 +119,7 @@ public final class Streaming implements AutoCloseable {
             // a row holds changes that were dropped because it was pending: they must not come again after a restart
             if (!reread.isEmpty()) storePosition("re-read", records);
             complete(position, records);
-            if (ledger.isCaughtUp(position) && isNearRound() && !end.isAfter(position)) beginRound(position, records);
+            if (isNearRound() && !end.isAfter(position)) beginRound(position, records);
         } else if (last != null) {
             complete(last, records);
         }
@@ -161,7 +161,7 @@ public final class Streaming implements AutoCloseable {
     private boolean isNearRound() throws InterruptedException {
         if (!ledger.isCatchingUp()) return false;
         try {
-            if (end == null) end = source.now();
+            if (end == null) end = source.now(ledger.start());
         } catch (MongoException error) {
             if (!ReadFault.isTransient(error) && !ReadFault.isInterrupt(error)) throw error;
             Thread.sleep(PAUSE_MS);
@@ -169,7 +169,7 @@ public final class Streaming implements AutoCloseable {
         return end != null;
     }
 
-    /** What was dropped must not come again: a later read may be as of the same time. */
+    /** The oplog has to reach back to the stored position until the next round ends. */
     private void beginRound(ClusterTime position, List<SourceRecord> into) {
         end = null;
         storePosition("round", into);

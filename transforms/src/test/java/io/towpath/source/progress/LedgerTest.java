@@ -507,7 +507,9 @@ class LedgerTest {
     void whatIsReadAfterAChangeWasJudgedHoldsLaterChanges() throws Exception {
         Ledger ledger = begun();
         ledger.plan(ORDERS, new RangePlan(List.of(), 30, 3000, 7));
-        assertFalse(ledger.holds(ORDERS, id(10), new ClusterTime(105, 1)), "nothing is read");
+        assertTrue(ledger.holds(ORDERS, id(10), new ClusterTime(105, 1)), "its row comes later");
+        assertTrue(ledger.holds("shop.empty", id(10), new ClusterTime(105, 1)), "it is not divided yet");
+        assertFalse(ledger.holds("shop.other", id(10), new ClusterTime(105, 1)), "it is not copied");
         advance(ledger, page(0, new ClusterTime(105, 1), false, 10));
         assertTrue(ledger.holds(ORDERS, id(10), new ClusterTime(105, 1)));
         advance(ledger, page(0, new ClusterTime(110, 1), false, 12));

@@ -1,16 +1,19 @@
 package io.towpath.source.progress;
 
+import io.towpath.record.BsonOrder;
 import io.towpath.record.CanonicalKey;
 import io.towpath.record.ClusterTime;
 import io.towpath.support.Raw;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collection;
+import java.util.Comparator;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Optional;
 import java.util.TreeMap;
-import java.util.stream.IntStream;
 import java.util.stream.Stream;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.storage.OffsetStorageReader;
@@ -20,8 +23,12 @@ import org.apache.kafka.connect.storage.OffsetStorageReader;
  * or changes only what a task knows. The decisions are those of the real classes, made anew of the offsets in each step.
  */
 final class RoundsWorld {
-    /** What a world is like, and how much of it is explored. */
-    record Size(boolean isNatural, boolean isOneRange, int tasks, int operations, int rounds, int kills) {}
+    /**
+     * What a world is like, and how much of it is explored.
+     *
+     * @param isAnew whether the copy may start again, which counts as a kill
+     */
+    record Size(boolean isNatural, boolean isOneRange, int tasks, int operations, int rounds, int kills, boolean isAnew) {}
 
     /** Mistakes that an explorer must find. */
     enum Fault {
@@ -31,12 +38,7 @@ final class RoundsWorld {
         EARLIER_INSTEAD_OF_UP_TO,
         PENDING_KEY_IS_FORGOTTEN,
         ROW_IS_READ_BEFORE_THE_ROUND,
-        /** The next round begins although rows of the last one are later. */
-        CATCH_UP_ENDS_EARLY,
-        /** The next round begins while documents are pending. */
-        PENDING_IS_LEFT,
         REREAD_STORES_NO_POSITION,
-        ROUND_STORES_NO_POSITION,
         /** The first task does not wait for the others. */
         OTHERS_ARE_NOT_AWAITED,
         /** The first task reads how far the others are before it reads whether they have ended. */
@@ -84,8 +86,6 @@ final class RoundsWorld {
 
     private int position;
     private int kills;
-    /** The cluster times of the reads that are open, by range. */
-    private final Map<Integer, Integer> reads;
     /** The first task's: what it has seen of the second. */
     private Map<String, Object> seenRange;
 
@@ -102,7 +102,6 @@ final class RoundsWorld {
         log = new TreeMap<>();
         logTimes = new TreeMap<>();
         offsets = new TreeMap<>();
-        reads = new TreeMap<>();
         stored = -1;
         Ledger ledger = new Ledger(PARTITIONS, reader(offsets));
         ledger.begin("x", time(START), List.of(NAMESPACE));
@@ -125,7 +124,6 @@ final class RoundsWorld {
         stored = other.stored;
         position = other.position;
         kills = other.kills;
-        reads = new TreeMap<>(other.reads);
         seenRange = other.seenRange;
         readEnd = other.readEnd;
         seenEnd = other.seenEnd;
@@ -134,7 +132,7 @@ final class RoundsWorld {
 
     /** Two states with the same key have the same future. */
     String key() {
-        return "%s %s %s %s %s %d %d %d %s %s %d %d %s"
+        return "%s %s %s %s %s %d %d %d %s %d %d %s"
                 .formatted(
                         source.get(now()),
                         operations,
@@ -144,7 +142,6 @@ final class RoundsWorld {
                         stored,
                         position,
                         kills,
-                        reads,
                         seenRange,
                         readEnd,
                         seenEnd,
@@ -160,18 +157,24 @@ final class RoundsWorld {
         List<Step> steps = new ArrayList<>();
         addOperations(steps);
         Ledger ledger = first();
+        check(ledger);
         if (ledger.isCopying()) addCopy(ledger, steps);
         else addStream(ledger, steps);
         if (size.tasks > 1) addSecond(steps);
         if (kills < size.kills) {
             steps.add(RoundsWorld::killFirst);
+            if (!ledger.isCopying() && position >= START)
+                steps.add(world -> {
+                    world.heartbeat();
+                    world.killFirst();
+                });
             if (share != null) steps.add(RoundsWorld::killSecond);
+            if (size.isAnew && ledger.isCopying()) steps.add(RoundsWorld::copyAnew);
         }
         List<RoundsWorld> worlds = new ArrayList<>();
         for (Step step : steps) {
             RoundsWorld world = new RoundsWorld(this);
             step.take(world);
-            world.check();
             worlds.add(world);
         }
         return worlds;
@@ -222,11 +225,8 @@ final class RoundsWorld {
     private void addCopy(Ledger ledger, List<Step> steps) {
         CollectionCopy copy = ledger.rows().copies().get(NAMESPACE).orElseThrow();
         for (int range = 0; range < copy.ranges().size(); range++)
-            if (size.tasks == 1 || range == 0) addReads(ledger, range, offsets, steps);
-        if (size.tasks > 1) {
-            steps.add(fault == Fault.ENDS_ARE_READ_LAST ? RoundsWorld::seeRange : RoundsWorld::readEnd);
-            steps.add(fault == Fault.ENDS_ARE_READ_LAST ? RoundsWorld::seeEnd : RoundsWorld::seeRangeAndEnd);
-        }
+            if (size.tasks == 1 || range == 0) addPages(ledger, range, steps);
+        if (size.tasks > 1) addLooks(ledger, steps);
         if (ledger.rows().isCopied()) {
             steps.add(RoundsWorld::beginStream);
         } else if (ledger.round() < size.rounds
@@ -235,32 +235,40 @@ final class RoundsWorld {
         }
     }
 
-    private void addReads(Ledger ledger, int range, Map<String, Map<String, Object>> known, List<Step> steps) {
+    /** Of the first task, where there is something new to see. */
+    private void addLooks(Ledger ledger, List<Step> steps) {
+        Ledger committed = new Ledger(PARTITIONS, reader(offsets));
+        boolean hasEnded = PARTITIONS.ended(1, reader(offsets)) >= ledger.round();
+        if (!hasEnded && !committed.rows().range(NAMESPACE, 1).isDone()) return;
+        steps.add(fault == Fault.ENDS_ARE_READ_LAST ? RoundsWorld::seeRange : RoundsWorld::readEnd);
+        steps.add(fault == Fault.ENDS_ARE_READ_LAST ? RoundsWorld::seeEnd : RoundsWorld::seeRangeAndEnd);
+    }
+
+    /** A read began now, or with the round, as a page may wait. */
+    private void addPages(Ledger ledger, int range, List<Step> steps) {
         RangeCopy copy = ledger.rows().range(NAMESPACE, range);
         if (copy.isDone()) return;
-        Integer time = reads.get(range);
-        if (time == null) {
-            int earliest = fault == Fault.ROW_IS_READ_BEFORE_THE_ROUND ? START : time(ledger.start());
-            for (int each = earliest; each <= now(); each++) {
-                int chosen = each;
-                steps.add(world -> world.reads.put(range, chosen));
-            }
-            return;
+        int earliest = fault == Fault.ROW_IS_READ_BEFORE_THE_ROUND ? START : time(ledger.start());
+        for (int time : earliest == now() ? List.of(earliest) : List.of(earliest, now())) {
+            if (left(copy, range, time).size() > 1 || size.isOneRange)
+                steps.add(world -> world.page(range, time, false));
+            steps.add(world -> world.page(range, time, true));
         }
-        steps.add(world -> world.page(range, time, false));
-        steps.add(world -> world.page(range, time, true));
+    }
+
+    /** The ids of a range that are not read, in its order. */
+    private List<Integer> left(RangeCopy copy, int range, int time) {
+        return IDS.stream()
+                .filter(id -> isLeft(id, range, time, copy.after()))
+                .sorted(Comparator.comparing(id -> size.isNatural ? recordId(time, id) : id))
+                .toList();
     }
 
     /** @param isLast whether the page holds the rest of the range; otherwise it holds one document */
     private void page(int range, int time, boolean isLast) {
         boolean isSecond = size.tasks > 1 && range == 1;
         Ledger ledger = isSecond ? new Ledger(PARTITIONS, reader(share)) : first();
-        byte[] after = ledger.rows().range(NAMESPACE, range).after();
-        List<Integer> ids = IDS.stream().filter(id -> isLeft(id, range, time, after)).toList();
-        if (size.isNatural)
-            ids = ids.stream()
-                    .sorted((one, other) -> Integer.compare(recordId(time, one), recordId(time, other)))
-                    .toList();
+        List<Integer> ids = left(ledger.rows().range(NAMESPACE, range), range, time);
         if (!isLast) {
             if (ids.isEmpty()) return;
             ids = ids.subList(0, 1);
@@ -272,7 +280,6 @@ final class RoundsWorld {
         List<SourceRecord> records = List.of(ledger.rangeRecord(NAMESPACE, range));
         commit(records);
         if (isSecond) commit(records, share);
-        if (isLast) reads.remove(range);
         ids.forEach(id -> row(id, time));
     }
 
@@ -282,44 +289,43 @@ final class RoundsWorld {
 
     private boolean isLeft(int id, int range, int time, byte[] after) {
         if (asOf(time, id) == null) return false;
-        if (!size.isNatural) return (size.isOneRange || range == id - 1) && (after.length == 0 || after != KEYS[id] && isBehind(id, after));
+        if (!size.isNatural)
+            return (size.isOneRange || range == id - 1)
+                    && (after.length == 0 || BsonOrder.compare(KEYS[id], after) > 0);
         int recordId = recordId(time, id);
         boolean isIn = size.isOneRange || (recordId <= 1) == (range == 0);
         return isIn && (after.length == 0 || recordId > RecordIds.recordId(after));
     }
 
-    private static boolean isBehind(int id, byte[] after) {
-        return io.towpath.record.BsonOrder.compare(KEYS[id], after) > 0;
-    }
-
     private void beginStream() {
         Ledger ledger = first();
         ledger.beginStream();
-        reads.clear();
         commit(List.of(ledger.rootRecord()));
     }
 
-    private void catchUp() {
+    /** The source is read from another member, or by another plan. */
+    private void copyAnew() {
+        kills++;
         Ledger ledger = first();
-        if (size.tasks == 1) reads.clear();
-        else reads.remove(0);
-        commit(List.of(ledger.catchUp()));
+        RangePlan plan =
+                ledger.rows().copies().get(NAMESPACE).orElseThrow().plan();
+        commit(ledger.copyAnew(NAMESPACE));
+        commit(List.of(ledger.plan(NAMESPACE, plan)));
+    }
+
+    private void catchUp() {
+        commit(List.of(first().catchUp()));
     }
 
     // the stream
 
     private void addStream(Ledger ledger, List<Step> steps) {
         if (position < now()) steps.add(RoundsWorld::event);
-        if (position > stored && position >= START) steps.add(RoundsWorld::heartbeat);
+        if (position > stored && position >= START && ledger.isStreaming()) steps.add(RoundsWorld::heartbeat);
         boolean isPastRows = !ledger.largestTime().isAfter(time(position));
         boolean isPending = ledger.rows().nextPending().isPresent();
         if (isPending && isPastRows) steps.add(RoundsWorld::reread);
-        boolean isCaughtUp = ledger.isCaughtUp(time(position));
-        if (!ledger.isStreaming()) {
-            if (fault == Fault.CATCH_UP_ENDS_EARLY) isCaughtUp = !isPending && position >= time(ledger.start());
-            if (fault == Fault.PENDING_IS_LEFT) isCaughtUp = isPastRows && position >= time(ledger.start());
-        }
-        if (isCaughtUp) steps.add(RoundsWorld::beginRound);
+        if (ledger.isCatchingUp() && position >= time(ledger.start())) steps.add(RoundsWorld::beginRound);
     }
 
     private void event() {
@@ -358,13 +364,13 @@ final class RoundsWorld {
         commit(ledger.reread(pending.namespace(), pending.keys(), time(position)));
         if (fault != Fault.REREAD_STORES_NO_POSITION) stored = position;
         for (int id : IDS)
-            if (pending.keys().stream().anyMatch(key -> java.util.Arrays.equals(key, KEYS[id]))) row(id, position);
+            if (pending.keys().stream().anyMatch(key -> Arrays.equals(key, KEYS[id]))) row(id, position);
     }
 
     private void beginRound() {
         Ledger ledger = first();
         commit(List.of(ledger.beginRound(time(position))));
-        if (fault != Fault.ROUND_STORES_NO_POSITION) stored = position;
+        stored = position;
         seenRange = offsets.get(name(PARTITIONS.of(NAMESPACE, 1)));
         readEnd = 0;
         seenEnd = 0;
@@ -381,12 +387,11 @@ final class RoundsWorld {
             return;
         }
         Ledger ledger = new Ledger(PARTITIONS, reader(share));
-        addReads(ledger, 1, share, steps);
+        addPages(ledger, 1, steps);
         long round = ledger.round();
         steps.add(world -> {
             world.commit(List.of(PARTITIONS.endRecord(1, round)));
-            world.killSecond();
-            world.kills--;
+            world.share = null;
         });
     }
 
@@ -412,8 +417,6 @@ final class RoundsWorld {
 
     private void killFirst() {
         kills++;
-        if (size.tasks == 1) reads.clear();
-        else reads.remove(0);
         seeRange();
         readEnd = 0;
         seenEnd = 0;
@@ -423,7 +426,6 @@ final class RoundsWorld {
     private void killSecond() {
         kills++;
         share = null;
-        reads.remove(1);
     }
 
     // the log
@@ -452,9 +454,8 @@ final class RoundsWorld {
         logTimes.put(id, time);
     }
 
-    /** Once the stream has passed the copy, a reader of the log has what the source had at the position; and before, no more than that. */
-    private void check() {
-        Ledger ledger = first();
+    /** Once the stream has passed the rows, a reader of the log has what the source had at the position; of documents that are not read, nothing. */
+    private void check(Ledger ledger) {
         boolean isPassed = ledger.rows().nextPending().isEmpty() && !ledger.largestTime().isAfter(time(position));
         if (ledger.isCopying() || !isPassed || position < START || position < stored) return;
         for (int id : IDS) {
@@ -466,7 +467,9 @@ final class RoundsWorld {
                                     .getOrDefault(NAMESPACE, Optional.empty())
                                     .filter(copy -> copy.timeOf(KEYS[id]).isEmpty())
                                     .isPresent());
-            if (!isUnread && !java.util.Objects.equals(expected, log.get(id)))
+            if (isUnread && !size.isNatural) expected = null;
+            else if (isUnread) continue;
+            if (!Objects.equals(expected, log.get(id)))
                 throw new Broken("at %d, %d is %s in the log and was %s".formatted(position, id, log.get(id), expected));
         }
     }
@@ -478,7 +481,7 @@ final class RoundsWorld {
 
     @Override
     public String toString() {
-        return "%s; log %s; read as of %s; stored %d, at %d; %s".formatted(operations, log, reads, stored, position, offsets);
+        return "%s; log %s; stored %d, at %d; %s".formatted(operations, log, stored, position, offsets);
     }
 
     // offsets
