@@ -1,0 +1,158 @@
+"""A copy that takes much longer than the source's oplog reaches back: it goes in rounds, and the stream runs between these."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from bson import Timestamp
+from pymongo import MongoClient
+
+from tests.support import mongod, progress, raw
+from tests.support.awaited import until
+from tests.support.mongod import MongodSizes
+from tests.support.pipeline import Addresses, Pipeline, Settings
+from tests.support.workload import Workload
+from tests.support.writer import Writer
+from towpath.clients.mongo.client import cluster_time
+
+pytestmark = pytest.mark.servers
+
+WORKER = "connect-0"
+#: Of one write that only fills the oplog; so many a second make 16 MB reach back about ten seconds.
+FILL, FILLS = 160_000, 10
+COPIED, CHANGED = "docs", "other"
+
+
+@dataclass(slots=True)
+class Seen:
+    """What was committed while the copy went on."""
+
+    phases: list[tuple[str, int]] = field(default_factory=list)
+    """Each phase with its round, in order."""
+    largest_share: float = 0
+    """Of the oplog's window, that the stream's position or the round's beginning was behind."""
+    window: float = 0
+    """At that time, in seconds."""
+
+    @property
+    def rounds(self) -> int:
+        return max((number for _, number in self.phases), default=0)
+
+
+class Watch:
+    """Looks at the offsets and at the oplog until the stream has passed the copy."""
+
+    def __init__(self, pipeline: Pipeline, source: raw.Client) -> None:
+        self.pipeline, self.source, self.seen = pipeline, source, Seen()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Seen:
+        self._thread.start()
+        return self.seen
+
+    def __exit__(self, *error: object) -> None:
+        self._stop.set()
+        self._thread.join(30)
+
+    def _run(self) -> None:
+        while not self._stop.wait(0.1):
+            try:
+                self._look()
+            except Exception as error:  # noqa: BLE001  # a server that a test has stopped
+                print(f"watch: {error!r}")
+
+    def _look(self) -> None:
+        found = progress.offsets(self.pipeline)
+        root = next((offset for partition, offset in found if set(partition) == {"towpath"}), None)
+        if root is None:
+            return
+        phase = (root["phase"], root["round"])
+        if phase not in self.seen.phases[-1:]:
+            self.seen.phases.append(phase)
+        if root["phase"] == "stream":
+            return
+        oplog = self.source["local"]["oplog.rs"]
+        first, last = (self._time(oplog.find().sort("$natural", way).limit(1)) for way in (1, -1))
+        position = cluster_time(root["start"]).seconds
+        if last - first > 0 and (last - position) / (last - first) > self.seen.largest_share:
+            self.seen.largest_share, self.seen.window = (last - position) / (last - first), last - first
+
+    @staticmethod
+    def _time(found: Iterator[Any]) -> int:
+        stamp: Timestamp = next(iter(found))["ts"]
+        return stamp.time
+
+
+@contextmanager
+def small(
+    tmp_path: Path, addresses: Addresses, destination_client: raw.Client, settings: Settings, nodes: int = 1
+) -> Iterator[Pipeline]:
+    """A pipeline from a source whose oplog holds 16 MB, which writes fill in about ten seconds."""
+    sizes = MongodSizes(cache_gb=0.25, oplog_mb=16)
+    with (
+        mongod.start_replica_set(tmp_path / "small", name="small", nodes=nodes, sizes=sizes) as servers,
+        MongoClient[dict[str, Any]](servers.uri, retryWrites=True) as client,
+    ):
+        name = f"t{Random().randrange(2**31):x}"
+        ours = replace(addresses, source=servers.uri)
+        pipeline = Pipeline(name, tmp_path / f"{name}.toml", ours, client, destination_client, settings)
+        stop = threading.Event()
+        filler = threading.Thread(target=_fill, args=(client, stop), daemon=True)
+        filler.start()
+        try:
+            yield pipeline
+        finally:
+            stop.set()
+            filler.join(30)
+            pipeline.discard()
+            destination_client.drop_database(name)
+
+
+def _fill(client: raw.Client, stop: threading.Event) -> None:
+    filler = client["filler"]["filler"]
+    while not stop.wait(1 / FILLS):
+        try:
+            filler.replace_one({"_id": 1}, {"_id": 1, "padding": Random().randbytes(FILL)}, upsert=True)
+        except Exception as error:  # noqa: BLE001  # an election
+            print(f"filler: {error!r}")
+
+
+def copied_in_rounds(
+    pipeline: Pipeline, seed: int, documents: int, meanwhile: Callable[[Writer], None], rounds: int
+) -> Seen:
+    """Copies under writes: both sides are the same then, and the stream never needed more than half of the oplog."""
+    changes = Workload(seed, [pipeline.source(COPIED), pipeline.source(CHANGED)], documents=documents // 2)
+    changes.fill()
+    until("full oplog", lambda: _is_full(pipeline.source_client), timeout=60)
+    with Watch(pipeline, pipeline.source_client) as seen, Writer(changes, per_second=60) as writer:
+        pipeline.deploy()
+        meanwhile(writer)
+        until("end of the copy", lambda: pipeline.status()["copy"]["done"], timeout=600, every=1)
+        writer.wait_for(writer.applied + 100)
+    print(seen)
+    pipeline.wait()
+    pipeline.assert_same(COPIED, CHANGED, at_least=documents // 2)
+    assert seen.rounds >= rounds
+    assert seen.largest_share <= 0.5
+    return seen
+
+
+def _is_full(client: raw.Client) -> bool:
+    stats = next(client["local"]["oplog.rs"].aggregate([{"$collStats": {"storageStats": {}}}]))["storageStats"]
+    return bool(stats["size"] > 0.9 * stats["maxSize"])
+
+
+def test_a_copy_that_takes_longer_than_the_oplog_reaches_back(
+    tmp_path: Path, addresses: Addresses, destination_client: raw.Client, seed: int
+) -> None:
+    settings = Settings(capture={"documents_per_second": 150})
+    with small(tmp_path, addresses, destination_client, settings) as pipeline:
+        copied_in_rounds(pipeline, seed, 2_000, lambda writer: None, rounds=3)
