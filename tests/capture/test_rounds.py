@@ -1,4 +1,4 @@
-"""A copy that takes much longer than the source's oplog reaches back: it goes in rounds, and the stream runs between these."""
+"""A copy that takes longer than the source's oplog reaches back: the stream runs between its rounds."""
 
 from __future__ import annotations
 
@@ -126,7 +126,12 @@ def _fill(client: raw.Client, stop: threading.Event) -> None:
 
 
 def copied_in_rounds(
-    pipeline: Pipeline, seed: int, documents: int, meanwhile: Callable[[Writer], None], rounds: int
+    pipeline: Pipeline,
+    seed: int,
+    documents: int,
+    meanwhile: Callable[[Writer], None],
+    rounds: int,
+    timeout: float = 120,
 ) -> Seen:
     """Copies under writes: both sides are the same then, and the stream never needed more than half of the oplog."""
     changes = Workload(seed, [pipeline.source(COPIED), pipeline.source(CHANGED)], documents=documents // 2)
@@ -135,7 +140,7 @@ def copied_in_rounds(
     with Watch(pipeline, pipeline.source_client) as seen, Writer(changes, per_second=60) as writer:
         pipeline.deploy()
         meanwhile(writer)
-        until("end of the copy", lambda: pipeline.status()["copy"]["done"], timeout=600, every=1)
+        until("end of the copy", lambda: pipeline.status()["copy"]["done"], timeout=timeout, every=1)
         writer.wait_for(writer.applied + 100)
     print(seen)
     pipeline.wait()

@@ -107,7 +107,9 @@ public final class Streaming implements AutoCloseable {
         held = List.of();
         rereads.skipped().ifPresent(records::add);
         boolean isReread = rereads.isPending() && (isNew || System.nanoTime() < heldUntil);
-        int boundary = isReread || isNearRound() ? boundary(batch) : -1;
+        int boundary = -1;
+        if (isReread) boundary = boundary(batch, debezium.start());
+        else if (isNearRound()) boundary = boundary(batch, end);
         int emitted = emit(boundary < 0 ? batch : batch.subList(0, boundary), records);
         held = batch.subList(emitted, batch.size());
         if (emitted == boundary) {
@@ -180,11 +182,17 @@ public final class Streaming implements AutoCloseable {
         if (schema != null) into.addAll(schema.completed(time));
     }
 
-    /** The first record that follows all events up to a time, of which no event is emitted; -1 if there is none, or if a row of the copy is later. */
-    private int boundary(List<SourceRecord> batch) {
+    /**
+     * The first record that follows all events up to a time, of which no later one is emitted; -1 if there is none, or if a row of the copy is
+     * later.
+     *
+     * @param earliest the time is not earlier
+     */
+    private int boundary(List<SourceRecord> batch, ClusterTime earliest) {
         for (int index = 0; index < batch.size(); index++) {
             Optional<ClusterTime> before = EventTime.before(batch.get(index).sourceOffset());
-            if (before.isEmpty() || last != null && last.isAfter(before.get())) continue;
+            if (before.isEmpty() || earliest.isAfter(before.get())) continue;
+            if (last != null && last.isAfter(before.get())) continue;
             // the first heartbeat has the time at which the stream begins, and says nothing about events of that time
             if (!before.get().isAfter(debezium.start())) continue;
             boolean isPastRows = !ledger.rows().holdsAny() || !ledger.largestTime().isAfter(before.get());
