@@ -642,6 +642,57 @@ class LedgerTest {
         assertEquals(2, restored().rows().nextPending().orElseThrow().keys().size());
     }
 
+    @Test
+    void theNextRoundBeginsWhereTheStreamIs() throws Exception {
+        Ledger ledger = begun();
+        store(List.of(ledger.rootRecord(), ledger.plan(ORDERS, new RangePlan(List.of(), 30, 3000, 7))));
+        assertTrue(Ledger.hasNews(0, partitions, reader()));
+        assertFalse(Ledger.hasNews(1, partitions, reader()), "the task has ended this round");
+        advance(ledger, page(0, new ClusterTime(105, 1), false, 10));
+        Ledger other = restored();
+        store(List.of(ledger.catchUp()));
+        for (Ledger each : List.of(ledger, restored())) {
+            assertTrue(each.isCatchingUp());
+            assertFalse(each.isCopying());
+            assertFalse(each.isStreaming());
+            assertFalse(each.holds(ORDERS, id(10), new ClusterTime(106, 1)), "made after its row was read");
+            assertTrue(each.holds(ORDERS, id(11), new ClusterTime(106, 1)), "its row comes later");
+        }
+        assertFalse(Ledger.hasNews(0, partitions, reader()), "the stream runs");
+        assertFalse(other.followFirst(reader()));
+        store(List.of(ledger.beginRound(new ClusterTime(110, 1)), partitions.endRecord(1, 1)));
+
+        assertTrue(Ledger.hasNews(partitions.ended(1, reader()), partitions, reader()));
+        assertFalse(other.followFirst(reader()), "it read the round before");
+        Ledger next = restored();
+        assertEquals(new ClusterTime(110, 1), next.start());
+        assertEquals(2, next.round());
+        assertTrue(next.isCopying());
+        next.beginStream();
+        assertFalse(next.holds(ORDERS, id(11), new ClusterTime(106, 1)), "added collections are read as of the stream");
+    }
+
+    @Test
+    void changesOfACollectionThatFollowsASchemaChangeAreEmittedBetweenRounds() throws Exception {
+        Ledger ledger = begun();
+        store(List.of(ledger.rootRecord()));
+        ledger.refill("shop.renamed");
+        store(List.of(ledger.catchUp()));
+        for (Ledger each : List.of(ledger, restored())) {
+            assertFalse(each.holds("shop.renamed", id(1), new ClusterTime(106, 1)));
+            assertTrue(each.holds(ORDERS, id(1), new ClusterTime(106, 1)));
+            assertFalse(each.rows().initial().containsKey("shop.renamed"));
+        }
+    }
+
+    @Test
+    void ofACollectionThatIsGoneBeforeItIsReadTheLogLacksTheStatesUpToThen() throws Exception {
+        Ledger ledger = begun();
+        ClusterTime gone = new ClusterTime(120, 1);
+        store(ledger.gone(List.of(ORDERS), gone));
+        assertEquals(gone, restored().history().copied());
+    }
+
     private Ledger begun() {
         Ledger ledger = restored();
         ledger.begin("shop\\..*", START, List.of(ORDERS, "shop.empty"));
