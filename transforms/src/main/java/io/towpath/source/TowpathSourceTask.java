@@ -337,7 +337,8 @@ public final class TowpathSourceTask extends SourceTask {
                         Optional.ofNullable(schema).flatMap(SchemaCapture::upto))
                 .flatMap(Optional::stream)
                 .max(ClusterTime::compareTo);
-        // events of the first time are in all rows; and only the stream's second time shows that all of the first have come
+        // events of the first time are in all rows; and only the stream's second time shows that all of the first have
+        // come
         ClusterTime start = ledger.rows().holdsAny() ? ledger.start().previous() : ledger.start();
         debezium = new DebeziumStream(context, configuration, source, start);
         Rereads rereads = new Rereads(

@@ -169,7 +169,12 @@ final class CopyThreads implements AutoCloseable {
     private PageRead open(RangeRead.Range range) {
         return range.plan().recordIds().isPresent()
                 ? natural.read(range, reads.settings().page())
-                : new RangeRead(reads, reads.source().snapshot(), range, reads.settings().page(), earliest);
+                : new RangeRead(
+                        reads,
+                        reads.source().snapshot(),
+                        range,
+                        reads.settings().page(),
+                        earliest);
     }
 
     @Override

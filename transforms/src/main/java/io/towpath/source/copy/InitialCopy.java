@@ -98,8 +98,7 @@ public final class InitialCopy implements AutoCloseable {
     private boolean take(List<SourceRecord> records) throws InterruptedException {
         boolean haveEnded = threads.haveEnded();
         long bytes = 0;
-        CopyReports.Report report =
-                ledger.rows().isCopied() ? null : threads.next(ending ? SHORT_WAIT_MS : WAIT_MS);
+        CopyReports.Report report = ledger.rows().isCopied() ? null : threads.next(ending ? SHORT_WAIT_MS : WAIT_MS);
         while (report != null) {
             take(report, records);
             bytes += report.bytes();

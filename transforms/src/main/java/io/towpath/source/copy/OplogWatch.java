@@ -9,7 +9,6 @@ import io.towpath.record.ClusterTime;
 import io.towpath.source.progress.Ledger;
 import io.towpath.source.progress.Progress;
 import io.towpath.source.progress.SourceMetrics;
-import java.time.Duration;
 import java.util.Optional;
 import org.apache.kafka.connect.errors.ConnectException;
 import org.slf4j.Logger;

@@ -75,7 +75,8 @@ public record Partitions(String prefix) {
 
     /** A task has read what it reads in a round: in the transaction of its last rows of the round, or later. */
     public SourceRecord endRecord(int task, long round) {
-        return offsetRecord(task(task), Map.of(ROUND, round), "copy: task %d has ended round %d".formatted(task, round));
+        return offsetRecord(
+                task(task), Map.of(ROUND, round), "copy: task %d has ended round %d".formatted(task, round));
     }
 
     Map<String, Object> pending(String namespace, int chunk) {

@@ -130,8 +130,9 @@ public final class RowTimes {
     /** How many ranges of the initial copy are not done, by the number of their task. */
     public SortedMap<Integer, Long> open(CopyShare share) {
         SortedMap<Integer, Long> open = new TreeMap<>();
-        initial().forEach((namespace, copy) -> copy.ifPresent(planned ->
-                planned.open().forEach(range -> open.merge(taskOf(share, namespace, range), 1L, Long::sum))));
+        initial()
+                .forEach((namespace, copy) -> copy.ifPresent(planned ->
+                        planned.open().forEach(range -> open.merge(taskOf(share, namespace, range), 1L, Long::sum))));
         return open;
     }
 
@@ -353,8 +354,9 @@ public final class RowTimes {
 
     /** The copy of a collection starts again, and its rows that were read in natural order stay in the log. Returns the copy if it had begun. */
     Optional<CollectionCopy> abandon(String namespace) {
-        Optional<Times> natural =
-                isNatural(namespace) ? computeNaturalTimes(namespace).or(() -> plannedTime(namespace)) : Optional.empty();
+        Optional<Times> natural = isNatural(namespace)
+                ? computeNaturalTimes(namespace).or(() -> plannedTime(namespace))
+                : Optional.empty();
         Optional<CollectionCopy> copy = forget(namespace);
         copies.put(namespace, Optional.empty());
         natural.ifPresent(times -> abandoned.put(namespace, times));

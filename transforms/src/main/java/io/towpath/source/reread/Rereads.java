@@ -64,9 +64,7 @@ public final class Rereads implements AutoCloseable {
     /** Whether there is something to read at the stream's next boundary. */
     public boolean isPending() {
         return System.nanoTime() - pausedUntil >= 0
-                && (first().isPresent()
-                        || hasAdded()
-                        || rows().nextPending().isPresent());
+                && (first().isPresent() || hasAdded() || rows().nextPending().isPresent());
     }
 
     /** Whether a collection has to be read as of the stream's position; none is while the initial copy goes on. */

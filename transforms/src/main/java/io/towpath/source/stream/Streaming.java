@@ -195,7 +195,8 @@ public final class Streaming implements AutoCloseable {
             if (last != null && last.isAfter(before.get())) continue;
             // the first heartbeat has the time at which the stream begins, and says nothing about events of that time
             if (!before.get().isAfter(debezium.start())) continue;
-            boolean isPastRows = !ledger.rows().holdsAny() || !ledger.largestTime().isAfter(before.get());
+            boolean isPastRows =
+                    !ledger.rows().holdsAny() || !ledger.largestTime().isAfter(before.get());
             return isPastRows ? index : -1;
         }
         return -1;

@@ -236,7 +236,8 @@ class NaturalReadsServerTest {
             for (int range = 0; range < plan.ranges(); range++) {
                 byte[] after = RangePlan.OPEN_END;
                 for (boolean over = false; !over; ) {
-                    try (PageRead pages = natural.read(new RangeRead.Range(namespace, plan, range, after), new PageRead.Size(4_000, 1_000))) {
+                    try (PageRead pages = natural.read(
+                            new RangeRead.Range(namespace, plan, range, after), new PageRead.Size(4_000, 1_000))) {
                         do {
                             Page page = pages.next();
                             page.documents().forEach(document -> documents.add(hex(document)));

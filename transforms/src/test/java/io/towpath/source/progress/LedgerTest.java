@@ -75,14 +75,12 @@ class LedgerTest {
         advance(ledger, page(0, new ClusterTime(110, 1), true, 12, 13));
 
         for (Ledger each : List.of(ledger, restored())) {
-            assertTrue(
-                    each.holds(ORDERS, id(11), new ClusterTime(105, 2)), "the last change that the row holds");
+            assertTrue(each.holds(ORDERS, id(11), new ClusterTime(105, 2)), "the last change that the row holds");
             assertFalse(each.holds(ORDERS, id(11), new ClusterTime(105, 3)), "made after its row was read");
             assertTrue(each.holds(ORDERS, id(12), new ClusterTime(110, 1)));
             assertFalse(each.holds(ORDERS, id(12), new ClusterTime(110, 2)));
             assertTrue(
-                    each.holds(ORDERS, id(99), new ClusterTime(110, 1)),
-                    "was not there when the range's end was read");
+                    each.holds(ORDERS, id(99), new ClusterTime(110, 1)), "was not there when the range's end was read");
             assertFalse(each.holds("shop.other", id(11), new ClusterTime(101, 1)), "was never copied");
             assertEquals(new ClusterTime(110, 1), each.largestTime());
         }
@@ -558,8 +556,7 @@ class LedgerTest {
         store(ledger.reselect("x", List.of(ORDERS), List.of()));
         store(List.of(ledger.plan(ORDERS, new RangePlan(List.of(), 1, 1, 7))));
         ledger.addDocument("shop.other", id(1), new ClusterTime(300, 1), true);
-        for (Ledger each : List.of(ledger, restored()))
-            assertFalse(each.holds(ORDERS, id(1), new ClusterTime(105, 2)));
+        for (Ledger each : List.of(ledger, restored())) assertFalse(each.holds(ORDERS, id(1), new ClusterTime(105, 2)));
     }
 
     /** The log has its rows: the changes that they hold must not be applied to them. */

@@ -28,7 +28,8 @@ final class RoundsWorld {
      *
      * @param isAnew whether the copy may start again, which counts as a kill
      */
-    record Size(boolean isNatural, boolean isOneRange, int tasks, int operations, int rounds, int kills, boolean isAnew) {}
+    record Size(
+            boolean isNatural, boolean isOneRange, int tasks, int operations, int rounds, int kills, boolean isAnew) {}
 
     /** Mistakes that an explorer must find. */
     enum Fault {
@@ -105,8 +106,7 @@ final class RoundsWorld {
         stored = -1;
         Ledger ledger = new Ledger(PARTITIONS, reader(offsets));
         ledger.begin("x", time(START), List.of(NAMESPACE));
-        List<byte[]> bounds =
-                size.isOneRange ? List.of() : List.of(size.isNatural ? RecordIds.position(1) : KEYS[2]);
+        List<byte[]> bounds = size.isOneRange ? List.of() : List.of(size.isNatural ? RecordIds.position(1) : KEYS[2]);
         Optional<RecordIds> recordIds =
                 size.isNatural ? Optional.of(new RecordIds("m", "t", time(START))) : Optional.empty();
         commit(List.of(ledger.rootRecord(), ledger.plan(NAMESPACE, new RangePlan(bounds, 2, 2, 7, recordIds))));
@@ -307,8 +307,7 @@ final class RoundsWorld {
     private void copyAnew() {
         kills++;
         Ledger ledger = first();
-        RangePlan plan =
-                ledger.rows().copies().get(NAMESPACE).orElseThrow().plan();
+        RangePlan plan = ledger.rows().copies().get(NAMESPACE).orElseThrow().plan();
         commit(ledger.copyAnew(NAMESPACE));
         commit(List.of(ledger.plan(NAMESPACE, plan)));
     }
@@ -363,8 +362,7 @@ final class RoundsWorld {
         RowTimes.Pending pending = ledger.rows().nextPending().orElseThrow();
         commit(ledger.reread(pending.namespace(), pending.keys(), time(position)));
         if (fault != Fault.REREAD_STORES_NO_POSITION) stored = position;
-        for (int id : IDS)
-            if (pending.keys().stream().anyMatch(key -> Arrays.equals(key, KEYS[id]))) row(id, position);
+        for (int id : IDS) if (pending.keys().stream().anyMatch(key -> Arrays.equals(key, KEYS[id]))) row(id, position);
     }
 
     private void beginRound() {
@@ -456,7 +454,8 @@ final class RoundsWorld {
 
     /** Once the stream has passed the rows, a reader of the log has what the source had at the position; of documents that are not read, nothing. */
     private void check(Ledger ledger) {
-        boolean isPassed = ledger.rows().nextPending().isEmpty() && !ledger.largestTime().isAfter(time(position));
+        boolean isPassed =
+                ledger.rows().nextPending().isEmpty() && !ledger.largestTime().isAfter(time(position));
         if (ledger.isCopying() || !isPassed || position < START || position < stored) return;
         for (int id : IDS) {
             String expected = asOf(position, id);
@@ -470,7 +469,8 @@ final class RoundsWorld {
             if (isUnread && !size.isNatural) expected = null;
             else if (isUnread) continue;
             if (!Objects.equals(expected, log.get(id)))
-                throw new Broken("at %d, %d is %s in the log and was %s".formatted(position, id, log.get(id), expected));
+                throw new Broken(
+                        "at %d, %d is %s in the log and was %s".formatted(position, id, log.get(id), expected));
         }
     }
 
