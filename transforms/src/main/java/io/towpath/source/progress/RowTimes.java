@@ -115,6 +115,7 @@ public final class RowTimes {
 
     /** The collections that the initial copy reads; empty where one is not divided into ranges yet. */
     public Map<String, Optional<CollectionCopy>> initial() {
+        if (refilled.isEmpty()) return copies;
         Map<String, Optional<CollectionCopy>> initial = new LinkedHashMap<>(copies);
         initial.keySet().removeAll(refilled);
         return initial;
