@@ -242,7 +242,7 @@ def test_the_source_has_another_primary_in_each_phase_of_a_round(
 def test_schema_changes_between_rounds(
     tmp_path: Path, addresses: Addresses, destination_client: raw.Client, seed: int
 ) -> None:
-    settings = Settings(capture={"documents_per_second": 60}, extra="[ddl]")
+    settings = Settings(capture={"documents_per_second": 60}, extra='[ddl]\ndrop = "apply"')
     with small(tmp_path, addresses, destination_client, settings) as pipeline:
         for name in ("renamed", "dropped", "replaced"):
             pipeline.source(name).insert_many({"_id": n, "text": "x" * 100} for n in range(500))
