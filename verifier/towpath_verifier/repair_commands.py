@@ -54,6 +54,8 @@ _INT32 = 2**31
 _COARSENESS = ("seconds", "minutes", "hours")
 #: A server's version, which decides its features.
 Version = tuple[int, int]
+#: `prepareUnique` refuses new duplicates; `unique` has none.
+_UNIQUENESS = ("prepareUnique", "unique")
 _UNIQUE_IN_PLACE: Version = (6, 0)
 _TTL_IN_PLACE: Version = (5, 1)
 
@@ -138,9 +140,18 @@ def index(namespace: str, name: str, wanted: Options | None, current: Options | 
     if current is None:
         return _indexes(namespace, {name: wanted})
     fields = unlike(wanted, current)
+    if current.get("unique") and wanted.get("prepareUnique"):  # the same, for writes; a rebuild would only weaken it
+        fields = [field for field in fields if field not in _UNIQUENESS]
     if all(_changes_in_place(field, wanted, current, version) for field in fields):
         return [command(namespace, "collMod", index={"name": name, **change}) for change in _changes(wanted, fields)]
     return [command(namespace, "dropIndexes", index=name), *_indexes(namespace, {name: wanted})]
+
+
+def is_conversion(wanted: Options | None, current: Options | None) -> bool:
+    """Whether the conversion of one of these indexes to unique would make them the same."""
+    if wanted is None or current is None or sorted(unlike(wanted, current)) != sorted(_UNIQUENESS):
+        return False
+    return {index.get("unique", False) for index in (wanted, current)} == {True, False}
 
 
 def _changes_in_place(field: str, wanted: Options, current: Options, version: Version) -> bool:
