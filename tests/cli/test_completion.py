@@ -1,4 +1,4 @@
-"""`towpath completion`: the script that it prints completes verbs, options and files in a real shell."""
+"""`towpath completion`: the script that it prints completes commands, options and files in a real shell."""
 
 from __future__ import annotations
 

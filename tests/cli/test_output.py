@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.awaited import until
 
-#: A command with some verbs of its own. `work` changes something between two lines; `show` only prints.
+#: A command line with some commands. `work` changes something between two lines; `show` only prints.
 PROGRAM = """
 import os, sys, time
 import click

@@ -30,7 +30,7 @@ from towpath.clients.connect.rest import Connect
 from towpath.clients.mongo import client as clusters
 from towpath.clients.mongo.client import Cluster
 from towpath.clients.mongo.replica_set import ReplicaSet
-from towpath.clients.tls import Trouble
+from towpath.clients.tls import TlsProblem
 from towpath.errors import ConnectError, ConnectUnreachable, MongoError, MongoUnreachable, TowpathError
 from towpath.history import preconditions
 from towpath.history import replay as replaying
@@ -85,7 +85,8 @@ def test_a_uri_that_cannot_be_used_is_no_cluster_that_is_lost(uri: str) -> None:
 
 
 def test_a_server_whose_certificate_is_not_trusted_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clusters, "trouble", lambda *_: clusters.Trouble("its certificate has expired", "give it one"))
+    problem = clusters.TlsProblem("its certificate has expired", "give it one")
+    monkeypatch.setattr(clusters, "tls_problem", lambda *_: problem)
     with pytest.raises(MongoError, match="its certificate has expired") as raised, Cluster(URI, "source").connected():
         raise ServerSelectionTimeoutError("SSL handshake failed")
     assert type(raised.value) is MongoError
@@ -181,7 +182,7 @@ def test_a_worker_whose_certificate_is_not_trusted_is_there(monkeypatch: pytest.
     with Connect("http://127.0.0.1:1") as connect:
         with pytest.raises(ConnectUnreachable):
             connect.names()
-        monkeypatch.setattr(rest, "_tls_trouble", lambda *_: Trouble("its certificate has expired", "give it one"))
+        monkeypatch.setattr(rest, "_tls_problem", lambda *_: TlsProblem("its certificate has expired", "give it one"))
         with pytest.raises(ConnectError, match="expired; give it one") as raised:
             connect.names()
     assert type(raised.value) is ConnectError

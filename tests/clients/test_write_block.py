@@ -103,12 +103,12 @@ def test_blocking_and_unblocking_twice_is_as_once(guarded: dict[str, Client]) ->
 
 
 def test_who_may_not_block_is_told_the_role(guarded: dict[str, Client]) -> None:
-    found = write_block.trouble(guarded["application"])
+    found = write_block.problem(guarded["application"])
     assert "application@admin may not block writes: it lacks setUserWriteBlockMode, serverStatus, getPara" in found
     assert 'grantRolesToUser: "application"' in found
     (privilege,) = documented_roles()["towpathBlocker"]
     assert "actions: [" + ", ".join(f'"{one}"' for one in privilege["actions"]) + "]" in found
-    assert write_block.trouble(guarded["blocker"]) == write_block.trouble(guarded["root"]) == ""
+    assert write_block.problem(guarded["blocker"]) == write_block.problem(guarded["root"]) == ""
     with pytest.raises(TowpathError, match="not authorized"):
         write_block.block(guarded["application"])
 
@@ -137,12 +137,12 @@ def test_other_servers_are_told_apart(guarded: dict[str, Client], tmp_path: Path
     root = guarded["root"]
     root.admin.command("setFeatureCompatibilityVersion", "5.0")
     try:
-        assert "MongoDB 5.0 (featureCompatibilityVersion) cannot block" in write_block.trouble(root)
+        assert "MongoDB 5.0 (featureCompatibilityVersion) cannot block" in write_block.problem(root)
         assert feature_version(guarded["application"]) == (6, 0)  # who may not see more is told the server's own
     finally:
         root.admin.command("setFeatureCompatibilityVersion", "6.0")
     with mongod.start_standalone(tmp_path) as running, Client(running.uri) as client:
-        assert "a standalone mongod cannot block writes" in write_block.trouble(client)
+        assert "a standalone mongod cannot block writes" in write_block.problem(client)
 
 
 @pytest.mark.nightly
@@ -151,7 +151,7 @@ def test_nothing_expires_and_no_index_is_built_while_blocked(tmp_path: Path) -> 
         servers.replica_set(tmp_path, "--setParameter", "ttlMonitorSleepSecs=1") as address,
         Client(f"mongodb://{address}/?replicaSet=guarded") as client,
     ):
-        assert write_block.trouble(client) == ""
+        assert write_block.problem(client) == ""
         database = client.shop
         database.orders.create_index("until", expireAfterSeconds=0)
         database.command({"create": "visits", "clusteredIndex": {"key": {"_id": 1}, "unique": True}})

@@ -68,7 +68,7 @@ class Case:
         self.fake("DeadLetterRetries", lambda session: refused(0))
         self.fake("unresolved", lambda *_, **__: (), gate.unreplicated)
         self.fake("metadata", lambda *_: Metadata((), ()))
-        self.fake("trouble", lambda client: "", gate.write_block)
+        self.fake("problem", lambda client: "", gate.write_block)
         self.fake("writes_through", lambda client: True, gate.write_block)
         self.fake("findings", lambda facts: [Finding("warning", "kafka", "one broker")], gate.deployment)
         self.fake("refuse_existing", lambda reverse: None, gate.reverse_pipeline)
@@ -194,7 +194,7 @@ RED: list[tuple[str, Callable[[Case], None], str]] = [
     ("verified", change(verdict=Verified(verdict(id="2", missing=3), verdict())), "3 differences found since"),
     ("metadata", fake("metadata", lambda *_: Metadata([DIFFERENT] * 5, ())), "the index more is missing; and 2 more"),
     ("metadata", fake("metadata", raising(MongoUnreachable("the source is away"))), "the source is away"),
-    ("write block", fake("trouble", lambda client: "it is MongoDB 5.0", gate.write_block), "it is MongoDB 5.0"),
+    ("write block", fake("problem", lambda client: "it is MongoDB 5.0", gate.write_block), "it is MongoDB 5.0"),
     (
         "reverse pipeline",
         fake(

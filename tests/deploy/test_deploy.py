@@ -1,4 +1,4 @@
-"""`deploy` changes what differs and nothing else, and refuses what would break the order; other verbs on the way."""
+"""`deploy` changes what differs and nothing else, and refuses what would break the order; other commands on the way."""
 
 from __future__ import annotations
 

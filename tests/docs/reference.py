@@ -31,20 +31,20 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "reference"
 
 
-def verbs() -> str:
-    """All verbs, with their options as `--help` has them."""
+def commands() -> str:
+    """All commands, with their options as `--help` has them."""
     context = click.Context(towpath, info_name="towpath", **towpath.context_settings)
-    return "\n".join(part for name in towpath.list_commands(context) for part in _verb(name, context))
+    return "\n".join(part for name in towpath.list_commands(context) for part in _command(name, context))
 
 
-def _verb(name: str, parent: click.Context) -> Iterator[str]:
+def _command(name: str, parent: click.Context) -> Iterator[str]:
     assert isinstance(parent.command, click.Group)
     command = parent.command.get_command(parent, name)
     assert command is not None
     context = click.Context(command, parent, info_name=name)
     if isinstance(command, click.Group):
         for inner in command.list_commands(context):
-            yield from _verb(inner, context)
+            yield from _command(inner, context)
         return
     yield f"## {context.command_path.removeprefix('towpath ')}\n"
     yield f"```text\n{' '.join([context.command_path, *command.collect_usage_pieces(context)])}\n```\n"
@@ -147,7 +147,7 @@ BLOCKS: dict[tuple[str, str], Callable[[], str]] = {
     ("pipeline-file.md", "keys"): keys,
     ("pipeline-file.md", "template"): template,
     ("servers.md", "versions"): versions,
-    ("verbs.md", "verbs"): verbs,
+    ("commands.md", "commands"): commands,
 }
 
 

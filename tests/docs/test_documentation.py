@@ -82,14 +82,14 @@ def is_unknown(line):
     return not set(re.findall(r"(?<![\w-])--[a-z][\w-]*", line)) <= {*known, "--help"}
 
 
-def test_commands_on_pages_have_the_verbs_and_options_that_there_are():
+def test_commands_on_pages_have_the_commands_and_options_that_there_are():
     assert wrong(lambda text: [line for line in COMMAND.findall(text) if is_unknown(line)]) == {}
 
 
-def test_the_readme_names_every_verb_and_the_help_every_option():
+def test_the_readme_names_every_command_and_the_help_every_option():
     commands = {name: towpath.get_command(CONTEXT, name) for name in towpath.list_commands(CONTEXT)}
-    verbs = {f"stack {name}" for name in commands["stack"].commands} | set(commands) - {"stack"}
-    assert [verb for verb in sorted(verbs) if f"`{verb}" not in README] == []
+    names = {f"stack {name}" for name in commands["stack"].commands} | set(commands) - {"stack"}
+    assert [name for name in sorted(names) if f"`{name}" not in README] == []
     groups = [*commands.values(), *commands["stack"].commands.values()]
     assert [(c.name, o.name) for c in groups for o in c.params if o.param_type_name == "option" and not o.help] == []
 

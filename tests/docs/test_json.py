@@ -18,7 +18,7 @@ from towpath.config import events
 from towpath.config.events import BadLine, CutoverNote, Difference, Event, Gate, Note, Round, RunEnd, TimedEvent, parse
 
 FOUND = (Difference, events.Definition)  # by verify, which tells no time
-KINDS = list(dict.fromkeys(kind for kinds in events.BY_VERB.values() for kind in kinds))
+KINDS = list(dict.fromkeys(kind for kinds in events.BY_COMMAND.values() for kind in kinds))
 DIFFERENCE = Difference(
     namespace="a.b", destination_namespace="a.c", id={"_id": "ü"}, id_bson="00", kind="extra", paths=[("n", None, "1")]
 )
@@ -94,7 +94,7 @@ def test_an_event_is_read_as_it_was_written(verb: str, sample: Event) -> None:
     found = parse(sample.line)
     assert found is not None
     assert (type(found), found.line) == (type(sample), sample.line)
-    assert type(found) in events.BY_VERB[verb]
+    assert type(found) in events.BY_COMMAND[verb]
 
 
 def test_half_a_pair_of_surrogates_is_a_line_too() -> None:

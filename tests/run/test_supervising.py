@@ -78,7 +78,7 @@ STEPPED = "Caused by: com.mongodb.MongoNotPrimaryException: Command failed with 
 
 
 @pytest.mark.parametrize(
-    ("trace", "verbs"),
+    ("trace", "commands"),
     [
         (LOST, ["resnapshot", "verify"]),
         (BAD, ["check", "deploy"]),
@@ -92,9 +92,9 @@ STEPPED = "Caused by: com.mongodb.MongoNotPrimaryException: Command failed with 
         ("x: TWP-NOT-EXACTLY-ONCE: this worker writes without transactions", ["check"]),
     ],
 )
-def test_what_no_restart_mends_says_what_does(trace, verbs):
+def test_what_no_restart_mends_says_what_does(trace, commands):
     found = lasting([Failure.of(trace).code])
-    assert [verb for verb, *_ in found.commands] == verbs
+    assert [name for name, *_ in found.commands] == commands
 
 
 def test_the_first_failure_that_lasts_decides():

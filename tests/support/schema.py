@@ -1,4 +1,4 @@
-"""What `docs/json.md` says of the lines that verbs print with `--json`, and whether lines are as it says."""
+"""What `docs/json.md` says of the lines that commands print with `--json`, and whether lines are as it says."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ def complaints(verb: str, line: Mapping[str, Any]) -> Iterator[str]:
     if verb != "stack" and line.pop("v") != events.VERSION:
         yield "v"
     verb = "verify" if verb == "resnapshot" else verb
-    if verb not in events.BY_VERB:
+    if verb not in events.BY_COMMAND:
         yield from _fields("", line, page()[verb][1])
         return
     found = events.event(line)
-    if found is None or type(found) not in events.BY_VERB[verb]:
+    if found is None or type(found) not in events.BY_COMMAND[verb]:
         yield f"{found!r} is no event of {verb}"
         return
     about = dict(page()[type(found).__name__][1])

@@ -43,14 +43,14 @@ class Trust:
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class TlsProblem:
     """A problem, and what to do."""
 
     what: str
     advice: str
 
 
-def trouble(addresses: Iterable[tuple[str, int]], trust: Trust) -> Trouble | None:
+def tls_problem(addresses: Iterable[tuple[str, int]], trust: Trust) -> TlsProblem | None:
     """The first problem with the files, or with TLS at one of these addresses; None when TLS is not the problem."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -70,16 +70,16 @@ def trouble(addresses: Iterable[tuple[str, int]], trust: Trust) -> Trouble | Non
     return None
 
 
-def _unusable(trust: Trust, error: OSError) -> Trouble:
+def _unusable(trust: Trust, error: OSError) -> TlsProblem:
     files = " and ".join(filter(None, (trust.ca, trust.key)))
-    return Trouble(
+    return TlsProblem(
         f"cannot use the PEM files {files}: {error.strerror or error}",
         f"{trust.ca_option} names the CA, {trust.key_option} a certificate with its key, and the password of an"
         " encrypted key has to be given with it",
     )
 
 
-def _without(plain: socket.socket, context: ssl.SSLContext, trust: Trust) -> Trouble | None:
+def _without(plain: socket.socket, context: ssl.SSLContext, trust: Trust) -> TlsProblem | None:
     """For a client without TLS: whether the server speaks it."""
     try:
         context.wrap_socket(plain).close()
@@ -88,10 +88,10 @@ def _without(plain: socket.socket, context: ssl.SSLContext, trust: Trust) -> Tro
             return None
     except OSError:
         return None
-    return Trouble("the server speaks TLS, and the client was not to", f"switch it on: {trust.switch}")
+    return TlsProblem("the server speaks TLS, and the client was not to", f"switch it on: {trust.switch}")
 
 
-def _with_tls(plain: socket.socket, host: str, context: ssl.SSLContext, trust: Trust) -> Trouble | None:
+def _with_tls(plain: socket.socket, host: str, context: ssl.SSLContext, trust: Trust) -> TlsProblem | None:
     try:
         with context.wrap_socket(plain, server_hostname=host) as secured:
             secured.settimeout(_SILENCE)
@@ -108,24 +108,24 @@ def _with_tls(plain: socket.socket, host: str, context: ssl.SSLContext, trust: T
     return None
 
 
-def _unverified(host: str, code: int, trust: Trust) -> Trouble:
+def _unverified(host: str, code: int, trust: Trust) -> TlsProblem:
     if code in (_EXPIRED, _NOT_YET):
         when = "has expired" if code == _EXPIRED else "is not valid yet"
-        return Trouble(f"the certificate of {host} {when}", "give the server a new one, or set the clock right")
+        return TlsProblem(f"the certificate of {host} {when}", "give the server a new one, or set the clock right")
     if code in (_OTHER_HOST, _OTHER_IP):
-        return Trouble(
+        return TlsProblem(
             f"the certificate of the server is not for the name {host}",
             "connect by a name that is in it, or give the server a certificate with this name (subjectAltName)",
         )
     signed = f"the CA in {trust.ca}" if trust.ca else "a CA that this machine trusts"
-    return Trouble(
+    return TlsProblem(
         f"the certificate of {host} does not come from {signed}", f"name the CA that issued it with {trust.ca_option}"
     )
 
 
-def _refused(reason: str, trust: Trust) -> Trouble:
+def _refused(reason: str, trust: Trust) -> TlsProblem:
     if trust.key and any(word in reason for word in _REFUSES):
-        return Trouble(
+        return TlsProblem(
             f"the server refuses the client's certificate in {trust.key} ({reason})",
             f"name with {trust.key_option} one that comes from the CA that the server trusts, and has not expired",
         )
@@ -134,12 +134,12 @@ def _refused(reason: str, trust: Trust) -> Trouble:
     return _no_tls(trust)
 
 
-def _wants_certificate(trust: Trust) -> Trouble:
-    return Trouble("the server wants a certificate of the client", f"name a PEM file with {trust.key_option}")
+def _wants_certificate(trust: Trust) -> TlsProblem:
+    return TlsProblem("the server wants a certificate of the client", f"name a PEM file with {trust.key_option}")
 
 
-def _no_tls(trust: Trust) -> Trouble:
-    return Trouble(
+def _no_tls(trust: Trust) -> TlsProblem:
+    return TlsProblem(
         "the server does not speak TLS at this port",
         f"name the port with TLS, or switch it off ({trust.switch} switches it on)",
     )

@@ -307,8 +307,8 @@ class RunEnd(TimedEvent):
     exit: int
 
 
-#: Verb → the kinds of events that it prints with `--json`.
-BY_VERB: Mapping[str, Sequence[type[Event]]] = {
+#: Command → the kinds of events that it prints with `--json`.
+BY_COMMAND: Mapping[str, Sequence[type[Event]]] = {
     "verify": (Difference, Definition, Verdict, Followed),
     "compact": (Round,),
     "repair": (Reread, Repaired),
@@ -344,7 +344,7 @@ def event(values: Any) -> Event | None:
 
 @cache
 def _adapter(name: str) -> TypeAdapter[Event] | None:
-    kinds = dict.fromkeys(kind for kinds in BY_VERB.values() for kind in kinds if name in names(kind))
+    kinds = dict.fromkeys(kind for kinds in BY_COMMAND.values() for kind in kinds if name in names(kind))
     if not kinds:
         return None
     any_of: Any = Union[tuple(kinds)]  # noqa: UP007  (of those that fit, the one that takes most fields)

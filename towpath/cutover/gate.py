@@ -190,7 +190,7 @@ def _metadata(readiness: Readiness) -> Result:
 
 def _write_block(readiness: Readiness) -> Result:
     with readiness.session.source.connected() as client:
-        problem = write_block.trouble(client)
+        problem = write_block.problem(client)
     return not problem, problem or "the user may block writes", "or leave --block-writes out"
 
 

@@ -255,5 +255,5 @@ def _event(ddl: Ddl, event: str) -> str:
     return f"{ddl.namespace} {event} at {ddl.at:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _commands(file: Path, *verbs: tuple[str, Sequence[str]]) -> tuple[str, ...]:
-    return tuple(shlex.join(["towpath", verb, str(file), *options]) for verb, options in verbs)
+def _commands(file: Path, *commands: tuple[str, Sequence[str]]) -> tuple[str, ...]:
+    return tuple(shlex.join(["towpath", name, str(file), *options]) for name, options in commands)

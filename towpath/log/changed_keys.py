@@ -139,7 +139,7 @@ class LogFollower:
     def __init__(self, pipeline: Pipeline, topics: Topics, starts: Mapping[Place, int]) -> None:
         """`starts`: the next offset of each partition that exists already."""
         self.records = 0
-        self.trouble = ""
+        self.failure = ""
         """Why the last request to Kafka failed; empty when it succeeded."""
         self._pipeline, self._topics = pipeline, topics
         self._next: dict[Place, int] = {}
@@ -196,9 +196,9 @@ class LogFollower:
         if time.monotonic() - self._refreshed > _REFRESH:
             try:
                 self._assign({})
-                self.trouble = ""
+                self.failure = ""
             except TowpathError as error:
-                self.trouble, self._refreshed = str(error), time.monotonic()
+                self.failure, self._refreshed = str(error), time.monotonic()
 
     def _assign(self, starts: Mapping[Place, int]) -> None:
         ends = pipeline_ends(self._pipeline, self._topics)

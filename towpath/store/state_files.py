@@ -93,21 +93,21 @@ def _file_errors(place: Path) -> AbstractContextManager[None]:
     return file_errors(f"keep {place}", "make room there, or name another folder with XDG_STATE_HOME")
 
 
-def lock(name: str, verb: str) -> Path:
+def lock(name: str, command: str) -> Path:
     """The lock file of a pipeline's command."""
-    return folder(name) / f"{verb}.lock"
+    return folder(name) / f"{command}.lock"
 
 
 @contextmanager
-def alone(name: str, verb: str, words: str = "") -> Iterator[None]:
-    """Raises `TowpathError` while another `towpath VERB` of the pipeline runs on this machine.
+def alone(name: str, command: str, words: str = "") -> Iterator[None]:
+    """Raises `TowpathError` while another `towpath COMMAND` of the pipeline runs on this machine.
 
-    `words`: the command, if it is not the verb alone.
+    `words`: the command, if it has options.
     """
-    with locked(lock(name, verb)) as holder:
+    with locked(lock(name, command)) as holder:
         if holder:
             raise TowpathError(
-                f"another `towpath {words or verb}` of {name} runs here ({holder}); one is enough: `towpath status`"
+                f"another `towpath {words or command}` of {name} runs here ({holder}); one is enough: `towpath status`"
                 " shows the state of the pipeline"
             )
         yield

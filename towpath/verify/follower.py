@@ -132,11 +132,11 @@ class _Follower:
         self._save(following=True)
 
     def _report_kafka(self) -> None:
-        if bool(self.log.trouble) != bool(self.kafka_failure):
+        if bool(self.log.failure) != bool(self.kafka_failure):
             self.session.say(
-                f"{self.log.trouble}; continuing once it answers" if self.log.trouble else "Kafka answers again"
+                f"{self.log.failure}; continuing once it answers" if self.log.failure else "Kafka answers again"
             )
-        self.kafka_failure = self.log.trouble
+        self.kafka_failure = self.log.failure
 
     def _compare(self, namespace: Namespace, ids: Iterable[bytes]) -> None:
         pair = Pair(namespace, self.session.pipeline.renamed(namespace))

@@ -34,7 +34,7 @@ def missing(connect: Connect, connectors: Iterable[Connector], advice: str) -> N
 class Wait:
     """Waits for a condition, until a connector has failed or the time is over; times are in seconds.
 
-    It goes on waiting during trouble that may pass, such as a worker that rebalances or does not answer.
+    It goes on waiting during errors that may pass, such as a worker that rebalances or does not answer.
     """
 
     connect: Connect
@@ -84,10 +84,10 @@ class Wait:
             failed = missing(self.connect, connectors, "was it removed meanwhile?") or failure(connectors)
         except self.passing as error:
             last = error
-        is_trouble = not isinstance(last, NotYet)
-        if is_trouble and not self._reported:
+        is_error = not isinstance(last, NotYet)
+        if is_error and not self._reported:
             self.say(f"{last}; waiting for it, up to {self.timeout:.0f} s")
-        self._reported = is_trouble
+        self._reported = is_error
         now = time.monotonic()
         self._healthy_at = self._healthy_at if failed else now
         if failed and now >= self._healthy_at + self.failed_for:

@@ -18,7 +18,7 @@ import httpx
 import tenacity
 from pydantic import Field, TypeAdapter, computed_field
 
-from towpath.clients.tls import Trouble, Trust, trouble
+from towpath.clients.tls import TlsProblem, Trust, tls_problem
 from towpath.config.logins import ConnectLogin
 from towpath.errors import ConnectError, ConnectorFailed, ConnectUnreachable, NoSuchConnector, Unresolved
 
@@ -355,7 +355,7 @@ class Connect:
     def _no_answer(self, error: Exception) -> ConnectError:
         """`ConnectUnreachable` unless the URL cannot be used, or TLS is the problem: then something is there."""
         unusable = isinstance(error, httpx.InvalidURL | httpx.UnsupportedProtocol)
-        problem = None if unusable else _tls_trouble(self.url, self._login)
+        problem = None if unusable else _tls_problem(self.url, self._login)
         reason, advice = (problem.what, problem.advice) if problem else (str(error), "is a worker running there?")
         what = f"cannot reach Kafka Connect at {self.url}: {reason}"
         kind = ConnectError if problem or unusable else ConnectUnreachable
@@ -429,10 +429,10 @@ def is_about_connector(answer: httpx.Response) -> bool:
         return False
 
 
-def _tls_trouble(url: str, login: ConnectLogin) -> Trouble | None:
+def _tls_problem(url: str, login: ConnectLogin) -> TlsProblem | None:
     """What is wrong with TLS at this URL."""
     parts, trust = urlsplit(url), _trust(url, login)
-    return trouble([(parts.hostname or "", parts.port or (443 if trust.tls else 80))], trust)
+    return tls_problem([(parts.hostname or "", parts.port or (443 if trust.tls else 80))], trust)
 
 
 def _trust(url: str, login: ConnectLogin) -> Trust:

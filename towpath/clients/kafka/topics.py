@@ -34,7 +34,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from towpath.clients.tls import Trouble, Trust, trouble
+from towpath.clients.tls import TlsProblem, Trust, tls_problem
 from towpath.config.logins import CA, CERTIFICATE, HOST_CHECK, KEY_PASSWORD, MECHANISM, PROTOCOL, KafkaLogin
 from towpath.errors import KafkaUnreachable, TopicError, TowpathError
 
@@ -152,10 +152,10 @@ class Topics:
                 return self._admin.list_topics(timeout=_ATTEMPT)
             except KafkaException as error:
                 self._admin.poll(0)  # runs the callback for errors so far
-                problem = _trouble(self.login, self.bootstrap, self._refused())
+                problem = _problem(self.login, self.bootstrap, self._refused())
                 if problem is None and time.monotonic() < until:
                     continue
-                problem = problem or Trouble(error.args[0].str(), "is a broker running there? ([kafka] bootstrap)")
+                problem = problem or TlsProblem(error.args[0].str(), "is a broker running there? ([kafka] bootstrap)")
                 what = f"cannot reach Kafka at {self.bootstrap}: {problem.what}"
                 raise KafkaUnreachable(what, problem.advice, where=self.bootstrap) from error
 
@@ -421,10 +421,10 @@ def _renamed(login: KafkaLogin, names: Mapping[str, str], user: str, password: s
     return options | (dict(zip((user, password), login.user, strict=True)) if login.user else {})
 
 
-def _trouble(login: KafkaLogin, bootstrap: str, refused: str) -> Trouble | None:
+def _problem(login: KafkaLogin, bootstrap: str, refused: str) -> TlsProblem | None:
     """What is wrong with TLS or the login, and what to do. `refused`: the client's message on a refused login."""
     if refused:
-        return Trouble(
+        return TlsProblem(
             f"the brokers refuse the user or the password: {refused.partition(': ')[2] or refused}",
             f"correct them, or {MECHANISM}, in the file of [kafka] client",
         )
@@ -439,7 +439,7 @@ def _trouble(login: KafkaLogin, bootstrap: str, refused: str) -> Trouble | None:
         key_option=f"{CERTIFICATE} in the file of [kafka] client",
         checks_host=settings.get(HOST_CHECK) != "",
     )
-    return trouble(_addresses(bootstrap), trust)
+    return tls_problem(_addresses(bootstrap), trust)
 
 
 def _addresses(bootstrap: str) -> Iterator[tuple[str, int]]:

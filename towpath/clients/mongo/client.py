@@ -15,7 +15,7 @@ from pymongo.errors import ConfigurationError, ConnectionFailure, OperationFailu
 from pymongo.uri_parser import parse_uri
 
 from towpath.clients.mongo.versions import OLDEST, short
-from towpath.clients.tls import Trouble, Trust, trouble
+from towpath.clients.tls import TlsProblem, Trust, tls_problem
 from towpath.config.mongo_uri import without_credentials
 from towpath.errors import MongoError, MongoUnreachable
 from towpath_verifier import brief
@@ -105,7 +105,7 @@ class Cluster:
             options["socketTimeoutMS"] = int(answer * 1000)
         self._refuse_unescaped()
         # first the files: OpenSSL asks the terminal for a missing password
-        if "tlsc" in self.uri.lower() and (cause := trouble([], _trust(_parsed(self.uri), self.uri))):
+        if "tlsc" in self.uri.lower() and (cause := tls_problem([], _trust(_parsed(self.uri), self.uri))):
             raise MongoError(f"{self._unusable}: {cause.what}", f"{cause.advice} ({self.setting})")
         try:
             return MongoClient(self.uri, **options)
@@ -137,8 +137,8 @@ class Cluster:
             return kind(*self._refusal(named, error), where=self.address)
         parsed = _parsed(self.uri)
         members = [(host, port or 27017) for host, port in parsed.get("nodelist", [])]
-        of_tls = trouble(members, _trust(parsed, self.uri))  # such a server answers
-        cause = of_tls or Trouble(brief(error), "is it running and the address right?")
+        of_tls = tls_problem(members, _trust(parsed, self.uri))  # such a server answers
+        cause = of_tls or TlsProblem(brief(error), "is it running and the address right?")
         what, advice = f"cannot reach {named}: {cause.what}", f"{cause.advice} ({self.setting})"
         return (MongoError if of_tls else MongoUnreachable)(what, advice, where=self.address)
 

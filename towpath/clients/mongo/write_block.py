@@ -45,7 +45,7 @@ _ON = 2  # of repl.userWriteBlockMode; 1 is off, 0 is not known yet
 _TRY_S, _PAUSE_S, _POLL_S = 2.0, 1.0, 0.01
 
 
-def trouble(client: Client) -> str:
+def problem(client: Client) -> str:
     """Why this user cannot block the writes of this cluster, and what to do; empty if it can. Changes nothing."""
     hello = client.admin.command("hello")
     if hello.get("msg") == "isdbgrid":

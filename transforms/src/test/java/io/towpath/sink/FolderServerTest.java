@@ -23,10 +23,10 @@ import org.junit.jupiter.params.provider.MethodSource;
 
 /**
  * Histories of documents, made at the source change by change and applied folded, batch by batch, at the destination: the same bytes.
- * Each test is 5,000 histories of a dozen writes, cut into batches at random.
+ * Each test is 2,000 histories of a dozen writes, cut into batches at random.
  */
 class FolderServerTest extends DestinationTest {
-    private static final int DOCUMENTS = 5_000;
+    private static final int DOCUMENTS = 2_000;
     private static final int WRITES = 12;
     private MongoCollection<RawBsonDocument> source;
     private int changes;
@@ -39,7 +39,7 @@ class FolderServerTest extends DestinationTest {
     }
 
     static LongStream seeds() {
-        return LongStream.rangeClosed(1, Fuzz.times(1));
+        return LongStream.range(Fuzz.seed(), Fuzz.seed() + Fuzz.times(1));
     }
 
     @ParameterizedTest
@@ -70,7 +70,7 @@ class FolderServerTest extends DestinationTest {
         }
         assertHolds(source);
         assertTrue(writes < changes * 0.6, "%d writes for %d changes".formatted(writes, changes));
-        assertTrue(splices > 500, splices + " splices");
+        assertTrue(splices > 200, splices + " splices");
     }
 
     private void write(long seed) {
