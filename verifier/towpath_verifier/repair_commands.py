@@ -147,7 +147,7 @@ def index(namespace: str, name: str, wanted: Options | None, current: Options | 
     return [command(namespace, "dropIndexes", index=name), *_indexes(namespace, {name: wanted})]
 
 
-def is_conversion(wanted: Options | None, current: Options | None) -> bool:
+def is_conversion(wanted: Mapping[str, Any] | None, current: Mapping[str, Any] | None) -> bool:
     """Whether the conversion of one of these indexes to unique would make them the same."""
     if wanted is None or current is None or sorted(unlike(wanted, current)) != sorted(_UNIQUENESS):
         return False

@@ -113,8 +113,11 @@ def replica_set(client: Client, side: str, setting: str = "", *, needs: str = ""
     return ReplicaSet(str(hello["setName"]), tuple(sorted(hello["hosts"])), process, version)
 
 
-def collections(client: Client, databases: Iterable[str] | None = None) -> list[Collection]:
-    """Every collection, view and time-series collection of these databases; by default of all but MongoDB's own."""
+def collections(client: Client, databases: Iterable[str] | None = None, kind: str = "") -> list[Collection]:
+    """Every collection, view and time-series collection of these databases; by default of all but MongoDB's own.
+
+    With `kind`, only those of that type.
+    """
     return [
         Collection(
             f"{database}.{entry['name']}",
@@ -124,7 +127,7 @@ def collections(client: Client, databases: Iterable[str] | None = None) -> list[
         )
         for database in (client.list_database_names() if databases is None else databases)
         if database not in ("admin", "config", "local")
-        for entry in client[database].list_collections()
+        for entry in client[database].list_collections(filter={"type": kind} if kind else None)
         if not entry["name"].startswith("system.")
     ]
 
