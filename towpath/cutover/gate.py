@@ -300,7 +300,7 @@ def _pause(readiness: Readiness) -> Iterator[Finding]:
     options, pause = readiness.options, _estimate(readiness)
     limit = options.max_pause
     indexes = f"indexes with {pause.entries:,} entries ({pause.unique_indexes:,})"
-    words, advice = f"about {duration(pause.seconds)} (limit {duration(limit)})", "allow more: --max-pause"
+    words, advice = f"about {pause.seconds:.1f} s (limit {limit:g} s)", "allow more: --max-pause"
     if pause.rebuilt_entries:
         words += f"; in it, {indexes} are rebuilt, as MongoDB before 6.0 has to; after it with --rebuild-later"
         advice += ", or rebuild after the switch: --rebuild-later"

@@ -399,7 +399,7 @@ class Machine:
                 if conversion.problem:
                     self.report(CutoverNote(event="not converted", words=conversion.problem))
                     self._left.append(conversion.problem)
-        except (KeyboardInterrupt, *ERRORS) as error:
+        except (KeyboardInterrupt, SystemError, *ERRORS) as error:
             why = str(error) or "interrupted"
             self._left.append(f"not all indexes are converted to unique ({why}); to do so: {self._command(option)}")
             return False
