@@ -13,7 +13,7 @@ LONGEST_S = 30.0
 #: Measured by `scripts/bench cutover` on two cores: the sink's stop and the start of the capture of the reverse
 #: pipeline, at Connect; a command that changes an option or an index, acknowledged by a majority; and a conversion and
 #: a rebuild for each entry of an index.
-_CONNECT_S, _COMMAND_S, _CONVERTED_S, _REBUILT_S = 1.5, 0.001, 1.5e-6, 4e-6
+_CONNECT_S, _COMMAND_S, _CONVERTED_S, _REBUILT_S = 1.5, 0.001, 4e-7, 2e-6
 _PINGS = 5
 
 

@@ -202,13 +202,14 @@ class SchemaWatches:
 
     def begin(self, stack: ExitStack) -> None:
         """Watch both sides, until `stack` ends it. Afterwards every connection that a pause needs is open."""
-        session = self.session
-        selection, renames = session.pipeline.selection, session.pipeline.collections.rename
-        old_names = {new: old for old, new in renames.items()}
-        for cluster, is_ours in (
-            (session.source, selection.matches),
-            (session.destination, lambda name: selection.matches(old_names.get(name) or name)),
-        ):
+        session, pipeline = self.session, self.session.pipeline
+        old_names = {new: old for old, new in pipeline.collections.rename.items()}
+
+        def is_written(name: str) -> bool:
+            old = str(old_names.get(name, name))
+            return pipeline.selection.matches(old) and pipeline.renamed(old) == name
+
+        for cluster, is_ours in ((session.source, pipeline.selection.matches), (session.destination, is_written)):
             with cluster.connected() as client:
                 open_connections(client, _CONNECTIONS + AT_ONCE)
                 since = cluster_time(client)

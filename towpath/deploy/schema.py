@@ -44,7 +44,7 @@ _ROLE = "grant the role dbAdmin on its database, or the privileges in docs/how-t
 _SHOWN = 5  # duplicate values in a message, and documents with each value
 _POLL_S = 0.5
 #: Quick commands that the server runs at the same time, at most; each waits for a majority.
-AT_ONCE = 16
+AT_ONCE = 8
 _END_S = 2.0  # seconds in which a command that was sent ends, after an interrupt
 
 #: Called with (done, total, description of the work).
