@@ -92,11 +92,12 @@ def test_there_and_back_without_loss(pipeline: Pipeline, tmp_path: Path) -> None
             end = there.ended(0)[-1]
         assert switch["primary"] == "destination" and "--back" in end["words"]
         # what a restored TTL index deletes is captured
-        assert [one["step"] for one in there.told if one["event"] == "step"][-4:] == [
+        assert [one["step"] for one in there.told if one["event"] == "step"][-5:] == [
             "waiting until the sink has stopped",
             "starting the reverse pipeline",
             "restoring the schema of the new primary",
             "checking for late writes",
+            "converting indexes to unique",
         ]
         assert indexes(pipeline, destination) == form
         print(f"writes had stopped for {writer.gaps} s; the tool says {switch['pause_seconds']} s")

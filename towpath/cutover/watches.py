@@ -16,11 +16,10 @@ from pymongo.change_stream import ChangeStream
 from pymongo.errors import ConnectionFailure, PyMongoError
 
 from towpath.clients.mongo.client import Cluster
-from towpath.clients.mongo.replica_set import collections, open_connections
+from towpath.clients.mongo.replica_set import open_connections
 from towpath.clients.mongo.versions import EXPANDED_EVENTS
 from towpath.config.pipeline import Pipeline
 from towpath.deploy.schema import AT_ONCE
-from towpath.errors import TowpathError
 from towpath.session import Session
 from towpath.store.positions import DATABASE
 from towpath_verifier import Client, Unsuitable, brief, cluster_time, feature_version, token_time
@@ -143,7 +142,7 @@ _CONNECTIONS = 3  # of the watches for late writes and for schemas, and of what 
 
 
 class _SchemaWatch(_Watch):
-    """Calls `end` once, with a message, for the first change of a collection's options or indexes."""
+    """Calls `end` once, with a message, for the first change of a collection's options or indexes, or of a view."""
 
     def __init__(
         self, client: Client, since: Timestamp, side: str, is_ours: Callable[[str], bool], end: Callable[[str], None]
@@ -160,7 +159,8 @@ class _SchemaWatch(_Watch):
         if self._stopped.is_set() or not any(map(self._is_ours, names)):
             return
         self._stopped.set()
-        self._end(_changed(f"{names[0]} got the {event['operationType']}", self._side))
+        what = f"{names[0]} got the {event['operationType']} at the {self._side}"
+        self._end(f"a schema changed after it was read for the pause: {what}; begin again")
 
     def fail(self, error: PyMongoError) -> None:
         self.failed = True
@@ -168,10 +168,6 @@ class _SchemaWatch(_Watch):
     def stop(self) -> None:
         """What changes from now on is not seen."""
         self._stopped.set()
-
-
-def _changed(what: str, side: str) -> str:
-    return f"a schema changed after it was read for the pause: {what} at the {side}; begin again"
 
 
 @dataclass(slots=True)
@@ -182,7 +178,6 @@ class SchemaWatches:
     end: Callable[[str], None]
     """Called once, from any thread, with a message for the first change."""
     _watches: list[_SchemaWatch] = field(default_factory=list)
-    _views: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def unchanged(self) -> bool:
@@ -195,9 +190,6 @@ class SchemaWatches:
         known = len(self._watches) == 2 and not any(watch.failed for watch in self._watches)
         for watch in self._watches:
             watch.stop()
-        if known and (views := self._read_views()) != self._views:
-            name = next(name for name in {**views, **self._views} if views.get(name) != self._views.get(name))
-            raise TowpathError(_changed(f"the view {name} is another", self.session.source.side))
         return known
 
     def begin(self, stack: ExitStack) -> None:
@@ -216,15 +208,6 @@ class SchemaWatches:
                 if since is not None and feature_version(client) >= EXPANDED_EVENTS:
                     watch = _SchemaWatch(client, since, cluster.side, is_ours, self.end)
                     self._watches.append(stack.enter_context(watch))
-        self._views = self._read_views()
-
-    def _read_views(self) -> Mapping[str, Any]:
-        """No change stream reports a change of a view."""
-        with self.session.source.connected() as client:
-            found = collections(client, kind="view")
-        return {
-            view.namespace: view.options for view in found if self.session.pipeline.selection.matches(view.namespace)
-        }
 
 
 def watch_schemas(client: Client, **start: Any) -> ChangeStream[Any]:

@@ -18,7 +18,7 @@ from towpath.store import cutover as cutovers
 from towpath.store.cutover import SWITCHED, Conversion
 from towpath.store.state_files import alone, holder, lock
 
-_DUPLICATE_KEY, _NO_INDEX = 11000, 27  # MongoDB's error_codes.yml
+_DUPLICATE_KEY, _NO_INDEX, _CHANGED = 11000, 27, 125  # MongoDB's error_codes.yml; the last: CommandFailed
 _LOCK = "conversion"
 
 
@@ -91,13 +91,15 @@ def _convert(primary: Cluster, conversion: Conversion, file: Path, on_progress: 
     return ""
 
 
-def _run(client: Client, step: Step, on_progress: Progress) -> None:
+def _run(client: Client, step: Step, on_progress: Progress, *, again: bool = True) -> None:
     try:
         run(client, step, on_progress)
     except TowpathError as error:
-        if step.drops and getattr(error.__cause__, "code", None) == _NO_INDEX:  # an attempt was interrupted
-            return
-        raise
+        code = getattr(error.__cause__, "code", None)
+        if step.converts and code == _CHANGED and again:  # another command has converted it in the meantime
+            _run(client, step, on_progress, again=False)
+        elif not (step.drops and code == _NO_INDEX):  # an earlier attempt was interrupted after the drop
+            raise
 
 
 def _not_unique(step: Step) -> Step:

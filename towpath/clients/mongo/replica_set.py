@@ -113,11 +113,8 @@ def replica_set(client: Client, side: str, setting: str = "", *, needs: str = ""
     return ReplicaSet(str(hello["setName"]), tuple(sorted(hello["hosts"])), process, version)
 
 
-def collections(client: Client, databases: Iterable[str] | None = None, kind: str = "") -> list[Collection]:
-    """Every collection, view and time-series collection of these databases; by default of all but MongoDB's own.
-
-    With `kind`, only those of that type.
-    """
+def collections(client: Client, databases: Iterable[str] | None = None) -> list[Collection]:
+    """Every collection, view and time-series collection of these databases; by default of all but MongoDB's own."""
     return [
         Collection(
             f"{database}.{entry['name']}",
@@ -127,7 +124,7 @@ def collections(client: Client, databases: Iterable[str] | None = None, kind: st
         )
         for database in (client.list_database_names() if databases is None else databases)
         if database not in ("admin", "config", "local")
-        for entry in client[database].list_collections(filter={"type": kind} if kind else None)
+        for entry in client[database].list_collections()
         if not entry["name"].startswith("system.")
     ]
 
