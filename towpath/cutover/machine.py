@@ -111,10 +111,10 @@ class Machine:
     def _run(self) -> None:
         if self.state == "destination primary":
             assert self.sides.marker is not None
-            words = f"already cut over: {self.sides.marker.description}"
-            if not self.dry_run:
-                self._convert()
-            self._end(words)
+            if not self.dry_run and self._convert():
+                left = conversions.pending(self.sides.forward)
+                self.sides.marker = replace(self.sides.marker, conversions=left)
+            self._end(f"already cut over: {self.sides.marker.description}")
             self._require_nothing_left()
             return
         self._refuse_dry_run(None)

@@ -179,7 +179,7 @@ def _read_schemas(work: Work) -> None:
 def _plan_schemas(work: Work) -> None:
     """Plan all changes of the schemas, and store how to undo them: later, no side says how the other one was."""
     work.restore = plan(work.session, final=True)
-    undo = {RESTORE: as_text(without_enforcement(step) for step in work.restore.steps if step.converts)}
+    undo = {RESTORE: as_text(without_enforcement(step) for step in work.restore.steps if step.enforces)}
     if _makes_reverse(work):
         work.relax = plan_in_place(work.reverse)
         undo[RELAX] = as_text(work.relax.undo)

@@ -179,6 +179,11 @@ class Step:
         return "unique" in self.change
 
     @property
+    def enforces(self) -> bool:
+        """Whether it makes an index refuse new duplicates that did not do so before."""
+        return bool(self.change.get("prepareUnique"))
+
+    @property
     def is_quick(self) -> bool:
         """Whether it takes the same time whatever the collection holds. The drop of an index comes with its build."""
         return self.rank < 3 and not self.converts
@@ -320,6 +325,7 @@ def apply(
     stay done; a new plan has the rest. An index with duplicates stays as it was, and the other steps still run.
     """
     quick = [step for step in steps if step.is_quick]
+    undos = [without_enforcement(step) for step in quick if step.enforces]
     duplicates: list[str] = []
     with destination.connected() as client:
         for step in quick:
@@ -330,7 +336,7 @@ def apply(
             try:
                 run(client, step, on_progress)
             except Duplicates as error:
-                run(client, without_enforcement(step))
+                at_once(client, (undo for undo in undos if undo == without_enforcement(step)))
                 duplicates.append(
                     f"{error.what}, and is as it was. `towpath verify` shows whether they are the same at the source,"
                     " and `towpath repair` repairs those that are not; change or delete the others, then run this again"
@@ -349,7 +355,8 @@ def run(client: Client, step: Step, on_progress: Progress = lambda done, total, 
         if step.builds:
             build(client, step.command, on_progress)
         else:
-            client[step.command.database].command(dict(step.command.body))
+            concern = {"writeConcern": {"w": "majority"}}  # a later write must not outlive it
+            client[step.command.database].command({**step.command.body, **concern})
     except OperationFailure as error:
         if error.code == _NOT_UNIQUE:
             raise Duplicates(_duplicates(step, error)) from error

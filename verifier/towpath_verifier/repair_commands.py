@@ -173,7 +173,8 @@ def _changes(wanted: Options, fields: Sequence[str]) -> Iterator[Options]:
     if together:
         yield together
     if "unique" in fields:
-        yield {"prepareUnique": True}
+        if "prepareUnique" not in fields:  # else it is so already
+            yield {"prepareUnique": True}
         yield {"unique": True}
     elif "prepareUnique" in fields:
         yield {"prepareUnique": wanted.get("prepareUnique", False)}
