@@ -203,9 +203,14 @@ class Supervisor:
             if self._conversion.done():
                 done, self._conversion = self._conversion, None
                 pause.failed(now)
-                for words in done.result():
-                    self.events.report(Note(event="convert", words=words))
-                self.hurry()
+                try:
+                    for words in done.result():
+                        self.events.report(Note(event="convert", words=words))
+                except ERRORS as error:
+                    self._report_problem("conversions", str(error), fields(error))
+                else:
+                    self._report_problem("conversions", "")
+                    self.hurry()
         elif status.cutover is not None and status.cutover.to_convert and not conversions.is_elsewhere(self.session):
             if pause.due is not None and not pause.is_due(now):
                 return
