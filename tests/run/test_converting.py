@@ -82,17 +82,19 @@ def test_duplicates_are_told_and_not_looked_for_again(run: Run) -> None:
     assert run.attempts == 1
 
 
-def test_a_failure_is_told_and_tried_again_later(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_is_told_and_tried_again_later(run: Run) -> None:
     run.error = TowpathError("the destination is away")
     run.poll(SWITCHED)
     run.ends()
     run.poll(SWITCHED)
     run.poll(SWITCHED)
     assert run.words == ["the destination is away"] and run.attempts == 1
-    now = supervising.time.monotonic() + 3
-    monkeypatch.setattr(supervising.time, "monotonic", lambda: now)
+    run.supervisor._pauses["conversion"].due, run.error = 0.0, None
     run.poll(SWITCHED)
-    until("the next attempt", lambda: run.attempts == 2, 10, 0.01)
+    run.ends()
+    run.poll(SWITCHED)
+    assert run.attempts == 2
+    assert run.words[1:] == ["converted email of shop.users to unique", "resolved: the destination is away"]
 
 
 @pytest.mark.parametrize("state", ["cutting over", "failing back"])
