@@ -146,8 +146,10 @@ def assert_as_before(pipeline: Pipeline) -> None:
     pipeline.assert_same("orders", "users", at_least=100)
     found = pipeline.status()
     assert (found["state"], found["cutover"], found["dead_letters"]) == ("running", None, 0)
-    at_destination = indexes(pipeline, pipeline.destination_client)[pipeline.namespace("users")]
-    assert not any(one.get("unique") for one in at_destination.values())
+    users = pipeline.namespace("users")
+    at_destination = indexes(pipeline, pipeline.destination_client)[users]
+    assert not any(one.get("unique") or one.get("prepareUnique") for one in at_destination.values())
+    assert any(one.get("unique") for one in indexes(pipeline, pipeline.source_client)[users].values())
     here = indexes(pipeline, pipeline.source_client)[pipeline.namespace("orders")]
     assert here["expired"]["expireAfterSeconds"] == 3600
     connectors = rest.get(f"{pipeline.addresses.connect}/connectors", timeout=90).raise_for_status().json()

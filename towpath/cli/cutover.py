@@ -251,11 +251,13 @@ def _steps(events: Sequence[TimedEvent]) -> Iterator[_Bar]:
     )
     stopping = (step.reported_at - timedelta(milliseconds=1) for step in steps if step.step.startswith(_STOP_STEP))
     stopped = next(requested, next(stopping, last))
+    switched = next((event.reported_at for event in events if isinstance(event, Switch)), last)
     percent = 100 / max((last - first).total_seconds(), 0.001)
     for step in steps:
         figures = ", ".join(f"{count:,} {name}" for name, count in step.counts.items())
         left = (_start(step) - first).total_seconds() * percent
-        yield _Bar(step.step, figures, step.seconds, left, step.seconds * percent, step.reported_at > stopped)
+        paused = stopped < step.reported_at <= switched
+        yield _Bar(step.step, figures, step.seconds, left, step.seconds * percent, paused)
 
 
 def _start(step: Step) -> datetime:

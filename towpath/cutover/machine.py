@@ -411,7 +411,7 @@ class Machine:
     def _end_done(self, direction: Direction) -> None:
         marker = self.sides.marker
         words = f"done: the {direction.new} is primary"
-        if marker is not None:
+        if marker is not None and not direction.returns:
             words += f"; it has every change up to the source's cluster time {marker.cluster_time}"
         if marker is not None and marker.blocked:
             words += f"; the source blocks writes; to unblock it by hand: {MONGOSH_UNDO}"

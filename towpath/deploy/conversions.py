@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from towpath.clients.mongo.client import Client, Cluster
+from towpath.clients.mongo.privileges import if_allowed
 from towpath.deploy.schema import Duplicates, Progress, Step, as_text, of_text, run
 from towpath.errors import TowpathError
 from towpath.session import Session
@@ -39,9 +40,9 @@ def conversions(steps: Iterable[Step]) -> tuple[Conversion, ...]:
 
 
 def pending(session: Session) -> tuple[Conversion, ...]:
-    """What is left to convert at the primary, by the marker."""
+    """What is left to convert at the primary, by the marker; nothing for a user who may not read it."""
     with session.destination.connected() as client:
-        marker = cutovers.read(client, session.pipeline)
+        marker = if_allowed(lambda: cutovers.read(client, session.pipeline))
     return marker.conversions if marker is not None and marker.state in SWITCHED else ()
 
 
