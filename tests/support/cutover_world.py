@@ -155,6 +155,9 @@ class World:
     def read(self, client: object, pipeline: object) -> Cutover | None:
         return self.marker
 
+    def require_own(self, client: object, pipeline: object, tokens: list[str]) -> None:
+        self._stored("look at the marker", lambda: self._own(tokens))
+
     def is_in(self, client: object, pipeline: object, state: str) -> bool:
         return self.marker is not None and self.marker.state == state
 
@@ -282,7 +285,7 @@ def world(folder: Path, patch: pytest.MonkeyPatch) -> World:
     def nothing(*_: Any, **__: Any) -> int:
         return 1
 
-    for name in ("insert", "replace_own", "take", "delete_own", "read", "is_in", "converted"):
+    for name in ("insert", "replace_own", "take", "delete_own", "read", "is_in", "converted", "require_own"):
         patch.setattr(sides.cutovers, name, getattr(it, name))
     for name, value in {
         "SchemaWatches": lambda *_: _SchemaWatches(it),

@@ -41,6 +41,7 @@ from towpath.verify.recent import DocumentsDiffer, IncrementalVerification, requ
 from towpath_verifier import Options, Verification
 
 _SHORT_S, _ROUNDS = 2.0, 5  # the pause begins once a comparison takes no longer than this, or after so many
+_BATCH = 100  # commands to change a schema, between two looks at whose the marker is
 _BLOCK_S, _REPORT_S = 33.0, 3.0  # seconds for open transactions to end, and of those to find out whose they are
 
 
@@ -264,7 +265,15 @@ def _restore(work: Work) -> int:
     steps = work.restore.steps
     later = [step for step in steps if step.converts or (work.options.rebuilds_later and not step.is_quick)]
     work.later = conversions.conversions(later)
-    return change_schema(work.session, [step for step in steps if step not in later])
+    return _change_schema(work, work.session, [step for step in steps if step not in later])
+
+
+def _change_schema(work: Work, session: Session, steps: Sequence[schema.Step]) -> int:
+    """Run these steps at the destination, as long as no other command undoes them at the same time."""
+    for start in range(0, len(steps), _BATCH):
+        work.sides.require_own()
+        change_schema(session, steps[start : start + _BATCH])
+    return len(steps)
 
 
 def _relax_again(sides: Sides) -> None:
@@ -335,7 +344,7 @@ STEPS = (
     Step(RESTORE, _restore, undo=_relax_again, unit="commands"),
     Step(
         RELAX,
-        lambda work: change_schema(work.reverse, work.relax.steps),
+        lambda work: _change_schema(work, work.reverse, work.relax.steps),
         undo=_restore_source,
         when=_relaxes_source,
         unit="commands",

@@ -147,6 +147,12 @@ def take(client: Client, pipeline: Pipeline, tokens: Iterable[str], token: str) 
     return _CUTOVER.validate_python(stored)
 
 
+def require_own(client: Client, pipeline: Pipeline, tokens: Iterable[str]) -> None:
+    """Raises `Overtaken` unless the marker has one of these tokens."""
+    if _markers(client).find_one(_own(pipeline, tokens), {"_id": 1}) is None:
+        raise _overtaken(pipeline)
+
+
 def is_in(client: Client, pipeline: Pipeline, state: State) -> bool:
     """Whether the marker is in this state."""
     return _markers(client).find_one({"_id": pipeline.name, "state": state}, {"_id": 1}) is not None
