@@ -92,9 +92,11 @@ def test_there_and_back_without_loss(pipeline: Pipeline, tmp_path: Path) -> None
             end = there.ended(0)[-1]
         assert switch["primary"] == "destination" and "--back" in end["words"]
         # what a restored TTL index deletes is captured
-        assert [one["step"] for one in there.told if one["event"] == "step"][-5:] == [
+        assert [one["step"] for one in there.told if one["event"] == "step"][-7:] == [
             "waiting until the sink has stopped",
             "starting the reverse pipeline",
+            "refusing duplicates at the new primary",
+            "waiting for the reverse pipeline",
             "restoring the schema of the new primary",
             "checking for late writes",
             "converting indexes to unique",
@@ -123,6 +125,7 @@ STEPS = (
     "applying the rest of the log",
     "stopping the sink",
     "starting the reverse pipeline",
+    "refusing duplicates at the new primary",
     "restoring the schema of the new primary",
 )
 

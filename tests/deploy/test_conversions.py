@@ -2,25 +2,44 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from pymongo import MongoClient
 from pymongo.errors import DuplicateKeyError
 
 from tests.support import mongod
 from tests.support.cutover_world import pipeline_of
 from tests.support.sessions import session_of
+from towpath.cli import towpath
 from towpath.clients.mongo.client import Cluster
 from towpath.deploy import conversions, schema
 from towpath.deploy.schema import apply, plan
+from towpath.errors import TowpathError
 from towpath.session import Session
 from towpath.store import cutover as cutovers
 from towpath.store.cutover import Conversion, Cutover
 
 pytestmark = pytest.mark.servers
+FILE = """
+name = "shop"
+[source]
+uri = "{source}"
+[destination]
+uri = "{destination}"
+[collections]
+include = ["shop.*"]
+[collections.rename]
+"shop.users" = "copied.users"
+[kafka]
+bootstrap = "127.0.0.1:1"
+[connect]
+url = "http://127.0.0.1:1"
+"""
 Client = MongoClient[dict[str, Any]]
 
 
@@ -83,6 +102,24 @@ def test_it_refuses_duplicates_before_and_is_unique_after(server: tuple[str, Cli
     assert index(client)["unique"] and marker(client, shop).conversions == () == conversions.pending(shop)
     assert not schema.metadata(shop, ()).deferred
     cutovers.replace_own(client, shop.pipeline, [marker(client, shop).token], Cutover("source primary", (), 1.0))
+
+
+def test_prepare_completes_it(server: tuple[str, Client], shop: Session, tmp_path: Path) -> None:
+    uri, client = server
+    file = tmp_path / "shop.toml"
+    file.write_text(FILE.format(source=uri, destination=uri + "&appname=destination"))
+    client.copied.users.insert_one({"_id": "twin", "email": 7})
+    switched(client, shop)
+    planned = CliRunner().invoke(towpath, ["prepare", str(file), "--dry-run", "--json"])
+    (step,) = json.loads(planned.stdout)["steps"]
+    assert "unique" in step["command"] and step["takes_time"] and index(client)["prepareUnique"]
+    refused = CliRunner().invoke(towpath, ["prepare", str(file)])
+    assert isinstance(refused.exception, TowpathError) or refused.exit_code == 2
+    assert index(client)["prepareUnique"] and "twin" in marker(client, shop).conversions[0].problem
+    client.copied.users.delete_one({"_id": "twin"})
+    done = CliRunner().invoke(towpath, ["prepare", str(file), "--json"])
+    assert done.exit_code == 0 and json.loads(done.stdout)["steps"] == [step]
+    assert index(client)["unique"] and marker(client, shop).conversions == ()
 
 
 def test_duplicates_are_named_and_it_keeps_refusing_them(server: tuple[str, Client], shop: Session) -> None:

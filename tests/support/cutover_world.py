@@ -278,9 +278,10 @@ def world(folder: Path, patch: pytest.MonkeyPatch) -> World:
         state.sinks.pop("shop-back", None)
         state.captures_back = False
 
-    def begun(*_: Any) -> None:
+    def begun(*_: Any) -> ClusterTime:
         assert state.sinks["shop"] == "STOPPED", "both sinks would run"
         state.captures_back = True
+        return ClusterTime(1, 1)
 
     def nothing(*_: Any, **__: Any) -> int:
         return 1

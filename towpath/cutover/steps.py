@@ -83,6 +83,8 @@ class Work:
     """What the new primary lacks of the old one's schema."""
     relax: Plan = field(default_factory=Plan)
     """What the reverse pipeline needs at the old primary."""
+    begun: ClusterTime | None = None
+    """The new primary's time before the capture of the reverse pipeline was started."""
     later: tuple[Conversion, ...] = ()
     """What is left of `restore` for after the switch."""
     last_write: ClusterTime | None = None
@@ -180,7 +182,7 @@ def _read_schemas(work: Work) -> None:
 def _plan_schemas(work: Work) -> None:
     """Plan all changes of the schemas, and store how to undo them: later, no side says how the other one was."""
     work.restore = plan(work.session, final=True)
-    undo = {RESTORE: as_text(without_enforcement(step) for step in work.restore.steps if step.enforces)}
+    undo = {ENFORCE: as_text(without_enforcement(step) for step in work.restore.steps if step.enforces)}
     if _makes_reverse(work):
         work.relax = plan_in_place(work.reverse)
         undo[RELAX] = as_text(work.relax.undo)
@@ -245,8 +247,12 @@ def _compare_all(work: Work) -> int:
 
 
 def _start_reverse(work: Work) -> None:
-    before = reverse_pipeline.begin(work.reverse, work.session.pipeline)
-    reverse_pipeline.wait_begun(work.reverse, before, work.pause.remaining(work.options.timeout))
+    work.begun = reverse_pipeline.begin(work.reverse, work.session.pipeline)
+
+
+def _await_reverse(work: Work) -> None:
+    assert work.begun is not None
+    reverse_pipeline.wait_begun(work.reverse, work.begun, work.pause.remaining(work.options.timeout))
 
 
 def _skip_echoes(work: Work) -> int:
@@ -258,11 +264,16 @@ def _skip_echoes(work: Work) -> int:
     return verified
 
 
-def _restore(work: Work) -> int:
-    """Restore the schema of the new primary, but for what takes time: see `towpath.deploy.conversions`."""
+def _enforce(work: Work) -> int:
+    """Refuse duplicates at the new primary, which needs no capture, while Connect starts the reverse pipeline's."""
     if not work.schemas.unchanged:
         _plan_schemas(work)
-    steps = work.restore.steps
+    return _change_schema(work, work.session, [step for step in work.restore.steps if step.enforces])
+
+
+def _restore(work: Work) -> int:
+    """Restore the schema of the new primary, but for what takes time: see `towpath.deploy.conversions`."""
+    steps = [step for step in work.restore.steps if not step.enforces]
     later = [step for step in steps if step.converts or (work.options.rebuilds_later and not step.is_quick)]
     work.later = conversions.conversions(later)
     return _change_schema(work, work.session, [step for step in steps if step not in later])
@@ -277,10 +288,10 @@ def _change_schema(work: Work, session: Session, steps: Sequence[schema.Step]) -
 
 
 def _relax_again(sides: Sides) -> None:
-    """Undo `_restore`. The source's schema, in a fail back, is its own and not that of a copy."""
+    """Undo `_enforce` and `_restore`. The source's schema, in a fail back, is its own and not that of a copy."""
     if sides.direction.returns:
         relax_existing_schema(sides.session)
-        undo_schema(sides.session, _stored_undo(sides, RESTORE))
+        undo_schema(sides.session, _stored_undo(sides, ENFORCE))
     else:
         relax_schema(sides.session)
 
@@ -302,7 +313,8 @@ def _remove_reverse(sides: Sides) -> None:
 
 
 PREPARE, BLOCK, STOP_SINK = "preparing the reverse pipeline", "blocking writes", "stopping the sink"
-RESTORE, RELAX = "restoring the schema of the new primary", "relaxing the schema of the old primary"
+ENFORCE, RESTORE = "refusing duplicates at the new primary", "restoring the schema of the new primary"
+RELAX = "relaxing the schema of the old primary"
 
 STEPS = (
     Step(
@@ -341,6 +353,8 @@ STEPS = (
     ),
     Step("starting the reverse pipeline", _start_reverse, when=_makes_reverse),
     Step("moving the sink to the end of the log", _skip_echoes, when=_fails_back),
+    Step(ENFORCE, _enforce, undo=_relax_again, unit="commands"),
+    Step("waiting for the reverse pipeline", _await_reverse, when=_makes_reverse),
     Step(RESTORE, _restore, undo=_relax_again, unit="commands"),
     Step(
         RELAX,
@@ -353,7 +367,9 @@ STEPS = (
 )
 #: The steps with an undo, in the order of the undo: writes are allowed first, and the reverse pipeline is gone before
 #: the sink resumes, or changes would circulate. Each undo needs all before it.
-UNDO_ORDER = tuple({step.name: step for step in STEPS}[name] for name in (BLOCK, RELAX, RESTORE, PREPARE, STOP_SINK))
+UNDO_ORDER = tuple(
+    {step.name: step for step in STEPS}[name] for name in (BLOCK, RELAX, RESTORE, ENFORCE, PREPARE, STOP_SINK)
+)
 
 
 def _apply_backlog(work: Work) -> int:
