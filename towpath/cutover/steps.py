@@ -273,10 +273,13 @@ def _enforce(work: Work) -> int:
 
 def _restore(work: Work) -> int:
     """Restore the schema of the new primary, but for what takes time: see `towpath.deploy.conversions`."""
-    steps = [step for step in work.restore.steps if not step.enforces]
-    later = [step for step in steps if step.converts or (work.options.rebuilds_later and not step.is_quick)]
+    now, later = list[schema.Step](), list[schema.Step]()
+    for step in work.restore.steps:
+        if not step.enforces:
+            is_later = step.converts or (work.options.rebuilds_later and not step.is_quick)
+            (later if is_later else now).append(step)
     work.later = conversions.conversions(later)
-    return _change_schema(work, work.session, [step for step in steps if step not in later])
+    return _change_schema(work, work.session, now)
 
 
 def _change_schema(work: Work, session: Session, steps: Sequence[schema.Step]) -> int:

@@ -172,9 +172,11 @@ def _of_collection(both: _Compared) -> Iterator[MetadataDifference]:
         if name in immutable:
             what += "; it cannot be changed, and a recreated collection has no documents"
         yield MetadataDifference(both.pair, "option", name, what, mine, theirs, recreate or commands or ())
+    # what becomes capped loses its indexes, and gets those of the source
+    replaced = recreate or ("capped" not in both.destination.options and changes.get("capped"))
     for name in repair_commands.in_order(both.source, both.destination):
         mine, theirs = both.source.indexes.get(name), both.destination.indexes.get(name)
-        commands = recreate or repair_commands.index(both.pair.destination, name, mine, theirs, both.version)
+        commands = replaced or repair_commands.index(both.pair.destination, name, mine, theirs, both.version)
         what = _describe_index(both, name, mine, theirs)
         yield MetadataDifference(both.pair, "index", name, what, mine, theirs, commands)
 

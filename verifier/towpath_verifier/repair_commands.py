@@ -100,7 +100,7 @@ def option(namespace: str, name: str, wanted: Described, current: Described) -> 
     if name in DEFAULTS:
         return [command(namespace, "collMod", **{name: DEFAULTS[name] if mine is None else mine})]
     if name == "capped" and mine:
-        return _cap(namespace, mine, current)
+        return _cap(namespace, mine, current, wanted.indexes)
     if name == "expireAfterSeconds" and ("clusteredIndex" in current.options or current.kind == "timeseries"):
         return [command(namespace, "collMod", expireAfterSeconds="off" if mine is None else mine)]
     if name == "timeseries" and mine and _is_coarser(mine, theirs):
@@ -108,13 +108,13 @@ def option(namespace: str, name: str, wanted: Described, current: Described) -> 
     return None
 
 
-def _cap(namespace: str, wanted: Mapping[str, int], current: Described) -> Commands:
-    """A capped collection's size changes in place; one that becomes capped loses its indexes."""
+def _cap(namespace: str, wanted: Mapping[str, int], current: Described, indexes: Mapping[str, Options]) -> Commands:
+    """A capped collection's size changes in place; one that becomes capped loses its indexes, and gets these."""
     most = wanted.get("max", 0)  # 0 is no limit
     if "capped" in current.options:
         return [command(namespace, "collMod", cappedSize=wanted["size"], cappedMax=most)]
     limit = [command(namespace, "collMod", cappedMax=most)] if most else []
-    return [command(namespace, "convertToCapped", size=wanted["size"]), *limit, *_indexes(namespace, current.indexes)]
+    return [command(namespace, "convertToCapped", size=wanted["size"]), *limit, *_indexes(namespace, indexes)]
 
 
 def _is_coarser(wanted: Mapping[str, Any], current: Mapping[str, Any] | None) -> bool:
