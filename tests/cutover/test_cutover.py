@@ -266,6 +266,17 @@ def seen_late(pipeline: Pipeline, folder: Path) -> None:
     assert seconds < 10, told
 
 
+def ended_by_a_schema(pipeline: Pipeline, folder: Path) -> None:
+    """Which changes on either side while somebody is asked to stop the writers."""
+    for collection, side in ((pipeline.source("users"), "source"), (pipeline.destination("users"), "destination")):
+        with cutover(pipeline, folder) as running:
+            running.event("stop writes")
+            collection.create_index("more", name="more")
+            told = running.ended(1)
+        assert f"{pipeline.namespace('users')} got the createIndexes at the {side}; begin again" in told[-1]["words"]
+        collection.drop_index("more")
+
+
 def ended_at_its_limit(pipeline: Pipeline, folder: Path) -> None:
     with cutover(pipeline, folder, "--max-pause", "3s") as running:
         running.event("stop writes")
@@ -294,6 +305,8 @@ def test_an_interrupt_a_kill_and_whatever_is_red_leave_all_as_it_was(pipeline: P
         seen_late(pipeline, tmp_path)
         assert_as_before(pipeline)
         pipeline.assert_same("audit_12", at_least=1)
+        ended_by_a_schema(pipeline, tmp_path)
+        assert_as_before(pipeline)
         ended_at_its_limit(pipeline, tmp_path)
         assert_as_before(pipeline)
         interrupted(pipeline, tmp_path, "restoring the schema of the new primary")
