@@ -173,10 +173,15 @@ BENCHES = {
         _USUAL,
     ),
     "cutover": Bench(
-        "how long writers wait in a cutover: nobody writes, or somebody does",
+        "how long writers wait in a cutover and back: few and many documents, a writer, many collections",
         cutover,
-        {"documents": 20_000, "writes": 1_000, "repetitions": 3, "seed": 1},
-        {"documents": 500, "writes": 50, "repetitions": 1},
+        {
+            **{"documents": 20_000, "many": 5_000_000, "collections": 2_000},
+            **{"writes": 1_000, "repetitions": 3, "seed": 1},
+        },
+        {"documents": 500, "many": 0, "collections": 0, "writes": 50, "repetitions": 1},
+        _USUAL,
+        ("many", "collections"),
     ),
 }
 
@@ -193,6 +198,7 @@ _WORDS = {
     "large": "documents whose _ids rise; 0: not this set",
     "length": "readings that a document holds already",
     "listed": "of them that the pipeline file lists by name; a pattern matches the others",
+    "many": "documents that the pause is compared with; 0: not this set",
     "mixed": "documents, and a third as many tiny ones in each of four collections; 0: not this set",
     "processes": "that read; 0: as many as there are cores",
     "pushes": "of each device",

@@ -136,7 +136,7 @@ def is_streaming(connect: Connect, name: str) -> bool:
     except NoSuchConnector:
         return False
     streaming = found.position is not None and not found.position.snapshot_running
-    return streaming and found.phase != "copy" and not found.copying
+    return streaming and not found.is_initial and not found.copying
 
 
 @contextmanager

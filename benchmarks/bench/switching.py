@@ -1,4 +1,4 @@
-"""`cutover`: how long writers have to wait, with nobody writing until then and with a writer at a pace."""
+"""`cutover`: how long writers have to wait, there and back: with few and many documents, a writer, many collections."""
 
 from __future__ import annotations
 
@@ -8,67 +8,126 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from benchmarks.bench import load
+import bson
+
+from benchmarks.bench.load import batches, joined
 from benchmarks.bench.measured import Client, Run
-from benchmarks.bench.pairs import pairs
-from benchmarks.bench.report import BASE, Found, Part, at_most
-from benchmarks.bench.sides import COLLECTION, DATABASE, NAMESPACE, Settings, is_streaming, pipeline_file, way
-from tests.support import oracle
+from benchmarks.bench.pairs import in_turn, say
+from benchmarks.bench.report import BASE, Found, Goal, Part, at_most, told
+from benchmarks.bench.sides import DATABASE, NAMESPACE, Settings, is_streaming, pipeline_file, way
+from tests.support import oracle, raw
 from tests.support.acknowledged import AcknowledgedWriter
 from tests.support.awaited import until
 from towpath import stack as embedded
 
 _TOWPATH = Path(sys.executable).parent / "towpath"
 _WRITTEN = "written"
-PAUSE, _WAITED = "pause s", "writers waited s"
-_QUIET_S, _WRITING_S = 2.0, 3.0  # of a pause, at most
+PAUSE, _WAITED, _BACK, _AFTER = "pause s", "writers waited s", "back, ", "converting indexes to unique s"
+_QUIET_S, _WRITING_S, _COLLECTIONS_S, _GROWTH = 2.0, 2.5, 3.0, 1.2  # of a pause, at most
+_UNIQUE = ("a", "b", "c")
+_CREATORS = 4  # threads that create collections
+_COPY_S = 3_600  # seconds until the copy has to be done
+_COMPARED = 100_000  # documents that the oracle compares, at most; `verify` has compared all before
 
 
-def bench(stack: embedded.Stack, *, documents: int, writes: int, repetitions: int, seed: int) -> Found:
-    writing = f"{BASE}, {writes:,} writes/s"
-    paces = {BASE: 0, writing: writes}
-    with Client(stack.source) as client:
-        load.fill(client[DATABASE][COLLECTION], seed, documents)
-        client[DATABASE][COLLECTION].create_index(["number", "_id"], unique=True)  # numbers repeat
-        client[DATABASE][COLLECTION].create_index("at", expireAfterSeconds=10**9)
+@dataclass(frozen=True, slots=True)
+class Data:
+    """What is moved: so many documents in one collection, and so many collections with one, with unique indexes."""
 
-    def one(name: str, side: str, _warm: bool) -> Run:
-        return _run(stack, re.sub(r"[^a-z0-9]+", "-", name), side, documents, paces[side])
+    documents: int
+    collections: int = 0
+    writes: int = 0
+    """A second, until the writer is asked to stop."""
 
-    runs = pairs("cutover", list(paces), repetitions, one)
-    goals = [
-        at_most(f"pause, {words}", median(run.figures[PAUSE] for run in runs if run.side == side), limit, "s")
-        for side, words, limit in (
-            (BASE, "nobody writes", _QUIET_S),
-            (writing, f"{writes:,} writes/s until it begins", _WRITING_S),
-        )
-    ]
-    title = (
-        f"{documents:,} documents of 1 KB, a unique index and one with TTL; nobody writes ({BASE}), or somebody does"
-    )
+    @property
+    def namespaces(self) -> list[str]:
+        return [NAMESPACE, f"{DATABASE}.{_WRITTEN}", *(f"{DATABASE}.c{number}" for number in range(self.collections))]
+
+
+def bench(
+    stack: embedded.Stack, *, documents: int, many: int, collections: int, writes: int, repetitions: int, seed: int
+) -> Found:
+    few, grown = f"{BASE}, {documents:,} documents", f"{BASE}, {many:,} documents"
+    writing, spread = f"{few}, {writes:,} writes/s", f"{BASE}, {collections:,} collections"
+    sides = {few: Data(documents), writing: Data(documents, writes=writes)}
+    sides |= {grown: Data(many)} if many else {}
+    sides |= {spread: Data(documents, collections)} if collections else {}
+    runs = []
+    for turn in range(repetitions):
+        for side in in_turn(list(sides), turn):
+            name = re.sub(r"[^a-z0-9]+", "-", f"cutover-{side}-{turn}")[:50].strip("-")
+            runs.append(_run(stack, name, side, sides[side], seed))
+            say(f"cutover: {side}: {runs[-1].figures}")
+    goals: list[Goal] = []
+    for direction in ("", _BACK):
+        pauses = {side: median(run.figures[direction + PAUSE] for run in runs if run.side == side) for side in sides}
+        for side, limit in ((few, _QUIET_S), (writing, _WRITING_S), (spread, _COLLECTIONS_S)):
+            if side in pauses:
+                goals.append(at_most(f"{direction}pause, {side}", pauses[side], limit, "s"))
+        if many:
+            goals.append(
+                at_most(f"{direction}pause, {many:,} against {documents:,}", pauses[grown] / pauses[few], _GROWTH)
+            )
+    if many:
+        after = median(run.figures[_AFTER] for run in runs if run.side == grown)
+        goals.append(told(f"after it, {many:,} documents' indexes become unique", f"{after:.1f} s"))
+    title = f"documents of 0.1 KB with three unique indexes and one with TTL, there and back; {spread} have two indexes"
     return Found([Part(title, "cutover", runs, rated=False)], goals)
 
 
-def _run(stack: embedded.Stack, name: str, side: str, documents: int, writes: int) -> Run:
-    namespaces = [NAMESPACE, f"{DATABASE}.{_WRITTEN}"]
+def _fill(client: raw.Client, data: Data, seed: int) -> None:
+    database = client[DATABASE]
+    client.drop_database(DATABASE)
+    for some in batches(data.documents):
+        bodies = [bson.encode({**dict.fromkeys(_UNIQUE, number * 7 + seed), "text": "x" * 40}) for number in some]
+        raw.insert_many(
+            database[NAMESPACE.split(".")[1]], [joined(n, body) for n, body in zip(some, bodies, strict=True)]
+        )
+    for field in _UNIQUE:
+        database[NAMESPACE.split(".")[1]].create_index(field, unique=True)
+    database[NAMESPACE.split(".")[1]].create_index("at", expireAfterSeconds=10**9)
+
+    def create(number: int) -> None:
+        database[f"c{number}"].insert_one({"_id": number, "n": number})
+        database[f"c{number}"].create_index("n")
+        database[f"c{number}"].create_index("m", unique=True)
+
+    with ThreadPoolExecutor(_CREATORS) as threads:
+        list(threads.map(create, range(data.collections)))
+
+
+def _run(stack: embedded.Stack, name: str, side: str, data: Data, seed: int) -> Run:
     with Client(stack.source) as source, Client(stack.destination) as destination:
         destination.drop_database(DATABASE)
-        source[DATABASE][_WRITTEN].drop()
-        writer = AcknowledgedWriter(source, DATABASE, _WRITTEN, per_second=max(1, writes))
+        _fill(source, data, seed)
+        writer = AcknowledgedWriter(source, DATABASE, _WRITTEN, per_second=max(1, data.writes))
         writer.fill()
-        with way(stack, name, "towpath", Settings(namespaces)) as it:
+        partitions = 1 if data.collections else 4
+        settings = Settings([f"{DATABASE}.*"], topics=data.namespaces, partitions=partitions)
+        with way(stack, name, "towpath", settings) as it:
             it.start(it.source, it.sink)
-            until("the stream", lambda: is_streaming(it.connect, it.source), 300, 0.2)
+            until("the stream", lambda: is_streaming(it.connect, it.source), _COPY_S, 0.2)
             file = pipeline_file(stack, name)
-            for verb in ("wait", "prepare", "verify"):
-                subprocess.run([_TOWPATH, verb, file], check=True, stdout=sys.stderr)
-            with _writing(writer) if writes else nullcontext(), removed(file.with_name(f"{name}-back.toml")):
-                figures = cut_over(file, writer if writes else None)
-        oracle.assert_same(stack.source, stack.destination, namespaces, at_least=documents)
+            for command in (("wait", "--timeout", str(_COPY_S)), ("prepare",), ("verify",)):
+                subprocess.run([_TOWPATH, command[0], file, *command[1:]], check=True, stdout=sys.stderr)
+            is_written = writer if data.writes else None
+            with _writing(writer) if data.writes else nullcontext(), removed(file.with_name(f"{name}-back.toml")):
+                figures = cut_over(file, is_written, destination)
+                if is_written is not None:
+                    writer.wait_for_more(data.writes)
+                back = cut_over(file, is_written, source, "--back")
+            figures |= {f"{_BACK}{figure}": seconds for figure, seconds in back.items()}
+            subprocess.run([_TOWPATH, "wait", file, "--timeout", str(_COPY_S)], check=True, stdout=sys.stderr)
+            if data.writes:
+                writer.assert_all_at(source)
+        if data.documents <= _COMPARED:
+            oracle.assert_same(stack.source, stack.destination, data.namespaces, at_least=data.documents)
     return Run(side, 1, figures[PAUSE], {}, figures)
 
 
@@ -89,9 +148,11 @@ def removed(file: Path) -> Iterator[None]:
             subprocess.run([_TOWPATH, "remove", file, "--topics", "--yes"], check=True, stdout=sys.stderr)
 
 
-def cut_over(file: Path, writer: AcknowledgedWriter | None) -> dict[str, float]:
-    """The seconds of the pause, and of each step in it."""
-    command: list[str | Path] = [_TOWPATH, "cutover", file, "--json"]
+def cut_over(
+    file: Path, writer: AcknowledgedWriter | None, new: raw.Client | None = None, *options: str
+) -> dict[str, float]:
+    """The seconds of the pause, of each step in it and after it. The writer continues at `new`."""
+    command: list[str | Path] = [_TOWPATH, "cutover", file, "--json", *options]
     figures: dict[str, float] = {}
     stopped = 0.0
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -99,14 +160,18 @@ def cut_over(file: Path, writer: AcknowledgedWriter | None) -> dict[str, float]:
         for event in map(json.loads, process.stdout):
             match event["event"]:
                 case "stop writes":
+                    stopped = time.monotonic()
                     if writer is not None:
                         writer.pause()
-                    stopped = time.monotonic()
                     print(file=process.stdin, flush=True)
                 case "step" if stopped:
                     figures[f"{event['step']} s"] = event["seconds"]
                 case "switch":
                     figures = {PAUSE: event["pause_seconds"], _WAITED: time.monotonic() - stopped, **figures}
+                    if writer is not None and new is not None:
+                        writer.send(new)
+                case "gate" | "end" | "not converted":
+                    say(f"cutover: {event['words'] or event['findings']}")
     if process.returncode or PAUSE not in figures:
         raise ValueError(f"the cutover ended with {process.returncode}")
     return figures

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from benchmarks.mutate import pit_score, score
+from benchmarks.mutate import copied_as, pit_score, score
 
 
 def test_a_score_is_of_what_a_test_reaches() -> None:
@@ -27,3 +27,9 @@ def test_the_score_of_java_names_where_survivors_are() -> None:
     found = pit_score(ElementTree.fromstring(report))
     assert found.survivors == ["io.A.b:7: removed call"]
     assert found.line == "75.0% (3 of 4 noticed; no test reaches 1 more)"
+
+
+def test_the_verifier_is_copied_to_where_it_is_imported_from_and_no_other_file_of_it_replaces_one() -> None:
+    assert copied_as("verifier/towpath_verifier/plan.py") == "towpath_verifier/plan.py"
+    assert copied_as("verifier/pyproject.toml") == "verifier/pyproject.toml"
+    assert copied_as("tests/verifier/test_merge.py") == "tests/verifier/test_merge.py"

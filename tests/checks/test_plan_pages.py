@@ -14,7 +14,8 @@ import pytest
 from tests.support.schema import complaints
 from towpath.checks.capture import Oplog
 from towpath.checks.facts import Extent
-from towpath.checks.plan import Disk, LogSize, Plan, Unique, Unknown, Writes
+from towpath.checks.pause import Pause
+from towpath.checks.plan import Disk, LogSize, Plan, Unknown, Writes
 from towpath.checks.rule import error, ok, warning
 from towpath.checks.sample import Sample, compressed_size, documents_in
 from towpath.cli.plan import commands, json_fields, text, write_report
@@ -53,7 +54,7 @@ def plan(pipeline: Pipeline) -> Plan:
         replicas=3,
         kafka_disks=tuple(Disk(f"broker {number}: /kafka", 50 * GB, 60 * GB) for number in (1, 2, 3)),
         destination_disk=DISK,
-        pause=Unique(1, 1_000_000),
+        pause=Pause(1, 1_000_000, 1, 0, 0.001),
     )
 
 
@@ -77,7 +78,10 @@ def test_a_pipeline_without_a_problem(plan: Plan) -> None:
     ]
     shown = text(plan, FILE)
     assert "one thread read 50,000 documents/s, 50.0 MB/s" in shown
-    assert "indexes become unique by being read: 1," in shown
+    assert "after it, unique indexes with 1,000,000 entries (1) are converted" in " ".join(shown.split())
+    slow = replace(plan, pause=Pause(1, 50_000_000, 1, 50_000_000, 0.001))
+    assert "in it, unique indexes with 50,000,000 entries (1) are rebuilt" in " ".join(text(slow, FILE).split())
+    assert levels(slow, "plan pause") == ["warning"]
 
 
 def test_the_limits_of_the_copy_are_a_time(plan: Plan, pipeline: Pipeline) -> None:

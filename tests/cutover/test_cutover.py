@@ -92,11 +92,14 @@ def test_there_and_back_without_loss(pipeline: Pipeline, tmp_path: Path) -> None
             end = there.ended(0)[-1]
         assert switch["primary"] == "destination" and "--back" in end["words"]
         # what a restored TTL index deletes is captured
-        assert [one["step"] for one in there.told if one["event"] == "step"][-4:] == [
+        assert [one["step"] for one in there.told if one["event"] == "step"][-7:] == [
             "waiting until the sink has stopped",
             "starting the reverse pipeline",
+            "refusing duplicates at the new primary",
+            "waiting for the reverse pipeline",
             "restoring the schema of the new primary",
             "checking for late writes",
+            "converting indexes to unique",
         ]
         assert indexes(pipeline, destination) == form
         print(f"writes had stopped for {writer.gaps} s; the tool says {switch['pause_seconds']} s")
@@ -122,6 +125,7 @@ STEPS = (
     "applying the rest of the log",
     "stopping the sink",
     "starting the reverse pipeline",
+    "refusing duplicates at the new primary",
     "restoring the schema of the new primary",
 )
 
@@ -145,8 +149,10 @@ def assert_as_before(pipeline: Pipeline) -> None:
     pipeline.assert_same("orders", "users", at_least=100)
     found = pipeline.status()
     assert (found["state"], found["cutover"], found["dead_letters"]) == ("running", None, 0)
-    at_destination = indexes(pipeline, pipeline.destination_client)[pipeline.namespace("users")]
-    assert not any(one.get("unique") for one in at_destination.values())
+    users = pipeline.namespace("users")
+    at_destination = indexes(pipeline, pipeline.destination_client)[users]
+    assert not any(one.get("unique") or one.get("prepareUnique") for one in at_destination.values())
+    assert any(one.get("unique") for one in indexes(pipeline, pipeline.source_client)[users].values())
     here = indexes(pipeline, pipeline.source_client)[pipeline.namespace("orders")]
     assert here["expired"]["expireAfterSeconds"] == 3600
     connectors = rest.get(f"{pipeline.addresses.connect}/connectors", timeout=90).raise_for_status().json()
@@ -260,6 +266,17 @@ def seen_late(pipeline: Pipeline, folder: Path) -> None:
     assert seconds < 10, told
 
 
+def ended_by_a_schema(pipeline: Pipeline, folder: Path) -> None:
+    """Which changes on either side while somebody is asked to stop the writers."""
+    for collection, side in ((pipeline.source("users"), "source"), (pipeline.destination("users"), "destination")):
+        with cutover(pipeline, folder) as running:
+            running.event("stop writes")
+            collection.create_index("more", name="more")
+            told = running.ended(1)
+        assert f"{pipeline.namespace('users')} got the createIndexes at the {side}; begin again" in told[-1]["words"]
+        collection.drop_index("more")
+
+
 def ended_at_its_limit(pipeline: Pipeline, folder: Path) -> None:
     with cutover(pipeline, folder, "--max-pause", "3s") as running:
         running.event("stop writes")
@@ -288,6 +305,8 @@ def test_an_interrupt_a_kill_and_whatever_is_red_leave_all_as_it_was(pipeline: P
         seen_late(pipeline, tmp_path)
         assert_as_before(pipeline)
         pipeline.assert_same("audit_12", at_least=1)
+        ended_by_a_schema(pipeline, tmp_path)
+        assert_as_before(pipeline)
         ended_at_its_limit(pipeline, tmp_path)
         assert_as_before(pipeline)
         interrupted(pipeline, tmp_path, "restoring the schema of the new primary")

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from tests.support.cutover_world import OPTIONS
+from towpath.cutover import steps
 from towpath.cutover.pause import CheckFailed, Pause
 from towpath.errors import NotYet, Overtaken
 
@@ -79,3 +85,19 @@ def test_a_write_that_is_seen_when_it_is_over_disturbs_nobody() -> None:
     pauses[0].end("too late")
     signal.raise_signal(signal.SIGALRM)
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_it_begins_when_a_person_is_asked_to_stop_the_writers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So the outage that the limit bounds includes the time until Enter."""
+    told, pause = list[Any](), Pause(0.3, "stopping the writers")
+    work: Any = SimpleNamespace(
+        options=replace(OPTIONS, blocks=False),
+        pause=pause,
+        report=told.append,
+        session=SimpleNamespace(source=SimpleNamespace(address="mongodb://a")),
+        sides=SimpleNamespace(direction=SimpleNamespace(old="source")),
+    )
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(readline=lambda: wait(pause)))
+    with pytest.raises(CheckFailed, match=r"limit of 0\.3 s while stopping the writers"), pause.enforced():
+        steps._stop_writers(work)
+    assert "press Enter" in told[0].words and "--max-pause" in told[0].words

@@ -23,12 +23,13 @@ from towpath.clients.mongo.privileges import Privileges
 from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.cutover import gate
 from towpath.cutover.gate import GATE, PRECONDITIONS, Readiness, red
-from towpath.deploy.schema import Metadata, Step
+from towpath.deploy.schema import Metadata, Plan, Step
 from towpath.deploy.schema_changes import SchemaChanges
 from towpath.errors import ConnectUnreachable, MongoUnreachable, Refused
 from towpath.run.report import Copied, Copy, Lag, Problem, Waiting
 from towpath.session import Session
 from towpath.verify.full_verdict import Verified
+from towpath_verifier import Command
 
 RUNNING = Connector("shop-source", "RUNNING", "w", (Task(0, "RUNNING", "w", ""),))
 FAILED = Connector("shop-source", "FAILED", "w", (Task(0, "FAILED", "w", "java.lang.Exception: boom"),), "boom")
@@ -80,6 +81,8 @@ class Case:
         self.fake("cluster_time", lambda client: None)
         for name in ("plan", "plan_in_place"):
             self.fake(name, lambda *_, **__: SimpleNamespace(steps=(step("shop.orders", "collMod"),)))
+        self.fake("round_trip", lambda client: 0.001)
+        self.fake("_documents", lambda client, namespace: 1_000_000)
         self.fake("statuses", lambda connect, names: [RUNNING])
 
     def session(self, name: str) -> Session:
@@ -214,6 +217,7 @@ RED: list[tuple[str, Callable[[Case], None], str]] = [
     ("own writes", no_bypass("source", returns=True), "while writes to the source are blocked"),
     ("late writes", fake("watch", raising(OperationFailure("not authorized", 13))), "not authorized"),
     ("schema privileges", stranger, "me@admin misses collMod on shop.orders at the destination"),
+    ("pause", fake("round_trip", raising(MongoUnreachable("no answer"))), "no answer"),
     (
         "capture",
         fake("statuses", lambda connect, names: [FAILED], returns=True),
@@ -257,6 +261,33 @@ def test_each_rule_is_red(case: Case, name: str, breaks: Callable[[Case], None],
     failed = red(case.checks())
     assert [check.subject for check in failed] == [name], failed
     assert found in failed[0].finding
+
+
+CONVERT = [Step("shop.orders", Command("shop", {"collMod": "orders", "index": {"name": "n", "unique": True}}))]
+REBUILD = [
+    Step("shop.orders", Command("shop", {"dropIndexes": "orders", "index": "n"})),
+    Step("shop.orders", Command("shop", {"createIndexes": "orders", "indexes": [{"name": "n"}, {"name": "m"}]})),
+]
+
+
+@pytest.mark.parametrize(
+    ("steps", "changed", "level", "found"),
+    [
+        ([], {}, "ok", "about 2.5 s (limit 9 s)"),
+        (CONVERT * 3, {}, "ok", "after it, indexes with 3,000,000 entries (3) become unique, about 1 s"),
+        (REBUILD, {"max_pause": 5}, "warning", "in it, indexes with 2,000,000 entries (2) are rebuilt"),
+        (REBUILD, {"max_pause": 60}, "ok", "after it with --rebuild-later"),
+        (REBUILD, {"rebuilds_later": True}, "ok", "(2) become unique, about 1 s, and accept duplicates until then"),
+        ([step("shop.orders", "collMod")] * 10_000, {}, "warning", "about 22.5 s"),
+    ],
+)
+def test_the_pause_is_estimated(case: Case, steps: list[Step], changed: dict[str, Any], level: str, found: str) -> None:
+    options(**changed)(case)
+    change(status=status(lag=Lag(0, 1.0, 0.0)))(case)
+    case.fake("plan", lambda *_, **__: SimpleNamespace(steps=steps))
+    case.fake("plan_in_place", lambda *_, **__: Plan())
+    (line,) = [line for line in case.checks() if line.subject == "pause"]
+    assert line.level == level and found in line.finding and (level == "ok" or "--max-pause" in line.advice), line
 
 
 def test_rules_that_do_not_apply_are_left_out(case: Case) -> None:

@@ -9,20 +9,33 @@ from typing import Any
 
 import pytest
 from bson.timestamp import Timestamp
+from pymongo.errors import AutoReconnect
 
 from tests.checks.test_check_judgements import PIPELINE
-from tests.support.sessions import session_of
+from tests.support.sessions import FakeCluster, session_of
+from towpath.clients.kafka.consume import Window
 from towpath.clients.kafka.topics import Place
-from towpath.errors import NotYet, TowpathError
+from towpath.clients.mongo.client import ClusterTime
+from towpath.config.pipeline import Pipeline
+from towpath.errors import KafkaUnreachable, NoSuchConnector, NotYet, TowpathError
 from towpath.log import barrier, bounds
 from towpath.log.bounds import Break
 from towpath.log.lag import GapContents
+from towpath.log.source_offsets import SELECTION, Requests, SourceState
+from towpath.session import Say, Session, unsaid
+from towpath.store.schema_changes import OPEN, STUCK
 
 PLACE: Place = ("move.shop.a", 0)
 GAP = Break("TWP-LOG-GAP", *PLACE, position=5, first=9, end=20, last_at=None)
-#: Stands for a service that no test here calls.
-NONE: Any = None
-ONCE: Any = SimpleNamespace(connect=NONE, until=lambda check: check())
+#: Stand for services that are only handed on.
+CONNECT: Any = SimpleNamespace()
+TOPICS: Any = SimpleNamespace(all=lambda: {})
+ONCE: Any = SimpleNamespace(connect=CONNECT, until=lambda check: check())
+TARGET = ClusterTime(100, 1)
+
+
+def session(pipeline: Pipeline = PIPELINE, say: Say = unsaid) -> Session:
+    return session_of(pipeline, CONNECT, TOPICS, say=say)
 
 
 class Log:
@@ -31,23 +44,43 @@ class Log:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.committed, self.written = iter([20]), iter([20])
         self.done, self.records, self.uncaptured = 20, 0, ""
-        self.asked = 0
+        self.asked, self.peeked, self.held_up = 0, 0, ""
+        self.said: list[str] = []
+        self.away: Exception | None = None
         patch.setattr(barrier, "pipeline_ends", self._ends)
         patch.setattr(barrier, "applied", self._applied)
-        patch.setattr(barrier, "peek", lambda topics, gaps, limit: {one: GapContents(self.records) for one in gaps})
-        patch.setattr(barrier, "_uncaptured", lambda *args: self.uncaptured)
-        patch.setattr(barrier, "holdup", lambda *args: "")
+        patch.setattr(barrier, "peek", self._peek)
+        patch.setattr(barrier, "_uncaptured", self._uncaptured)
+        patch.setattr(barrier, "holdup", self._holdup)
 
-    def _ends(self, *args: Any, stable: bool = True) -> dict[Place, tuple[int, int]]:
+    def _ends(self, pipeline: Pipeline, topics: Any, *, stable: bool = True) -> dict[Place, tuple[int, int]]:
+        assert pipeline.name == "move" and topics is TOPICS and isinstance(stable, bool)
         self.asked += 1
         return {PLACE: (0, next(self.committed if stable else self.written))}
 
     @contextmanager
-    def _applied(self, *args: Any) -> Iterator[Any]:
+    def _applied(self, of: Session) -> Iterator[Any]:
+        assert of.topics is TOPICS
         yield lambda: {PLACE: self.done}
 
+    def _peek(self, topics: Any, gaps: Window, limit: int) -> dict[Place, GapContents]:
+        assert topics is TOPICS and limit == 0, "the first record is enough"
+        self.peeked += len(gaps)
+        return {one: GapContents(self.records) for one in gaps}
+
+    def _uncaptured(self, pipeline: Pipeline, connect: Any, target: ClusterTime) -> str:
+        assert pipeline.name == "move" and connect is CONNECT and target == TARGET
+        if self.away is not None:
+            raise self.away
+        return self.uncaptured
+
+    def _holdup(self, destination: Any, pipeline: Pipeline, topics: Any, states: Any = OPEN) -> str:
+        assert destination.side == "destination" and pipeline.name == "move"
+        assert (topics, states) in (({PLACE[0]}, OPEN), ({PLACE[0]}, STUCK))
+        return self.held_up if states == STUCK or not self.held_up else f"{self.held_up}, or waits"
+
     def passing(self) -> barrier.Passing:
-        return barrier.Passing(session_of(PIPELINE, say=print), lambda: {PLACE: self.done})
+        return barrier.Passing(session(say=self.said.append), lambda: {PLACE: self.done})
 
 
 @pytest.fixture
@@ -56,7 +89,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Log:
 
 
 def apply(log: Log) -> None:
-    barrier._wait_applied(session_of(PIPELINE), ONCE, {PLACE: (0, 20)})
+    barrier._wait_applied(session(), ONCE, {PLACE: (0, 20)})
 
 
 def applied_late(log: Log) -> Any:
@@ -69,7 +102,7 @@ def applied_late(log: Log) -> Any:
         log.done = 20
         check()
 
-    return SimpleNamespace(connect=NONE, until=until)
+    return SimpleNamespace(connect=CONNECT, until=until)
 
 
 @pytest.mark.parametrize("lost", ["before", "meanwhile", "while nothing was to wait for"])
@@ -83,7 +116,7 @@ def test_records_that_are_lost_are_not_taken_for_applied_ones(
         log.done, log.records = 19, 1
     waiting = applied_late(log) if lost == "meanwhile" else ONCE
     with pytest.raises(TowpathError, match="TWP-LOG-GAP"):
-        barrier._wait_applied(session_of(PIPELINE), waiting, {PLACE: (0, 20)})
+        barrier._wait_applied(session(), waiting, {PLACE: (0, 20)})
     assert list(readings) == []
 
 
@@ -111,9 +144,9 @@ def test_a_gap_of_control_records_is_nothing_and_one_of_records_is_waited_for(
 def test_the_ends_of_the_log_are_those_after_all_that_was_written(log: Log) -> None:
     log.written, log.committed = iter([20]), iter([19, 20])
     with pytest.raises(NotYet, match="has not ended"):
-        barrier._committed_ends(PIPELINE, NONE, ONCE)
+        barrier._committed_ends(PIPELINE, TOPICS, ONCE)
     log.written = iter([20])
-    assert barrier._committed_ends(PIPELINE, NONE, ONCE) == {PLACE: (0, 20)}
+    assert barrier._committed_ends(PIPELINE, TOPICS, ONCE) == {PLACE: (0, 20)}
 
 
 def test_a_difference_is_proven_when_capture_brokers_and_sink_have_passed_it(log: Log) -> None:
@@ -128,3 +161,206 @@ def test_a_difference_is_proven_when_capture_brokers_and_sink_have_passed_it(log
     log.done = 20
     assert passed(target)
     assert passed(target) and log.asked == 4, "later records do not delay what was passed"
+
+
+def test_each_point_in_time_has_the_ends_of_its_own(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(barrier, "_uncaptured", lambda *_: "")
+    passed = log.passing()
+    log.written, log.committed, log.done = iter([20, 25, 30]), iter([20, 20, 25]), 20
+    assert passed(Timestamp(100, 1))
+    assert not passed(Timestamp(200, 1)), "what was written for it cannot be read yet"
+    log.done = 25
+    assert passed(Timestamp(200, 1)) and passed(Timestamp(100, 1))
+
+
+def test_nothing_is_proven_while_the_position_cannot_be_read_and_that_is_said_once(log: Log) -> None:
+    passed, target = log.passing(), Timestamp(100, 1)
+    log.away = TowpathError("Connect does not answer")
+    assert not passed(target) and not passed(target)
+    log.away = AutoReconnect("the destination is away")
+    assert not passed(target)
+    assert len(log.said) == 1 and "Connect does not answer" in log.said[0]
+    log.away = None
+    assert passed(target), "it is asked again"
+
+
+def test_a_schema_change_that_holds_the_sink_up_is_said_and_nothing_is_proven(log: Log) -> None:
+    passed, target = log.passing(), Timestamp(100, 1)
+    log.done, log.records, log.held_up = 19, 1, "the drop of shop.a is held"
+    assert not passed(target) and not passed(target)
+    assert log.said == ["differences wait for the pipeline: the drop of shop.a is held"]
+    log.done = 20
+    assert passed(target)
+
+
+def test_a_capture_that_is_behind_for_long_is_said(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter([100.0, 100.0, 109.0, 200.0, 200.0, 210.0, 210.5])
+    monkeypatch.setattr(barrier, "time", SimpleNamespace(monotonic=lambda: next(now)))
+    passed, target = log.passing(), Timestamp(100, 1)
+    log.uncaptured = "it is behind"
+    assert not passed(target) and not passed(target) and log.said == []
+    log.uncaptured = ""
+    assert passed(target)
+    log.uncaptured = "it is behind again"
+    passed._ends.clear()
+    assert not passed(target) and not passed(target) and log.said == [], "it has not been behind all the time"
+    assert not passed(target)
+    assert log.said == ["differences wait for the pipeline: it is behind again"]
+
+
+def test_of_many_points_in_time_the_ends_of_the_newest_are_kept(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(barrier, "_KEPT", 2)
+    monkeypatch.setattr(barrier, "_uncaptured", lambda *_: "")
+    log.written, log.committed = iter([20] * 9), iter([20] * 9)
+    passed = log.passing()
+    for second in (1, 2, 3, 3, 2):
+        assert passed(Timestamp(second, 1))
+    assert log.asked == 2 * 3
+    assert passed(Timestamp(1, 1)) and log.asked == 2 * 4, "those of the oldest are read again"
+
+
+def test_a_gap_that_was_looked_at_is_looked_at_again_once_the_sink_has_moved(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "refuse", lambda of: checks.append(of))
+    checks: list[Session] = []
+    log.done, log.records, log.held_up = 17, 1, "the drop of shop.a is held"
+
+    def until(check: Any) -> None:
+        for done, records, peeked in ((17, 1, 1), (17, 1, 1), (18, 1, 2), (19, 0, 3)):
+            log.done, log.records = done, records
+            if records:
+                with pytest.raises(NotYet, match=rf"up to {done} of 20 .*; the drop of shop\.a is held, or waits"):
+                    check()
+            else:
+                check()
+            assert log.peeked == peeked
+
+    waited = session()
+    barrier._wait_applied(waited, SimpleNamespace(connect=CONNECT, until=until), {PLACE: (0, 20)})
+    assert checks == [waited] * 2, "at the first look that finds records, and at the end"
+
+
+OWN = PIPELINE.changed(mode="exactly-once", capture={"whole_documents": ("shop.odd",)})
+
+
+@pytest.mark.parametrize("given", [TARGET, None])
+def test_wait_is_for_capture_then_requests_then_the_sink(
+    log: Log, monkeypatch: pytest.MonkeyPatch, given: ClusterTime | None
+) -> None:
+    asked, said = [], list[str]()
+    monkeypatch.setattr(bounds, "refuse", lambda *_: None)
+    monkeypatch.setattr(barrier, "passed_time", lambda source: TARGET if source.side == "source" else None)
+    monkeypatch.setattr(barrier.reread_requests, "end", lambda *of: 7 if of == (OWN, TOPICS, {}) else 0)
+    monkeypatch.setattr(barrier, "_wait_answered", lambda *args: asked.append((args[:2], args[2].names, args[3])))
+    barrier.wait(session(OWN, said.append), 5, said.append, given)
+    assert asked == [((OWN, TOPICS), OWN.connectors, 7)]
+    assert [words[:30] for words in said] == [
+        "waiting until capture has pass",
+        "waiting until all requested do",
+        "waiting until the sink has app",
+    ]
+    log.written, log.committed = iter([20]), iter([20])
+    barrier.wait(session(), 5, unsaid, given)
+    assert len(asked) == 1, "stock Debezium answers no requests"
+    log.uncaptured, log.written, log.committed = "it is behind", iter([20]), iter([20])
+    log.done = 0
+    waited = session(OWN)
+    monkeypatch.setattr(barrier, "_waiting", lambda *of: ONCE if of == (waited, 5, unsaid) else None)
+    for wait in (barrier.wait, barrier.wait_captured):
+        with pytest.raises(NotYet, match="it is behind"):
+            wait(waited, 5, unsaid)
+
+
+def test_each_source_connector_has_to_answer_its_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    states = {
+        "move-source": SourceState(None, requests=Requests(4, waiting="capture is behind")),
+        "move-source-whole": SourceState(None),
+    }
+    open_for = dict[str, int | None]()
+    asked = list[tuple[Any, ...]]()
+
+    def waiting(pipeline: Pipeline, topics: Any, name: str, answered: int, upto: int) -> int | None:
+        asked.append((pipeline, topics, name, answered, upto))
+        return open_for.get(name)
+
+    monkeypatch.setattr(barrier, "read_state", lambda connect, name: states[name] if connect is CONNECT else None)
+    monkeypatch.setattr(barrier.reread_requests, "waiting", waiting)
+    barrier._wait_answered(OWN, TOPICS, ONCE, 7)
+    assert asked == [(OWN, TOPICS, "move-source", 4, 7), (OWN, TOPICS, "move-source-whole", 0, 7)]
+    open_for["move-source"] = 5
+    with pytest.raises(NotYet, match=r"move-source has answered .* up to 4 of 7 \(capture is behind\)"):
+        barrier._wait_answered(OWN, TOPICS, ONCE, 7)
+    open_for = {"move-source-whole": 0}
+    with pytest.raises(NotYet, match=r"move-source-whole has answered .* up to 0 of 7$"):
+        barrier._wait_answered(OWN, TOPICS, ONCE, 7)
+
+
+@pytest.mark.parametrize("pipeline", [OWN, PIPELINE])
+def test_every_source_connector_has_to_pass_the_time_with_the_selection_that_it_has(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config: Any = {name: {SELECTION: name} for name in OWN.source_connectors}
+    connect: Any = SimpleNamespace(config=lambda name: config.get(name))
+    monkeypatch.setattr(barrier, "read_state", lambda of, name: (of, name))
+    asked = list[Any]()
+
+    def uncaptured(name: str, state: Any, target: ClusterTime, selection: str | None) -> str:
+        assert state == (connect, name) and target == TARGET
+        asked.append((name, selection))
+        return behind.get(name, "")
+
+    monkeypatch.setattr(barrier, "uncaptured", uncaptured)
+    behind: dict[str, str] = {}
+    assert barrier._uncaptured(pipeline, connect, TARGET) == ""
+    own = [(name, name) for name in OWN.source_connectors]
+    assert asked == (own if pipeline is OWN else [("move-source", None)]), "the selection is MongoSource's"
+    behind = {pipeline.source_connectors[-1]: "it is behind"}
+    config.clear()
+    assert barrier._uncaptured(pipeline, connect, TARGET) == "it is behind"
+    assert asked[-1] == (pipeline.source_connectors[-1], None)
+
+
+def change(state: str, *topics: str, reason: str = "") -> Any:
+    return SimpleNamespace(state=state, topics=dict.fromkeys(topics, 1), reason=reason, kind="drop", namespace="shop.a")
+
+
+def test_records_wait_for_a_schema_change_of_their_topic_in_one_of_the_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    changes = [change("waiting", "move.shop.a"), change("held", "move.shop.b", "move.shop.c", reason="see ddl")]
+    found = {("destination", OWN.name): changes}
+    monkeypatch.setattr(barrier.schema_changes, "open_changes", lambda client, pipeline: found[client, pipeline.name])
+    destination: Any = FakeCluster("destination")
+    first = "the schema change drop of shop.a is waiting: `towpath ddl` shows it"
+    second = "the schema change drop of shop.a is held (see ddl): `towpath ddl` shows it"
+    for topics, states, words in (
+        ({"move.shop.a"}, OPEN, first),
+        ({"move.shop.c", "move.shop.z"}, OPEN, second),
+        ({"move.shop.a"}, STUCK, ""),
+        ({"move.shop.a", "move.shop.b"}, STUCK, second),
+        ({"move.shop.z"}, OPEN, ""),
+    ):
+        assert barrier.holdup(destination, OWN, topics, states) == words
+    assert barrier.holdup(destination, OWN, ["move.shop.a"], command="towpath replay") == first.replace(
+        "towpath ddl", "towpath replay"
+    )
+    away: Any = FakeCluster(error=TowpathError("the plain sink stores none"))
+    assert barrier.holdup(away, PIPELINE, {"move.shop.a"}) == ""
+
+
+def test_only_a_pipeline_that_is_not_deployed_is_not_asked(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, errors = session(say=log.said.append), list[Exception]()
+
+    def require(of: Session) -> None:
+        for error in errors:
+            raise error
+
+    monkeypatch.setattr(Session, "require_deployed", require)
+    with barrier.asking(asked) as passed:
+        assert passed is not None and passed(Timestamp(100, 1))
+    errors.append(NoSuchConnector("there is no connector"))
+    with barrier.asking(asked) as passed:
+        assert passed is None
+    assert log.said == ["move is not deployed: a difference is reported after all tries"]
+    errors[:] = [KafkaUnreachable("no broker answers")]
+    with pytest.raises(TowpathError, match=r"no broker answers; the verifier needs .*--alone"), barrier.asking(asked):
+        pytest.fail("differences would be reported without the pipeline's position")

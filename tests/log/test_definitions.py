@@ -10,15 +10,29 @@ from tests.checks.test_check_judgements import PIPELINE
 from towpath.checks.change import unchanged_mode
 from towpath.checks.kafka import single
 from towpath.clients.kafka.topics import Topic
+from towpath.config.logins import KafkaLogin
 from towpath.config.pipeline import Pipeline
 from towpath.config.sections import CopyMethod, Mode
-from towpath.log.definitions import definitions, plugins
+from towpath.log.definitions import (
+    DDL,
+    DDL_DROP,
+    TOPIC_SETTINGS,
+    change_settings,
+    definitions,
+    is_compacted,
+    pipeline_topics,
+    plain_settings,
+    plugins,
+    request_settings,
+)
 from towpath.store.positions import Counts, task_state
 
 SOURCE, SINK = "io.towpath.source.MongoSource", "io.towpath.sink.MongoSink"
 DEBEZIUM, MONGO_KAFKA = "io.debezium.connector.mongodb.MongoDbConnector", "com.mongodb.kafka.connect.MongoSinkConnector"
 
 
+WEEK = 7 * 24 * 3_600_000
+MODES: tuple[Mode, ...] = ("exactly-once", "plain")
 COMPACTED = {"compact": True, "compaction_lag": 5, "delete_retention": 70}
 
 
@@ -192,3 +206,93 @@ def test_retries_are_counted_by_cause_and_times_add_up() -> None:
     seconds = task_state(stored).transaction_seconds
     assert (seconds.sum, *seconds.within.items())[:3] == (62.5, ("0.01", 3), ("0.025", 3))
     assert [seconds.within[bound] for bound in ("0.25", "0.5", "60.0", "+Inf")] == [3, 4, 4, 5]
+
+
+def test_what_travels_whole_has_a_connector_of_its_own_that_asks_the_source_for_whole_documents() -> None:
+    one = pipeline("exactly-once", "towpath").changed(capture={"whole_documents": ("shop.odd",)})
+    found = definitions(one)
+    keys = ("topic.prefix", "capture.mode", "towpath.whole.documents")
+    assert [found["move-source"][key] for key in keys] == ["move", "change_streams", "false"]
+    assert [found["move-source-whole"][key] for key in keys] == ["move-whole", "change_streams_update_full", "true"]
+    selected = {
+        name: [re.fullmatch(found[name]["collection.include.list"], it) is not None for it in ("shop.a", "shop.odd")]
+        for name in ("move-source", "move-source-whole")
+    }
+    assert selected == {"move-source": [True, False], "move-source-whole": [False, True]}
+
+
+@pytest.mark.parametrize("mode", ["exactly-once", "plain"])
+def test_what_is_secret_is_named_and_every_client_of_connect_logs_in(mode: Mode) -> None:
+    tls = "mongodb://%s/?replicaSet=rs&tls=true&tlsCAFile=/ca.pem"
+    login = KafkaLogin({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"})
+    one = pipeline(mode, "towpath").changed(source={"uri": tls % "a:1"}, destination={"uri": tls % "b:1"})
+    one = one.model_copy(update={"kafka": one.kafka.model_copy(update={"login": login})})
+    found, secrets = definitions(one), one.secrets_file
+    for name, side in (("move-source", "source"), ("move-sink", "destination")):
+        assert found[name]["towpath.tls.ca"] == f"${{file:{secrets}:{side}.tls.ca}}"
+        logins = {key: text for key, text in found[name].items() if text.startswith(f"${{file:{secrets}:kafka.")}
+        assert logins == {
+            f"{client}.override.{key}": f"${{file:{secrets}:kafka.{key}}}"
+            for client in ("producer", "consumer", "admin")
+            for key in login.settings
+        }
+
+
+def test_dead_letters_are_those_of_the_mode_that_has_them() -> None:
+    found = {mode: definitions(pipeline(mode, "towpath"))["move-source"] for mode in MODES}
+    key = "towpath.dead.letters.topic"
+    assert {mode: config[key] for mode, config in found.items()} == {"exactly-once": "move.dead-letters", "plain": ""}
+
+
+def test_renames_and_schema_changes_reach_the_connectors_in_one_form() -> None:
+    whole = pipeline("exactly-once", "towpath")
+    renamed = whole.changed(collections={"include": ("shop.*",), "rename": {"shop.b": "a.b", "shop.a": "a.a"}})
+    assert definitions(renamed)["move-sink"]["towpath.rename"] == '{"shop.a": "a.a", "shop.b": "a.b"}'
+    found = definitions(whole.changed(ddl={"apply": True, "drop": "apply"}))
+    assert (found["move-source"][DDL], found["move-sink"][DDL_DROP]) == ("true", "apply")
+    off = definitions(whole.changed(ddl={"apply": False}))
+    assert DDL not in off["move-source"] and DDL_DROP not in off["move-sink"]
+
+
+def test_the_plugins_are_the_connectors_and_the_transforms_of_stock_debezium() -> None:
+    found = plugins(pipeline("plain", "debezium"))
+    assert {DEBEZIUM, MONGO_KAFKA} < set(found) and len(found) == len(set(found)) > 2
+    assert all("." in name for name in found)
+
+
+def test_a_compacted_log_keeps_what_the_sink_needs_and_another_keeps_its_mark() -> None:
+    lasting = {"compact": True, "compaction_lag": 5, "delete_retention": 70}
+    plain = TOPIC_SETTINGS | {"retention.ms": "-1"}
+    one = pipeline("exactly-once", "towpath")
+    assert change_settings(one) == plain_settings(one) == request_settings(one) == plain
+    compacted = one.changed(log=lasting)
+    assert change_settings(compacted) == plain | {
+        "cleanup.policy": "compact",
+        "min.compaction.lag.ms": "5",
+        "max.compaction.lag.ms": "10",
+        "delete.retention.ms": "70",
+        "segment.ms": "5",
+        "min.cleanable.dirty.ratio": "0.5",
+    }
+    limited = change_settings(one.changed(log=lasting | {"retention": 9}))
+    assert (limited["cleanup.policy"], limited["retention.ms"]) == ("compact,delete", "9")
+    assert [is_compacted(it) for it in (plain, change_settings(compacted), limited, {})] == [False, True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("retention", "kept"), [(-1, WEEK), (WEEK, WEEK), (WEEK + 1, WEEK), (WEEK - 1, WEEK - 1), (0, 0)]
+)
+def test_requests_of_a_compacted_log_are_kept_for_a_week_at_most(retention: int, kept: int) -> None:
+    """Compaction writes requests on and on."""
+    one = pipeline("exactly-once", "towpath").changed(log=COMPACTED | {"retention": retention})
+    settings = request_settings(one)
+    assert (settings["retention.ms"], settings["cleanup.policy"]) == (str(kept), "delete")
+    assert request_settings(one.changed(log={"compact": False}))["retention.ms"] == str(retention)
+
+
+def test_the_topics_of_a_pipeline_are_no_other_ones() -> None:
+    one = pipeline("exactly-once", "towpath").changed(capture={"whole_documents": ("shop.odd",)})
+    own = ["move.shop.a", "move.requests", "move.dead-letters"]
+    own += ["__debezium-heartbeat.move", "__debezium-heartbeat.move-whole"]
+    assert pipeline_topics(one, [*own, "move.other.a", "shop.a", "moves.shop.a", "__debezium-heartbeat.moved"]) == own
+    assert pipeline_topics(pipeline("exactly-once", "towpath"), own) == own, "also of what travelled whole before"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,16 +14,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tests.checks.test_check_judgements import PIPELINE
+from tests.support.memory_topics import MemoryTopics
 from tests.support.sessions import session_of
-from towpath.clients.kafka.topics import topic_id
-from towpath.errors import Refused
+from towpath.clients.kafka.topics import Place, topic_id
+from towpath.errors import Refused, TowpathError
 from towpath.log import bounds
-from towpath.log.bounds import Break, describe, is_overgrown, judge
+from towpath.log.bounds import Break, LogState, describe, is_overgrown, judge
+from towpath.session import Session
 from towpath.store.positions import Applied
 
 PLACE = ("shop.shop.orders", 3)
-#: Stands for a service that no test here calls.
-NONE: Any = None
+KEY = b"key"
 
 
 def code(applied: Applied, log: tuple[int, int], topic: str = "id", *, transactional: bool = True) -> str:
@@ -190,10 +192,17 @@ GAP = Break("TWP-LOG-GAP", *PLACE, position=5, first=9, end=20, last_at=None)
 def test_a_break_counts_when_a_second_reading_finds_it_at_the_same_position(
     second: tuple[Break, ...], found: tuple[Break, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    readings = iter([(GAP,), second])
-    monkeypatch.setattr(bounds, "suspected", lambda *args: next(readings))
+    session, state = session_of(PIPELINE), LogState({}, {}, {})
+    readings = iter([(session, state, (GAP,)), (session, None, second)])
+
+    def suspected(of: Session, given: LogState | None = None) -> tuple[Break, ...]:
+        *asked, breaks = next(readings)
+        assert asked == [of, given], "the first reading may be one that is known, the second is another"
+        return breaks
+
+    monkeypatch.setattr(bounds, "suspected", suspected)
     monkeypatch.setattr(bounds, "_RECHECK", 0)
-    assert bounds.confirmed(session_of(PIPELINE)) == found
+    assert bounds.confirmed(session, state) == found
 
 
 @pytest.mark.parametrize("mode", ["exactly-once", "plain"])
@@ -204,16 +213,19 @@ def test_a_gap_is_accepted_while_the_sink_stands_and_after_a_new_history_began(
     moved = replace(GAP, position=7)  # where the sink was once it had stopped
     readings = iter([(GAP,), (moved,), (moved,)])
     monkeypatch.setattr(bounds, "_RECHECK", 0)
-    monkeypatch.setattr(bounds, "suspected", lambda *args: next(readings))
-    monkeypatch.setattr(bounds, "stop", lambda *args: done.append("stopped"))
-    monkeypatch.setattr(bounds.verdict, "begin_history", lambda *args: done.append(args[2]))
-    monkeypatch.setattr(bounds, "note_breaks", lambda client, pipeline, codes, at: done.append(codes))
-    monkeypatch.setattr(bounds, "skip_to", lambda client, pipeline, offsets, at: done.append(offsets))
-    connect = SimpleNamespace(move_offsets=lambda _, to: done.append(to))
+    connect = SimpleNamespace(move_offsets=lambda *to: done.append(to))
     session = session_of(PIPELINE.changed(mode=mode), connect)
+    monkeypatch.setattr(bounds, "suspected", lambda of, _=None: next(readings) if of is session else ())
+    monkeypatch.setattr(bounds, "stop", lambda *args: done.append(args))
+    monkeypatch.setattr(bounds.verdict, "begin_history", lambda *args: done.append(args))
+    for name in ("note_breaks", "skip_to"):
+        monkeypatch.setattr(bounds, name, lambda *args: done.append((*args[:3], args[3].utcoffset())))
     assert bounds.accept(session) == (moved,)
-    positions: list[Any] = [{PLACE: 9}] if mode == "plain" else [{}, {PLACE: 9}]
-    assert done == ["stopped", "a gap in the log was accepted", *positions]
+    there, utc = ("destination", session.pipeline), timedelta(0)
+    positions: list[Any] = [("move-sink", {PLACE: 9})]
+    if mode == "exactly-once":
+        positions = [(*there, {}, utc), (*there, {PLACE: 9}, utc)]
+    assert done == [(connect, "move-sink"), (*there, "a gap in the log was accepted"), *positions]
     assert list(readings) == [], "read twice once the positions no longer move"
 
 
@@ -228,3 +240,144 @@ def test_nothing_is_stopped_and_no_history_begins_where_there_is_no_break(monkey
     monkeypatch.setattr(bounds, "suspected", lambda *args: ())
     with pytest.raises(Refused, match="nothing to accept"):
         bounds.accept(session_of(PIPELINE))
+
+
+OWN = PIPELINE.changed(mode="exactly-once")
+ONE: Place = ("move.shop.one", 0)
+TWO: Place = ("move.shop.one", 1)
+
+
+@pytest.fixture
+def topics(monkeypatch: pytest.MonkeyPatch) -> MemoryTopics:
+    """A log of two partitions of ten records each, a second apart, of which the first has lost three."""
+    made = MemoryTopics(**{"move.shop.one": 2, "other.shop.one": 1})
+    for number in range(10):
+        for partition in (0, 1):
+            made.write("move.shop.one", (KEY, None, 1), partition=partition, at_ms=1_000 * number)
+    made.write("other.shop.one", (KEY, None, 1))
+    made.cut("move.shop.one", 6)
+    made.cut("other.shop.one", 1)
+    return made
+
+
+def position(monkeypatch: pytest.MonkeyPatch, **by_number: Applied) -> None:
+    """What the destination has of these partitions."""
+    stored = {("destination", "move"): {("move.shop.one", int(name[-1])): of for name, of in by_number.items()}}
+    monkeypatch.setattr(bounds, "positions", lambda client, pipeline: stored[client, pipeline.name])
+
+
+def found(breaks: Iterable[Break]) -> list[tuple[Place, str, int]]:
+    return [(gap.place, gap.code, gap.position) for gap in breaks]
+
+
+def test_a_sink_without_a_position_begins_at_offset_0(topics: MemoryTopics, monkeypatch: pytest.MonkeyPatch) -> None:
+    position(monkeypatch)
+    session = session_of(OWN, topics=topics)
+    assert found(bounds.suspected(session)) == [(ONE, "TWP-LOG-GAP", 0)]
+    position(monkeypatch, p0=Applied(6, 1))
+    assert found(bounds.suspected(session)) == []
+
+
+def test_positions_of_the_plain_sink_are_those_of_its_consumers_and_others_are_not_judged(topics: MemoryTopics) -> None:
+    session = session_of(PIPELINE, topics=topics)
+    assert found(bounds.suspected(session)) == []
+    topics.positions = {ONE: 5, TWO: 21}
+    assert found(bounds.suspected(session)) == [(ONE, "TWP-LOG-GAP", 5), (TWO, "TWP-LOG-END", 21)]
+
+
+def test_a_topic_that_was_recreated_and_records_that_are_not_committed(
+    topics: MemoryTopics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics.write("move.shop.one", (KEY, None, 1), partition=1, commit=None)
+    position(monkeypatch, p0=Applied(6, 1, 0, "id"), p1=Applied(21, 1, 0, "id"))
+    session = session_of(OWN, topics=topics)
+    assert found(bounds.suspected(session)) == [], "the end is that of all that was written"
+    topics.topic_ids = {"move.shop.one": "another"}
+    assert [code for _, code, _ in found(bounds.suspected(session))] == ["TWP-LOG-TOPIC"] * 2
+
+
+def at(second: int) -> datetime:
+    return datetime.fromtimestamp(second, UTC)
+
+
+@pytest.mark.parametrize(
+    ("applied", "code"),
+    [
+        (Applied(9, 1, last_at=at(4)), ""),
+        (Applied(9, 1, last_at=at(3)), "TWP-LOG-END"),
+        (Applied(9, 1, last_at=at(2)), "TWP-LOG-END"),
+        (Applied(8, 1, last_at=at(4), stands=True), ""),
+        (Applied(8, 1, last_at=at(3), stands=True), "TWP-LOG-END"),
+        (Applied(20, 1, last_at=at(1)), "TWP-LOG-END"),
+        (Applied(6, 1, last_at=at(1)), ""),
+    ],
+)
+def test_a_log_that_was_cut_and_has_grown_is_seen_by_the_time_of_the_last_applied_record(
+    topics: MemoryTopics, applied: Applied, code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record at offset 8 is of second 4. Of the partition 7, the topic has nothing."""
+    position(monkeypatch, p0=applied, p7=Applied(5, 1, last_at=at(1)))
+    expected = [(ONE, code, applied.offset)] if code else []
+    assert found(bounds.suspected(session_of(OWN, topics=topics))) == expected
+    compacted = OWN.changed(log={"compact": True})
+    topics.clean("move.shop.one", applied.last_read)
+    assert found(bounds.suspected(session_of(compacted, topics=topics))) == [], "the cleaner may have removed it"
+
+
+def test_a_brokers_clock_that_went_back_is_no_break(topics: MemoryTopics, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last applied record, at offset 8, is what it was; what is around it is younger."""
+    for offset in (6, 9):
+        record = topics.message("move.shop.one", 0, offset, KEY, None, at_ms=60_000)
+        topics.stored[ONE].offsets[offset] = 60_000, record
+    position(monkeypatch, p0=Applied(9, 1, last_at=at(4)))
+    assert found(bounds.suspected(session_of(OWN, topics=topics))) == []
+
+
+def test_a_partition_with_a_break_is_named_once(topics: MemoryTopics, monkeypatch: pytest.MonkeyPatch) -> None:
+    position(monkeypatch, p0=Applied(9, 1, 0, "before", at(1)))
+    assert [code for _, code, _ in found(bounds.suspected(session_of(OWN, topics=topics)))] == ["TWP-LOG-TOPIC"]
+
+
+def test_of_the_log_of_a_replay_what_is_not_applied_must_be_there(topics: MemoryTopics) -> None:
+    log = {ONE: (4, 18), TWO: (4, 18)}
+    assert found(bounds.breaks_within(log, topics, {})) == [(ONE, "TWP-LOG-GAP", 4)]
+    assert found(bounds.breaks_within(log, topics, {ONE: Applied(6, 1), TWO: Applied(99, 1)})) == [
+        (TWO, "TWP-LOG-END", 99)
+    ]
+    assert bounds.still_in_log(log, topics) == {ONE: (6, 18), TWO: (4, 18)}
+    assert bounds.still_in_log({ONE: (4, 6), ("move.shop.gone", 0): (0, 9)}, topics) == {}
+    assert bounds.still_in_log({}, topics) == {}
+
+
+def test_a_log_that_was_cut_short_says_why_for_each_partition(
+    topics: MemoryTopics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = dict.fromkeys((ONE, TWO, ("move.shop.gone", 0)), (0, 20))
+    noted = {TWO: "TWP-LOG-TOPIC", ("move.shop.other", 0): "TWP-LOG-END"}
+    stored = {("destination", "move"): noted}
+    monkeypatch.setattr(bounds, "noted_breaks", lambda client, pipeline: stored[client, pipeline.name])
+    position(monkeypatch, p0=Applied(9, 1, last_at=at(1)))
+    session = session_of(OWN, topics=topics)
+    assert {place: why[:13] for place, why in bounds.cut_short(session, log).items()} == {
+        ONE: "TWP-LOG-END: ",
+        TWO: "TWP-LOG-TOPIC",
+    }
+    position(monkeypatch, p0=Applied(3, 1), p1=Applied(99, 1))
+    reasons = bounds.cut_short(session, log)
+    assert list(reasons) == [TWO], "lost beginnings show in the offsets"
+    assert reasons[TWO].startswith("TWP-LOG-END: the log is shorter"), "what is found now says more than what was noted"
+
+
+def test_a_break_in_json_has_its_time_as_text() -> None:
+    shown = replace(GAP, last_at=AT).as_json()
+    assert (shown["code"], shown["position"], shown["last_at"]) == ("TWP-LOG-GAP", 5, AT.isoformat())
+    assert GAP.as_json()["last_at"] is None
+
+
+def test_a_position_that_is_not_in_the_log_is_refused_with_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = session_of(PIPELINE)
+    monkeypatch.setattr(bounds, "suspected", lambda of, _=None: (GAP,) if of is session else ())
+    monkeypatch.setattr(bounds, "_RECHECK", 0)
+    with pytest.raises(TowpathError) as refused:
+        bounds.refuse(session)
+    assert (refused.value.code, refused.value.where) == ("TWP-LOG-GAP", PLACE[0])

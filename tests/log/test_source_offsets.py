@@ -15,7 +15,7 @@ from towpath.clients.mongo.client import ClusterTime
 from towpath.errors import TowpathError
 from towpath.history.resnapshot import Captures
 from towpath.log.barrier import uncaptured
-from towpath.log.source_offsets import SourceState, Splices, source_state
+from towpath.log.source_offsets import DdlHistory, SourceState, Splices, in_order, source_state
 from towpath.run.report import as_json
 from towpath.run.status import awaiting_stream, copied_by_ranges
 
@@ -168,6 +168,45 @@ def test_splices_are_counted_and_an_earlier_version_counted_none() -> None:
     assert source_state([root("stream"), debezium(300), counted]).splices == Splices(5, 900, 1)
     assert source_state([root("stream")]).splices == source_state([debezium(300)]).splices == Splices(0, 0, 0)
     assert Splices(5, 900, 1) + Splices(1, 2, 3) == Splices(6, 902, 4)
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        ({}, ""),
+        ({"refills": [{"namespace": "shop.a", "from": "90:1", "to": "95:1"}]}, ""),
+        (
+            {
+                "refills": [
+                    {"namespace": "shop.a", "from": "80:1", "to": "85:1"},
+                    {"namespace": "shop.b", "from": "90:1"},
+                ]
+            },
+            "still reading shop.b, which was renamed or replaced at 90:1",
+        ),
+        ({"on": False, "refills": [{"namespace": "shop.b", "from": "90:1"}]}, ""),
+    ],
+)
+def test_wait_waits_for_the_rows_of_what_was_renamed_or_replaced(schema: dict[str, Any], expected: str) -> None:
+    offset = schema | ({"refills": json.dumps(schema["refills"])} if "refills" in schema else {})
+    found = words(root("stream"), debezium(300), item(offset, towpath="shop", schema=True))
+    assert (expected in found) if expected else found == ""
+
+
+def test_schema_changes_that_several_connectors_have_seen_are_each_told_once_in_their_order() -> None:
+    def history(*events: dict[str, str]) -> DdlHistory:
+        offset = {"events": json.dumps(events), "dropped": 0, "error": ""}
+        found = source_state([root("stream"), debezium(300), item(offset, towpath="shop", ddl=True)]).ddl
+        assert found is not None
+        return found
+
+    drop = {"t": "120:9", "kind": "drop", "namespace": "shop.a", "to": ""}
+    later, rename = drop | {"t": "120:10"}, {"t": "7:1", "kind": "rename", "namespace": "shop.b", "to": "shop.c"}
+    found = in_order([history(later, drop), history(drop, rename)])
+    assert [ddl.mark for ddl in found] == ["7:1 rename shop.b shop.c", "120:9 drop shop.a", "120:10 drop shop.a"]
+    assert (found[0].namespaces, found[1].namespaces) == (("shop.b", "shop.c"), ("shop.a",))
+    shown = {"time": "7:1", "kind": "rename", "namespace": "shop.b", "to": "shop.c", "at": "1970-01-01T00:00:07+00:00"}
+    assert found[0].as_json() == shown
 
 
 @pytest.mark.parametrize("broken", [{"selection": "x", "namespaces": "[]"}, {"phase": "stream", "selection": "x"}])

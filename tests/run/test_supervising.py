@@ -85,7 +85,6 @@ STEPPED = "Caused by: com.mongodb.MongoNotPrimaryException: Command failed with 
         (GAP, ["restart", "verify", "repair"]),
         ("x: TWP-DELETES-MISSED: deletes may be missing", ["restart", "verify", "repair"]),
         ("x: TWP-HISTORY-LOST: the source's oplog no longer holds the changes", ["resnapshot", "verify"]),
-        ("x: TWP-COPY-TOO-SLOW: the first copy would take 9 hours", ["deploy"]),
         ("x: TWP-COLLATION: shop.orders cannot be captured", ["check", "deploy"]),
         ("x: TWP-SHARED-POSITION: another task has taken over", ["restart"]),
         ("x: TWP-CONFIG: transaction.boundary is 'interval'", ["check", "deploy"]),

@@ -5,7 +5,7 @@ Only functions of Towpath that ask a server are replaced: the steps, their order
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,10 +23,14 @@ from towpath.cutover import machine, reverse_pipeline, sides, steps, writes
 from towpath.cutover.machine import Machine
 from towpath.cutover.sides import CUTOVER, FAIL_BACK, Sides
 from towpath.cutover.steps import CutoverOptions
+from towpath.deploy import conversions
+from towpath.deploy.schema import Plan, Step, of_text
 from towpath.errors import MongoUnreachable, Overtaken
 from towpath.session import Session, unsaid
 from towpath.signals import Interrupts
-from towpath.store.cutover import Cutover
+from towpath.store.cutover import Conversion, Cutover
+from towpath_verifier import Command
+from towpath_verifier.metadata import NEVER
 
 _FILE = """
 name = "{}"
@@ -56,6 +60,10 @@ class State:
     sinks: dict[str, str] = field(default_factory=lambda: {"shop": "RUNNING"})
     captures_back: bool = False
     relaxed: set[str] = field(default_factory=lambda: {"destination"})
+    """The sides whose TTL is stopped."""
+    enforced: set[str] = field(default_factory=set)
+    """The sides whose index refuses new duplicates, and `unique`: those where it is converted."""
+    unique: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -71,6 +79,8 @@ class World:
     is_reachable: bool = True
     """The destination, as far as the marker is concerned."""
     say: Callable[[str], None] = unsaid
+    problem: str = ""
+    """Of a conversion."""
 
     def command(self, signals: Interrupts, show: Callable[[TimedEvent], None] | None = None) -> Machine:
         """A command, which has read the marker."""
@@ -142,6 +152,24 @@ class World:
 
         self._stored("delete", effect)
 
+    def read(self, client: object, pipeline: object) -> Cutover | None:
+        return self.marker
+
+    def require_own(self, client: object, pipeline: object, tokens: list[str]) -> None:
+        self._stored("look at the marker", lambda: self._own(tokens))
+
+    def is_in(self, client: object, pipeline: object, state: str) -> bool:
+        return self.marker is not None and self.marker.state == state
+
+    def converted(self, client: object, pipeline: object, conversion: Conversion, problem: str) -> None:
+        def effect() -> None:
+            assert self.marker is not None
+            left = [one for one in self.marker.conversions if one.names != conversion.names]
+            left += [replace(conversion, problem=problem)] if problem else []
+            self.marker = replace(self.marker, conversions=tuple(left))
+
+        self._stored("converted", effect)
+
     def _own(self, tokens: list[str]) -> Cutover:
         if self.marker is None or self.marker.token not in tokens:
             raise Overtaken("another command has it")
@@ -158,6 +186,29 @@ def pipeline_of(
 ) -> Pipeline:
     """A pipeline of servers that are not there."""
     return loading.parse(_FILE.format(name, source, destination, more), folder / f"{name}.toml")
+
+
+#: Steps of a schema, as `State` keeps them.
+STOP_TTL, RESTORE_TTL, ENFORCE, CONVERT, RELEASE = (
+    Step("shop.users", Command("shop", {"collMod": "users", "index": {"name": "n", **change}}))
+    for change in (
+        {"expireAfterSeconds": NEVER},
+        {"expireAfterSeconds": 60},
+        {"prepareUnique": True},
+        {"unique": True},
+        {"prepareUnique": False},
+    )
+)
+
+
+class _SchemaWatches:
+    def __init__(self, it: World) -> None:
+        self.begin = it.does("read schemas", lambda contexts: None)
+        self._compare = it.does("compare schemas", lambda: True)
+
+    @property
+    def unchanged(self) -> bool:
+        return bool(self._compare())
 
 
 class _Verification:
@@ -185,29 +236,67 @@ def world(folder: Path, patch: pytest.MonkeyPatch) -> World:
             if hasattr(module, name):
                 patch.setattr(module, name, value)
 
-    def finished(session: Session, *_: Any) -> int:
-        state.relaxed.discard("destination" if session.pipeline.name == "shop" else "source")
-        return 1
+    def plan(session: Session, *, final: bool = False, overwrite: bool = False) -> Plan:
+        assert final is not overwrite
+        side = session.destination.side
+        steps = (
+            (RESTORE_TTL, final and side in state.relaxed),
+            (STOP_TTL, overwrite and side not in state.relaxed),
+            (ENFORCE, final and side not in state.enforced | state.unique),
+            (CONVERT, final and side not in state.unique),
+            (RELEASE, overwrite and side in state.enforced | state.unique),
+        )
+        return Plan(indexes=tuple(step for step, is_needed in steps if is_needed))
 
-    def relaxed(session: Session, *_: Any) -> int:
-        state.relaxed.add("destination" if session.pipeline.name == "shop" else "source")
-        return 1
+    def plan_in_place(session: Session) -> Plan:
+        is_relaxed = session.destination.side in state.relaxed
+        return Plan() if is_relaxed else Plan(collections=(STOP_TTL,), undo=(RESTORE_TTL,))
+
+    def change_schema(session: Session, changes: Sequence[Step]) -> int:
+        side = session.destination.side
+        effects: list[tuple[Step, str, Callable[[], object]]] = [
+            (STOP_TTL, "stop TTL", lambda: state.relaxed.add(side)),
+            (RESTORE_TTL, "restore TTL", lambda: state.relaxed.discard(side)),
+            (ENFORCE, "enforce", lambda: state.enforced.add(side)),
+            (RELEASE, "release", lambda: (state.enforced.discard(side), state.unique.discard(side))),
+        ]
+        for change in changes:
+            (did,) = (it.does(f"{name} {side}", effect) for step, name, effect in effects if step == change)
+            did()
+        return len(changes)
+
+    def convert(primary: Any, conversion: Conversion, *_: Any) -> str:
+        assert of_text(conversion.commands) == (CONVERT,)
+        assert primary.side in state.enforced | state.unique, "duplicates came since the switch"
+        if not it.problem:
+            state.enforced.discard(primary.side)
+            state.unique.add(primary.side)
+        return it.problem
 
     def removed(session: Session, *_: Any, **__: Any) -> None:
         assert session.pipeline.name == "shop-back"
         state.sinks.pop("shop-back", None)
         state.captures_back = False
 
-    def begun(*_: Any) -> None:
+    def begun(*_: Any) -> ClusterTime:
         assert state.sinks["shop"] == "STOPPED", "both sinks would run"
         state.captures_back = True
+        return ClusterTime(1, 1)
 
     def nothing(*_: Any, **__: Any) -> int:
         return 1
 
-    for name in ("insert", "replace_own", "take", "delete_own"):
+    for name in ("insert", "replace_own", "take", "delete_own", "read", "is_in", "converted", "require_own"):
         patch.setattr(sides.cutovers, name, getattr(it, name))
-    everywhere("kept_indexes", lambda session: nullcontext(it.does("read indexes", nothing)()))
+    for name, value in {
+        "SchemaWatches": lambda *_: _SchemaWatches(it),
+        "plan": plan,
+        "plan_in_place": plan_in_place,
+        "change_schema": change_schema,
+        "undo_schema": change_schema,
+    }.items():
+        everywhere(name, value)
+    patch.setattr(conversions, "_convert", it.does("convert", convert))
     everywhere("operation_time", it.does("time", lambda _: ClusterTime(1, 1)))
     everywhere("writes_through", lambda cluster: True)
     everywhere("allow", it.does("allow", lambda cluster: state.blocked.discard(cluster.side)))
@@ -215,9 +304,6 @@ def world(folder: Path, patch: pytest.MonkeyPatch) -> World:
     everywhere("IncrementalVerification", lambda *_: _Verification(it.does("verify", nothing)))
     everywhere("positions", lambda *_: {})
     everywhere("LateWrites", lambda *_: nullcontext(_LateWrites(it.does("late writes", nothing))))
-    everywhere("restore_schema", it.does("restore", finished))
-    everywhere("relax_schema", it.does("relax", relaxed))
-    everywhere("relax_existing_schema", it.does("relax in place", relaxed))
     everywhere("wait_stopped", it.does("wait stopped", nothing))
     everywhere("wait_running", it.does("wait running", nothing))
     patch.setattr(steps.barrier, "wait", it.does("wait", nothing))

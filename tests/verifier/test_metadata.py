@@ -115,6 +115,11 @@ CASES = {
         indexes(index({"a": 1}), validator=SMALL),
         ("option capped", "option validator"),
     ),
+    "capped, with a unique index": Case(
+        indexes(index({"a": 1}, unique=True), capped=True, size=4096),
+        indexes(index({"a": 1})),
+        ("option capped", "one's unique"),
+    ),
     "capped size": Case(
         collection(capped=True, size=8192, max=10), collection(capped=True, size=4096), ("option capped",)
     ),

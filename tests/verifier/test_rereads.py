@@ -50,7 +50,7 @@ class Patched(pytest.MonkeyPatch):
     def __init__(self, history: bool = True) -> None:
         super().__init__()
         for module in (rereads, proof):
-            self.setattr(module, "collection", lambda server, namespace: server)
+            self.setattr(module, "collection", lambda server, namespace: {"v.c": server}[namespace])
             self.setattr(module, "by_ids", _by_ids)
             self.setattr(module, "cluster_time", lambda server: Timestamp(len(server.log), 0))
         self.setattr(proof, "changes", _changes if history else _unknown)

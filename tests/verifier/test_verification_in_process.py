@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import queue
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -17,6 +20,7 @@ from towpath_verifier import (
     Journal,
     Options,
     Pair,
+    Recheck,
     Rereads,
     Same,
     ServerLost,
@@ -24,7 +28,9 @@ from towpath_verifier import (
     Unresolved,
     Unsuitable,
     Verdict,
+    Verification,
     VerifierError,
+    WorkerDied,
     id_key,
     plan,
     proof,
@@ -32,6 +38,7 @@ from towpath_verifier import (
     verification,
     workers,
 )
+from towpath_verifier.merge import Equal, Unequal
 from towpath_verifier.plan import ListedPair, Plan
 from towpath_verifier.progress import Compared, Range
 from towpath_verifier.reads import Bounds, Size
@@ -76,7 +83,18 @@ class FakeRereads:
         self.added: list[tuple[bytes, int]] = []
         self.outcomes: list[tuple[int, Any]] = []
 
+    def __len__(self) -> int:
+        return len(self.added)
+
+    @property
+    def size(self) -> int:
+        return sum(len(id) for id, _ in self.added)
+
+    def pause(self) -> float | None:
+        return 0.0
+
     def add(self, pair: Pair, ids: Any, owner: int = 0) -> None:
+        assert pair == PAIR
         self.added += [(id, owner) for id in ids]
 
     def step(self) -> list[tuple[int, Any]]:
@@ -131,12 +149,44 @@ def test_a_document_that_cannot_be_judged_leaves_no_verdict_and_is_read_again_wh
     assert [one.kind for one in ranges.resolved()] == ["extra"]
 
 
+def test_a_range_with_several_reports_waits_for_all_that_differed_in_any_of_them(tmp_path: Path) -> None:
+    ranges, rereads, tally, journal = states(tmp_path, Plan([WORK, replace(WORK, number=4)]))
+    for id in (ONE, TWO):
+        ranges.take(Report(3, 1, 22, (id,)))
+    ranges.take(Finished(3))
+    for _ in (1, 2):
+        assert finished(journal) == {}
+        rereads.outcomes = [(3, Difference("v.c", ONE, ONE, TWO))]
+        assert len(list(ranges.resolved())) == 1
+    assert finished(journal) == {3: Compared(2, 44, [ONE, ONE])} and ranges.done == 1
+    ranges.take(Finished(4))
+    assert (tally.kinds["different"], ranges.done, finished(journal)[4]) == (2, 2, Compared())
+
+
+def test_a_few_documents_that_cannot_be_judged_are_named_and_all_are_counted(tmp_path: Path) -> None:
+    said: list[str] = []
+    ranges, rereads, tally, _ = states(tmp_path, Plan([WORK]))
+    ranges.say = said.append
+    ranges.take("the source does not answer")
+    ranges.take(None)
+    ranges.take(Report(3, 7, 220, (ONE,) * 7))
+    rereads.outcomes = [(3, Unresolved("v.c", ONE, "it keeps changing"))] * 7
+    assert list(ranges.resolved()) == []
+    assert (tally.unresolved, tally.documents) == (7, 7)
+    assert (
+        said
+        == ["the source does not answer"]
+        + ["a document of v.c could not be judged: it keeps changing"] * verification._NAMED
+    )
+
+
 def test_a_document_that_a_collation_names_twice_counts_once(tmp_path: Path) -> None:
     ranges, rereads, tally, _ = states(tmp_path, Plan([WORK]), (PAIR,))
-    ranges.take(Report(3, 2, 220, (ONE, ONE)))
-    rereads.outcomes = [(3, Difference("v.c", ONE, ONE, TWO))] * 2
-    assert len(list(ranges.resolved())) == 1
-    assert (tally.documents, tally.kinds.total()) == (1, 1)
+    ranges.take(Report(3, 5, 220, (ONE, ONE, TWO)))
+    one, two = Difference("v.c", ONE, ONE, TWO), Difference("v.c", TWO, None, TWO)
+    rereads.outcomes = [(3, one), (3, one), (3, two)]
+    assert list(ranges.resolved()) == [one, two]
+    assert (tally.documents, tally.kinds.total()) == (4, 2)
 
 
 def entry(**fields: Any) -> dict[str, Any]:
@@ -173,16 +223,16 @@ def streams(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
     """What a read of each side gives, time after time: batches, or an error."""
     found: dict[str, list[Any]] = {"source": [], "destination": []}
 
-    def in_id_order(side: str, *_: Any) -> Iterator[bytes]:
-        for batch in found[side].pop(0):
+    def in_id_order(documents: _Named, *asked: Any) -> Iterator[bytes]:
+        assert asked == (None, None, 10)
+        for batch in found[documents].pop(0):
             if isinstance(batch, Exception):
                 raise batch
             yield batch
 
     monkeypatch.setattr(workers, "in_id_order", in_id_order)
-    monkeypatch.setattr(
-        workers, "collection", lambda client, namespace: _Named("source" if client == 0 else "destination")
-    )
+    sides = {(0, "v.c"): "source", (1, "w.c"): "destination"}
+    monkeypatch.setattr(workers, "collection", lambda *asked: _Named(sides[asked]))
     return found
 
 
@@ -230,13 +280,65 @@ def test_reports_hold_all_that_was_found(streams: dict[str, list[Any]], monkeypa
     assert sum(report.read for report in found) == len(b"".join(documents))
 
 
+def test_a_range_is_compared_within_its_bounds_in_the_way_that_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    work = replace(WORK, bounds=Bounds(ONE, TWO))
+    fields = ("a", b.NULL), ("b", b.NULL)
+    asked: list[Any] = []
+
+    def in_id_order(documents: str, *how: Any) -> Iterator[bytes]:
+        asked.append((documents, *how))
+        inner = fields if documents == "v.c" else reversed(fields)
+        yield b.document(("_id", b.int32(1)), *inner)
+
+    def screen(*how: Any) -> Any:
+        asked.append(how)
+        return Screened([Equal(5, 0), Unequal(ONE, None, None)])
+
+    class Screened(list[Any]):
+        read = 77
+
+    monkeypatch.setattr(workers, "in_id_order", in_id_order)
+    monkeypatch.setattr(workers, "Screen", screen)
+    monkeypatch.setattr(workers, "with_retries", lambda action, lost_for, read, say: read())
+
+    def compared(**how: bool) -> list[Report]:
+        job = Job("", "", **{"ignore_field_order": False, "screen": False} | how, lost_for=5.0)
+        return list(workers._compare(job, cast(Any, ("v", "w")), work, print))
+
+    monkeypatch.setattr(
+        workers, "collection", lambda client, namespace: _Named(namespace) if client == namespace[0] else None
+    )
+    assert [report.differing for report in compared()] == [(ONE,)]
+    assert [report.differing for report in compared(ignore_field_order=True)] == [()]
+    assert asked == [(name, ONE, TWO, 10) for name in ("v.c", "w.c")] * 2
+    asked.clear()
+    assert compared(screen=True) == [Report(3, 6, 77, (ONE,))]
+    assert asked == [("v.c", "w.c", work.bounds, 5.0, print)]
+
+
+@pytest.mark.parametrize("limit", ["_REPORT_BYTES", "_REPORT_ID_BYTES"])
+def test_a_report_is_bounded_in_bytes(
+    limit: str, streams: dict[str, list[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, limit, 2 * len(ONE))
+    documents = [b.document(("_id", b.int32(number))) for number in range(6)]
+    streams["source"] += [[b"".join(documents)]]
+    streams["destination"] += [[]]
+    found = reports(WORK)
+    assert [id for report in found for id in report.differing] == documents
+    assert [report.documents for report in found] == ([2, 2, 2, 0] if limit == "_REPORT_BYTES" else [3, 3, 0])
+
+
 def test_collections_are_the_same_by_hash_only_if_both_hashes_are(monkeypatch: pytest.MonkeyPatch) -> None:
     class Database:
         def __init__(self, digests: dict[str, str]) -> None:
             self._digests = digests
+            self.error: Exception | None = None
 
         def command(self, name: str, collections: list[str]) -> dict[str, Any]:
             assert name == "dbHash"
+            if self.error is not None:
+                raise self.error
             return {"collections": {name: self._digests[name] for name in collections if name in self._digests}}
 
     pairs = [Pair(f"v.{name}", f"v.{name}") for name in ("same", "other", "missing", "extra", "nowhere")]
@@ -244,15 +346,18 @@ def test_collections_are_the_same_by_hash_only_if_both_hashes_are(monkeypatch: p
     theirs = {"v": Database({"same": "1", "other": "2", "extra": "1"})}
     found = verification.same_by_hash(cast(Any, ours), cast(Any, theirs), pairs)
     assert [found[pair] for pair in pairs] == [True, False, False, False, True]
+    theirs["v"].error = AutoReconnect("gone")
+    with pytest.raises(ServerLost, match="cannot hash collections with dbHash: gone"):
+        verification.same_by_hash(cast(Any, ours), cast(Any, theirs), pairs)
 
 
 def test_a_write_during_a_quiet_run_leaves_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
-    watched = Watch(cast(Any, None), ["v.a", "v.b"], "source", Timestamp(5, 0))
-    monkeypatch.setattr(verification, "cluster_time", lambda client: Timestamp(9, 0))
+    watched = Watch(cast(Any, "client"), ["v.a", "v.b"], "source", Timestamp(5, 0))
+    monkeypatch.setattr(verification, "cluster_time", lambda client: Timestamp(9, 0) if client == "client" else None)
     asked: list[Any] = []
 
     def written(*arguments: Any) -> set[str]:
-        asked.append(arguments[1:])
+        asked.append(arguments)
         return {"v.b"}
 
     monkeypatch.setattr(proof, "written", lambda *arguments: set())
@@ -260,14 +365,34 @@ def test_a_write_during_a_quiet_run_leaves_no_verdict(monkeypatch: pytest.Monkey
     monkeypatch.setattr(proof, "written", written)
     with pytest.raises(Unsuitable, match=r"v\.b was written to at the source during the run"):
         watched.refuse_writes()
-    assert asked == [(["v.a", "v.b"], Timestamp(5, 0), Timestamp(9, 0))]
+    assert asked == [("client", ["v.a", "v.b"], Timestamp(5, 0), Timestamp(9, 0))]
 
     def unknown(*arguments: Any) -> set[str]:
         raise proof.Unknown("the oplog is too short")
 
     monkeypatch.setattr(proof, "written", unknown)
-    with pytest.raises(Unsuitable, match="cannot see whether anything is written"):
+    with pytest.raises(Unsuitable, match="cannot see whether anything is written") as refused:
         watched.refuse_writes()
+    assert refused.value.where == "source"
+
+    def away(*arguments: Any) -> set[str]:
+        raise AutoReconnect("gone")
+
+    monkeypatch.setattr(proof, "written", away)
+    with pytest.raises(ServerLost, match="cannot look for writes to the source: gone") as lost:
+        watched.refuse_writes()
+    assert lost.value.where == "source"
+
+
+@pytest.mark.parametrize("time", [Timestamp(5, 0), None])
+def test_writes_to_a_standalone_cannot_be_seen(time: Timestamp | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    client: Any = object()
+    monkeypatch.setattr(verification, "cluster_time", lambda of: time if of is client else pytest.fail("another"))
+    if time is not None:
+        assert Watch.begin(client, ["v.a"], "source", 5) == Watch(client, ["v.a"], "source", time)
+    else:
+        with pytest.raises(Unsuitable, match="the source is a standalone"):
+            Watch.begin(client, ["v.a"], "source", 5)
 
 
 def token(seconds: int, increment: int = 0) -> dict[str, str]:
@@ -302,7 +427,7 @@ def test_a_stream_that_does_not_reach_the_end_proves_nothing(monkeypatch: pytest
 
 
 def test_a_token_holds_the_cluster_time() -> None:
-    assert token_time(token(0x66E2_0BC5, 7)) == Timestamp(0x66E2_0BC5, 7)
+    assert token_time(token(0x66E2_0BC5, 0x0102_0304)) == Timestamp(0x66E2_0BC5, 0x0102_0304)
 
 
 def test_a_resumed_run_reads_the_ranges_that_are_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,11 +437,12 @@ def test_a_resumed_run_reads_the_ranges_that_are_left(tmp_path: Path, monkeypatc
     monkeypatch.setattr(plan, "aggregated", lambda documents, stages, **how: iter([ONE, TWO]))
     source, destination = (cast(Any, SimpleNamespace(size=Size(count, count * 100))) for count in (1, 2))
     options = Options(1, range_bytes=100, journal=tmp_path / "journal")
-    whole = plan.plan(source, destination, listed, options)
+    journal = Journal(tmp_path / "journal")
+    journal.begin({}, 1.0, [])
+    whole = plan.plan(source, destination, listed, options)  # without resume, an earlier run is over
     assert [work.bounds for work in whole.ranges] == [Bounds(None, TWO), Bounds(TWO, None)]
     assert whole.expected == {PAIR: 2}
     assert id_key(TWO) > id_key(ONE)
-    journal = Journal(tmp_path / "journal")
     journal.add(0, Compared(1, 200, [ONE]))
     again = plan.plan(source, destination, listed, Options(2, range_bytes=1, journal=options.journal, resume=True))
     assert again.ranges == whole.ranges[1:]
@@ -331,3 +457,323 @@ def test_a_resumed_run_reads_the_ranges_that_are_left(tmp_path: Path, monkeypatc
     folded = [ListedPair(PAIR, entry(options={"collation": {"locale": "de"}}), entry())]
     (only,) = plan.plan(source, destination, folded, Options(1, range_bytes=1)).ranges
     assert (only.bounds, only.ordered) == (Bounds(), False)
+
+
+def test_both_sides_of_a_pair_are_listed_under_their_own_names() -> None:
+    def server(**databases: list[str]) -> Any:
+        return {
+            name: SimpleNamespace(
+                list_collections=lambda names=names, of=name: [{"name": one, "of": of} for one in names]
+            )
+            for name, names in databases.items()
+        }
+
+    pairs = [Pair("v.a", "w.b"), Pair("v.c.d", "w.c.d"), Pair("v.e", "v.e")]
+    found = plan.list_pairs(server(v=["a", "b", "c.d", "e"]), server(v=["a"], w=["a", "b"]), pairs, 5)
+    assert found == [
+        ListedPair(pairs[0], {"name": "a", "of": "v"}, {"name": "b", "of": "w"}),
+        ListedPair(pairs[1], {"name": "c.d", "of": "v"}, None),
+        ListedPair(pairs[2], {"name": "e", "of": "v"}, None),
+    ]
+
+
+def test_rereads_are_made_with_the_options_of_the_run() -> None:
+    source, destination = cast(Any, "source"), cast(Any, "destination")
+    recheck, said = Recheck(first=1, tries=2, patience=3), list[str]()
+    options = Options(1, recheck=recheck, ignore_field_order=True, lost_for=7)
+
+    def passed(time: Timestamp) -> bool:
+        return True
+
+    found = options.rereads(source, destination, passed, said.append)
+    assert (found.source, found.destination, found.recheck, found.passed) == (source, destination, recheck, passed)
+    assert (found.ignore_field_order, found.lost_for) == (True, 7)
+    found.say("it does not answer")
+    assert said == ["it does not answer"]
+
+
+def test_every_pair_has_ranges_of_its_larger_side_and_each_range_its_own_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sizes = {"v.a": Size(2, 200), "w.a": Size(1, 100), "v.b": Size(1, 1), "w.b": Size(3, 300)}
+    both: Any = {"v": {name: f"v.{name}" for name in "ab"}, "w": {name: f"w.{name}" for name in "ab"}}
+    cut: list[str] = []
+
+    def aggregated(documents: str, stages: Any, **how: Any) -> Iterator[bytes]:
+        cut.append(documents)
+        return iter([ONE, TWO])
+
+    monkeypatch.setattr(plan, "size", lambda documents: sizes[documents])
+    monkeypatch.setattr(plan, "aggregated", aggregated)
+    pairs = [Pair("v.a", "w.a"), Pair("v.b", "w.b")]
+    found = plan.plan(both, both, [ListedPair(pair, entry(), entry()) for pair in pairs], Options(1, range_bytes=100))
+    assert cut == ["v.a", "w.b"]
+    assert [(work.number, work.pair, work.bounds) for work in found.ranges] == [
+        (2 * at + n, pair, bounds)
+        for at, pair in enumerate(pairs)
+        for n, bounds in enumerate((Bounds(None, TWO), Bounds(TWO, None)))
+    ]
+    assert found.expected == {pairs[0]: 2, pairs[1]: 3}
+    assert all(work.batch_size == plan._BATCH_DOCUMENTS and work.ordered for work in found.ranges)
+
+
+class Workers:
+    """Workers that send these messages, as far as they are asked for them."""
+
+    def __init__(self, *messages: Any) -> None:
+        self.messages, self.ended = list(messages), False
+        self.compared: list[Any] = []
+
+    def compare(self, *work: Any) -> None:
+        self.compared.append(work)
+
+    def message(self, timeout: float) -> Any:
+        assert 0 <= timeout <= verification._TICK
+        if not self.messages:
+            return None
+        message = self.messages.pop(0)
+        if isinstance(message, Exception):
+            raise message
+        return message
+
+
+class Run:
+    """A run over these listings of `PAIR`, before and after it, whose workers send these messages."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, *messages: Any) -> None:
+        self.workers, self.rereads = Workers(*messages), FakeRereads()
+        self.before = self.after = ListedPair(PAIR, entry(), entry())
+        self.plan = Plan([WORK], expected={PAIR: 7}, since=5.0)
+        self.rechecks: list[Any] = []
+        self.asked: list[Any] = []
+        self.said: list[str] = []
+        self.told: list[Any] = []
+        sides = SimpleNamespace(name="source"), SimpleNamespace(name="destination")
+        self.sides: Any = tuple(nullcontext(side) for side in sides)
+        listings = [self.listed, lambda: [self.after]]
+
+        def list_pairs(source: Any, destination: Any, pairs: Any, lost_for: float) -> list[ListedPair]:
+            self.asked.append((source is self.sides[0], destination is self.sides[1], list(pairs), lost_for))
+            return listings.pop(0)()
+
+        def rereads(options: Options, source: Any, destination: Any, passed: Any, say: Any) -> Any:
+            assert (source, destination) == self.sides
+            self.rechecks.append((options.recheck, passed))
+            return self.rereads
+
+        @contextmanager
+        def running() -> Iterator[Workers]:
+            try:
+                yield self.workers
+            finally:
+                self.workers.ended = True
+
+        patch.setattr(Job, "clients", lambda job: self.sides)
+        patch.setattr(verification, "list_pairs", list_pairs)
+        patch.setattr(verification, "plan", self.planned)
+        patch.setattr(Options, "rereads", rereads)
+        patch.setattr(verification, "running", running)
+
+    def listed(self) -> list[ListedPair]:
+        return [self.before]
+
+    def planned(self, source: Any, destination: Any, listed: Any, options: Options) -> Plan:
+        assert (source, destination) == self.sides
+        if not listed:
+            return Plan([])
+        assert listed == [self.before]
+        return self.plan
+
+    def __call__(self, options: Options | None = None, passed: Any = None) -> tuple[list[Difference], Verdict]:
+        run = Verification("s", "d", [PAIR], options, passed=passed, tell=self.told.append, say=self.said.append)
+        found = []
+        for one in run:
+            found.append(one)
+        return found, run.verdict
+
+
+def test_a_run_reports_what_its_workers_found_and_rereads_have_proven(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run = Run(monkeypatch, "the source does not answer", Report(3, 9, 220, (ONE,)), None, Finished(3))
+    steps = iter([[], [], [], [(3, Difference("v.c", ONE, ONE, None))]])
+
+    def step() -> Any:
+        found = next(steps)
+        del run.rereads.added[: len(found)]
+        return found
+
+    monkeypatch.setattr(run.rereads, "step", step)
+    journal, passed = Journal(tmp_path / "journal"), lambda time: True
+    journal.begin({}, 1.0, [WORK])
+    found, verdict = run(Options(4, journal=journal.path, lost_for=7, screen=True), passed)
+    assert [one.kind for one in found] == ["missing"]
+    assert (verdict.compared, verdict.read, verdict.differences, verdict.errors, verdict.since) == (9, 220, 1, [], 5.0)
+    assert verdict.seconds > 0 and verdict.tallies[0].expected == 7
+    assert run.workers.compared == [(Job("s", "d", False, True, 7), [WORK], 1)], "no more processes than ranges"
+    assert run.rechecks == [(Recheck(), passed)] and run.said == ["the source does not answer"]
+    last = run.told[-1]
+    assert (last.documents, last.expected, last.ranges, last.done, last.waiting) == (9, 7, 1, 1, 0)
+    assert run.asked == [(True, True, [PAIR], 7)] * 2
+    assert run.workers.ended and not journal.path.exists(), "a complete run leaves none"
+
+
+@pytest.mark.parametrize("error", [WorkerDied("killed"), VerifierError("the server refused")])
+def test_a_worker_that_fails_ends_the_run_and_leaves_the_journal(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run = Run(monkeypatch, Report(3, 9, 220, ()), error)
+    journal = Journal(tmp_path / "journal")
+    journal.begin({}, 1.0, [WORK])
+    with pytest.raises(type(error)):
+        run(Options(1, journal=journal.path))
+    assert run.workers.ended and journal.path.exists()
+
+
+def test_a_collection_that_was_dropped_during_the_run_leaves_no_verdict(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run = Run(monkeypatch, Report(3, 9, 220, ()), Finished(3))
+    run.after = ListedPair(PAIR, entry(), None)
+    journal = Journal(tmp_path / "journal")
+    journal.begin({}, 1.0, [WORK])
+    _, verdict = run(Options(1, journal=journal.path))
+    assert verdict.errors == ["w.c was dropped at the destination during the run"] and not verdict.clean
+    assert journal.path.exists()
+
+
+def test_what_cannot_be_compared_leaves_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run(monkeypatch)
+    run.before = ListedPair(PAIR, entry(type="view"), None)
+    run.after = None  # type: ignore[assignment]
+    monkeypatch.setattr(run, "listed", lambda: [run.before])
+    monkeypatch.setattr(verification, "list_pairs", lambda source, destination, pairs, _: [run.before] if pairs else [])
+    found, verdict = run()
+    assert found == [] and len(verdict.errors) == 1 and "is a view" in verdict.errors[0]
+    assert verdict.tallies[0].notes == ["w.c does not exist at the destination"]
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_a_quiet_run_reads_what_its_hashes_do_not_show_and_ends_without_a_verdict_if_something_was_written(
+    same: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[Any] = []
+    monkeypatch.setattr(verification, "same_by_hash", lambda s, d, pairs: dict.fromkeys(pairs, same))
+    monkeypatch.setattr(verification, "collection", lambda client, namespace: (client, namespace))
+    monkeypatch.setattr(verification, "size", lambda documents: Size(41, 1))
+
+    def begin(client: Any, namespaces: Any, side: str, lost_for: float) -> Any:
+        done.append((client, namespaces, side))
+        return SimpleNamespace(refuse_writes=lambda: done.append(side))
+
+    monkeypatch.setattr(Watch, "begin", begin)
+    run = Run(monkeypatch, *([] if same else [Report(3, 9, 220, ()), Finished(3)]))
+    run.after = run.before
+    monkeypatch.setattr(verification, "list_pairs", lambda source, destination, pairs, _: [run.before] if pairs else [])
+    _, verdict = run(Options(1, quiet=True), lambda time: pytest.fail("no pipeline is asked"))
+    source, destination = run.sides
+    watched = [(source, ["v.c"], "source"), (destination, ["w.c"], "destination")]
+    assert done == [*watched, "source", "destination"], "seen from before the hashes on, up to the end"
+    assert run.rechecks == [(Recheck(first=0, tries=1), None)]
+    (tally,) = verdict.tallies
+    assert (tally.way, tally.documents) == (("hashed", 41) if same else ("compared", 9))
+    assert (tally.expected, tally.verdict) == (41 if same else 7, "same")
+    refused = SimpleNamespace(refuse_writes=lambda: (_ for _ in ()).throw(Unsuitable("written to")))
+    monkeypatch.setattr(Watch, "begin", lambda *_: refused)
+    run = Run(monkeypatch, *([] if same else [Report(3, 9, 220, ()), Finished(3)]))
+    monkeypatch.setattr(verification, "list_pairs", lambda source, destination, pairs, _: [run.before] if pairs else [])
+    with pytest.raises(Unsuitable, match="written to"):
+        run(Options(1, quiet=True))
+
+
+def test_workers_wait_while_many_documents_wait_for_a_reread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verification, "_HELD", 2)
+    run = Run(monkeypatch, Report(3, 2, 22, (ONE, TWO)), Finished(3))
+    left: list[int] = []
+
+    def step() -> Any:
+        left.append(len(run.workers.messages))
+        if len(left) < 3:
+            return []
+        outcomes = [(3, Same("v.c", id)) for id, _ in run.rereads.added]
+        run.rereads.added.clear()
+        return outcomes
+
+    monkeypatch.setattr(run.rereads, "step", step)
+    _, verdict = run()
+    assert left == [1, 1, 1, 0] and verdict.clean
+
+
+def worked(streams: dict[str, list[Any]], *tasks: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What a worker sends that finds these tasks."""
+    left, sent = list(tasks), list[Any]()
+
+    def get(timeout: float) -> Any:
+        task = left.pop(0)
+        if isinstance(task, Exception):
+            raise task
+        return task
+
+    def put(message: Any, timeout: float) -> None:
+        if full:
+            raise full.pop()
+        sent.append(message)
+
+    full: list[Exception] = [queue.Full()]
+    monkeypatch.setattr(workers.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(Job, "clients", lambda job, silence_ms: {workers._SILENCE_MS: (0, 1)}[silence_ms])
+    workers._work(
+        Job("", "", ignore_field_order=False, screen=False, lost_for=5),
+        SimpleNamespace(get=get),
+        SimpleNamespace(put=put),
+    )
+    assert left == []
+    return sent
+
+
+def test_a_worker_compares_ranges_until_there_is_none_and_says_when_each_is_read(
+    streams: dict[str, list[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    streams["source"] += [[ONE], [AutoReconnect("gone")], [TWO]]
+    streams["destination"] += [[ONE], [], []]
+    other = replace(WORK, number=4)
+    sent = worked(streams, queue.Empty(), WORK, other, None, monkeypatch=monkeypatch)
+    size = len(ONE)
+    assert sent[:2] == [Report(3, 1, 2 * size, ()), Finished(3)]
+    assert sent[3:] == [Report(4, 1, size, (TWO,)), Finished(4)]
+    assert sent[2] == "cannot compare v.source with v.destination: gone; trying again for 5 s"
+
+
+def test_a_worker_that_a_server_refuses_says_why_and_does_not_call_its_range_read(
+    streams: dict[str, list[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    streams["source"] += [[ONE, OperationFailure("no right", 13)]]
+    streams["destination"] += [[ONE]]
+    (sent,) = worked(streams, WORK, monkeypatch=monkeypatch)
+    assert isinstance(sent, VerifierError) and "no right" in str(sent)
+
+
+@pytest.mark.parametrize(("status", "error"), [(None, None), (0, None), (137, "ended with status 137")])
+def test_a_worker_that_died_is_noticed_once_it_has_nothing_more_to_say(status: int | None, error: str | None) -> None:
+    results: queue.Queue[Any] = queue.Queue()
+    process: Any = SimpleNamespace(exitcode=status)
+    running = workers.Workers(process, None, results)
+    results.put(Finished(3))
+    results.put(Unsuitable("it cannot be"))
+    assert running.message(0.01) == Finished(3)
+    with pytest.raises(Unsuitable):
+        running.message(0.01)
+    if error is None:
+        assert running.message(0.01) is None
+    else:
+        with pytest.raises(WorkerDied, match=error):
+            running.message(0.01)
+
+
+def test_the_workers_of_a_run_share_its_ranges_and_each_is_told_that_there_is_no_more() -> None:
+    tasks: queue.Queue[Any] = queue.Queue()
+    job: Any = "job"
+    workers.Workers(cast(Any, None), tasks, None).compare(job, [WORK, replace(WORK, number=4)], 3)
+    assert [tasks.get_nowait() for _ in range(tasks.qsize())] == [
+        ("job", 3), WORK, replace(WORK, number=4), None, None, None
+    ]  # fmt: skip

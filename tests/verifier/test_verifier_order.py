@@ -8,7 +8,7 @@ import pytest
 from tests.support import bsonbytes as b
 from tests.support.corpus import DOCUMENTS, IDENTITIES, RAW_DOCUMENTS
 from towpath_verifier import id_key, raw
-from towpath_verifier.differences import differing, in_one_order, same_but_for_order
+from towpath_verifier.differences import differing, in_one_order, readable, same_but_for_order
 
 #: Ascending, as MongoDB's documentation of the comparison order has it; those of one line are equal to it.
 ASCENDING = [
@@ -136,3 +136,15 @@ def test_an_order_that_differs_is_one_path_with_both_objects():
     assert (part.source.value, part.destination.value) == tuple(
         b.field(whole, "o").value.payload for whole in (one, other)
     )
+
+
+def test_a_document_for_people_is_json_or_its_bytes_and_is_cut_where_it_is_long():
+    assert readable(b.document(("_id", b.int32(1)), ("é", b.string("ü")))) == (
+        '{\n  "_id": {\n    "$numberInt": "1"\n  },\n  "é": "ü"\n}'
+    )
+    twice = b.document(("a", b.int32(1)), ("a", b.int32(2)))
+    assert readable(twice) == f"BSON {twice.hex()}", "JSON would lose a value"
+    long = readable(b.document(("a", b.string("x" * 5_000))))
+    assert (len(long), long[-16:]) == (4_000 + len("… (5,013 bytes)"), "x… (5,013 bytes)")
+    huge = readable(b.document(("a", b.string("x" * 70_000))))
+    assert huge.startswith("BSON ") and huge.endswith("… (70,013 bytes)") and len(huge) < 4_100

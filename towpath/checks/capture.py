@@ -251,28 +251,17 @@ def check_capture(oplog: Oplog | None, captured: Captured) -> Iterator[Finding]:
         yield ok(f"reaches back {duration(oplog.hours * 3600)}, and capture is {duration(behind)} behind")
 
 
-def check_copy(oplog: Oplog | None, documents: int, size: int, pipeline: Pipeline) -> Iterator[Finding]:
-    """The oplog window is longer than a copy of so many documents and bytes takes."""
-    if oplog is None or oplog.young or pipeline.copy_method == "none" or not size:
+def check_copy(oplog: Oplog | None, size: int, pipeline: Pipeline) -> Iterator[Finding]:
+    """The oplog window is longer than Debezium's copy of so many bytes takes. MongoSource's own goes in rounds."""
+    if oplog is None or oplog.young or pipeline.copy_method != "debezium" or not size:
         return
-    limits = ((documents, pipeline.capture.documents_per_second), (size, pipeline.capture.bytes_per_second))
-    limited = max((amount / rate / 3600 for amount, rate in limits if rate), default=0.0)
-    extent = f"{size / 2**30:,.1f} GiB"
-    enlarge = "enlarge the oplog (replSetResizeOplog with minRetentionHours)"
-    if limited > oplog.hours:
-        yield error(
-            f"reaches back {oplog.hours:.1f} hours, but a copy of {extent} takes {limited:.1f} hours at the limits in"
-            " [capture]: the stream could not start where the copy began",
-            f"raise documents_per_second or bytes_per_second, or {enlarge}",
-        )
-        return
-    slow = max(limited, size / SLOW_COPY / 3600)
-    takes = f"a copy of {extent} takes {slow:.1f} hours at {SLOW_COPY // 2**20} MiB/s"
+    slow = size / SLOW_COPY / 3600
+    takes = f"a copy of {size / 2**30:,.1f} GiB takes {slow:.1f} hours at {SLOW_COPY // 2**20} MiB/s"
     if slow > oplog.hours:
         yield warning(
             f"reaches back {oplog.hours:.1f} hours, but {takes}, the rate of a small machine: if the copy is no"
             " faster, the stream cannot start where the copy began",
-            f"{enlarge}, or make sure that the copy is faster",
+            "enlarge the oplog (replSetResizeOplog with minRetentionHours), or make sure that the copy is faster",
         )
     else:
         yield ok(f"reaches back {oplog.hours:,.1f} hours, and {takes} or less")

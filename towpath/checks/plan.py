@@ -13,14 +13,17 @@ from pymongo.errors import ExecutionTimeout
 from towpath.checks import capture, source
 from towpath.checks.capture import Oplog
 from towpath.checks.facts import Extent, Facts
+from towpath.checks.pause import LONGEST_S, Pause, round_trip
 from towpath.checks.rule import LEVELS, Finding, about, error, ok, warning
 from towpath.checks.sample import Sample, take
 from towpath.clients.mongo.client import Client
 from towpath.clients.mongo.privileges import if_allowed
+from towpath.clients.mongo.versions import UNIQUE_IN_PLACE
 from towpath.config.pipeline import Pipeline
-from towpath.config.text import size
+from towpath.config.text import duration, size
 from towpath.errors import TowpathError
 from towpath.store.positions import DATABASE
+from towpath_verifier import feature_version
 
 Value = TypeVar("Value")
 #: The newest entries of the oplog that are read: so many, of so many hours, for so many milliseconds.
@@ -74,15 +77,6 @@ class LogSize:
 
 
 @dataclass(frozen=True, slots=True)
-class Unique:
-    """The indexes that a cutover makes unique in its pause, by reading them."""
-
-    unique_indexes: int
-    entries: int
-    """The documents of their collections, counted once for each index."""
-
-
-@dataclass(frozen=True, slots=True)
 class Plan:
     """Everything to know before anything is made."""
 
@@ -100,7 +94,7 @@ class Plan:
     """Of each partition of the log."""
     kafka_disks: tuple[Disk, ...] | Unknown
     destination_disk: Disk | Unknown
-    pause: Unique | Unknown
+    pause: Pause | Unknown
 
     @property
     def total(self) -> tuple[int, int] | Unknown:
@@ -157,6 +151,8 @@ class Plan:
     def findings(self) -> tuple[Finding, ...]:
         """Errors first. The disks of a deployed pipeline hold what is copied already."""
         found = [*self.found, *(() if self.deployed is True else self._disk_findings())]
+        if isinstance(self.pause, Pause) and self.pause.seconds > LONGEST_S:
+            found += about("plan pause", iter((self._long_pause(self.pause),)))
         return tuple(dict.fromkeys(sorted(found, key=lambda finding: LEVELS.index(finding.level))))
 
     def _disk_findings(self) -> Iterator[Finding]:
@@ -165,6 +161,13 @@ class Plan:
             yield from about("plan log", _space("the brokers' disks", log.copy_bytes, log.free_bytes))
         if not isinstance(destination, Unknown) and isinstance(disk, Disk) and disk.free is not None:
             yield from about("plan destination", _space(f"the {disk.name}", sum(destination), disk.free))
+
+    def _long_pause(self, pause: Pause) -> Finding:
+        advice = "allow more: cutover --max-pause"
+        return warning(
+            f"a cutover stops writes for about {duration(pause.seconds)}, and its limit is {duration(LONGEST_S)}",
+            f"{advice}; or rebuild indexes after the switch: --rebuild-later" if pause.rebuilt_entries else advice,
+        )
 
     @property
     def errors(self) -> int:
@@ -218,9 +221,7 @@ def gather(facts: Facts, findings: Sequence[Finding], seconds: float) -> Plan:
         replicas=known(lambda: _replicas(facts)),
         kafka_disks=known(lambda: _kafka_disks(facts)),
         destination_disk=known(lambda: _destination_disk(facts, extents)),
-        pause=known(lambda: facts.source.ask(partial(_unique, collections=extents)))
-        if not isinstance(collections, Unknown)
-        else collections,
+        pause=known(lambda: _pause(facts, extents)) if not isinstance(collections, Unknown) else collections,
     )
 
 
@@ -315,10 +316,21 @@ def _stats(database: str, client: Client) -> dict[str, Any] | None:
     return if_allowed(lambda: client[database].command("dbStats"))
 
 
-def _unique(client: Client, collections: Sequence[Extent]) -> Unique:
-    indexes = documents = 0
+def _pause(facts: Facts, collections: Sequence[Extent]) -> Pause:
+    """By the indexes of the source, which the destination gets."""
+    unique, ttl, entries = facts.source.ask(partial(_indexes, collections=collections))
+    in_place = facts.destination.ask(feature_version) >= UNIQUE_IN_PLACE
+    rebuilt = 0 if in_place else entries
+    return Pause(unique, entries, unique + ttl, rebuilt, facts.destination.ask(round_trip))
+
+
+def _indexes(client: Client, collections: Sequence[Extent]) -> tuple[int, int, int]:
+    """(unique indexes, those with TTL, entries of the unique ones)"""
+    unique = ttl = entries = 0
     for collection in collections:
         database, name = collection.namespace.split(".", 1)
-        count = sum(bool(index.get("unique")) for index in client[database][name].list_indexes())
-        indexes, documents = indexes + count, documents + count * collection.documents
-    return Unique(indexes, documents)
+        indexes = list(client[database][name].list_indexes())
+        count = sum(bool(index.get("unique")) for index in indexes)
+        ttl += sum("expireAfterSeconds" in index for index in indexes)
+        unique, entries = unique + count, entries + count * collection.documents
+    return unique, ttl, entries

@@ -182,10 +182,10 @@ def captured_by(configurations: Configurations, namespace: str) -> str | None:
 
 
 def copy_time(facts: Facts) -> Iterator[Finding]:
-    """The oplog window is longer than the initial copy takes."""
+    """The oplog window is longer than Debezium's initial copy takes."""
     if not (facts.has_connect and facts.is_deployed):
-        documents, size = _total(facts)
-        found = capture.check_copy(facts.source.ask(capture.read), documents, size, facts.pipeline)
+        _, size = _total(facts)
+        found = capture.check_copy(facts.source.ask(capture.read), size, facts.pipeline)
         yield from about(capture.SUBJECT, found)
 
 

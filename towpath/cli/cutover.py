@@ -24,7 +24,11 @@ from towpath.signals import Interrupts, handle
 from towpath.store.state_files import alone
 
 _STOP_STEP = "stopping the writers"
-_MARKS = {True: click.style("ok ", fg="green"), False: click.style("red", fg="red", bold=True)}
+_MARKS = {
+    "ok": click.style("ok  ", fg="green"),
+    "warning": click.style("warn", fg="yellow"),
+    "error": click.style("red ", fg="red", bold=True),
+}
 
 
 @click.command()
@@ -61,7 +65,17 @@ _MARKS = {True: click.style("ok ", fg="green"), False: click.style("red", fg="re
     help="Create no reverse pipeline: nothing is written to the source afterwards.",
 )
 @click.option("--timeout", default=120.0, help="Seconds that a step before the pause may take.")
-@click.option("--max-pause", default="30s", callback=duration, help="Longest time that writes may stop.")
+@click.option(
+    "--max-pause",
+    default="30s",
+    callback=duration,
+    help="Longest time from when the writers are asked to stop until the other side is primary.",
+)
+@flag(
+    "--rebuild-later",
+    "rebuilds_later",
+    help="On MongoDB 5.0, rebuild unique and TTL indexes after the switch; until then duplicates are accepted.",
+)
 @click.option("--report", "report_path", type=FILE, help="Write an HTML report of the cutover.")
 @json_option
 def cutover(
@@ -79,6 +93,7 @@ def cutover(
     no_reverse_pipeline: bool,
     timeout: float,
     max_pause: timedelta,
+    rebuilds_later: bool,
     report_path: Path | None,
     as_json: bool,
 ) -> None:
@@ -111,7 +126,9 @@ def cutover(
         (print_json if as_json else print_event)(event)
 
     max_age, pause = verified_within.total_seconds(), max_pause.total_seconds()
-    options = CutoverOptions(max_lag, max_age, newest, quiet, blocks, stop_with, switch_with, timeout, pause)
+    options = CutoverOptions(
+        max_lag, max_age, newest, quiet, blocks, stop_with, switch_with, timeout, pause, rebuilds_later
+    )
     with ExitStack() as stack:
         session = stack.enter_context(opened(file))
         operator.refuse_change(session.pipeline, "a cutover")
@@ -162,9 +179,8 @@ def print_event(event: TimedEvent) -> None:
         return
     width = max((len(finding["subject"]) for finding in event.findings), default=0)
     for finding in event.findings:
-        is_red = finding["level"] == "error"
-        click.echo(f"{_MARKS[not is_red]}  {finding['subject']:<{width}}  {finding['finding']}")
-        if is_red and finding["advice"]:
+        click.echo(f"{_MARKS[finding['level']]} {finding['subject']:<{width}}  {finding['finding']}")
+        if finding["level"] != "ok" and finding["advice"]:
             click.echo(f"     {'':<{width}}  → {finding['advice']}")
 
 
@@ -235,11 +251,13 @@ def _steps(events: Sequence[TimedEvent]) -> Iterator[_Bar]:
     )
     stopping = (step.reported_at - timedelta(milliseconds=1) for step in steps if step.step.startswith(_STOP_STEP))
     stopped = next(requested, next(stopping, last))
+    switched = next((event.reported_at for event in events if isinstance(event, Switch)), last)
     percent = 100 / max((last - first).total_seconds(), 0.001)
     for step in steps:
         figures = ", ".join(f"{count:,} {name}" for name, count in step.counts.items())
         left = (_start(step) - first).total_seconds() * percent
-        yield _Bar(step.step, figures, step.seconds, left, step.seconds * percent, step.reported_at > stopped)
+        paused = stopped < step.reported_at <= switched
+        yield _Bar(step.step, figures, step.seconds, left, step.seconds * percent, paused)
 
 
 def _start(step: Step) -> datetime:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -11,11 +12,13 @@ from towpath.checks.facts import Facts
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json, say
 from towpath.cli.progress import bar
 from towpath.clients.connect.control import wait_running
+from towpath.deploy import conversions
 from towpath.deploy.deployment import Deployment
-from towpath.deploy.schema import Plan, apply, plan, plan_in_place
+from towpath.deploy.schema import Plan, apply, of_text, plan, plan_in_place
 from towpath.errors import MongoError, NoSuchConnector, TowpathError
 from towpath.log import barrier
 from towpath.session import Session
+from towpath.store.cutover import Conversion
 
 
 @click.command()
@@ -120,7 +123,7 @@ def prepare(
     Run it after `deploy`, and with --final after replication has ended. Until then the destination gets a relaxed
     schema that neither rejects nor deletes documents: indexes without unique and TTL, validators that only warn, no
     capped collections. The command reports what exists and differs, and leaves it as it is. Run again, it creates
-    only what is missing.
+    only what is missing. After a cutover, it only converts the indexes that are not unique yet.
 
     Exit codes: 0 done; 1 something differs at the destination, or the initial copy is not applied in time; 2 it
     cannot be done.
@@ -130,6 +133,9 @@ def prepare(
             "--in-place does not go with --final or --overwrite, which change what --in-place leaves as it is; give one"
         )
     with opened(file) as session:
+        if left := conversions.pending(session):
+            _convert(session, left, dry_run=dry_run, as_json=as_json)
+            return
         schema = plan_in_place(session) if in_place else plan(session, overwrite=overwrite, final=final)
         print_undo(schema)
         if session.pipeline.ddl.apply and schema.steps and not (final or in_place):
@@ -140,6 +146,18 @@ def prepare(
         _print(schema, dry_run=dry_run, as_json=as_json)
         if schema.different:
             raise click.exceptions.Exit(1)
+
+
+def _convert(session: Session, left: Sequence[Conversion], *, dry_run: bool, as_json: bool) -> None:
+    """After a cutover: make the indexes of the primary unique. Raises `TowpathError` for those with duplicates."""
+    schema = Plan(indexes=tuple(step for conversion in left for step in of_text(conversion.commands)))
+    problems = []
+    if not dry_run:
+        with bar() as update:
+            problems = [done.problem for done in conversions.complete(session, update) if done.problem]
+    _print(schema, dry_run=dry_run, as_json=as_json)
+    if problems:
+        raise TowpathError("\n".join(problems))
 
 
 def _apply(session: Session, schema: Plan, indexes: str, timeout: float) -> None:

@@ -14,7 +14,8 @@ import click
 
 from towpath.checks.capture import Oplog
 from towpath.checks.facts import Extent, Facts
-from towpath.checks.plan import Disk, LogSize, Plan, Unique, Unknown, Writes, gather
+from towpath.checks.pause import Pause
+from towpath.checks.plan import Disk, LogSize, Plan, Unknown, Writes, gather
 from towpath.checks.sample import Sample
 from towpath.cli import DIFFERENT, ERROR, report
 from towpath.cli.options import FILE, json_option, opened, pipeline_argument, print_json, say
@@ -188,10 +189,14 @@ def _destination(needed: tuple[int, int]) -> Iterator[str]:
     yield f"{size(needed[0])} of documents and {size(needed[1])} of indexes on disk, as at the source"
 
 
-def _pause(unique: Unique) -> Iterator[str]:
-    yield "seconds at a cutover, once the lag is seconds"
-    if unique.unique_indexes:
-        yield f"in it, indexes become unique by being read: {unique.unique_indexes}, with {unique.entries:,} entries"
+def _pause(pause: Pause) -> Iterator[str]:
+    yield f"about {duration(pause.seconds)} at a cutover, and its lag"
+    if pause.unique_indexes:
+        indexes = f"unique indexes with {pause.entries:,} entries ({pause.unique_indexes:,})"
+        if pause.rebuilt_entries:
+            yield f"in it, {indexes} are rebuilt; after it with --rebuild-later"
+        else:
+            yield f"after it, {indexes} are converted, about {duration(pause.seconds_after)}"
 
 
 def rows(plan: Plan) -> list[tuple[str, ...]]:
@@ -341,7 +346,16 @@ def json_fields(plan: Plan, file: Path) -> dict[str, Any]:
                 "free_bytes": _or_null(disk, lambda known: known.free),
             },
         ),
-        "pause": _or_null(plan.pause, asdict),
+        "pause": _or_null(
+            plan.pause,
+            lambda pause: {
+                "seconds": pause.seconds,
+                "seconds_after": pause.seconds_after,
+                "unique_indexes": pause.unique_indexes,
+                "entries": pause.entries,
+                "rebuilt_entries": pause.rebuilt_entries,
+            },
+        ),
         "unknown": [{"what": what, "reason": reason} for what, reason in plan.unknown.items()],
         "findings": [finding.as_json() for finding in plan.findings],
         "commands": [{"command": command.line, "why": command.why} for command in commands(plan, file)],

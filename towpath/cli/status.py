@@ -159,7 +159,8 @@ def screen(status: Report, verified: Verified, ddl: Iterable[str] = ()) -> Rende
 
 
 def _copy(copies: Copy) -> Iterator[tuple[str, RenderableType]]:
-    yield "copy", "done" if copies.done else _total(copies.collections)
+    number = f", round {copies.round:,}" if (copies.round or 0) > 1 else ""
+    yield "copy", "done" if copies.done else _total(copies.collections) + number
     under_way = [copy for copy in copies.collections if copy.started and not copy.done]
     for copy in under_way[:_MAX_LINES]:
         bar = ProgressBar(total=max(copy.estimated_documents, 1), completed=copy.documents, width=24)

@@ -67,7 +67,9 @@ def _metadata(metadata: Metadata | None) -> Iterator[str]:
     if metadata is None or not (metadata.differences or metadata.deferred):
         return
     yield ""
-    yield from (f"{held.pair.source}: {held.what}; deferred until the cutover" for held in metadata.deferred)
+    for held in metadata.deferred:
+        until = "until `prepare` converts it" if held.awaits_conversion else "until the cutover"
+        yield f"{held.pair.source}: {held.what}; deferred {until}"
     last = {difference.command: number for number, difference in enumerate(metadata.differences)}
     for number, difference in enumerate(metadata.differences):
         yield f"{difference.pair.source}: {difference.what}"

@@ -251,7 +251,7 @@ class Switch(TimedEvent):
 class CutoverNote(TimedEvent):
     """A message of the cutover. `end` is the last event."""
 
-    event: Literal["stop writes", "undone", "not undone", "end"]
+    event: Literal["stop writes", "undone", "not undone", "not converted", "end"]
     error: Json | None = None
 
 
@@ -276,6 +276,7 @@ class Note(TimedEvent):
         "recovered",
         "repair",
         "ddl",
+        "convert",
     ]
     about: str | None = None
     """Of `failed`, `stopped`, `restart` and `recovered` the connector."""

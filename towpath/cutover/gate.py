@@ -10,17 +10,18 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from bson.timestamp import Timestamp
 from pymongo.errors import PyMongoError
 
 from towpath.checks.facts import Facts
-from towpath.checks.rule import Finding, Rule, error, ok, run
+from towpath.checks.pause import Pause, round_trip
+from towpath.checks.rule import Finding, Rule, error, ok, run, warning
 from towpath.clients.connect.control import statuses
 from towpath.clients.mongo import write_block
-from towpath.clients.mongo.client import Cluster
+from towpath.clients.mongo.client import Client, Cluster
 from towpath.clients.mongo.privileges import privileges
 from towpath.clients.mongo.replica_set import destination_set, source_set
 from towpath.config.text import counted, duration
@@ -29,7 +30,7 @@ from towpath.cutover.steps import CutoverOptions
 from towpath.cutover.watches import watch
 from towpath.cutover.writes import ANSWER, command_problem, stdin_problem
 from towpath.deploy import deployment, operator, unreplicated
-from towpath.deploy.schema import Step, metadata, plan, plan_in_place
+from towpath.deploy.schema import Plan, Step, metadata, plan, plan_in_place
 from towpath.deploy.schema_changes import UNREAD
 from towpath.errors import TowpathError
 from towpath.run.dead_letters import DeadLetterRetries
@@ -37,7 +38,7 @@ from towpath.run.report import Report
 from towpath.run.status import read_status
 from towpath.session import Session
 from towpath.verify.full_verdict import Verified, age, summary
-from towpath_verifier import cluster_time
+from towpath_verifier import cluster_time, concurrently
 
 #: The lines that need nothing but the status and the verdict.
 _KNOWN = ("operator", "connectors", "copy", "lag", "re-read requests", "verified")
@@ -70,6 +71,17 @@ class Readiness:
             return read_status(self.session)
         except (TowpathError, PyMongoError) as error:
             return str(error)
+
+    @cached_property
+    def restore(self) -> Plan:
+        """What the new primary lacks of the old one's schema, by now."""
+        return plan(self.session, final=True)
+
+    @cached_property
+    def relax(self) -> Plan:
+        """What the reverse pipeline needs at the source."""
+        assert self.reverse is not None
+        return Plan() if self.returns else plan_in_place(self.reverse)
 
     @cached_property
     def verdict(self) -> Verified:
@@ -255,12 +267,10 @@ def late_writes(readiness: Readiness) -> Result:
 
 def schemas(readiness: Readiness) -> Result:
     """The users may change the schemas of both sides, as far as the changes are known by now."""
-    session, reverse, missing = readiness.forward, readiness.reverse, list[str]()
-    if not readiness.returns:
-        missing += _missing("destination", session.destination, plan(session, final=True).steps)
-    if reverse is not None:
-        of_source = plan(reverse, final=True) if readiness.returns else plan_in_place(reverse)
-        missing += _missing("source", session.source, of_source.steps)
+    session, new = readiness.forward, readiness.session.destination
+    missing = [*_missing(new.side, new, readiness.restore.steps)]
+    if readiness.reverse is not None:
+        missing += _missing("source", session.source, readiness.relax.steps)
     words = "; ".join(missing[:_SHOWN]) or "the users may change the schemas"
     return not missing, words, "grant the role dbAdmin on the databases, or the actions named (docs/how-to/secure.md)"
 
@@ -283,6 +293,43 @@ def _action(step: Step) -> str:
     if command == "create":  # insert is enough to create a collection that is neither capped nor a view
         return "insert" if {"capped", "viewOn"}.isdisjoint(step.command.body) else "createCollection"
     return _ACTIONS.get(command, command)
+
+
+def _pause(readiness: Readiness) -> Iterator[Finding]:
+    """The estimate of the pause fits into its limit. A warning only: it is an estimate."""
+    options, pause = readiness.options, _estimate(readiness)
+    limit = options.max_pause
+    indexes = f"indexes with {pause.entries:,} entries ({pause.unique_indexes:,})"
+    words, advice = f"about {pause.seconds:.1f} s (limit {limit:g} s)", "allow more: --max-pause"
+    if pause.rebuilt_entries:
+        words += f"; in it, {indexes} are rebuilt, as MongoDB before 6.0 has to; after it with --rebuild-later"
+        advice += ", or rebuild after the switch: --rebuild-later"
+    elif pause.unique_indexes:
+        words += f"; after it, {indexes} become unique, about {duration(pause.seconds_after)}"
+        words += ", and accept duplicates until then" if any(step.builds for step in readiness.restore.steps) else ""
+    yield ok(words) if pause.seconds <= limit else warning(words, advice)
+
+
+def _estimate(readiness: Readiness) -> Pause:
+    restore, later = readiness.restore, readiness.options.rebuilds_later
+    slow: dict[str, int] = {}
+    for step in restore.steps:
+        if step.takes_time:
+            slow[step.namespace] = slow.get(step.namespace, 0) + (len(step.builds) or 1)
+    rebuilds = any(step.builds for step in restore.steps)
+    with readiness.session.destination.connected() as client:
+        documents = concurrently(partial(_documents, client), list(slow))
+        way = round_trip(client)
+    entries = sum(documents[namespace] * indexes for namespace, indexes in slow.items())
+    quick = sum(step.is_quick for step in (*restore.steps, *readiness.relax.steps))
+    lag = readiness.status.lag.seconds if isinstance(readiness.status, Report) else None
+    rebuilt = entries if rebuilds and not later else 0
+    return Pause(sum(slow.values()), entries, quick, rebuilt, way, lag or 0.0)
+
+
+def _documents(client: Client, namespace: str) -> int:
+    database, name = namespace.split(".", 1)
+    return client[database][name].estimated_document_count()
 
 
 def _capture(readiness: Readiness) -> Result:
@@ -340,6 +387,7 @@ PRECONDITIONS = (
     _line("own writes", own_writes, _blocks),
     _line("late writes", late_writes),
     _line("schema privileges", schemas),
+    Rule("pause", _pause),
     _line("capture", _capture, _returns),
     _line("sink", _sink, _returns),
     _line("report", _report_file, lambda readiness: readiness.report is not None),

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from towpath.checks import target
@@ -22,8 +22,9 @@ from towpath.cutover.gate import GATE, PRECONDITIONS, Readiness, red
 from towpath.cutover.pause import Pause
 from towpath.cutover.reverse_pipeline import write_reverse_file
 from towpath.cutover.sides import CUTOVER, FAIL_BACK, Direction, Sides, SwitchUnknown
-from towpath.cutover.steps import APPLY_BACKLOG, BLOCK, FINISH, STEPS, UNDO_ORDER, CutoverOptions, Step, Work
+from towpath.cutover.steps import APPLY_BACKLOG, BLOCK, CONVERT, FINISH, STEPS, UNDO_ORDER, CutoverOptions, Step, Work
 from towpath.cutover.writes import allow, hook, writes_through
+from towpath.deploy import conversions
 from towpath.errors import Overtaken, Refused, TowpathError, fields
 from towpath.session import ERRORS
 from towpath.signals import Interrupts
@@ -61,8 +62,8 @@ class Machine:
     """Raises `TowpathError` when the report cannot be written."""
     has_reverse: bool = True
     """Whether the command asks for a reverse pipeline."""
-    _switch_failure: str = ""
-    """Why --switch-with failed; empty if it did not."""
+    _left: list[str] = field(default_factory=list)
+    """What is left to do after the switch."""
 
     @property
     def state(self) -> State | None:
@@ -84,6 +85,7 @@ class Machine:
         self.sides.take()
         if self.state == "source primary":
             self._finish_return()
+            self._require_nothing_left()
         elif self.state == "destination primary":
             raise Refused(
                 f"the cutover is complete and cannot be undone; to fail back to the source: {self._command('--back')}"
@@ -109,7 +111,11 @@ class Machine:
     def _run(self) -> None:
         if self.state == "destination primary":
             assert self.sides.marker is not None
+            if not self.dry_run and self._convert():
+                left = conversions.pending(self.sides.forward)
+                self.sides.marker = replace(self.sides.marker, conversions=left)
             self._end(f"already cut over: {self.sides.marker.description}")
+            self._require_nothing_left()
             return
         self._refuse_dry_run(None)
         if self.state in (FAIL_BACK.under_way, FAIL_BACK.done):
@@ -121,6 +127,7 @@ class Machine:
         if self.sides.reverse is not None and not self.sides.reverse.file.exists():
             write_reverse_file(self.sides.forward.file)
         self._redirect_writers(self.switch(CUTOVER))
+        self._convert()
         self._end_done(CUTOVER)
 
     def _back(self) -> None:
@@ -250,12 +257,10 @@ class Machine:
         work = self._perform(STEPS)
         seconds = work.pause.seconds
         assert sides.marker is not None
-        if direction.returns:
-            switched = replace(sides.marker, state=direction.done)
-        else:
+        switched = replace(sides.marker, state=direction.done, conversions=work.later, undo={})
+        if not direction.returns:
             switched = replace(
-                sides.marker,
-                state=direction.done,
+                switched,
                 cluster_time=str(work.last_write),
                 switched_at=time.time(),
                 blocked=self.options.blocks,
@@ -341,7 +346,7 @@ class Machine:
             try:
                 hook(self.options.switch_with)
             except TowpathError as error:
-                self._switch_failure = f"{error}; redirect the writers to the {switched.primary} by other means"
+                self._left.append(f"{error}; redirect the writers to the {switched.primary} by other means")
 
     def _apply_backlog(self) -> None:
         """Unblock a source that blocks even Towpath's writes, and apply what waits in the log."""
@@ -373,12 +378,40 @@ class Machine:
         if BLOCK in self.sides.marker.steps:
             allow(self.sides.forward.destination)
         self._perform(FINISH)
-        self.sides.mark(None)
+        if self._convert("--back"):
+            self.sides.mark(None)
+
+    def _convert(self, option: str = "") -> bool:
+        """Convert what the switch has left, and return whether each was tried. A signal ends it; can be repeated.
+
+        Any later command completes it, such as this one with `option`.
+        """
+        assert self.sides.marker is not None
+        count, begun = len(self.sides.marker.conversions), time.monotonic()
+        if not count:
+            return True
+        self._say(f"{CONVERT}: {count:,} …")
+        try:
+            if self.signals.came:
+                raise KeyboardInterrupt
+            self.signals.release()
+            for conversion in conversions.complete(self.sides.forward):
+                if conversion.problem:
+                    self.report(CutoverNote(event="not converted", words=conversion.problem))
+                    self._left.append(conversion.problem)
+        except (KeyboardInterrupt, SystemError, *ERRORS) as error:
+            why = str(error) or "interrupted"
+            self._left.append(f"not all indexes are converted to unique ({why}); to do so: {self._command(option)}")
+            return False
+        finally:
+            self.signals.hold()
+        self.report(events.Step(step=CONVERT, seconds=round(time.monotonic() - begun, 3), commands=count))
+        return True
 
     def _end_done(self, direction: Direction) -> None:
         marker = self.sides.marker
         words = f"done: the {direction.new} is primary"
-        if marker is not None:
+        if marker is not None and not direction.returns:
             words += f"; it has every change up to the source's cluster time {marker.cluster_time}"
         if marker is not None and marker.blocked:
             words += f"; the source blocks writes; to unblock it by hand: {MONGOSH_UNDO}"
@@ -386,8 +419,11 @@ class Machine:
             words += f"; to fail back: {self._command('--back')}"
         self._end(words)
         self.write_report()
-        if self._switch_failure:
-            raise TowpathError(self._switch_failure)
+        self._require_nothing_left()
+
+    def _require_nothing_left(self) -> None:
+        if self._left:
+            raise TowpathError("\n".join(self._left))
 
     def _end(self, words: str, error: Mapping[str, str] | None = None) -> None:
         self.report(CutoverNote(event="end", words=words, error=error))
@@ -403,7 +439,7 @@ class Machine:
         self.sides.forward.say(words)
 
     def _command(self, option: str) -> str:
-        return f"towpath cutover {self.sides.forward.file} {option}"
+        return f"towpath cutover {self.sides.forward.file} {option}".rstrip()
 
 
 def _failure(step: Step, sides: Sides) -> str:

@@ -159,6 +159,11 @@ class Sides:
         """Return if the marker is still this command's. Call it before a side is opened for writes."""
         self.mark(self.marker)
 
+    def require_own(self) -> None:
+        """Raise `Overtaken` when another command has taken the marker over; changes nothing."""
+        with self.forward.destination.connected() as client:
+            cutovers.require_own(client, self.forward.pipeline, self._tokens)
+
     def mark(self, marker: Cutover | None) -> None:
         with self.forward.destination.connected() as client:
             if marker is None:

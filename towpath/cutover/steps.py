@@ -12,9 +12,9 @@ is verified: the sink skips it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import pymongo
 
@@ -23,22 +23,25 @@ from towpath.clients.mongo import write_block
 from towpath.clients.mongo.client import ClusterTime
 from towpath.clients.mongo.replica_set import operation_time
 from towpath.config.events import CutoverNote, TimedEvent
+from towpath.config.text import duration
 from towpath.cutover import reverse_pipeline
 from towpath.cutover.pause import Pause
 from towpath.cutover.sides import Sides
-from towpath.cutover.watches import LateWrites, kept_indexes
+from towpath.cutover.watches import LateWrites, SchemaWatches
 from towpath.cutover.writes import ANSWER, allow, hook, writes_through
-from towpath.deploy import deployment
-from towpath.deploy.schema import KeptIndexes, Plan, apply, nothing_kept, pairs, plan, plan_in_place
+from towpath.deploy import conversions, deployment, schema
+from towpath.deploy.schema import Plan, apply, as_text, of_text, pairs, plan, plan_in_place, without_enforcement
 from towpath.errors import TowpathError
 from towpath.log import barrier
 from towpath.session import Session, unsaid
+from towpath.store.cutover import Conversion
 from towpath.store.positions import positions
 from towpath.verify.full_verdict import EVERYTHING
 from towpath.verify.recent import DocumentsDiffer, IncrementalVerification, require_same
 from towpath_verifier import Options, Verification
 
 _SHORT_S, _ROUNDS = 2.0, 5  # the pause begins once a comparison takes no longer than this, or after so many
+_BATCH = 100  # commands to change a schema, between two looks at whose the marker is
 _BLOCK_S, _REPORT_S = 33.0, 3.0  # seconds for open transactions to end, and of those to find out whose they are
 
 
@@ -61,6 +64,8 @@ class CutoverOptions:
     """In seconds, for a step that waits."""
     max_pause: float
     """Longest pause in the writes, in seconds."""
+    rebuilds_later: bool = False
+    """Whether indexes that a server before MongoDB 6.0 has to rebuild are rebuilt after the switch."""
 
 
 @dataclass(slots=True)
@@ -73,11 +78,22 @@ class Work:
     contexts: ExitStack
     pause: Pause
     changes: IncrementalVerification
-    kept: KeptIndexes = nothing_kept
+    schemas: SchemaWatches = field(init=False)
+    restore: Plan = field(default_factory=Plan)
+    """What the new primary lacks of the old one's schema."""
+    relax: Plan = field(default_factory=Plan)
+    """What the reverse pipeline needs at the old primary."""
+    begun: ClusterTime | None = None
+    """The new primary's time before the capture of the reverse pipeline was started."""
+    later: tuple[Conversion, ...] = ()
+    """What is left of `restore` for after the switch."""
     last_write: ClusterTime | None = None
     echoes: IncrementalVerification | None = None
     """In a fail back, of what the source has captured since the cutover, and the pipeline's sink has not applied."""
     late_writes: LateWrites | None = None
+
+    def __post_init__(self) -> None:
+        self.schemas = SchemaWatches(self.session, self.pause.end)
 
     @property
     def session(self) -> Session:
@@ -156,10 +172,22 @@ def _verify_echoes(work: Work) -> int:
         ) from error
 
 
-def _read_indexes(work: Work) -> None:
-    """Also opens every connection that the pause needs."""
-    work.kept = work.contexts.enter_context(kept_indexes(work.session))
+def _read_schemas(work: Work) -> None:
+    """Also opens every connection that the pause needs. From here on, a change of a schema ends the cutover."""
     work.contexts.enter_context(work.pause.enforced())
+    work.schemas.begin(work.contexts)
+    _plan_schemas(work)
+
+
+def _plan_schemas(work: Work) -> None:
+    """Plan all changes of the schemas, and store how to undo them: later, no side says how the other one was."""
+    work.restore = plan(work.session, final=True)
+    undo = {ENFORCE: as_text(without_enforcement(step) for step in work.restore.steps if step.enforces)}
+    if _makes_reverse(work):
+        work.relax = plan_in_place(work.reverse)
+        undo[RELAX] = as_text(work.relax.undo)
+    assert work.sides.marker is not None
+    work.sides.mark(replace(work.sides.marker, undo=undo))
 
 
 def _where(work: Work) -> str:
@@ -167,16 +195,18 @@ def _where(work: Work) -> str:
 
 
 def _stop_writers(work: Work) -> None:
-    """The pause begins before the command, or, when a person stops the writers, once they confirm."""
+    """The pause begins when the writers are asked to stop, by the command or by a person."""
+    work.pause.begin()
     if work.options.stop_with is not None:
-        work.pause.begin()
         hook(work.options.stop_with)
         return
-    words = f"Stop all writes to {_where(work)} now, then press Enter; Ctrl-C leaves all as it is"
+    words = (
+        f"Stop all writes to {_where(work)} now, then press Enter; Ctrl-C leaves all as it is, and so does the end of"
+        f" --max-pause, {duration(work.pause.limit)} from now"
+    )
     work.report(CutoverNote(event="stop writes", words=words))
     if not sys.stdin.readline():
         raise TowpathError(f"no confirmation that the writes have stopped: standard input has ended; {ANSWER}")
-    work.pause.begin()
 
 
 def _block_writes(work: Work) -> None:
@@ -217,8 +247,12 @@ def _compare_all(work: Work) -> int:
 
 
 def _start_reverse(work: Work) -> None:
-    before = reverse_pipeline.begin(work.reverse, work.session.pipeline)
-    reverse_pipeline.wait_begun(work.reverse, before, work.pause.remaining(work.options.timeout))
+    work.begun = reverse_pipeline.begin(work.reverse, work.session.pipeline)
+
+
+def _await_reverse(work: Work) -> None:
+    assert work.begun is not None
+    reverse_pipeline.wait_begun(work.reverse, work.begun, work.pause.remaining(work.options.timeout))
 
 
 def _skip_echoes(work: Work) -> int:
@@ -230,14 +264,50 @@ def _skip_echoes(work: Work) -> int:
     return verified
 
 
+def _enforce(work: Work) -> int:
+    """Refuse duplicates at the new primary, which needs no capture, while Connect starts the reverse pipeline's."""
+    if not work.schemas.unchanged:
+        _plan_schemas(work)
+    return _change_schema(work, work.session, [step for step in work.restore.steps if step.enforces])
+
+
+def _restore(work: Work) -> int:
+    """Restore the schema of the new primary, but for what takes time: see `towpath.deploy.conversions`."""
+    now, later = list[schema.Step](), list[schema.Step]()
+    for step in work.restore.steps:
+        if not step.enforces:
+            is_later = step.converts or (work.options.rebuilds_later and not step.is_quick)
+            (later if is_later else now).append(step)
+    work.later = conversions.conversions(later)
+    return _change_schema(work, work.session, now)
+
+
+def _change_schema(work: Work, session: Session, steps: Sequence[schema.Step]) -> int:
+    """Run these steps at the destination, as long as no other command undoes them at the same time."""
+    for start in range(0, len(steps), _BATCH):
+        work.sides.require_own()
+        change_schema(session, steps[start : start + _BATCH])
+    return len(steps)
+
+
 def _relax_again(sides: Sides) -> None:
-    """Undo `restore_schema`. The source's schema, in a fail back, is its own and not that of a copy."""
-    (relax_existing_schema if sides.direction.returns else relax_schema)(sides.session)
+    """Undo `_enforce` and `_restore`. The source's schema, in a fail back, is its own and not that of a copy."""
+    if sides.direction.returns:
+        relax_existing_schema(sides.session)
+        undo_schema(sides.session, _stored_undo(sides, ENFORCE))
+    else:
+        relax_schema(sides.session)
 
 
 def _restore_source(sides: Sides) -> None:
+    """As it was: what the destination has by now may be relaxed already, when this is repeated."""
     assert sides.reverse is not None
-    restore_schema(sides.reverse)
+    undo_schema(sides.reverse, _stored_undo(sides, RELAX))
+
+
+def _stored_undo(sides: Sides, step: str) -> tuple[schema.Step, ...]:
+    assert sides.marker is not None
+    return of_text(sides.marker.undo.get(step, "[]"))
 
 
 def _remove_reverse(sides: Sides) -> None:
@@ -246,7 +316,8 @@ def _remove_reverse(sides: Sides) -> None:
 
 
 PREPARE, BLOCK, STOP_SINK = "preparing the reverse pipeline", "blocking writes", "stopping the sink"
-RESTORE, RELAX = "restoring the schema of the new primary", "relaxing the schema of the old primary"
+ENFORCE, RESTORE = "refusing duplicates at the new primary", "restoring the schema of the new primary"
+RELAX = "relaxing the schema of the old primary"
 
 STEPS = (
     Step(
@@ -263,7 +334,7 @@ STEPS = (
     ),
     Step("verifying newer records", _verify_until_short),  # in a fail back, all since the cutover
     Step("verifying what the source has captured", _verify_captured, when=_fails_back),
-    Step("reading the indexes of both sides", _read_indexes),
+    Step("reading the schemas of both sides", _read_schemas),
     Step(
         "stopping the writers",
         _stop_writers,
@@ -285,10 +356,12 @@ STEPS = (
     ),
     Step("starting the reverse pipeline", _start_reverse, when=_makes_reverse),
     Step("moving the sink to the end of the log", _skip_echoes, when=_fails_back),
-    Step(RESTORE, lambda work: restore_schema(work.session, work.kept), undo=_relax_again, unit="commands"),
+    Step(ENFORCE, _enforce, undo=_relax_again, unit="commands"),
+    Step("waiting for the reverse pipeline", _await_reverse, when=_makes_reverse),
+    Step(RESTORE, _restore, undo=_relax_again, unit="commands"),
     Step(
         RELAX,
-        lambda work: relax_existing_schema(work.reverse, work.kept),
+        lambda work: _change_schema(work, work.reverse, work.relax.steps),
         undo=_restore_source,
         when=_relaxes_source,
         unit="commands",
@@ -297,7 +370,9 @@ STEPS = (
 )
 #: The steps with an undo, in the order of the undo: writes are allowed first, and the reverse pipeline is gone before
 #: the sink resumes, or changes would circulate. Each undo needs all before it.
-UNDO_ORDER = tuple({step.name: step for step in STEPS}[name] for name in (BLOCK, RELAX, RESTORE, PREPARE, STOP_SINK))
+UNDO_ORDER = tuple(
+    {step.name: step for step in STEPS}[name] for name in (BLOCK, RELAX, RESTORE, ENFORCE, PREPARE, STOP_SINK)
+)
 
 
 def _apply_backlog(work: Work) -> int:
@@ -320,23 +395,26 @@ FINISH = (
     Step("removing the reverse pipeline", lambda work: _remove_reverse(work.sides)),
     Step("resuming the pipeline", _resume_pipeline),
 )
+CONVERT = "converting indexes to unique"
 
 
-def restore_schema(session: Session, kept: KeptIndexes = nothing_kept) -> int:
-    """Restore the source's schema at the destination; return the number of commands."""
-    return _apply(session, plan(session, final=True, kept=kept))
-
-
-def relax_existing_schema(session: Session, kept: KeptIndexes = nothing_kept) -> int:
+def relax_existing_schema(session: Session) -> int:
     """Relax what would delete or reject documents at a destination with a schema of its own; the number of commands."""
-    return _apply(session, plan_in_place(session, kept))
+    return change_schema(session, plan_in_place(session).steps)
 
 
 def relax_schema(session: Session) -> int:
     """Give the destination a relaxed schema, which accepts all replicated changes; return the number of commands."""
-    return _apply(session, plan(session, overwrite=True))
+    return change_schema(session, plan(session, overwrite=True).steps)
 
 
-def _apply(session: Session, schema: Plan) -> int:
-    apply(session.destination, schema.steps)
-    return len(schema.steps)
+def change_schema(session: Session, steps: Sequence[schema.Step]) -> int:
+    """Run these steps at the destination; return their number."""
+    apply(session.destination, steps)
+    return len(steps)
+
+
+def undo_schema(session: Session, steps: Sequence[schema.Step]) -> None:
+    """Run stored steps at the destination. What is gone since needs none."""
+    with session.destination.connected() as client:
+        schema.at_once(client, steps, may_be_gone=True)

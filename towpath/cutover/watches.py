@@ -1,11 +1,12 @@
-"""What a cutover follows on change streams, each on a thread: late writes, and changes of the indexes it has read."""
+"""What a cutover follows on change streams, each on a thread: late writes, and changes of the schemas it has read."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from threading import Event, Lock, Thread
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from threading import Event, Thread
 from types import TracebackType
 from typing import Any, Self
 
@@ -18,10 +19,10 @@ from towpath.clients.mongo.client import Cluster
 from towpath.clients.mongo.replica_set import open_connections
 from towpath.clients.mongo.versions import EXPANDED_EVENTS
 from towpath.config.pipeline import Pipeline
-from towpath.deploy.schema import KeptIndexes, plan
+from towpath.deploy.schema import AT_ONCE
 from towpath.session import Session
 from towpath.store.positions import DATABASE
-from towpath_verifier import Client, IndexCache, Unsuitable, brief, cluster_time, feature_version, token_time
+from towpath_verifier import Client, Unsuitable, brief, cluster_time, feature_version, token_time
 
 _AWAIT_MS = 50
 _RETRY_S, _POLL_S, _JOIN_S = 0.2, 0.02, 1.0
@@ -135,70 +136,84 @@ def watch(client: Client, pipeline: Pipeline, **start: Any) -> ChangeStream[Any]
     return client.watch(stages, max_await_time_ms=_AWAIT_MS, **start)
 
 
-#: Events of a change stream with `showExpandedEvents` (MongoDB 6.0) after which a collection may have other indexes.
-_OF_INDEXES = ("createIndexes", "dropIndexes", "modify")
-_CONNECTIONS = 3  # of the watches for late writes and for indexes, and of what runs meanwhile
+#: Events of a change stream with `showExpandedEvents` (MongoDB 6.0) that change a schema.
+_OF_SCHEMA = ("create", "createIndexes", "drop", "dropIndexes", "modify", "rename")
+_CONNECTIONS = 3  # of the watches for late writes and for schemas, and of what runs meanwhile
 
 
-class _SideIndexes(_Watch):
-    """The indexes of a cluster, of which those that change are forgotten."""
+class _SchemaWatch(_Watch):
+    """Calls `end` once, with a message, for the first change of a collection's options or indexes, or of a view."""
 
-    def __init__(self, client: Client, since: Timestamp) -> None:
+    def __init__(
+        self, client: Client, since: Timestamp, side: str, is_ours: Callable[[str], bool], end: Callable[[str], None]
+    ) -> None:
         super().__init__(client, since)
-        self._kept: IndexCache = {}
-        self._lock = Lock()
-        self._changed = set[str]()
-        self._failed = False
+        self._side, self._is_ours, self._end = side, is_ours, end
+        self.failed = False
 
     def opened(self, **start: Any) -> ChangeStream[Any]:
-        return watch_indexes(self._client, **start)
-
-    def now(self) -> IndexCache | None:
-        """Those that have not changed by the time of this call; None where that cannot be known."""
-        self.catch_up(lambda: self._failed)
-        with self._lock:
-            if self._failed:
-                return None
-            for key in [key for key in self._kept if key[0] in self._changed]:
-                del self._kept[key]
-            self._changed.clear()
-        return self._kept
+        return watch_schemas(self._client, **start)
 
     def see(self, event: Mapping[str, Any]) -> None:
-        with self._lock:
-            self._changed.add(f"{event['ns']['db']}.{event['ns']['coll']}")
+        names = [f"{name['db']}.{name['coll']}" for name in (event["ns"], event.get("to")) if name]
+        if self._stopped.is_set() or not any(map(self._is_ours, names)):
+            return
+        self._stopped.set()
+        what = f"{names[0]} got the {event['operationType']} at the {self._side}"
+        self._end(f"a schema changed after it was read for the pause: {what}; begin again")
 
     def fail(self, error: PyMongoError) -> None:
-        self._failed = True
+        self.failed = True
+
+    def stop(self) -> None:
+        """What changes from now on is not seen."""
+        self._stopped.set()
 
 
-@contextmanager
-def kept_indexes(session: Session) -> Iterator[KeptIndexes]:
-    """The indexes of both sides, read now, so that a pause need not; what changes from now on is read again.
+@dataclass(slots=True)
+class SchemaWatches:
+    """What a cutover reads of the schemas before the pause, and must not change until it is restored."""
 
-    Afterwards every connection that a pause needs is open. Both sides are watched before they are read. Nothing is
-    kept of a server that does not report changes of indexes: before MongoDB 6.0.
-    """
-    sides = dict[Cluster, _SideIndexes]()
-    with ExitStack() as stack:
-        for cluster in (session.source, session.destination):
+    session: Session
+    end: Callable[[str], None]
+    """Called once, from any thread, with a message for the first change."""
+    _watches: list[_SchemaWatch] = field(default_factory=list)
+
+    @property
+    def unchanged(self) -> bool:
+        """Ends the watch. Whether nothing has changed until now; False where that is not known: before MongoDB 6.0.
+
+        Never returns after a change, which `end` reports.
+        """
+        for watch in self._watches:
+            watch.catch_up(lambda watch=watch: watch.failed)  # type: ignore[misc]
+        known = len(self._watches) == 2 and not any(watch.failed for watch in self._watches)
+        for watch in self._watches:
+            watch.stop()
+        return known
+
+    def begin(self, stack: ExitStack) -> None:
+        """Watch both sides, until `stack` ends it. Afterwards every connection that a pause needs is open."""
+        session, pipeline = self.session, self.session.pipeline
+        old_names = {new: old for old, new in pipeline.collections.rename.items()}
+
+        def is_written(name: str) -> bool:
+            old = str(old_names.get(name, name))
+            return pipeline.selection.matches(old) and pipeline.renamed(old) == name
+
+        for cluster, is_ours in ((session.source, pipeline.selection.matches), (session.destination, is_written)):
             with cluster.connected() as client:
-                open_connections(client, _CONNECTIONS)
+                open_connections(client, _CONNECTIONS + AT_ONCE)
                 since = cluster_time(client)
                 if since is not None and feature_version(client) >= EXPANDED_EVENTS:
-                    sides[cluster] = stack.enter_context(_SideIndexes(client, since))
-
-        def kept(cluster: Cluster) -> IndexCache | None:
-            return sides[cluster].now() if cluster in sides else None
-
-        plan(session, final=True, kept=kept)
-        yield kept
+                    watch = _SchemaWatch(client, since, cluster.side, is_ours, self.end)
+                    self._watches.append(stack.enter_context(watch))
 
 
-def watch_indexes(client: Client, **start: Any) -> ChangeStream[Any]:
-    """A change stream of changes of indexes, of any collection."""
+def watch_schemas(client: Client, **start: Any) -> ChangeStream[Any]:
+    """A change stream of changes of options and indexes, of any collection but Towpath's."""
     stages: list[Mapping[str, Any]] = [
-        {"$match": {"operationType": {"$in": list(_OF_INDEXES)}}},
-        {"$project": {"operationType": 1, "ns": 1, "clusterTime": 1}},
+        {"$match": {"operationType": {"$in": list(_OF_SCHEMA)}, "ns.db": {"$ne": DATABASE}}},
+        {"$project": {"operationType": 1, "ns": 1, "to": 1, "clusterTime": 1}},
     ]
     return client.watch(stages, show_expanded_events=True, max_await_time_ms=_AWAIT_MS, **start)

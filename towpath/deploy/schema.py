@@ -7,12 +7,15 @@ sides can be compared with few privileges.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
+from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bson.json_util import RELAXED_JSON_OPTIONS, dumps
+from bson.json_util import CANONICAL_JSON_OPTIONS, RELAXED_JSON_OPTIONS, dumps, loads
 from pymongo.errors import OperationFailure, PyMongoError
 
 from towpath.clients.mongo.client import ANSWER_S, Client, Cluster
@@ -27,7 +30,6 @@ from towpath_verifier import (
     RELAXED,
     RELAXED_IN_PLACE,
     Command,
-    IndexCache,
     MetadataDifference,
     Pair,
     Schemas,
@@ -37,18 +39,16 @@ from towpath_verifier import (
 )
 
 _UNAUTHORISED, _NOT_UNIQUE = 13, 359  # CannotConvertIndexToUnique in MongoDB's error_codes.yml
+_GONE = (26, 27)  # NamespaceNotFound, IndexNotFound
 _ROLE = "grant the role dbAdmin on its database, or the privileges in docs/how-to/secure.md"
 _SHOWN = 5  # duplicate values in a message, and documents with each value
 _POLL_S = 0.5
+#: Quick commands that the server runs at the same time, at most; each waits for a majority.
+AT_ONCE = 8
+_END_S = 2.0  # seconds in which a command that was sent ends, after an interrupt
 
 #: Called with (done, total, description of the work).
 Progress = Callable[[int, int, str], None]
-#: The indexes of this cluster that are known already, and have not changed since; None if none are.
-KeptIndexes = Callable[[Cluster], IndexCache | None]
-
-
-def nothing_kept(cluster: Cluster) -> None:
-    """All indexes are read."""
 
 
 def pairs(session: Session, only: Sequence[str], *, views: bool = False) -> list[Pair]:
@@ -94,18 +94,21 @@ def at_destination(
     }
 
 
-def schemas(session: Session, compared: Sequence[Pair], kept: KeptIndexes = nothing_kept) -> Schemas:
+def schemas(session: Session, compared: Sequence[Pair]) -> Schemas:
     """What both servers say of these pairs, at about the same time. Raises `MongoError`."""
     with session.source.connected(answer=ANSWER_S) as client:
-        ours = described(client, [pair.source for pair in compared], kept(session.source))
+        ours = described(client, [pair.source for pair in compared])
     with session.destination.connected(answer=ANSWER_S) as client:
-        theirs = described(client, [pair.destination for pair in compared], kept(session.destination))
+        theirs = described(client, [pair.destination for pair in compared])
         return Schemas(tuple(compared), ours, theirs, feature_version(client))
 
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """Differences of options, views and indexes; `deferred` are intended until the cutover (`towpath prepare`)."""
+    """Differences of options, views and indexes.
+
+    `deferred` are intended until the cutover (`towpath prepare`), or until an index is converted to unique after it.
+    """
 
     differences: Sequence[MetadataDifference]
     deferred: Sequence[MetadataDifference]
@@ -129,11 +132,12 @@ def metadata(session: Session, only: Sequence[str]) -> Metadata:
         return difference.pair, difference.kind, difference.name
 
     relaxed, in_place = (set(map(subject, both.differences(form))) for form in (RELAXED, RELAXED_IN_PLACE))
-    lasting, differences = relaxed & in_place, both.differences()
-    return Metadata(
-        [difference for difference in differences if subject(difference) in lasting],
-        [difference for difference in differences if subject(difference) not in lasting],
-    )
+    lasting, differences = relaxed & in_place, list[MetadataDifference]()
+    deferred = list[MetadataDifference]()
+    for difference in both.differences():
+        is_deferred = subject(difference) not in lasting or difference.awaits_conversion
+        (deferred if is_deferred else differences).append(difference)
+    return Metadata(differences, deferred)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +150,17 @@ class Step:
     @property
     def builds(self) -> tuple[str, ...]:
         """The names of the indexes that it builds."""
-        return tuple(index["name"] for index in self.command.body.get("indexes", ()))
+        return tuple(index["name"] for index in self.build_specs)
+
+    @property
+    def build_specs(self) -> Sequence[Mapping[str, Any]]:
+        specs: Sequence[Mapping[str, Any]] = self.command.body.get("indexes", ())
+        return specs
+
+    @property
+    def drops(self) -> bool:
+        """Whether it drops an index."""
+        return "dropIndexes" in self.command.body
 
     @property
     def change(self) -> Mapping[str, Any]:
@@ -157,14 +171,29 @@ class Step:
     @property
     def takes_time(self) -> bool:
         """Whether it reads all documents or a whole index."""
-        return bool(self.builds) or "unique" in self.change
+        return bool(self.builds) or self.converts
+
+    @property
+    def converts(self) -> bool:
+        """Whether it makes an index unique that is `prepareUnique` by then, and so refuses new duplicates already."""
+        return "unique" in self.change
+
+    @property
+    def enforces(self) -> bool:
+        """Whether it makes an index refuse new duplicates that did not do so before."""
+        return bool(self.change.get("prepareUnique"))
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether it takes the same time whatever the collection holds. The drop of an index comes with its build."""
+        return self.rank < 3 and not self.converts
 
     @property
     def rank(self) -> int:
         """Its place: 0 for collections; then indexes, fast changes first. One is dropped just before it is built."""
         if self.change:
             return 1 if {"unique", "prepareUnique"}.isdisjoint(self.change) else 2
-        return 4 if self.builds else 3 if "dropIndexes" in self.command.body else 0
+        return 4 if self.builds else 3 if self.drops else 0
 
     @property
     def description(self) -> str:
@@ -208,7 +237,7 @@ class Plan:
         }
 
 
-def plan(session: Session, *, overwrite: bool = False, final: bool = False, kept: KeptIndexes = nothing_kept) -> Plan:
+def plan(session: Session, *, overwrite: bool = False, final: bool = False) -> Plan:
     """Compare both sides and plan the steps; nothing is changed.
 
     Existing objects that differ stay, unless `overwrite`. Even then a collection is never dropped. `final` restores
@@ -219,7 +248,7 @@ def plan(session: Session, *, overwrite: bool = False, final: bool = False, kept
         replicated = pairs(session, (), views=True)
     except Refused:  # no collection yet, as with `deploy --allow-missing`
         return Plan()
-    both = schemas(session, replicated, kept)
+    both = schemas(session, replicated)
     resolved, different = list[MetadataDifference](), list[MetadataDifference]()
     for difference in both.differences(AS_IT_IS if final else RELAXED):
         drops = any("drop" in command.body for command in difference.commands)
@@ -240,16 +269,15 @@ def plan(session: Session, *, overwrite: bool = False, final: bool = False, kept
     )
 
 
-def plan_in_place(session: Session, kept: KeptIndexes = nothing_kept) -> Plan:
+def plan_in_place(session: Session) -> Plan:
     """Stop TTL and validators at an existing destination, such as a former source, and change nothing else.
 
     Only the namespaces come from the source. Store `undo` before the steps run: it holds the only record of the old
-    settings, unless `plan` with `final` restores the source's. Raises `Refused` if no collection matches, and
-    `MongoError`.
+    settings. Raises `Refused` if no collection matches, and `MongoError`.
     """
     targets = tuple(Pair(pair.destination, pair.destination) for pair in pairs(session, ()))
     with session.destination.connected() as client:
-        found = described(client, [pair.source for pair in targets], kept(session.destination))
+        found = described(client, [pair.source for pair in targets])
         before = Schemas(targets, found, found, feature_version(client))
     after = replace(before, destination={name: RELAXED_IN_PLACE.of(collection) for name, collection in found.items()})
     return Plan(
@@ -296,24 +324,97 @@ def apply(
     Raises `MongoError`, and `TowpathError` with the command that the destination refuses. Steps that are done
     stay done; a new plan has the rest. An index with duplicates stays as it was, and the other steps still run.
     """
+    quick = [step for step in steps if step.is_quick]
+    undos = [without_enforcement(step) for step in quick if step.enforces]
     duplicates: list[str] = []
     with destination.connected() as client:
-        for step in steps:
+        for step in quick:
+            on_step(step)
+        at_once(client, quick)
+        for step in (step for step in steps if not step.is_quick):
             on_step(step)
             try:
-                if step.builds:
-                    build(client, step.command, on_progress)
-                else:
-                    client[step.command.database].command(dict(step.command.body))
-            except OperationFailure as error:
-                if error.code != _NOT_UNIQUE:
-                    raise TowpathError(_failure(step, error)) from error
-                # undo `prepareUnique`, with which the index would refuse new duplicates
-                change = {"name": step.change["name"], "prepareUnique": False}
-                client[step.command.database].command({"collMod": step.command.body["collMod"], "index": change})
-                duplicates.append(_duplicates(step, error))
+                run(client, step, on_progress)
+            except Duplicates as error:
+                at_once(client, (undo for undo in undos if undo == without_enforcement(step)))
+                duplicates.append(
+                    f"{error.what}, and is as it was. `towpath verify` shows whether they are the same at the source,"
+                    " and `towpath repair` repairs those that are not; change or delete the others, then run this again"
+                )
     if duplicates:
         raise TowpathError("\n".join(duplicates))
+
+
+class Duplicates(TowpathError):
+    """An index cannot become unique: the message names documents with the same value."""
+
+
+def run(client: Client, step: Step, on_progress: Progress = lambda done, total, description: None) -> None:
+    """Run one step. Raises `Duplicates`, and `TowpathError` with the command that the server refuses."""
+    try:
+        if step.builds:
+            build(client, step.command, on_progress)
+        else:
+            concern = {"writeConcern": {"w": "majority"}}  # a later write must not outlive it
+            client[step.command.database].command({**step.command.body, **concern})
+    except OperationFailure as error:
+        if error.code == _NOT_UNIQUE:
+            raise Duplicates(_duplicates(step, error)) from error
+        raise TowpathError(_failure(step, error)) from error
+
+
+def without_enforcement(step: Step) -> Step:
+    """The step that undoes `prepareUnique` of the index that this one changes."""
+    change = {"name": step.change["name"], "prepareUnique": False}
+    return replace(step, command=replace(step.command, body={"collMod": step.command.body["collMod"], "index": change}))
+
+
+def at_once(client: Client, steps: Iterable[Step], *, may_be_gone: bool = False) -> None:
+    """Run quick steps at the same time, those of one namespace in their order. Raises the first failure.
+
+    Whatever ends it, no command is under way afterwards, unless the server did not answer: the undo of a cutover finds
+    what was done. With `may_be_gone`, what does not exist needs no change.
+    """
+    by_namespace: dict[str, list[Step]] = {}
+    for step in steps:
+        by_namespace.setdefault(step.namespace, []).append(step)
+    waiting, ends = deque(by_namespace.values()), list[Future[None]]()
+
+    def work(end: Future[None]) -> None:
+        try:
+            with suppress(IndexError):  # none is left
+                while True:
+                    for step in waiting.popleft():
+                        try:
+                            run(client, step)
+                        except TowpathError as error:
+                            if not may_be_gone or getattr(error.__cause__, "code", None) not in _GONE:
+                                raise
+            end.set_result(None)
+        except BaseException as error:  # noqa: BLE001 - raised by the caller
+            waiting.clear()
+            end.set_exception(error)
+
+    for number in range(min(AT_ONCE, len(by_namespace))):
+        ends.append(Future())
+        context = copy_context()
+        threading.Thread(target=context.run, args=(work, ends[-1]), name=f"schema {number}", daemon=True).start()
+    try:
+        for end in ends:
+            end.result()
+    finally:
+        waiting.clear()
+        wait(ends, _END_S)
+
+
+def as_text(steps: Iterable[Step]) -> str:
+    """Steps in Extended JSON, to be stored; `of_text` reads it."""
+    return dumps([[step.namespace, step.command.body] for step in steps], json_options=CANONICAL_JSON_OPTIONS)
+
+
+def of_text(text: str) -> tuple[Step, ...]:
+    steps = loads(text, json_options=CANONICAL_JSON_OPTIONS)
+    return tuple(Step(namespace, Command(namespace.split(".", 1)[0], body)) for namespace, body in steps)
 
 
 def _duplicates(step: Step, error: OperationFailure) -> str:
@@ -321,10 +422,8 @@ def _duplicates(step: Step, error: OperationFailure) -> str:
     listed = "; ".join(_ids(ids) for ids in duplicates[:_SHOWN])
     more = f"; and {len(duplicates) - _SHOWN:,} more values" if len(duplicates) > _SHOWN else ""
     return (
-        f"the index {step.change['name']} of {step.namespace} cannot be unique at the destination, and is as it was:"
-        f" the documents with these _ids have the same value: {listed}{more}. `towpath verify` shows whether they are"
-        " the same at the source, and `towpath repair` repairs those that are not; change or delete the others, then"
-        " run this again"
+        f"the index {step.change['name']} of {step.namespace} cannot be unique: the documents with these _ids have the"
+        f" same value: {listed}{more}"
     )
 
 

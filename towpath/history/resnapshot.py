@@ -65,7 +65,7 @@ def same_only(captures: Captures) -> Iterator[Finding]:
 
 def copied(captures: Captures) -> Iterator[Finding]:
     for connector in () if captures.started else captures.captured:
-        if connector.state.phase == "copy" and not (connector.lost or connector.reselects):
+        if connector.state.is_initial and not (connector.lost or connector.reselects):
             yield error(
                 f"{connector.connector} has not finished the initial copy",
                 "wait until it has: it continues automatically",
@@ -113,7 +113,7 @@ def wait_copied(session: Session, name: str) -> None:
     def progress(state: SourceState) -> str:
         if state.resnapshot != name:
             return "begins"
-        if state.phase == "copy" or state.copying:
+        if state.is_initial or state.copying:
             rows, total = sum(c.rows for c in state.copies), sum(max(c.documents, c.rows) for c in state.copies)
             return f"has re-read {rows:,} of about {total:,} documents"
         return ""

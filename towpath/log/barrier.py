@@ -90,7 +90,7 @@ def uncaptured(name: str, state: SourceState, target: ClusterTime, selection: st
     `selection` is the setting that MongoSource must have applied; None for Debezium's own connector.
     """
     position = state.position
-    if state.phase == "copy":
+    if state.is_initial:
         return f"{name} is still making the initial copy{_first_of(state.copying)}"
     if position is None:
         return f"{name} has not captured anything yet"

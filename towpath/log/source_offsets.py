@@ -202,7 +202,10 @@ class SourceState:
     """All that one source connector has committed; Debezium's own connector has only a `position`."""
 
     position: SourcePosition | None
-    phase: Literal["copy", "stream"] | None = None
+    phase: Literal["copy", "catch-up", "stream"] | None = None
+    """`catch-up`: the stream runs between two rounds of the initial copy. None of Debezium's own connector."""
+    round: int = 0
+    """Of the initial copy, from 1."""
     selection: str | None = None
     """The `collection.include.list` that the connector has applied."""
     copies: tuple[CollectionCopy, ...] = ()
@@ -213,7 +216,7 @@ class SourceState:
     warning: str = ""
     """A warning about the source's oplog; empty without one."""
     start: _MaybeTime = None
-    """Where the stream begins after a copy."""
+    """Where the last round of the copy began: everything up to then is in the log, or comes with a row."""
     resnapshot: str = ""
     """The last resnapshot that began; empty without one."""
     closed: str = ""
@@ -227,6 +230,11 @@ class SourceState:
     schema: SchemaCapture | None = None
     """None when schema changes are not in the log."""
     splices: Splices = Splices()
+
+    @property
+    def is_initial(self) -> bool:
+        """Whether the initial copy is not over, also while the stream runs between two of its rounds."""
+        return self.phase in ("copy", "catch-up")
 
     @property
     def copying(self) -> tuple[CollectionCopy, ...]:

@@ -106,6 +106,8 @@ class Copy:
     """No copy runs."""
     collections: tuple[Copied, ...]
     awaiting_stream: tuple[Awaiting, ...]
+    round: int | None = None
+    """Of the initial copy; None when it is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,8 +395,8 @@ class Raw:
     verdict_context: VerdictContext | None = None
     """What verdicts are compared with; None while that was not read."""
     uncaptured_seconds: float | None = None
-    """How far back the source's oplog has to reach: while the first copy runs, to its beginning. None while the source
-    does not answer."""
+    """How far back the source's oplog has to reach: in the first round of a copy, to its beginning. None while the
+    source does not answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,7 +38,6 @@ _LASTING: Mapping[str, Lasting] = {
     **dict.fromkeys(bounds.CODES, Lasting("the log does not continue at the sink's position", _AFTER_LOG_GAP)),
     "TWP-DELETES-MISSED": Lasting("deletes may be gone from the log", _AFTER_MISSED_DELETES),
     "TWP-HISTORY-LOST": Lasting("changes of the source since the last captured one are lost", _RESNAPSHOT),
-    "TWP-COPY-TOO-SLOW": Lasting("the copy would outlive the oplog: raise its limit in the file", (("deploy",),)),
     "TWP-COPY-PENDING": Lasting("its worker's heap is too small for what changed during the copy", _CONFIG),
     **dict.fromkeys(("TWP-CONFIG", "TWP-COLLATION"), Lasting("its configuration cannot work", _CONFIG)),
     "TWP-SHARED-POSITION": Lasting("another connector applies the same log: remove one of the two", (("restart",),)),

@@ -207,7 +207,9 @@ def read_status(session: Session) -> Report:
     pipeline, found = session.pipeline, _Gathering(session)
     connectors = tuple(statuses(session.connect, pipeline.connectors))
     state, sources, rates, sink = state_of(connectors), found.sources(), found.rates(), found.sink
-    times = [source.position.time for source in sources.values() if source.position]
+    # the stream has none before the first round of a copy ends, and Debezium's is no lag while that copies
+    positions = [source.position for source in sources.values() if source.position]
+    times = [position.time for position in positions if not position.snapshot_running]
     needed = [source.position.time if source.position else source.start for source in sources.values()]
     now = found.source_clocks[0] if any(needed) and found.source_clocks else None
     is_streaming = all(map(_is_streaming, sources.values()))
@@ -227,8 +229,9 @@ def read_status(session: Session) -> Report:
             is_copied,
             part(lambda: found.copies(sources, rates), (), found.errors) if has_copies else (),
             awaiting_stream(copy for source in sources.values() for copy in source.held),
+            max((source.round for source in sources.values() if source.is_initial), default=None),
         ),
-        lag=found.lag(behind(now, times) if is_streaming else 0.0),
+        lag=found.lag(behind(now, times)),
         records_per_second=round(sum(rates.values()), 1),
         dead_letters=letters.count if letters else None,
         dead_letters_complete=letters is not None and letters.complete,
@@ -276,7 +279,7 @@ def _is_streaming(state: SourceState) -> bool:
     """Whether the initial copy is done and the stream has started."""
     if state.position is None:  # a stream that has only just started, where nothing was to be copied
         return state.start is not None and state.phase == "stream"
-    return not state.position.snapshot_running and state.phase != "copy"
+    return not state.position.snapshot_running and not state.is_initial
 
 
 def behind(now: ClusterTime | None, times: Iterable[ClusterTime | None]) -> float | None:

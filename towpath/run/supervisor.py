@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import chain
+from threading import Thread
 
 from towpath.clients.connect.rest import Connector
 from towpath.config.events import Note, RunEnd
 from towpath.config.text import counted
-from towpath.deploy import unreplicated
+from towpath.deploy import conversions, unreplicated
 from towpath.deploy.schema_changes import UNREAD, SchemaChanges, Shown
 from towpath.deploy.unreplicated import UnreplicatedDdl
 from towpath.errors import KafkaUnreachable, NoSuchConnector, TowpathError, fields
@@ -69,6 +71,7 @@ class Supervisor:
     _unreachable_since: float = 0.0
     _kafka_is_down: bool = False
     _errors: tuple[str, ...] = ()
+    _conversion: Future[list[str]] | None = None
 
     def __post_init__(self) -> None:
         self.services = Services.of(self.session, self.events, self.launcher)
@@ -126,6 +129,7 @@ class Supervisor:
     def _report_status(self, status: Report) -> None:
         for connector in status.connectors:
             self._attempt(connector.name, partial(self._supervise, connector))
+        self._attempt("conversion", lambda: self._convert(status))
         report_conditions(self.events, status)
         errors = {error.message: asdict(error) for error in status.errors}
         for words in dict.fromkeys((*self._errors, *errors)):
@@ -190,6 +194,29 @@ class Supervisor:
         ):
             self.events.report(Note(event="repair", words=words, left=self.dead_letters.remaining))
             self.hurry()  # so that the page shows it soon
+
+    def _convert(self, status: Report) -> None:
+        """Complete what a cutover has left to convert, on a thread: it reads whole indexes."""
+        now = time.monotonic()
+        pause = self._pauses.setdefault("conversion", Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, _RESET_AFTER))
+        if self._conversion is not None:
+            if self._conversion.done():
+                done, self._conversion = self._conversion, None
+                pause.failed(now)
+                try:
+                    for words in done.result():
+                        self.events.report(Note(event="convert", words=words))
+                except ERRORS as error:
+                    self._report_problem("conversions", str(error), fields(error))
+                else:
+                    self._report_problem("conversions", "")
+                    self.hurry()
+        elif status.cutover is not None and status.cutover.to_convert and not conversions.is_elsewhere(self.session):
+            if pause.due is not None and not pause.is_due(now):
+                return
+            pause.tried()
+            self._conversion = Future()
+            Thread(target=_converting, args=(self.session, self._conversion), name="conversion", daemon=True).start()
 
     def _check_warnings(self) -> None:
         assert self.status is not None
@@ -280,6 +307,13 @@ class Supervisor:
             verify=as_json(Verification.of(verified)),
             exit=exit_code,
         )
+
+
+def _converting(session: Session, end: Future[list[str]]) -> None:
+    try:
+        end.set_result([done.problem or f"converted {done.names} to unique" for done in conversions.complete(session)])
+    except BaseException as error:  # noqa: BLE001 - raised by the next turn
+        end.set_exception(error)
 
 
 def report_conditions(events: Events, status: Report) -> None:

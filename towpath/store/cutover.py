@@ -7,7 +7,7 @@ commands, on several machines, one at most continues.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any, Literal
 from uuid import uuid4
@@ -29,6 +29,34 @@ from towpath.store.positions import CUTOVERS, collection_of
 State = Literal["cutting over", "destination primary", "failing back", "source primary"]
 #: The states in which steps have begun that can be undone.
 UNDER_WAY: tuple[State, ...] = ("cutting over", "failing back")
+_SHOWN = 3  # conversions in a description
+
+
+#: The states in which the switch is done.
+SWITCHED: tuple[State, ...] = ("destination primary", "source primary")
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """Indexes of a collection at the new primary that are still to become unique, after the switch."""
+
+    namespace: str
+    indexes: tuple[str, ...]
+    enforced: bool
+    """Whether they refuse new duplicates already; not before MongoDB 6.0."""
+    problem: str = ""
+    """Why the last attempt failed: the duplicates; empty before the first."""
+    commands: Annotated[str, Field(exclude=True)] = ""
+    """Not in reports. In Extended JSON; see `towpath.deploy.schema.of_text`."""
+
+    @property
+    def names(self) -> str:
+        return f"{', '.join(self.indexes)} of {self.namespace}"
+
+    @property
+    def description(self) -> str:
+        kind = "refuses new duplicates, and is not converted to unique yet" if self.enforced else "is not unique yet"
+        return self.problem or f"the index {self.names} {kind}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +75,10 @@ class Cutover:
     """Whether writes to the source are blocked."""
     has_reverse_pipeline: bool = True
     """Whether there is a reverse pipeline."""
+    conversions: tuple[Conversion, ...] = ()
+    """What is left to convert at the present primary."""
+    undo: Annotated[Mapping[str, str], Field(exclude=True)] = field(default_factory=dict)
+    """Not in reports. Step → the commands that undo its changes of a schema, in Extended JSON."""
     token: Annotated[str, Field(exclude=True)] = field(default_factory=lambda: uuid4().hex)
     """Not in reports. Of the command that runs it: a command that finds another token has been overtaken."""
 
@@ -59,10 +91,21 @@ class Cutover:
             back = (
                 "`towpath cutover --back` fails back" if self.has_reverse_pipeline else "there is no reverse pipeline"
             )
-            return f"the destination has been primary since {utc(self.switched_at)}; {back}"
+            return f"the destination has been primary since {utc(self.switched_at)}; {back}{self._left}"
         if self.state == "source primary":
-            return "the source is primary again; `towpath cutover --back` completes the return"
+            return f"the source is primary again; `towpath cutover --back` completes the return{self._left}"
         return f"under way ({self.state}), or interrupted; `towpath cutover --undo` undoes what was begun"
+
+    @property
+    def to_convert(self) -> bool:
+        """Whether there are conversions that were not tried, at the present primary."""
+        return self.state in SWITCHED and any(not conversion.problem for conversion in self.conversions)
+
+    @property
+    def _left(self) -> str:
+        left = [conversion.description for conversion in self.conversions]
+        more = f"; and {len(left) - _SHOWN:,} more" if len(left) > _SHOWN else ""
+        return "".join(f"; {words}" for words in left[:_SHOWN]) + more
 
 
 _CUTOVER = TypeAdapter(Cutover)
@@ -102,6 +145,28 @@ def take(client: Client, pipeline: Pipeline, tokens: Iterable[str], token: str) 
     if stored is None:
         raise _overtaken(pipeline)
     return _CUTOVER.validate_python(stored)
+
+
+def require_own(client: Client, pipeline: Pipeline, tokens: Iterable[str]) -> None:
+    """Raises `Overtaken` unless the marker has one of these tokens."""
+    if _markers(client).find_one(_own(pipeline, tokens), {"_id": 1}) is None:
+        raise _overtaken(pipeline)
+
+
+def is_in(client: Client, pipeline: Pipeline, state: State) -> bool:
+    """Whether the marker is in this state."""
+    return _markers(client).find_one({"_id": pipeline.name, "state": state}, {"_id": 1}) is not None
+
+
+def converted(client: Client, pipeline: Pipeline, conversion: Conversion, problem: str) -> None:
+    """Take a conversion out of the marker, or record its problem. Needs no token: commands do not depend on it."""
+    named = {"namespace": conversion.namespace, "indexes": list(conversion.indexes)}
+    marker = {"_id": pipeline.name, "state": {"$in": list(SWITCHED)}}
+    if problem:
+        found = {**marker, "conversions": {"$elemMatch": named}}
+        _markers(client).update_one(found, {"$set": {"conversions.$.problem": problem}})
+    else:
+        _markers(client).update_one(marker, {"$pull": {"conversions": named}})
 
 
 def delete_own(client: Client, pipeline: Pipeline, tokens: Iterable[str]) -> None:

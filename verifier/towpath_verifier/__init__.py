@@ -5,7 +5,7 @@
 All of them only read. What is not named here is private.
 """
 
-from towpath_verifier.descriptions import Described, IndexCache, described, feature_version
+from towpath_verifier.descriptions import Described, concurrently, described, feature_version
 from towpath_verifier.differences import Difference, Kind, Namespace, Pair, Shown, extended_json, readable
 from towpath_verifier.metadata import AS_IT_IS, RELAXED, RELAXED_IN_PLACE, MetadataDifference, Schemas, omitted
 from towpath_verifier.plan import Options
@@ -41,7 +41,6 @@ __all__ = [
     "Described",
     "Difference",
     "Element",
-    "IndexCache",
     "Journal",
     "Key",
     "Kind",
@@ -68,6 +67,7 @@ __all__ = [
     "brief",
     "chunks",
     "cluster_time",
+    "concurrently",
     "described",
     "elements",
     "extended_json",

@@ -58,29 +58,15 @@ def feature_version(client: Client) -> tuple[int, int]:
     return int(major), int(minor)
 
 
-#: The indexes of collections as they were read, by the collection's namespace and UUID.
-IndexCache = dict[tuple[Namespace, Any], Mapping[str, Options]]
-
-
-def described(client: Client, namespaces: Iterable[str], known: IndexCache | None = None) -> dict[str, Described]:
-    """The descriptions of these namespaces, without those that do not exist.
-
-    With `known`, indexes are read only where it has none for a collection, and added to it. The caller takes out what
-    has changed since.
-    """
-    known = {} if known is None else known
-    descriptions, uuids = dict[str, Described](), dict[str, Any]()
+def described(client: Client, namespaces: Iterable[str]) -> dict[str, Described]:
+    """The descriptions of these namespaces, without those that do not exist."""
+    descriptions = dict[str, Described]()
     for database, names in by_database(namespaces).items():
         for entry in client[database].list_collections(filter={"name": {"$in": names}}):
             name = f"{database}.{entry['name']}"
             descriptions[name] = Described(entry["type"], options(entry.get("options", {})))
-            uuids[name] = entry.get("info", {}).get("uuid")  # views and time series have none
     holders = [name for name, described in descriptions.items() if described.kind != "view"]
-    unread = [name for name in holders if uuids[name] is None or (name, uuids[name]) not in known]
-    read = concurrently(lambda holder: _indexes(client, holder), unread)
-    known.update({(name, uuids[name]): indexes for name, indexes in read.items() if uuids[name] is not None})
-    for name in holders:
-        indexes = read[name] if name in read else known[name, uuids[name]]
+    for name, indexes in concurrently(lambda holder: _indexes(client, holder), holders).items():
         descriptions[name] = replace(descriptions[name], indexes=indexes)
     return descriptions
 

@@ -131,7 +131,9 @@ def differing(source: bytes, destination: bytes, path: str = "", *, array: bool 
 def _between(left: Element | None, right: Element | None, path: str) -> Iterator[Part]:
     if left == right:
         return
-    name = (left or right or Element(0, b"", b"")).name.decode(errors="backslashreplace")
+    either = left or right
+    assert either is not None
+    name = either.name.decode(errors="backslashreplace")
     inner = f"{path}.{name}" if path else name
     if left and right and left.name == right.name and left.kind == right.kind and left.kind in (DOCUMENT, ARRAY):
         yield from differing(left.value, right.value, inner, array=left.kind == ARRAY)

@@ -23,10 +23,10 @@ from typing import Any, Literal
 from bson.json_util import RELAXED_JSON_OPTIONS, dumps
 
 from towpath_verifier import repair_commands
-from towpath_verifier.descriptions import Described, IndexCache, Options, described, feature_version, renamed, unlike
+from towpath_verifier.descriptions import Described, Options, described, feature_version, renamed, unlike
 from towpath_verifier.differences import Namespace, Pair
 from towpath_verifier.reads import Client
-from towpath_verifier.repair_commands import Command
+from towpath_verifier.repair_commands import Command, is_conversion
 
 Kind = Literal["collection", "option", "view", "index"]
 
@@ -45,6 +45,14 @@ class MetadataDifference:
     destination: Any
     commands: Sequence[Command]
     """The commands that correct it at the destination. Differences that share commands need them run only once."""
+
+    @property
+    def awaits_conversion(self) -> bool:
+        """Both indexes refuse new duplicates, and only one is unique: the other is to be converted (`collMod`).
+
+        A cutover leaves an index so until its conversion is done, and for good if that has found duplicates.
+        """
+        return self.kind == "index" and is_conversion(self.source, self.destination)
 
     @property
     def command(self) -> str:
@@ -101,19 +109,11 @@ class Schemas:
     """The destination's version, which decides what can be changed in place."""
 
     @classmethod
-    def read(
-        cls,
-        source: Client,
-        destination: Client,
-        pairs: Iterable[Pair],
-        known: tuple[IndexCache | None, IndexCache | None] = (None, None),
-    ) -> Schemas:
-        """Read both servers' descriptions, without the indexes that are `known` (see `described`) of source and
-        destination. Raises PyMongo's errors when a server does not answer.
-        """
+    def read(cls, source: Client, destination: Client, pairs: Iterable[Pair]) -> Schemas:
+        """Read both servers' descriptions. Raises PyMongo's errors when a server does not answer."""
         pairs = tuple(pairs)
-        ours = described(source, [pair.source for pair in pairs], known[0])
-        theirs = described(destination, [pair.destination for pair in pairs], known[1])
+        ours = described(source, [pair.source for pair in pairs])
+        theirs = described(destination, [pair.destination for pair in pairs])
         return cls(pairs, ours, theirs, feature_version(destination))
 
     def differences(self, form: Form = AS_IT_IS) -> list[MetadataDifference]:
@@ -172,9 +172,11 @@ def _of_collection(both: _Compared) -> Iterator[MetadataDifference]:
         if name in immutable:
             what += "; it cannot be changed, and a recreated collection has no documents"
         yield MetadataDifference(both.pair, "option", name, what, mine, theirs, recreate or commands or ())
+    # what becomes capped loses its indexes, and gets those of the source
+    replaced = recreate or ("capped" not in both.destination.options and changes.get("capped"))
     for name in repair_commands.in_order(both.source, both.destination):
         mine, theirs = both.source.indexes.get(name), both.destination.indexes.get(name)
-        commands = recreate or repair_commands.index(both.pair.destination, name, mine, theirs, both.version)
+        commands = replaced or repair_commands.index(both.pair.destination, name, mine, theirs, both.version)
         what = _describe_index(both, name, mine, theirs)
         yield MetadataDifference(both.pair, "index", name, what, mine, theirs, commands)
 
@@ -185,6 +187,9 @@ def _describe_index(
     if source is None or destination is None:
         side = "missing at" if destination is None else "only at"
         return f"the index {name} on {_json((source or destination or {})['key'])} is {side} the destination"
+    if is_conversion(source, destination):
+        side = "destination" if source.get("unique") else "source"
+        return f"the index {name} refuses new duplicates at the {side}, and is not converted to unique there yet"
     return "; ".join(
         both.describe(f"the index {name}'s {field}", source.get(field), destination.get(field))
         for field in unlike(source, destination)

@@ -230,8 +230,8 @@ def _cut(documents: Collection[Any], whole: Size, range_bytes: int) -> list[Boun
     if ranges < 2:
         return [Bounds()]
     ids = list(_ids(documents, whole, ranges))
-    places = sorted({len(ids) * number // ranges for number in range(1, ranges)} - {0})
-    return Bounds().split([ids[place] for place in places if place < len(ids) and len(ids[place]) <= _BOUND_BYTES])
+    places = sorted({len(ids) * number // ranges for number in range(ranges)} - {0})
+    return Bounds().split([ids[place] for place in places if len(ids[place]) <= _BOUND_BYTES])
 
 
 def _ids(documents: Collection[Any], whole: Size, ranges: int) -> Iterator[bytes]:

@@ -54,6 +54,8 @@ _INT32 = 2**31
 _COARSENESS = ("seconds", "minutes", "hours")
 #: A server's version, which decides its features.
 Version = tuple[int, int]
+#: `prepareUnique` refuses new duplicates; `unique` has none.
+_UNIQUENESS = ("prepareUnique", "unique")
 _UNIQUE_IN_PLACE: Version = (6, 0)
 _TTL_IN_PLACE: Version = (5, 1)
 
@@ -98,7 +100,7 @@ def option(namespace: str, name: str, wanted: Described, current: Described) -> 
     if name in DEFAULTS:
         return [command(namespace, "collMod", **{name: DEFAULTS[name] if mine is None else mine})]
     if name == "capped" and mine:
-        return _cap(namespace, mine, current)
+        return _cap(namespace, mine, current, wanted.indexes)
     if name == "expireAfterSeconds" and ("clusteredIndex" in current.options or current.kind == "timeseries"):
         return [command(namespace, "collMod", expireAfterSeconds="off" if mine is None else mine)]
     if name == "timeseries" and mine and _is_coarser(mine, theirs):
@@ -106,13 +108,13 @@ def option(namespace: str, name: str, wanted: Described, current: Described) -> 
     return None
 
 
-def _cap(namespace: str, wanted: Mapping[str, int], current: Described) -> Commands:
-    """A capped collection's size changes in place; one that becomes capped loses its indexes."""
+def _cap(namespace: str, wanted: Mapping[str, int], current: Described, indexes: Mapping[str, Options]) -> Commands:
+    """A capped collection's size changes in place; one that becomes capped loses its indexes, and gets these."""
     most = wanted.get("max", 0)  # 0 is no limit
     if "capped" in current.options:
         return [command(namespace, "collMod", cappedSize=wanted["size"], cappedMax=most)]
     limit = [command(namespace, "collMod", cappedMax=most)] if most else []
-    return [command(namespace, "convertToCapped", size=wanted["size"]), *limit, *_indexes(namespace, current.indexes)]
+    return [command(namespace, "convertToCapped", size=wanted["size"]), *limit, *_indexes(namespace, indexes)]
 
 
 def _is_coarser(wanted: Mapping[str, Any], current: Mapping[str, Any] | None) -> bool:
@@ -138,9 +140,18 @@ def index(namespace: str, name: str, wanted: Options | None, current: Options | 
     if current is None:
         return _indexes(namespace, {name: wanted})
     fields = unlike(wanted, current)
+    if current.get("unique") and wanted.get("prepareUnique"):  # the same, for writes; a rebuild would only weaken it
+        fields = [field for field in fields if field not in _UNIQUENESS]
     if all(_changes_in_place(field, wanted, current, version) for field in fields):
         return [command(namespace, "collMod", index={"name": name, **change}) for change in _changes(wanted, fields)]
     return [command(namespace, "dropIndexes", index=name), *_indexes(namespace, {name: wanted})]
+
+
+def is_conversion(wanted: Mapping[str, Any] | None, current: Mapping[str, Any] | None) -> bool:
+    """Whether the conversion of one of these indexes to unique would make them the same."""
+    if wanted is None or current is None or sorted(unlike(wanted, current)) != sorted(_UNIQUENESS):
+        return False
+    return {index.get("unique", False) for index in (wanted, current)} == {True, False}
 
 
 def _changes_in_place(field: str, wanted: Options, current: Options, version: Version) -> bool:
@@ -162,7 +173,8 @@ def _changes(wanted: Options, fields: Sequence[str]) -> Iterator[Options]:
     if together:
         yield together
     if "unique" in fields:
-        yield {"prepareUnique": True}
+        if "prepareUnique" not in fields:  # else it is so already
+            yield {"prepareUnique": True}
         yield {"unique": True}
     elif "prepareUnique" in fields:
         yield {"prepareUnique": wanted.get("prepareUnique", False)}

@@ -15,6 +15,8 @@ Support = Literal["tested", "expected", "not supported"]
 
 #: Change streams that report creations, indexes and options (`showExpandedEvents`).
 EXPANDED_EVENTS: Version = (6, 0)
+#: `collMod` with `prepareUnique` and `unique`.
+UNIQUE_IN_PLACE: Version = (6, 0)
 #: The command setUserWriteBlockMode.
 WRITE_BLOCK: Version = (6, 0)
 

@@ -62,6 +62,11 @@ public final class DebeziumStream implements AutoCloseable {
         point().requireHistory(source);
     }
 
+    /** Where the stream begins when there is no offset: events of this time may follow. */
+    public ClusterTime start() {
+        return start;
+    }
+
     /** The partition of Debezium's offsets. */
     public static Map<String, Object> partition(Map<String, String> configuration) {
         return Map.of("server_id", configuration.get("topic.prefix"));

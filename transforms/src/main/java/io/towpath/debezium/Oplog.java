@@ -14,8 +14,10 @@ import org.bson.BsonInt32;
  * @param first the time in its first entry, in seconds; {@code last} that in its last
  * @param fill its size as a share of its maximum; at 1 it drops its oldest entries
  * @param kept for how many seconds it keeps entries at least
+ * @param size its maximum in bytes
+ * @param written how many bytes the server has written to it since its start; 0 if unknown
  */
-public record Oplog(long first, long last, double fill, double kept) {
+public record Oplog(long first, long last, double fill, double kept, long size, long written) {
     /** An oplog this full has begun to drop its oldest entries, so that its span is its window. */
     private static final double FULL = 0.9;
     /** The connector warns when capture lags by this share of the window. */
@@ -31,9 +33,13 @@ public record Oplog(long first, long last, double fill, double kept) {
         BsonDocument stats = oplog.aggregate(List.of(BsonDocument.parse("{$collStats: {storageStats: {}}}")))
                 .first()
                 .getDocument("storageStats");
-        double fill = stats.getNumber("size").doubleValue()
-                / stats.getNumber("maxSize").doubleValue();
-        return new Oplog(first, last, fill, 3600 * source.oplogRetentionHours());
+        long size = stats.getNumber("maxSize").longValue();
+        double fill = stats.getNumber("size").doubleValue() / size;
+        long written = stats.getDocument("wiredTiger", new BsonDocument())
+                .getDocument("cursor", new BsonDocument())
+                .getNumber("insert key and value bytes", new BsonInt32(0))
+                .longValue();
+        return new Oplog(first, last, fill, 3600 * source.oplogRetentionHours(), size, written);
     }
 
     /** How many seconds it spans once it is full, at the rate of writes so far. */

@@ -118,6 +118,12 @@ public final class SourceCluster implements AutoCloseable {
         return ClusterTime.of(runOnAdmin("ping").getTimestamp("operationTime"));
     }
 
+    /** As {@link #now}, and not earlier than {@code earliest}: a former primary may not know yet that it is one. */
+    public ClusterTime now(ClusterTime earliest) {
+        ClusterTime now = now();
+        return now.isAfter(earliest) ? now : earliest;
+    }
+
     private BsonDocument runOnAdmin(String command) {
         return client.getDatabase("admin")
                 .withCodecRegistry(REGISTRY)

@@ -16,7 +16,6 @@ import io.towpath.source.ddl.TopicPartitions;
 import io.towpath.source.progress.CopyShare;
 import io.towpath.source.progress.Ledger;
 import io.towpath.source.progress.Partitions;
-import io.towpath.source.progress.Phase;
 import io.towpath.source.progress.Progress;
 import io.towpath.source.progress.SourceMetrics;
 import io.towpath.source.reread.Rereads;
@@ -40,8 +39,8 @@ import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.source.SourceTask;
 
 /**
- * A task of {@link MongoSource}. The first resumes the copy where its offsets left it, then Debezium's stream. The others only read their
- * share of the initial copy.
+ * A task of {@link MongoSource}. The first resumes the copy where its offsets left it, then Debezium's stream, and so in rounds. The others
+ * only read their share of the initial copy.
  */
 public final class TowpathSourceTask extends SourceTask {
     /** So many collections that come back are named one by one in the advice, which must name all of them. */
@@ -66,7 +65,14 @@ public final class TowpathSourceTask extends SourceTask {
     private Ledger ledger;
     private Progress progress;
     private SnapshotReads reads;
-    private Phase phase;
+    /** A round of the initial copy; null while the stream runs. */
+    private InitialCopy copy;
+    /** Null before the first round is read. It stays open between two rounds. */
+    private Streaming streaming;
+    /** The last round that this task, which is not the first, has ended. */
+    private long ended;
+
+    private boolean over;
     /** Of a pipeline without {@link #schema}. */
     private DdlWatch ddl;
 
@@ -91,6 +97,7 @@ public final class TowpathSourceTask extends SourceTask {
         source = new SourceCluster(configuration, settings.name());
         reads = new SnapshotReads(source, settings.copy());
         source.awaitPrimary(PATIENCE);
+        ended = partitions.ended(share.task(), context.offsetStorageReader());
         if (!share.isFirst()) return;
         source.requireFilters(configuration);
         ledger = new Ledger(partitions, context.offsetStorageReader());
@@ -107,7 +114,7 @@ public final class TowpathSourceTask extends SourceTask {
         if (!ledger.hasBegun()) begin(selection);
         else if (!ledger.selection().equals(selection)) isBack = reselect(selection);
         if (isResnapshotDue()) resnapshot(selection, isBack);
-        if (ledger.isStreaming()) ResumePoint.of(streamOffset(), ledger.start()).requireHistory(source);
+        if (!ledger.isCopying()) ResumePoint.of(streamOffset(), ledger.start()).requireHistory(source);
         if (schema == null)
             ddl = new DdlWatch(
                     source,
@@ -160,7 +167,7 @@ public final class TowpathSourceTask extends SourceTask {
     /** What has to be emitted before anything else; empty when that is not known yet. */
     private Optional<List<SourceRecord>> beginSchema() throws InterruptedException {
         if (schema == null || schema.isReading()) return Optional.of(List.of());
-        if (!ledger.isStreaming()) return schema.beginCopy();
+        if (ledger.isCopying()) return schema.beginCopy();
         return schema.beginStream(
                 EventTime.of(streamOffset()).orElseGet(() -> ledger.start().previous()));
     }
@@ -196,8 +203,7 @@ public final class TowpathSourceTask extends SourceTask {
                             .formatted(point.time()));
         }
         if (schema != null) schema.restart(source.now());
-        ClusterTime captured = ledger.isStreaming() ? point.time() : ledger.start();
-        startRecords.addAll(ledger.restart(settings.resnapshot(), selection, captured, source.now(), everything));
+        startRecords.addAll(ledger.restart(settings.resnapshot(), selection, point.time(), source.now(), everything));
         startRecords.add(partitions.offsetRecord(DebeziumStream.partition(configuration), null, "the stream restarts"));
     }
 
@@ -259,19 +265,30 @@ public final class TowpathSourceTask extends SourceTask {
         }
     }
 
-    /** Null while the first task has not begun the copy, and once this task has read its share. */
+    /** Null while the first task has not begun a round, and once this task has read its share of it. */
     private List<SourceRecord> pollShare() throws InterruptedException {
-        if (phase == null) {
-            Ledger stored = new Ledger(partitions, context.offsetStorageReader());
-            if (isBegun(stored)) {
-                Progress shared = new Progress(settings.name(), partitions, stored, metrics);
-                phase = new InitialCopy(shared, reads, context.offsetStorageReader());
-            }
+        if (copy == null && !over && Ledger.hasNews(ended, partitions, context.offsetStorageReader())) beginShare();
+        if (copy == null) {
+            TimeUnit.MILLISECONDS.sleep(IDLE_MS);
+            return null;
         }
-        if (phase != null && !phase.isOver()) return phase.poll();
-        if (phase != null) Closing.all(phase, source);
-        TimeUnit.MILLISECONDS.sleep(IDLE_MS);
-        return null;
+        List<SourceRecord> records = copy.poll();
+        if (copy.isOver()) {
+            Closing.all(copy);
+            copy = null;
+        }
+        return records;
+    }
+
+    private void beginShare() {
+        Ledger stored = new Ledger(partitions, context.offsetStorageReader());
+        if (!isBegun(stored)) return;
+        over = stored.isStreaming();
+        if (over) Closing.all(source);
+        if (!stored.isCopying() || stored.round() <= ended) return;
+        ended = stored.round();
+        Progress shared = new Progress(settings.name(), partitions, stored, metrics);
+        copy = new InitialCopy(shared, reads, context.offsetStorageReader());
     }
 
     /** Whether the offsets are of the copy that the configuration asks for; otherwise the first task is about to begin that. */
@@ -302,22 +319,28 @@ public final class TowpathSourceTask extends SourceTask {
         }
         Optional<Map<String, Object>> ddlOffset = ddl == null ? Optional.empty() : ddl.dueOffset();
         if (ddlOffset.isPresent()) return List.of(partitions.offsetRecord(partitions.ddl(), ddlOffset.get(), "ddl"));
-        if (phase == null || phase.isOver()) {
-            Closing.all(phase);
-            phase = ledger.isStreaming()
-                    ? streaming()
-                    : new InitialCopy(progress, reads, context.offsetStorageReader());
+        if (copy != null && copy.isOver()) {
+            Closing.all(copy);
+            copy = null;
         }
-        return phase.poll();
+        if (ledger.isCopying()) {
+            if (copy == null) copy = new InitialCopy(progress, reads, context.offsetStorageReader());
+            return copy.poll();
+        }
+        if (streaming == null) streaming = streaming();
+        return streaming.poll();
     }
 
-    private Phase streaming() {
+    private Streaming streaming() {
         Optional<ClusterTime> last = Stream.of(
                         EventTime.of(streamOffset()),
                         Optional.ofNullable(schema).flatMap(SchemaCapture::upto))
                 .flatMap(Optional::stream)
                 .max(ClusterTime::compareTo);
-        debezium = new DebeziumStream(context, configuration, source, ledger.start());
+        // events of the first time are in all rows; and only the stream's second time shows that all of the first have
+        // come
+        ClusterTime start = ledger.rows().holdsAny() ? ledger.start().previous() : ledger.start();
+        debezium = new DebeziumStream(context, configuration, source, start);
         Rereads rereads = new Rereads(
                 progress,
                 reads,
@@ -340,7 +363,7 @@ public final class TowpathSourceTask extends SourceTask {
 
     @Override
     public void stop() {
-        Closing.all(phase, debezium, ddl, schema, source, emission, metrics);
+        Closing.all(copy, streaming, debezium, ddl, schema, source, emission, metrics);
     }
 
     @Override

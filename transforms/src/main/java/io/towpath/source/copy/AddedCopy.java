@@ -13,7 +13,7 @@ import org.apache.kafka.connect.source.SourceRecord;
 /** Copies collections that were added to a running pipeline, a page at a time, as of the stream's position. */
 public record AddedCopy(Progress progress, SnapshotReads reads) {
     /** Of one page. */
-    private static final long MOST_BYTES = 8 << 20;
+    private static final PageRead.Size MOST = new PageRead.Size(Integer.MAX_VALUE, 8 << 20);
 
     /**
      * The next plan or page; empty when there is none. Throws the driver's exceptions. A collection that the source does not hold as of that
@@ -43,7 +43,7 @@ public record AddedCopy(Progress progress, SnapshotReads reads) {
         int index = copy.firstOpen();
         RangeRead.Range range = new RangeRead.Range(
                 namespace, copy.plan(), index, copy.range(index).after());
-        try (RangeRead pages = new RangeRead(reads, reads.source().snapshot(time), range, MOST_BYTES)) {
+        try (RangeRead pages = new RangeRead(reads, reads.source().snapshot(time), range, MOST, time)) {
             return Rows.copy(pages.next(), progress);
         }
     }

@@ -15,6 +15,7 @@ import org.apache.kafka.common.config.ConfigDef.ValidString;
  *
  * @param share of this task
  * @param documentsPerSecond of all tasks together, as {@code bytesPerSecond}; 0 is no limit
+ * @param roundMs how long a round lasts; 0: as the oplog allows
  */
 public record CopySettings(
         CopyShare share,
@@ -23,7 +24,8 @@ public record CopySettings(
         ReadPreference readPreference,
         long documentsPerSecond,
         long bytesPerSecond,
-        Order order) {
+        Order order,
+        long roundMs) {
     /** The order in which a collection is read. */
     enum Order {
         AUTO,
@@ -37,6 +39,10 @@ public record CopySettings(
     private static final String DOCUMENTS_PER_SECOND = "towpath.copy.documents.per.second";
     private static final String BYTES_PER_SECOND = "towpath.copy.bytes.per.second";
     private static final String ORDER = "towpath.copy.order";
+    private static final String ROUND_MS = "towpath.copy.round.ms";
+    private static final PageRead.Size LARGEST_PAGE = new PageRead.Size(4_000, 1 << 20);
+    /** For so long the threads of a task delay one page each, at most: a round ends after them. */
+    private static final double LONGEST_DELAY_S = 0.25;
 
     public static ConfigDef define(ConfigDef definition) {
         return definition
@@ -83,7 +89,14 @@ public record CopySettings(
                         "auto",
                         ValidString.in("auto", "id", "natural"),
                         Importance.LOW,
-                        "The order in which collections are read: by _id, in natural order, or (auto) in natural order where _ids are scattered and the source's cache is too small for the collection.");
+                        "The order in which collections are read: by _id, in natural order, or (auto) in natural order where _ids are scattered and the source's cache is too small for the collection.")
+                .define(
+                        ROUND_MS,
+                        Type.LONG,
+                        0L,
+                        Range.atLeast(0),
+                        Importance.LOW,
+                        "For how many ms rows are read before the stream has to catch up; 0: for an eighth of the time that the source's oplog reaches back.");
     }
 
     public static CopySettings of(AbstractConfig parsed) {
@@ -94,6 +107,19 @@ public record CopySettings(
                 ReadPreference.valueOf(parsed.getString(READ_PREFERENCE)),
                 parsed.getLong(DOCUMENTS_PER_SECOND),
                 parsed.getLong(BYTES_PER_SECOND),
-                Order.valueOf(parsed.getString(ORDER).toUpperCase(Locale.ROOT)));
+                Order.valueOf(parsed.getString(ORDER).toUpperCase(Locale.ROOT)),
+                parsed.getLong(ROUND_MS));
+    }
+
+    /** Of a page; at a low rate, a small one. */
+    PageRead.Size page() {
+        double pagesPerSecond = share.tasks() * threads / LONGEST_DELAY_S;
+        return new PageRead.Size(
+                (int) limited(documentsPerSecond / pagesPerSecond, LARGEST_PAGE.documents()),
+                limited(bytesPerSecond / pagesPerSecond, LARGEST_PAGE.bytes()));
+    }
+
+    private static long limited(double size, long most) {
+        return size == 0 ? most : Math.max(1, Math.min(most, (long) size));
     }
 }

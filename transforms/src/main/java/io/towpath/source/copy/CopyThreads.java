@@ -3,6 +3,7 @@ package io.towpath.source.copy;
 import com.mongodb.MongoException;
 import io.towpath.net.ReadFault;
 import io.towpath.net.RetryCause;
+import io.towpath.record.ClusterTime;
 import io.towpath.source.progress.Page;
 import io.towpath.source.progress.RangePlan;
 import java.time.Duration;
@@ -23,6 +24,7 @@ final class CopyThreads implements AutoCloseable {
 
     private static final Duration PATIENCE = Duration.ofMinutes(5);
     private static final long FIRST_PAUSE_MS = 200;
+    private static final long IDLE_MS = 100;
     private static final long LONGEST_PAUSE_MS = 10_000;
 
     /** Work for a thread: to divide a collection into ranges, or to read a range. */
@@ -39,13 +41,19 @@ final class CopyThreads implements AutoCloseable {
     private final LinkedBlockingDeque<Job> jobs = new LinkedBlockingDeque<>();
     private final CopyReports reports = new CopyReports(MOST_WAITING_BYTES);
     private final List<Thread> threads = new ArrayList<>();
+    private final ClusterTime earliest;
+    private volatile boolean isEnding;
 
-    /** @param name of the pipeline */
-    CopyThreads(SnapshotReads reads, String name) {
+    /**
+     * @param name of the pipeline
+     * @param earliest no read is as of an earlier time
+     */
+    CopyThreads(SnapshotReads reads, String name, ClusterTime earliest) {
         this.reads = reads;
         this.name = name;
+        this.earliest = earliest;
         this.limit = new RateLimit(reads.settings());
-        this.natural = new NaturalReads(reads);
+        this.natural = new NaturalReads(reads, earliest);
     }
 
     /** @param isAlone whether this task reads all ranges, whatever its share is */
@@ -70,6 +78,16 @@ final class CopyThreads implements AutoCloseable {
         }
     }
 
+    /** Lets each thread report what it does now, and no more. */
+    void end() {
+        isEnding = true;
+    }
+
+    /** Whether every report of a thread that was told to {@link #end} is there. */
+    boolean haveEnded() {
+        return isEnding && threads.stream().noneMatch(Thread::isAlive);
+    }
+
     /** As {@link CopyReports#next}. */
     CopyReports.Report next(long waitMs) throws InterruptedException {
         return reports.next(waitMs);
@@ -78,8 +96,9 @@ final class CopyThreads implements AutoCloseable {
     private void work() {
         String namespace = "";
         try {
-            while (true) {
-                Job job = jobs.takeFirst();
+            while (!isEnding) {
+                Job job = jobs.pollFirst(IDLE_MS, TimeUnit.MILLISECONDS);
+                if (job == null) continue;
                 namespace = job.namespace;
                 job.work.run();
             }
@@ -100,7 +119,7 @@ final class CopyThreads implements AutoCloseable {
     }
 
     private void divide(String namespace, boolean isAlone) throws InterruptedException {
-        for (Patience patience = new Patience(); ; ) {
+        for (Patience patience = new Patience(); !isEnding; ) {
             try {
                 RangePlan plan = natural.plan(namespace);
                 reports.put(new CopyReports.Planned(namespace, plan));
@@ -120,13 +139,13 @@ final class CopyThreads implements AutoCloseable {
 
     private void readPages(RangeRead.Range whole) throws InterruptedException {
         RangeRead.Range rest = whole;
-        for (Patience patience = new Patience(); ; ) {
+        for (Patience patience = new Patience(); !isEnding; ) {
             try (PageRead pages = open(rest)) {
                 while (pages.hasNext()) {
                     Page page = pages.next();
                     limit.take(page.documents().size(), page.bytes());
                     reports.put(new CopyReports.Copied(page));
-                    if (page.isLast()) return;
+                    if (page.isLast() || isEnding) return;
                     rest = new RangeRead.Range(rest.namespace(), rest.plan(), rest.index(), page.upTo());
                     patience = new Patience();
                 }
@@ -149,8 +168,13 @@ final class CopyThreads implements AutoCloseable {
 
     private PageRead open(RangeRead.Range range) {
         return range.plan().recordIds().isPresent()
-                ? natural.read(range, RangeRead.PAGE_BYTES)
-                : new RangeRead(reads, reads.source().snapshot(), range, RangeRead.PAGE_BYTES);
+                ? natural.read(range, reads.settings().page())
+                : new RangeRead(
+                        reads,
+                        reads.source().snapshot(),
+                        range,
+                        reads.settings().page(),
+                        earliest);
     }
 
     @Override

@@ -3,7 +3,6 @@ package io.towpath.source.copy;
 import io.towpath.source.progress.CollectionCopy;
 import io.towpath.source.progress.CopyShare;
 import io.towpath.source.progress.Ledger;
-import io.towpath.source.progress.Phase;
 import io.towpath.source.progress.Progress;
 import io.towpath.source.progress.RangeCopy;
 import java.util.ArrayList;
@@ -17,12 +16,14 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * A task's share of the initial copy: rows, read by several threads, and how far each range is. The first task also divides the collections
- * into ranges, which the other tasks wait for; it begins the stream once all tasks have committed all ranges.
+ * A task's share of a round of the initial copy: rows, read by several threads, and how far each range is. The first task also divides the
+ * collections into ranges, which the other tasks wait for. It ends the round once all tasks have committed what they have read in it.
  */
-public final class InitialCopy implements Phase {
+public final class InitialCopy implements AutoCloseable {
     private static final Logger LOGGER = LoggerFactory.getLogger(InitialCopy.class);
     private static final long WAIT_MS = 500;
+    /** Instead, when the round ends: the stream waits. */
+    private static final long SHORT_WAIT_MS = 20;
     /** Of one transaction. */
     private static final long MOST_BYTES = 8 << 20;
 
@@ -35,13 +36,14 @@ public final class InitialCopy implements Phase {
     /** The collections whose ranges are being read. */
     private final Set<String> resumed = new HashSet<>();
 
+    private boolean ending;
     private boolean over;
 
     public InitialCopy(Progress progress, SnapshotReads reads, OffsetStorageReader offsets) {
         this.progress = progress;
         this.ledger = progress.ledger();
         this.watch = new OplogWatch(progress, reads);
-        this.threads = new CopyThreads(reads, progress.name());
+        this.threads = new CopyThreads(reads, progress.name(), ledger.start());
         this.share = reads.settings().share();
         this.others = new OtherTasks(progress, share, offsets);
         if (share.isFirst()) begin();
@@ -49,16 +51,15 @@ public final class InitialCopy implements Phase {
     }
 
     private void begin() {
-        watch.requireFeasible();
         resume();
-        ledger.rows().copies().forEach((namespace, copy) -> {
+        ledger.rows().initial().forEach((namespace, copy) -> {
             if (copy.isEmpty()) threads.cut(namespace, ledger.rows().isNatural(namespace));
         });
     }
 
     private void resume() {
         ledger.rows()
-                .copies()
+                .initial()
                 .forEach((namespace, copy) -> copy.ifPresent(begun -> {
                     if (resumed.add(namespace)) resume(namespace, begun);
                 }));
@@ -72,33 +73,54 @@ public final class InitialCopy implements Phase {
         }
     }
 
-    @Override
+    /** Records of one transaction; null when there are none yet. */
     public List<SourceRecord> poll() throws InterruptedException {
         List<SourceRecord> records = new ArrayList<>();
-        if (share.isFirst() && watch.updateCopy()) records.add(ledger.rootRecord());
+        if (watch.updateCopy() && share.isFirst()) records.add(ledger.rootRecord());
         if (others.isDue()) look();
         if (over) return null;
-        long bytes = 0;
-        CopyReports.Report report = ledger.rows().isCopied() ? null : threads.next(WAIT_MS);
-        while (report != null) {
-            take(report, records);
-            bytes += report.bytes();
-            report = bytes < MOST_BYTES && !over ? threads.next(0) : null;
+        if (!ending && watch.isRoundOver()) {
+            ending = true;
+            threads.end();
         }
-        if (!share.isFirst()) {
-            over = ledger.rows().isCopied(share);
-        } else if (ledger.rows().isCopied()) {
-            ledger.beginStream();
-            records.add(ledger.rootRecord());
-            over = true;
-        }
+        boolean isRead = take(records) || ledger.rows().isCopied(share);
+        if (isRead && !over) end(records);
         return records.isEmpty() ? null : records;
     }
 
     private void look() {
-        boolean goesOn = others.look();
+        boolean goesOn = others.look(ending && threads.haveEnded());
         if (goesOn && !share.isFirst()) resume();
         over = !goesOn;
+    }
+
+    /** Returns whether all reports were taken of threads that had ended before. */
+    private boolean take(List<SourceRecord> records) throws InterruptedException {
+        boolean haveEnded = threads.haveEnded();
+        long bytes = 0;
+        CopyReports.Report report = ledger.rows().isCopied() ? null : threads.next(ending ? SHORT_WAIT_MS : WAIT_MS);
+        while (report != null) {
+            take(report, records);
+            bytes += report.bytes();
+            if (bytes >= MOST_BYTES || over) return false;
+            report = threads.next(0);
+        }
+        return haveEnded;
+    }
+
+    /** The task has read its share, or of it what it reads in this round. */
+    private void end(List<SourceRecord> records) {
+        if (!share.isFirst()) {
+            records.add(progress.partitions().endRecord(share.task(), ledger.round()));
+            over = true;
+        } else if (ledger.rows().isCopied()) {
+            ledger.beginStream();
+            records.add(ledger.rootRecord());
+            over = true;
+        } else if (ending && others.haveEnded()) {
+            records.add(ledger.catchUp());
+            over = true;
+        }
     }
 
     private void take(CopyReports.Report report, List<SourceRecord> records) {
@@ -128,7 +150,7 @@ public final class InitialCopy implements Phase {
         return cause instanceof Error || cause.getMessage() == null ? cause.toString() : cause.getMessage();
     }
 
-    @Override
+    /** Whether the task has nothing left to read in this round; or, of the first, whether another object has to go on with it. */
     public boolean isOver() {
         return over;
     }

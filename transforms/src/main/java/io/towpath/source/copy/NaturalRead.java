@@ -36,7 +36,7 @@ final class NaturalRead implements PageRead {
     private final MongoNamespace namespace;
     private final RangeRead.Range range;
     private final ClusterTime time;
-    private final long pageBytes;
+    private final Size size;
     private final ClientSession session;
     /** Record id at which the range ends. */
     private final long end;
@@ -59,12 +59,12 @@ final class NaturalRead implements PageRead {
     private boolean ended;
 
     /** @param member the member that the record ids are of */
-    NaturalRead(SourceCluster member, RangeRead.Range range, ClusterTime time, long pageBytes) {
+    NaturalRead(SourceCluster member, RangeRead.Range range, ClusterTime time, Size size) {
         this.member = member;
         this.namespace = new MongoNamespace(range.namespace());
         this.range = range;
         this.time = time;
-        this.pageBytes = pageBytes;
+        this.size = size;
         this.end = recordId(range.plan().to(range.index()), Long.MAX_VALUE);
         this.known = recordId(range.after(), recordId(range.plan().from(range.index()), 0));
         this.session = member.session();
@@ -164,7 +164,7 @@ final class NaturalRead implements PageRead {
         long left = (position < known ? known : end) - position;
         if (documents > 0)
             left = Math.min(left, Math.max(FEWEST, (long) ((double) documents * left / (position - begin))));
-        long page = Math.min(RangeRead.PAGE_DOCUMENTS, range.plan().documentsIn(pageBytes));
+        long page = Math.min(size.documents(), range.plan().documentsIn(size.bytes()));
         return (int) Math.min(left, page);
     }
 

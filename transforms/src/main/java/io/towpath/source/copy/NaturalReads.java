@@ -17,6 +17,8 @@ final class NaturalReads implements AutoCloseable {
     private static final double SAFE = 0.8;
 
     private final SnapshotReads reads;
+    /** Where the round begins. */
+    private final ClusterTime earliest;
     /** By host and port. */
     private final Map<String, SourceCluster> members = new HashMap<>();
 
@@ -24,8 +26,10 @@ final class NaturalReads implements AutoCloseable {
     private double safeSeconds = -1;
     private boolean closed;
 
-    NaturalReads(SnapshotReads reads) {
+    /** @param earliest no read is as of an earlier time */
+    NaturalReads(SnapshotReads reads, ClusterTime earliest) {
         this.reads = reads;
+        this.earliest = earliest;
     }
 
     /** How to divide a collection: by record ids where it is scattered, else by its {@code _id}s. */
@@ -40,11 +44,11 @@ final class NaturalReads implements AutoCloseable {
      * Reads a range of record ids. Throws {@link OutdatedPlanException} when the member's record ids are not those of the plan, besides the
      * driver's exceptions.
      */
-    PageRead read(RangeRead.Range range, long pageBytes) {
+    PageRead read(RangeRead.Range range, PageRead.Size size) {
         RecordIds planned = range.plan().recordIds().orElseThrow();
         SourceCluster member = member(planned.member());
         try {
-            NaturalRead pages = new NaturalRead(member, range, time(range.namespace(), planned), pageBytes);
+            NaturalRead pages = new NaturalRead(member, range, time(range.namespace(), planned), size);
             try {
                 // after the read has begun: a cursor ends with the table that it is of
                 requireTable(member, range.namespace(), planned);
@@ -73,19 +77,19 @@ final class NaturalReads implements AutoCloseable {
         return members.computeIfAbsent(address, reads.source()::at);
     }
 
-    /** One time for all ranges of a collection, as long as the source surely holds it. */
+    /** One time for all ranges of a collection in a round, as long as the source surely holds it. */
     private synchronized ClusterTime time(String namespace, RecordIds planned) {
         if (safeSeconds < 0) safeSeconds = SAFE * reads.source().snapshotWindowSeconds();
-        ClusterTime now = reads.source().now();
+        ClusterTime now = reads.source().now(earliest);
         ClusterTime time = times.getOrDefault(namespace, planned.time());
-        if (now.seconds() - time.seconds() > safeSeconds) time = now;
+        if (earliest.isAfter(time) || now.seconds() - time.seconds() > safeSeconds) time = now;
         times.put(namespace, time);
         return time;
     }
 
     /** The source does not hold its state of the present cluster time of a collection. */
     synchronized void timeIsGone(String namespace) {
-        if (times.containsKey(namespace)) times.put(namespace, reads.source().now());
+        if (times.containsKey(namespace)) times.put(namespace, reads.source().now(earliest));
     }
 
     @Override

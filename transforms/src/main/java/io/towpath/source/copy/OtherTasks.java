@@ -7,6 +7,7 @@ import java.time.Duration;
 import java.util.Collections;
 import java.util.SortedMap;
 import java.util.stream.Collectors;
+import java.util.stream.IntStream;
 import org.apache.kafka.connect.storage.OffsetStorageReader;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -20,6 +21,8 @@ final class OtherTasks {
     private static final long PAUSE_NS = Duration.ofSeconds(1).toNanos();
     /** So many times as long as a look takes is the pause after it, at least. */
     private static final int PAUSES_A_LOOK = 20;
+    /** Both are shorter while the task only waits, as the stream does too. */
+    private static final int WAITING = 4;
 
     private static final long LOG_PAUSE_NS = Duration.ofMinutes(1).toNanos();
 
@@ -28,6 +31,7 @@ final class OtherTasks {
     private final CopyShare share;
     private final OffsetStorageReader offsets;
     private long nextLookNs = System.nanoTime();
+    private boolean haveEnded;
     private long nextLogNs = System.nanoTime();
 
     OtherTasks(Progress progress, CopyShare share, OffsetStorageReader offsets) {
@@ -42,15 +46,32 @@ final class OtherTasks {
         return !share.isWhole() && System.nanoTime() >= nextLookNs;
     }
 
-    /** Updates the ledger: for the first task by how far the others are, for the others by plans. Returns whether the copy goes on. */
-    boolean look() {
+    /**
+     * Updates the ledger: for the first task by how far the others are, for the others by plans. Returns whether the round goes on.
+     *
+     * @param isWaiting whether the task has nothing to read
+     */
+    boolean look(boolean isWaiting) {
         long began = System.nanoTime();
         boolean goesOn = share.isFirst() || ledger.followFirst(offsets);
-        if (share.isFirst()) ledger.followOthers(share, offsets);
+        if (share.isFirst()) follow();
         long now = System.nanoTime();
-        nextLookNs = now + Math.max(PAUSE_NS, PAUSES_A_LOOK * (now - began));
+        long pause = Math.max(PAUSE_NS, PAUSES_A_LOOK * (now - began));
+        nextLookNs = now + (isWaiting ? pause / WAITING : pause);
         if (share.isFirst()) report();
         return goesOn;
+    }
+
+    private void follow() {
+        // before their ranges, which then are all that they have read in the round
+        haveEnded = IntStream.range(1, share.tasks())
+                .allMatch(task -> progress.partitions().ended(task, offsets) >= ledger.round());
+        ledger.followOthers(share, offsets);
+    }
+
+    /** Whether the other tasks have ended the round: what they have read in it is in the ledger. */
+    boolean haveEnded() {
+        return share.isWhole() || haveEnded;
     }
 
     /** Says what the first task waits for, once it has read its own share. */

@@ -12,11 +12,10 @@ import java.util.List;
 import java.util.NoSuchElementException;
 import org.bson.BsonDocument;
 import org.bson.BsonMaxKey;
+import org.bson.BsonTimestamp;
 
 /** Reads a range of {@code _id}s. */
 final class RangeRead implements PageRead {
-    static final long PAGE_BYTES = 1 << 20;
-    static final int PAGE_DOCUMENTS = 4_000;
     private static final BsonDocument MAX_KEY = new BsonDocument("_id", new BsonMaxKey());
 
     /**
@@ -28,7 +27,7 @@ final class RangeRead implements PageRead {
 
     private final SnapshotReads reads;
     private final Range range;
-    private final long pageBytes;
+    private final Size page;
     private ClientSession session;
     private MongoCursor<byte[]> cursor;
     private boolean atEnd;
@@ -36,20 +35,22 @@ final class RangeRead implements PageRead {
     private byte[] ahead;
     private boolean ended;
 
-    /** @param session determines the cluster time; closed with this */
-    RangeRead(SnapshotReads reads, ClientSession session, Range range, long pageBytes) {
+    /**
+     * @param session determines the cluster time; closed with this
+     * @param earliest the read is not as of an earlier time
+     */
+    RangeRead(SnapshotReads reads, ClientSession session, Range range, Size page, ClusterTime earliest) {
         this.reads = reads;
         this.range = range;
-        this.pageBytes = pageBytes;
+        this.page = page;
         this.session = session;
         byte[] after = range.after;
         try {
             byte[] from = after.length > 0 ? after : range.plan.from(range.index);
             this.cursor = open(from);
-            if (session.getSnapshotTimestamp() == null) {
-                // a member without the collection reports no cluster time; it may lag, so the read names one
+            if (isBefore(earliest)) {
                 close();
-                this.session = reads.source().snapshot(reads.source().now());
+                this.session = reads.source().snapshot(reads.source().now(earliest));
                 this.cursor = open(from);
             }
             // a find with min() and without max() ends before MaxKey, which may be an _id
@@ -63,6 +64,12 @@ final class RangeRead implements PageRead {
             this.session.close();
             throw error;
         }
+    }
+
+    /** Whether the member lags. One without the collection reports no cluster time, and may lag. */
+    private boolean isBefore(ClusterTime earliest) {
+        BsonTimestamp time = session.getSnapshotTimestamp();
+        return time == null || earliest.isAfter(ClusterTime.of(time));
     }
 
     private MongoCursor<byte[]> open(byte[] from) {
@@ -98,7 +105,7 @@ final class RangeRead implements PageRead {
 
     /** A page ends where a later read can continue. */
     private boolean isFull(List<byte[]> documents, long bytes) {
-        if (bytes < pageBytes && documents.size() < PAGE_DOCUMENTS) return false;
+        if (bytes < page.bytes() && documents.size() < page.documents()) return false;
         return DriverKey.isExact(CanonicalKey.of(documents.get(documents.size() - 1)));
     }
 

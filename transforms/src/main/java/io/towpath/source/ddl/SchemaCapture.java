@@ -225,7 +225,7 @@ public final class SchemaCapture implements AutoCloseable {
         boolean isAhead = !first.isView() && ledger.isAhead(first.namespace(), change.time());
         if (isAhead && first.kind() == Kind.RENAME) changes.add(anew(first, first.to()));
         if (isAhead && first.kind() == Kind.CREATE) return emit(change.anew(anew(first, first.namespace())));
-        List<SourceRecord> effects = new ArrayList<>(ledger.gone(change.gone()));
+        List<SourceRecord> effects = new ArrayList<>(ledger.gone(change.gone(), change.time()));
         change.refilled().ifPresent(namespace -> effects.addAll(ledger.refill(namespace)));
         update(change, changes.get(changes.size() - 1).id());
         Map<String, Object> offset = state.offset();

@@ -6,7 +6,6 @@ import java.util.Collection;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.stream.Stream;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.storage.OffsetStorageReader;
 
@@ -15,14 +14,12 @@ import org.apache.kafka.connect.storage.OffsetStorageReader;
  * rows until the stream has passed them.
  */
 public final class Ledger {
-    private static final String COPY = "copy";
-    private static final String STREAM = "stream";
-
     private final Partitions partitions;
     private final RowTimes rows;
     private final LogHistory history;
     private boolean begun;
-    private boolean streaming;
+    private Phase phase = Phase.COPY;
+    private long round;
     private String selection = "";
     private ClusterTime start;
     private String warning = "";
@@ -34,21 +31,42 @@ public final class Ledger {
         history = new LogHistory(root == null ? Map.of() : root);
         if (root == null) return;
         begun = true;
-        streaming = root.get("phase").equals(STREAM);
+        phase = phase(root);
+        round = round(root);
         selection = (String) root.get("selection");
         start = ClusterTime.parse((String) root.get("start"));
         warning = (String) root.getOrDefault("warning", "");
         rows.newTimes().forEach(history::copiedAt);
     }
 
-    /** Takes over what the first task has planned. Returns false when it streams: then the copy is over. */
+    /** The number of the round that a root offset is of; offsets of a copy without rounds are of none. */
+    private static long round(Map<String, Object> root) {
+        return ((Number) root.getOrDefault("round", 0L)).longValue();
+    }
+
+    /** Whether the first task reads a round that is later than {@code ended}, or the initial copy is over. */
+    public static boolean hasNews(long ended, Partitions partitions, OffsetStorageReader reader) {
+        Map<String, Object> root = reader.offset(partitions.root());
+        if (root == null) return false;
+        return switch (phase(root)) {
+            case COPY -> round(root) > ended;
+            case CATCH_UP -> false;
+            case STREAM -> true;
+        };
+    }
+
+    private static Phase phase(Map<String, Object> root) {
+        return Phase.parse((String) root.get("phase"));
+    }
+
+    /** Takes over what the first task has planned. Returns false when this round, or the copy, is over. */
     public boolean followFirst(OffsetStorageReader reader) {
         rows.readPlans(partitions, reader);
         // afterwards: the stream forgets ranges, and a range that is forgotten looks as if it had never begun
         Map<String, Object> root = reader.offset(partitions.root());
         // a plan may follow one in natural order that this task has never seen: then all ranges are the first task's
         rows.readAbandoned(root);
-        return root.get("phase").equals(COPY);
+        return phase(root) == Phase.COPY && round(root) == round;
     }
 
     /** Takes over how far the other tasks have come: what they have committed. */
@@ -62,8 +80,19 @@ public final class Ledger {
         return begun;
     }
 
+    /** Whether the initial copy is over. */
     public boolean isStreaming() {
-        return streaming;
+        return phase == Phase.STREAM;
+    }
+
+    /** Whether rows of the initial copy are read now; otherwise the stream runs. */
+    public boolean isCopying() {
+        return phase == Phase.COPY;
+    }
+
+    /** The number of the present or last round; no later round has a smaller one. */
+    public long round() {
+        return round;
     }
 
     /** The namespaces that the connector has captured so far, as its setting has them. */
@@ -71,7 +100,7 @@ public final class Ledger {
         return selection;
     }
 
-    /** Where the stream begins: no row was read before it. */
+    /** Where the round begins: the stream has passed every event up to it, or begins there, and no row of the round is read before it. */
     public ClusterTime start() {
         return start;
     }
@@ -87,6 +116,8 @@ public final class Ledger {
 
     public void begin(String newSelection, ClusterTime now, Collection<String> namespaces) {
         begun = true;
+        phase = Phase.COPY;
+        round++;
         selection = newSelection;
         start = now;
         history.copiedBefore(now.previous());
@@ -101,7 +132,7 @@ public final class Ledger {
      */
     public void lose(String newSelection, ClusterTime now, String resnapshot) {
         begin(newSelection, now, List.of());
-        streaming = true;
+        beginStream();
         history.lose(resnapshot);
     }
 
@@ -122,7 +153,6 @@ public final class Ledger {
     public List<SourceRecord> restart(
             String name, String newSelection, ClusterTime since, ClusterTime now, Collection<String> namespaces) {
         List<SourceRecord> records = forget(rows.copies().keySet());
-        streaming = false;
         warning = "";
         rows.clearDocuments();
         history.begin(name, since);
@@ -149,10 +179,13 @@ public final class Ledger {
     /**
      * Collections that are others from now on, or none: their rows in the log, and what is pending because of them, mean nothing any more.
      * A document that was read later than its event may be of the other collection, and then its changes were dropped: so these collections
-     * are copied again.
+     * are copied again. Of one that was not read completely, the log lacks the states up to then.
+     *
+     * @param time since when they are others
      */
-    public List<SourceRecord> gone(Collection<String> namespaces) {
+    public List<SourceRecord> gone(Collection<String> namespaces, ClusterTime time) {
         if (namespaces.isEmpty()) return List.of();
+        if (namespaces.stream().anyMatch(rows::isPartial)) history.copiedAt(time);
         List<SourceRecord> records = forget(namespaces);
         if (rows.holdsDocuments()) rows.add(namespaces);
         records.add(rootRecord());
@@ -176,17 +209,37 @@ public final class Ledger {
         if (isLater) history.copiedAt(time);
     }
 
-    /** The smallest cluster time of any row: a member that lags may have rows from before {@link #start}. */
-    public ClusterTime smallestTime() {
-        return Stream.concat(Stream.of(start), rows.copyTimes())
-                .min(ClusterTime::compareTo)
-                .orElseThrow();
-    }
-
+    /** The initial copy is read. */
     public void beginStream() {
         warning = "";
-        streaming = true;
-        start = smallestTime();
+        phase = Phase.STREAM;
+    }
+
+    /** The round is read: the stream runs until it has passed what was done meanwhile. */
+    public SourceRecord catchUp() {
+        phase = Phase.CATCH_UP;
+        return rootRecord();
+    }
+
+    /** Whether the stream runs between two rounds, and no document waits for its re-read. */
+    public boolean isCatchingUp() {
+        return phase == Phase.CATCH_UP && rows.nextPending().isEmpty();
+    }
+
+    /** Begins a round. Every event up to {@code position} is passed, and no later one. */
+    public SourceRecord beginRound(ClusterTime position) {
+        phase = Phase.COPY;
+        round++;
+        start = position;
+        return rootRecord();
+    }
+
+    /**
+     * Whether a change must not be emitted: a row holds it or will hold it, or the document is re-read later. Afterwards, the document may be
+     * {@linkplain #newPending pending}.
+     */
+    public boolean holds(String namespace, byte[] key, ClusterTime time) {
+        return rows.holds(namespace, key, time, start, !isStreaming());
     }
 
     public SourceRecord plan(String namespace, RangePlan plan) {
@@ -263,13 +316,14 @@ public final class Ledger {
 
     public SourceRecord rootRecord() {
         Map<String, Object> root = new HashMap<>();
-        root.put("phase", streaming ? STREAM : COPY);
+        root.put("phase", phase.toString());
+        root.put("round", round);
         root.put("selection", selection);
         root.put("start", start.toString());
         root.put("warning", warning);
         rows.addTo(root);
         history.addTo(root);
-        return partitions.offsetRecord(partitions.root(), root, streaming ? STREAM : COPY);
+        return partitions.offsetRecord(partitions.root(), root, "%s: round %d".formatted(phase, round));
     }
 
     /** The record of a range that has nothing to emit. */

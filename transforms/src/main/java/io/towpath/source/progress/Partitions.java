@@ -32,6 +32,8 @@ public record Partitions(String prefix) {
     private static final String SPLICES = "splices";
     private static final String PENDING = "pending";
     private static final String CHUNK = "chunk";
+    private static final String TASK = "task";
+    private static final String ROUND = "round";
 
     public Map<String, Object> root() {
         return sorted(Map.of(TOWPATH, prefix));
@@ -59,6 +61,22 @@ public record Partitions(String prefix) {
 
     public Map<String, Object> splices() {
         return sorted(Map.of(TOWPATH, prefix, SPLICES, true));
+    }
+
+    private Map<String, Object> task(int task) {
+        return sorted(Map.of(TOWPATH, prefix, TASK, (long) task));
+    }
+
+    /** The last round that a task has ended; 0 before the first. */
+    public long ended(int task, OffsetStorageReader reader) {
+        Map<String, Object> offset = reader.offset(task(task));
+        return offset == null ? 0 : ((Number) offset.get(ROUND)).longValue();
+    }
+
+    /** A task has read what it reads in a round: in the transaction of its last rows of the round, or later. */
+    public SourceRecord endRecord(int task, long round) {
+        return offsetRecord(
+                task(task), Map.of(ROUND, round), "copy: task %d has ended round %d".formatted(task, round));
     }
 
     Map<String, Object> pending(String namespace, int chunk) {

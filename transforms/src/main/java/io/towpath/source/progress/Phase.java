@@ -1,18 +1,23 @@
 package io.towpath.source.progress;
 
-import java.util.List;
-import org.apache.kafka.connect.source.SourceRecord;
+import java.util.Locale;
 
-/** A phase of the task: it copies, or it streams. */
-public interface Phase extends AutoCloseable {
-    /** Records of one transaction; null when there are none yet. */
-    List<SourceRecord> poll() throws InterruptedException;
+/** What the connector does: it copies a round, streams until it has passed the round's rows, and so on; then it only streams. */
+enum Phase {
+    /** The rows of a round are read. */
+    COPY,
+    /** The stream runs, and the next round follows. */
+    CATCH_UP,
+    /** The initial copy is over. */
+    STREAM;
 
-    /** Whether the next phase should begin. */
-    default boolean isOver() {
-        return false;
+    static Phase parse(String text) {
+        return valueOf(text.replace('-', '_').toUpperCase(Locale.ROOT));
     }
 
+    /** As the root offset has it. */
     @Override
-    void close();
+    public String toString() {
+        return name().replace('_', '-').toLowerCase(Locale.ROOT);
+    }
 }

@@ -113,18 +113,27 @@ public final class RowTimes {
                         .isPresent();
     }
 
-    /** Whether a task has nothing left to read. */
+    /** The collections that the initial copy reads; empty where one is not divided into ranges yet. */
+    public Map<String, Optional<CollectionCopy>> initial() {
+        if (refilled.isEmpty()) return copies;
+        Map<String, Optional<CollectionCopy>> initial = new LinkedHashMap<>(copies);
+        initial.keySet().removeAll(refilled);
+        return initial;
+    }
+
+    /** Whether a task has nothing left to read of the initial copy. */
     public boolean isCopied(CopyShare share) {
-        return copies.entrySet().stream().allMatch(entry -> entry.getValue()
+        return initial().entrySet().stream().allMatch(entry -> entry.getValue()
                 .filter(copy -> copy.open().noneMatch(range -> has(share, entry.getKey(), range)))
                 .isPresent());
     }
 
-    /** How many ranges of each task are not done, by its number. */
+    /** How many ranges of the initial copy are not done, by the number of their task. */
     public SortedMap<Integer, Long> open(CopyShare share) {
         SortedMap<Integer, Long> open = new TreeMap<>();
-        copies.forEach((namespace, copy) -> copy.ifPresent(planned ->
-                planned.open().forEach(range -> open.merge(taskOf(share, namespace, range), 1L, Long::sum))));
+        initial()
+                .forEach((namespace, copy) -> copy.ifPresent(planned ->
+                        planned.open().forEach(range -> open.merge(taskOf(share, namespace, range), 1L, Long::sum))));
         return open;
     }
 
@@ -218,9 +227,23 @@ public final class RowTimes {
         return copies.get(namespace).orElseThrow().range(range);
     }
 
+    /** Whether the initial copy is read. */
     public boolean isCopied() {
-        return copies.values().stream()
-                .allMatch(copy -> copy.isPresent() && copy.get().isDone());
+        return initial().values().stream().allMatch(RowTimes::isDone);
+    }
+
+    /** Whether everything is read, also the collections that follow a schema change. */
+    public boolean isComplete() {
+        return copies.values().stream().allMatch(RowTimes::isDone);
+    }
+
+    private static boolean isDone(Optional<CollectionCopy> copy) {
+        return copy.filter(CollectionCopy::isDone).isPresent();
+    }
+
+    /** Whether the collection is being copied, and not because of a schema change. */
+    boolean isPartial(String namespace) {
+        return copies.containsKey(namespace) && !isRefilled(namespace) && !isDone(copies.get(namespace));
     }
 
     /** Whether any row or document is remembered. */
@@ -229,22 +252,30 @@ public final class RowTimes {
     }
 
     /**
-     * Whether a change must not be emitted: the row of the {@code _id} holds it already, or the document is re-read later.
+     * See {@link Ledger#holds}. An initial copy reads the row later of an {@code _id} that it has not read.
      *
-     * <p>Of a collection that was read in natural order, all rows were read from T1 to T2, and which one was read when is unknown. Up to T1
-     * each row holds the change. A change between T1 and T2 makes the document pending: none of its changes are emitted until it is re-read.
-     * Throws {@link ConnectException} when more documents are pending than memory holds.
+     * <p>Of a collection that is read in natural order, all rows of a round were read from T1 to T2, and which one was read when is unknown, or
+     * whether it was read in an earlier round. Up to T1, each row of the round holds the change, and everything up to the round's beginning
+     * is passed. A change after that, up to T2, makes the document pending: none of its changes are emitted until it is re-read.
+     *
+     * @param start where the round begins
+     * @param isInitial whether the initial copy goes on
      */
-    public boolean holds(String namespace, byte[] key, ClusterTime time) {
+    boolean holds(String namespace, byte[] key, ClusterTime time, ClusterTime start, boolean isInitial) {
         PendingKeys keys = pending.get(namespace);
         if (keys != null && keys.contains(key)) return true;
-        if (!holdsAny() || largestTime().filter(known -> !time.isAfter(known)).isEmpty()) return false;
+        boolean isReadLater = isInitial && copies.containsKey(namespace) && !isRefilled(namespace);
+        if (!isReadLater && largestTime().filter(known -> !time.isAfter(known)).isEmpty()) return false;
         if (includes(documents.timeOf(namespace, key), time)) return true;
+        if (!isNatural(namespace))
+            return copies.getOrDefault(namespace, Optional.empty())
+                    .flatMap(copy -> copy.timeOf(key))
+                    .map(read -> !time.isAfter(read))
+                    .orElse(isReadLater);
         Optional<Times> natural = naturalTimes.computeIfAbsent(namespace, this::computeNaturalTimes);
-        if (natural.isEmpty())
-            return includes(copies.getOrDefault(namespace, Optional.empty()).flatMap(copy -> copy.timeOf(key)), time);
+        if (natural.isEmpty()) return isReadLater;
         if (time.isAfter(natural.get().last())) return false;
-        if (time.isAfter(natural.get().first())) addPending(namespace, key);
+        if (time.isAfter(natural.get().first()) && time.isAfter(start)) addPending(namespace, key);
         return true;
     }
 
@@ -268,9 +299,9 @@ public final class RowTimes {
         return found;
     }
 
+    /** Empty where no row was read. */
     private Optional<Times> computeNaturalTimes(String namespace) {
         Optional<CollectionCopy> copy = copies.getOrDefault(namespace, Optional.empty());
-        if (!isNatural(namespace)) return Optional.empty();
         return Times.of(Stream.concat(
                 Stream.ofNullable(abandoned.get(namespace)).flatMap(Times::stream),
                 copy.stream().flatMap(each -> Stream.concat(each.smallestTimes(), each.largestTimes()))));
@@ -324,7 +355,9 @@ public final class RowTimes {
 
     /** The copy of a collection starts again, and its rows that were read in natural order stay in the log. Returns the copy if it had begun. */
     Optional<CollectionCopy> abandon(String namespace) {
-        Optional<Times> natural = computeNaturalTimes(namespace).or(() -> plannedTime(namespace));
+        Optional<Times> natural = isNatural(namespace)
+                ? computeNaturalTimes(namespace).or(() -> plannedTime(namespace))
+                : Optional.empty();
         Optional<CollectionCopy> copy = forget(namespace);
         copies.put(namespace, Optional.empty());
         natural.ifPresent(times -> abandoned.put(namespace, times));
@@ -352,21 +385,16 @@ public final class RowTimes {
         return Optional.ofNullable(largest);
     }
 
-    /** Includes the largest time of each range, and the smallest. */
-    Stream<ClusterTime> copyTimes() {
+    private Stream<ClusterTime> copyTimes() {
         return Stream.concat(
-                abandoned.values().stream().flatMap(Times::stream),
-                planned().flatMap(copy -> Stream.concat(copy.smallestTimes(), copy.largestTimes())));
+                abandoned.values().stream().map(Times::last), planned().flatMap(CollectionCopy::largestTimes));
     }
 
     /** The times of rows before which the log lacks states of their collections. */
     Stream<ClusterTime> newTimes() {
         return Stream.concat(
-                abandoned.values().stream().flatMap(Times::stream),
-                copies.entrySet().stream()
-                        .filter(entry -> !isRefilled(entry.getKey()))
-                        .flatMap(entry -> entry.getValue().stream())
-                        .flatMap(copy -> Stream.concat(copy.smallestTimes(), copy.largestTimes())));
+                abandoned.values().stream().map(Times::last),
+                initial().values().stream().flatMap(Optional::stream).flatMap(CollectionCopy::largestTimes));
     }
 
     /**

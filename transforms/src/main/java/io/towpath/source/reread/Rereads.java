@@ -65,9 +65,12 @@ public final class Rereads implements AutoCloseable {
     /** Whether there is something to read at the stream's next boundary. */
     public boolean isPending() {
         return System.nanoTime() - pausedUntil >= 0
-                && (first().isPresent()
-                        || !rows().isCopied()
-                        || rows().nextPending().isPresent());
+                && (first().isPresent() || hasAdded() || rows().nextPending().isPresent());
+    }
+
+    /** Whether a collection has to be read as of the stream's position; none is while the initial copy goes on. */
+    private boolean hasAdded() {
+        return progress.ledger().isStreaming() && !rows().isComplete();
     }
 
     private RowTimes rows() {
@@ -96,7 +99,7 @@ public final class Rereads implements AutoCloseable {
             Optional<RowTimes.Pending> changed = rows().nextPending();
             if (changed.isPresent()) return readPending(changed.get(), time);
             Optional<RereadRequest> request = first();
-            if (request.isEmpty()) return added.next(time);
+            if (request.isEmpty()) return hasAdded() ? added.next(time) : List.of();
             return request.get().closes().isEmpty() ? answer(request.get(), time) : close(request.get(), time);
         } catch (MongoException error) {
             if (ReadFault.isInterrupt(error)) return List.of();

@@ -1,5 +1,6 @@
 package io.towpath.source.stream;
 
+import com.mongodb.MongoException;
 import io.towpath.connector.Closing;
 import io.towpath.connector.LogRecord;
 import io.towpath.connector.TextHeaders;
@@ -9,6 +10,7 @@ import io.towpath.debezium.DebeziumToRecord;
 import io.towpath.debezium.EventTime;
 import io.towpath.debezium.OversizedEvent;
 import io.towpath.debezium.SourceCluster;
+import io.towpath.net.ReadFault;
 import io.towpath.record.BsonElements;
 import io.towpath.record.ClusterTime;
 import io.towpath.source.copy.OplogWatch;
@@ -16,7 +18,6 @@ import io.towpath.source.copy.SnapshotReads;
 import io.towpath.source.ddl.SchemaCapture;
 import io.towpath.source.progress.Ledger;
 import io.towpath.source.progress.Partitions;
-import io.towpath.source.progress.Phase;
 import io.towpath.source.progress.Progress;
 import io.towpath.source.progress.SourceMetrics;
 import io.towpath.source.reread.OversizedRead;
@@ -32,7 +33,7 @@ import org.apache.kafka.connect.source.SourceRecord;
  * Debezium's stream, without the events that a row of the copy holds already. Between two events of different cluster times it re-reads
  * documents as of that boundary: every earlier event is emitted, and no later one.
  */
-public final class Streaming implements Phase {
+public final class Streaming implements AutoCloseable {
     /** How long a boundary may hold up the stream. */
     private static final long BOUNDARY_NS = Duration.ofSeconds(1).toNanos();
 
@@ -45,6 +46,7 @@ public final class Streaming implements Phase {
     private final Rereads rereads;
     private final OversizedRead oversizedRead;
     private final Heartbeats heartbeats = new Heartbeats(System::nanoTime);
+    private final SourceCluster source;
     private final OplogWatch watch;
     private final SourceMetrics metrics;
     private final SchemaCapture schema;
@@ -56,6 +58,8 @@ public final class Streaming implements Phase {
 
     private List<SourceRecord> held = List.of();
     private long heldUntil;
+    /** Between two rounds of the copy: up to when the stream runs at least; null until that is known. */
+    private ClusterTime end;
 
     /**
      * @param debezium not closed by this
@@ -77,6 +81,7 @@ public final class Streaming implements Phase {
         this.rereads = rereads;
         this.schema = schema;
         this.oversizedRead = new OversizedRead(progress, reads, schema);
+        this.source = reads.source();
         this.watch = new OplogWatch(progress, reads);
         this.metrics = progress.metrics();
         this.namespaceAt = progress.name().length() + 1;
@@ -87,11 +92,11 @@ public final class Streaming implements Phase {
                 Boolean.toString(wholeDocuments)));
     }
 
-    @Override
+    /** Records of one transaction; null when there are none yet. Between two rounds of the copy, the last one begins the next round. */
     public List<SourceRecord> poll() throws InterruptedException {
         List<SourceRecord> batch = held.isEmpty() ? debezium.poll() : held;
         List<SourceRecord> records = new ArrayList<>();
-        if (last != null && watch.updateCapture(last)) records.add(ledger.rootRecord());
+        if (last != null && watch.update(last)) records.add(ledger.rootRecord());
         if (batch == null || batch.isEmpty()) return records.isEmpty() ? null : records;
         if (!isSchemaRead(batch)) {
             held = batch;
@@ -101,19 +106,22 @@ public final class Streaming implements Phase {
         boolean isNew = held.isEmpty();
         held = List.of();
         rereads.skipped().ifPresent(records::add);
-        int boundary = rereads.isPending() && (isNew || System.nanoTime() < heldUntil) ? boundary(batch) : -1;
+        boolean isReread = rereads.isPending() && (isNew || System.nanoTime() < heldUntil);
+        int boundary = -1;
+        if (isReread) boundary = boundary(batch, debezium.start());
+        else if (isNearRound()) boundary = boundary(batch, end);
         int emitted = emit(boundary < 0 ? batch : batch.subList(0, boundary), records);
         held = batch.subList(emitted, batch.size());
         if (emitted == boundary) {
             if (isNew) heldUntil = System.nanoTime() + BOUNDARY_NS;
-            ClusterTime next = EventTime.of(held.get(0).sourceOffset()).orElseThrow();
-            emitSchemaChanges(next.previous(), records);
-            List<SourceRecord> reread = rereads.read(next.previous());
+            ClusterTime position = EventTime.before(held.get(0).sourceOffset()).orElseThrow();
+            emitSchemaChanges(position, records);
+            List<SourceRecord> reread = rereads.read(position);
             records.addAll(reread);
             // a row holds changes that were dropped because it was pending: they must not come again after a restart
-            if (!reread.isEmpty() && passed != null)
-                records.add(partitions.offsetRecord(passed.sourcePartition(), offsetOf(passed), "re-read"));
-            complete(next.previous(), records);
+            if (!reread.isEmpty()) storePosition("re-read", records);
+            complete(position, records);
+            if (isNearRound() && !end.isAfter(position)) beginRound(position, records);
         } else if (last != null) {
             complete(last, records);
         }
@@ -139,22 +147,56 @@ public final class Streaming implements Phase {
         into.addAll(changes);
         // events of a collection that is gone now were dropped, as its rows held them: they must not come after a
         // restart
-        if (passed != null)
-            into.add(partitions.offsetRecord(passed.sourcePartition(), offsetOf(passed), "schema changes"));
+        storePosition("schema changes", into);
         ClusterTime emitted = schema.upto().orElseThrow();
         if (last == null || emitted.isAfter(last)) last = emitted;
+    }
+
+    private void storePosition(String text, List<SourceRecord> into) {
+        if (passed != null) into.add(partitions.offsetRecord(passed.sourcePartition(), offsetOf(passed), text));
+    }
+
+    /**
+     * Whether the next round may begin at the next boundary. The stream runs up to the source's present: otherwise, where the rows of a round
+     * are all of its beginning, it would lag more with each round.
+     */
+    private boolean isNearRound() throws InterruptedException {
+        if (!ledger.isCatchingUp()) return false;
+        try {
+            if (end == null) end = source.now(ledger.start());
+        } catch (MongoException error) {
+            if (!ReadFault.isTransient(error) && !ReadFault.isInterrupt(error)) throw error;
+            Thread.sleep(PAUSE_MS);
+        }
+        return end != null;
+    }
+
+    /** The oplog has to reach back to the stored position until the next round ends. */
+    private void beginRound(ClusterTime position, List<SourceRecord> into) {
+        end = null;
+        storePosition("round", into);
+        into.add(ledger.beginRound(position));
     }
 
     private void complete(ClusterTime time, List<SourceRecord> into) throws InterruptedException {
         if (schema != null) into.addAll(schema.completed(time));
     }
 
-    /** The first record that is later than all emitted ones; -1 if there is none, or if a row of the copy is later still. */
-    private int boundary(List<SourceRecord> batch) {
+    /**
+     * The first record that follows all events up to a time, of which no later one is emitted; -1 if there is none, or if a row of the copy is
+     * later.
+     *
+     * @param earliest the time is not earlier
+     */
+    private int boundary(List<SourceRecord> batch, ClusterTime earliest) {
         for (int index = 0; index < batch.size(); index++) {
-            Optional<ClusterTime> time = EventTime.of(batch.get(index).sourceOffset());
-            if (time.isEmpty() || last != null && !time.get().isAfter(last)) continue;
-            boolean isPastRows = !ledger.rows().holdsAny() || time.get().isAfter(ledger.largestTime());
+            Optional<ClusterTime> before = EventTime.before(batch.get(index).sourceOffset());
+            if (before.isEmpty() || earliest.isAfter(before.get())) continue;
+            if (last != null && last.isAfter(before.get())) continue;
+            // the first heartbeat has the time at which the stream begins, and says nothing about events of that time
+            if (!before.get().isAfter(debezium.start())) continue;
+            boolean isPastRows =
+                    !ledger.rows().holdsAny() || !ledger.largestTime().isAfter(before.get());
             return isPastRows ? index : -1;
         }
         return -1;
@@ -198,7 +240,7 @@ public final class Streaming implements Phase {
         if (event.isPresent() && event.get().isOversized()) {
             OversizedEvent oversized = OversizedEvent.of(event.get());
             if (isLeftOut(oversized.namespace())) return Optional.of(List.of());
-            boolean isHeld = ledger.rows().holds(oversized.namespace(), oversized.key(), oversized.time());
+            boolean isHeld = ledger.holds(oversized.namespace(), oversized.key(), oversized.time());
             return isHeld ? dropped() : oversizedRead.of(record, oversized);
         }
         SourceRecord converted = toRecord.apply(record, event);
@@ -245,7 +287,7 @@ public final class Streaming implements Phase {
     private boolean isHeld(SourceRecord record, Optional<ClusterTime> time) {
         return ledger.rows().holdsAny()
                 && time.isPresent()
-                && ledger.rows().holds(namespace(record), (byte[]) record.key(), time.get());
+                && ledger.holds(namespace(record), (byte[]) record.key(), time.get());
     }
 
     /**

@@ -34,7 +34,7 @@ class CopyThreadsServerTest {
             }
         };
         try (SourceCluster source = Sources.connected(configuration);
-                CopyThreads threads = new CopyThreads(Sources.reads(source), "p")) {
+                CopyThreads threads = new CopyThreads(Sources.reads(source), "p", source.now())) {
             threads.read(new RangeRead.Range("shop.orders", new RangePlan(bounds, 1, 1, 1), 0, RangePlan.OPEN_END));
             threads.start();
             CopyReports.Failed failed = assertInstanceOf(CopyReports.Failed.class, threads.next(30_000));

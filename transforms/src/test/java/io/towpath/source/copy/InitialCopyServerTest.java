@@ -82,7 +82,7 @@ class InitialCopyServerTest {
             assertEquals(stored, rows);
             byte[] key = CanonicalKey.of(BsonBytes.of(RawBsonDocument.parse("{_id: 1}")));
             Ledger restarted = new Ledger(new Partitions("p"), context);
-            assertTrue(restarted.rows().holds(namespace, key, restarted.largestTime()));
+            assertTrue(restarted.holds(namespace, key, restarted.largestTime()));
             assertTrue(restarted.rows().nextPending().isPresent(), "rows of the former table are in the log");
         }
     }

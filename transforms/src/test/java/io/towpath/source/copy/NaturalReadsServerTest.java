@@ -45,7 +45,8 @@ import org.junit.jupiter.params.provider.ValueSource;
 class NaturalReadsServerTest {
     private static final int COUNT = 21_000;
     private static final String PAD = "x".repeat(1_000);
-    private static final long PAGE_BYTES = 10_000;
+    private static final PageRead.Size PAGE = new PageRead.Size(4_000, 10_000);
+    private static final ClusterTime ANY = new ClusterTime(0, 0);
     private static final long RANGE_BYTES = 100_000;
 
     private final Server server = new Server();
@@ -141,7 +142,7 @@ class NaturalReadsServerTest {
         try (NaturalReads natural = natural("natural", RANGE_BYTES)) {
             for (int range = 0; range < plan.ranges(); range++) {
                 RangeRead.Range piece = new RangeRead.Range(namespace(collection), plan, range, RangePlan.OPEN_END);
-                try (PageRead pages = natural.read(piece, PAGE_BYTES)) {
+                try (PageRead pages = natural.read(piece, PAGE)) {
                     Page page = pages.next();
                     assertEquals(plan.recordIds().orElseThrow().time(), page.time());
                     page.documents().forEach(document -> copied.add(hex(document)));
@@ -154,7 +155,7 @@ class NaturalReadsServerTest {
             natural.timeIsGone(namespace(collection));
             for (int range = 0; range < plan.ranges(); range++) {
                 RangeRead.Range rest = new RangeRead.Range(namespace(collection), plan, range, positions.get(range));
-                try (PageRead pages = natural.read(rest, PAGE_BYTES)) {
+                try (PageRead pages = natural.read(rest, PAGE)) {
                     while (pages.hasNext()) {
                         Page page = pages.next();
                         assertFalse(deleted.isAfter(page.time()), "not of a later time");
@@ -178,7 +179,7 @@ class NaturalReadsServerTest {
         fill(collection, 200, Long::toString);
         RangeRead.Range piece = new RangeRead.Range(namespace(collection), plan, 0, RangePlan.OPEN_END);
         try (NaturalReads natural = natural("natural", RANGE_BYTES)) {
-            assertThrows(OutdatedPlanException.class, () -> natural.read(piece, PAGE_BYTES));
+            assertThrows(OutdatedPlanException.class, () -> natural.read(piece, PAGE));
         }
     }
 
@@ -203,7 +204,7 @@ class NaturalReadsServerTest {
     private NaturalReads natural(String order, long rangeBytes) {
         Map<String, String> settings =
                 Map.of("towpath.copy.order", order, "towpath.copy.range.bytes", Long.toString(rangeBytes));
-        return new NaturalReads(Sources.reads(source, settings));
+        return new NaturalReads(Sources.reads(source, settings), ANY);
     }
 
     private Optional<RangePlan> plan(String namespace, String order) {
@@ -235,7 +236,8 @@ class NaturalReadsServerTest {
             for (int range = 0; range < plan.ranges(); range++) {
                 byte[] after = RangePlan.OPEN_END;
                 for (boolean over = false; !over; ) {
-                    try (PageRead pages = natural.read(new RangeRead.Range(namespace, plan, range, after), 1_000)) {
+                    try (PageRead pages = natural.read(
+                            new RangeRead.Range(namespace, plan, range, after), new PageRead.Size(4_000, 1_000))) {
                         do {
                             Page page = pages.next();
                             page.documents().forEach(document -> documents.add(hex(document)));

@@ -9,6 +9,7 @@ import com.mongodb.client.model.CreateCollectionOptions;
 import io.towpath.debezium.SourceCluster;
 import io.towpath.record.BsonBytes;
 import io.towpath.record.CanonicalKey;
+import io.towpath.record.ClusterTime;
 import io.towpath.record.RandomIds;
 import io.towpath.source.progress.Page;
 import io.towpath.source.progress.RangePlan;
@@ -191,6 +192,10 @@ class RangesServerTest {
     private RangeRead read(MongoCollection<RawBsonDocument> collection, RangePlan plan, int range, byte[] after) {
         String namespace = collection.getNamespace().getFullName();
         return new RangeRead(
-                Sources.reads(source), source.snapshot(), new RangeRead.Range(namespace, plan, range, after), 300);
+                Sources.reads(source),
+                source.snapshot(),
+                new RangeRead.Range(namespace, plan, range, after),
+                new PageRead.Size(4_000, 300),
+                new ClusterTime(0, 0));
     }
 }

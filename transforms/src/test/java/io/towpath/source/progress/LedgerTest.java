@@ -75,15 +75,13 @@ class LedgerTest {
         advance(ledger, page(0, new ClusterTime(110, 1), true, 12, 13));
 
         for (Ledger each : List.of(ledger, restored())) {
+            assertTrue(each.holds(ORDERS, id(11), new ClusterTime(105, 2)), "the last change that the row holds");
+            assertFalse(each.holds(ORDERS, id(11), new ClusterTime(105, 3)), "made after its row was read");
+            assertTrue(each.holds(ORDERS, id(12), new ClusterTime(110, 1)));
+            assertFalse(each.holds(ORDERS, id(12), new ClusterTime(110, 2)));
             assertTrue(
-                    each.rows().holds(ORDERS, id(11), new ClusterTime(105, 2)), "the last change that the row holds");
-            assertFalse(each.rows().holds(ORDERS, id(11), new ClusterTime(105, 3)), "made after its row was read");
-            assertTrue(each.rows().holds(ORDERS, id(12), new ClusterTime(110, 1)));
-            assertFalse(each.rows().holds(ORDERS, id(12), new ClusterTime(110, 2)));
-            assertTrue(
-                    each.rows().holds(ORDERS, id(99), new ClusterTime(110, 1)),
-                    "was not there when the range's end was read");
-            assertFalse(each.rows().holds("shop.other", id(11), new ClusterTime(101, 1)), "was never copied");
+                    each.holds(ORDERS, id(99), new ClusterTime(110, 1)), "was not there when the range's end was read");
+            assertFalse(each.holds("shop.other", id(11), new ClusterTime(101, 1)), "was never copied");
             assertEquals(new ClusterTime(110, 1), each.largestTime());
         }
     }
@@ -163,26 +161,26 @@ class LedgerTest {
     void whatChangedBetweenTheTimesOfPiecesIsPendingUntilItIsReread() throws Exception {
         Ledger ledger = copiedInPieces(new ClusterTime(105, 2), new ClusterTime(110, 1));
 
-        assertTrue(ledger.rows().holds(ORDERS, id(1), new ClusterTime(105, 2)), "every row holds it");
-        assertFalse(ledger.rows().holds(ORDERS, id(1), new ClusterTime(110, 2)), "no row holds it");
+        assertTrue(ledger.holds(ORDERS, id(1), new ClusterTime(105, 2)), "every row holds it");
+        assertFalse(ledger.holds(ORDERS, id(1), new ClusterTime(110, 2)), "no row holds it");
         assertEquals(List.of(), ledger.newPending());
-        assertTrue(ledger.rows().holds(ORDERS, id(1), new ClusterTime(105, 3)));
-        assertTrue(ledger.rows().holds(ORDERS, id(2), new ClusterTime(110, 1)));
+        assertTrue(ledger.holds(ORDERS, id(1), new ClusterTime(105, 3)));
+        assertTrue(ledger.holds(ORDERS, id(2), new ClusterTime(110, 1)));
         List<SourceRecord> chunks = ledger.newPending();
         assertEquals(1, chunks.size(), "both are in it");
         store(chunks);
         assertEquals(List.of(), ledger.newPending());
-        assertTrue(ledger.rows().holds(ORDERS, id(1), new ClusterTime(120, 1)), "until it is re-read");
+        assertTrue(ledger.holds(ORDERS, id(1), new ClusterTime(120, 1)), "until it is re-read");
 
         Ledger again = restored();
-        assertTrue(again.rows().holds(ORDERS, id(2), new ClusterTime(120, 1)));
-        assertFalse(again.rows().holds(ORDERS, id(3), new ClusterTime(120, 1)));
+        assertTrue(again.holds(ORDERS, id(2), new ClusterTime(120, 1)));
+        assertFalse(again.holds(ORDERS, id(3), new ClusterTime(120, 1)));
         assertEquals(List.of(), again.forget(new ClusterTime(130, 1), false), "the rest is needed");
         ClusterTime read = new ClusterTime(130, 1);
         store(again.reread(ORDERS, List.of(id(2)), read));
         assertEquals(1, restored().rows().nextPending().orElseThrow().keys().size());
         assertEquals(read, restored().history().copied());
-        assertFalse(again.rows().holds(ORDERS, id(2), new ClusterTime(130, 2)));
+        assertFalse(again.holds(ORDERS, id(2), new ClusterTime(130, 2)));
         store(again.reread(ORDERS, List.of(id(1)), read));
         assertTrue(restored().rows().nextPending().isEmpty());
         store(again.forget(new ClusterTime(130, 2), false));
@@ -193,19 +191,19 @@ class LedgerTest {
     void nothingIsPendingWhereAllPiecesAreOfOneTime() throws Exception {
         ClusterTime time = new ClusterTime(105, 2);
         Ledger ledger = copiedInPieces(time, time);
-        assertTrue(ledger.rows().holds(ORDERS, id(1), time));
-        assertFalse(ledger.rows().holds(ORDERS, id(1), time.next()));
+        assertTrue(ledger.holds(ORDERS, id(1), time));
+        assertFalse(ledger.holds(ORDERS, id(1), time.next()));
         assertTrue(ledger.rows().nextPending().isEmpty());
     }
 
     @Test
     void pendingDocumentsLieInChunksThatAKafkaRecordHolds() throws Exception {
         Ledger ledger = copiedInPieces(new ClusterTime(105, 2), new ClusterTime(110, 1));
-        for (int id = 0; id < 5_500; id++) assertTrue(ledger.rows().holds(ORDERS, id(id), new ClusterTime(106, 1)));
+        for (int id = 0; id < 5_500; id++) assertTrue(ledger.holds(ORDERS, id(id), new ClusterTime(106, 1)));
         List<SourceRecord> chunks = ledger.newPending();
         assertEquals(6, chunks.size());
         store(chunks);
-        ledger.rows().holds(ORDERS, id(9_000), new ClusterTime(106, 1));
+        ledger.holds(ORDERS, id(9_000), new ClusterTime(106, 1));
         List<SourceRecord> added = ledger.newPending();
         assertEquals(1, added.size(), "only the chunk that has changed");
         store(added);
@@ -226,7 +224,7 @@ class LedgerTest {
         Ledger ledger = copiedInPieces(new ClusterTime(105, 2), new ClusterTime(110, 1));
         byte[] key = BsonBytes.of(new BsonDocument("_id", new BsonString("x".repeat(700_000))));
         ConnectException stopped =
-                assertThrows(ConnectException.class, () -> ledger.rows().holds(ORDERS, key, new ClusterTime(106, 1)));
+                assertThrows(ConnectException.class, () -> ledger.holds(ORDERS, key, new ClusterTime(106, 1)));
         assertTrue(stopped.getMessage().startsWith("TWP-COPY-PENDING: "), stopped::getMessage);
     }
 
@@ -247,11 +245,11 @@ class LedgerTest {
 
         Ledger streaming = restored();
         assertEquals(START, streaming.start());
-        assertTrue(streaming.rows().holds(ORDERS, id(1), new ClusterTime(105, 2)));
+        assertTrue(streaming.holds(ORDERS, id(1), new ClusterTime(105, 2)));
         assertTrue(streaming.rows().nextPending().isEmpty());
-        assertTrue(streaming.rows().holds(ORDERS, id(1), new ClusterTime(105, 3)));
+        assertTrue(streaming.holds(ORDERS, id(1), new ClusterTime(105, 3)));
         assertTrue(streaming.rows().nextPending().isPresent(), "a document that is gone has a row in the log");
-        assertFalse(streaming.rows().holds(ORDERS, id(2), new ClusterTime(115, 2)));
+        assertFalse(streaming.holds(ORDERS, id(2), new ClusterTime(115, 2)));
     }
 
     private Ledger copiedInPieces(ClusterTime first, ClusterTime second) throws Exception {
@@ -287,18 +285,6 @@ class LedgerTest {
         ledger.beginStream();
         store(List.of(ledger.rootRecord()));
         assertEquals("", restored().warning());
-    }
-
-    @Test
-    void theStreamBeginsAtTheSmallestTime() throws Exception {
-        Ledger ledger = begun();
-        ledger.plan(ORDERS, new RangePlan(List.of(), 1, 1, 7));
-        advance(ledger, page(0, new ClusterTime(99, 5), true, 1)); // by a secondary that was behind
-        ledger.beginStream();
-        store(List.of(ledger.rootRecord()));
-
-        assertEquals(new ClusterTime(99, 5), restored().start());
-        assertTrue(restored().isStreaming());
     }
 
     @Test
@@ -456,14 +442,14 @@ class LedgerTest {
         store(List.of(ledger.rootRecord()));
 
         Ledger again = restored();
-        assertTrue(again.rows().holds(ORDERS, id(7), read));
-        assertFalse(again.rows().holds(ORDERS, id(7), read.next()));
-        assertFalse(again.rows().holds(ORDERS, id(8), read));
-        assertFalse(again.rows().holds("shop.empty", id(7), read));
+        assertTrue(again.holds(ORDERS, id(7), read));
+        assertFalse(again.holds(ORDERS, id(7), read.next()));
+        assertFalse(again.holds(ORDERS, id(8), read));
+        assertFalse(again.holds("shop.empty", id(7), read));
         assertEquals(read, again.largestTime());
         assertTrue(again.forget(read, false).isEmpty(), "more of that moment may come");
         assertFalse(again.forget(read.next(), false).isEmpty());
-        assertFalse(again.rows().holds(ORDERS, id(7), read));
+        assertFalse(again.holds(ORDERS, id(7), read));
         again.addDocument(ORDERS, id(7), new ClusterTime(300, 1), true);
         assertEquals(new ClusterTime(300, 1), again.history().copied(), "states before are not in the log");
     }
@@ -481,7 +467,6 @@ class LedgerTest {
         store(List.of(planning.plan(ORDERS, new RangePlan(List.of(id(10), id(20)), 30, 3000, 7))));
         assertTrue(other.followFirst(reader()));
         int[] ranges = {0, 1, 2};
-        ClusterTime lagging = START.previous();
         for (int range : ranges)
             if (first.has(ORDERS, range)) advance(planning, page(range, new ClusterTime(105, 1), true, 10 * range));
         assertTrue(planning.rows().isCopied(first));
@@ -490,14 +475,13 @@ class LedgerTest {
         assertEquals(List.of(1), List.copyOf(planning.rows().open(first).keySet()));
 
         for (int range : ranges)
-            if (!first.has(ORDERS, range)) advance(other, page(range, lagging, true, 10 * range + 1));
+            if (!first.has(ORDERS, range)) advance(other, page(range, START, true, 10 * range + 1));
         assertTrue(other.rows().isCopied(new CopyShare(1, 2)));
         planning.followOthers(first, reader());
         assertTrue(planning.rows().isCopied());
-        assertEquals(lagging, planning.smallestTime());
         assertEquals(new ClusterTime(105, 1), planning.history().copied());
         planning.beginStream();
-        assertEquals(lagging, planning.start(), "the stream begins at the smallest time of any task's rows");
+        assertEquals(START, planning.start());
         store(List.of(planning.rootRecord()));
         assertFalse(other.followFirst(reader()), "the copy is over");
     }
@@ -521,24 +505,15 @@ class LedgerTest {
     void whatIsReadAfterAChangeWasJudgedHoldsLaterChanges() throws Exception {
         Ledger ledger = begun();
         ledger.plan(ORDERS, new RangePlan(List.of(), 30, 3000, 7));
-        assertFalse(ledger.rows().holds(ORDERS, id(10), new ClusterTime(105, 1)), "nothing is read");
+        assertTrue(ledger.holds(ORDERS, id(10), new ClusterTime(105, 1)), "its row comes later");
+        assertTrue(ledger.holds("shop.empty", id(10), new ClusterTime(105, 1)), "it is not divided yet");
+        assertFalse(ledger.holds("shop.other", id(10), new ClusterTime(105, 1)), "it is not copied");
         advance(ledger, page(0, new ClusterTime(105, 1), false, 10));
-        assertTrue(ledger.rows().holds(ORDERS, id(10), new ClusterTime(105, 1)));
+        assertTrue(ledger.holds(ORDERS, id(10), new ClusterTime(105, 1)));
         advance(ledger, page(0, new ClusterTime(110, 1), false, 12));
-        assertTrue(ledger.rows().holds(ORDERS, id(12), new ClusterTime(110, 1)));
+        assertTrue(ledger.holds(ORDERS, id(12), new ClusterTime(110, 1)));
         ledger.addDocument(ORDERS, id(50), new ClusterTime(120, 1), true);
-        assertTrue(ledger.rows().holds(ORDERS, id(50), new ClusterTime(120, 1)));
-    }
-
-    /** Otherwise the changes between the two times would be in no row and not in the stream. */
-    @Test
-    void theStreamBeginsBeforeEveryPartOfARange() throws Exception {
-        Ledger ledger = begun();
-        ledger.plan(ORDERS, new RangePlan(List.of(), 1, 1, 7));
-        advance(ledger, page(0, new ClusterTime(99, 5), false, 1));
-        advance(ledger, page(0, new ClusterTime(105, 1), true, 2));
-        ledger.beginStream();
-        assertEquals(new ClusterTime(99, 5), ledger.start());
+        assertTrue(ledger.holds(ORDERS, id(50), new ClusterTime(120, 1)));
     }
 
     @Test
@@ -571,7 +546,7 @@ class LedgerTest {
     @Test
     void aCollectionThatIsNoLongerCapturedLeavesNothing() throws Exception {
         Ledger ledger = copiedInPieces(new ClusterTime(105, 2), new ClusterTime(110, 1));
-        assertTrue(ledger.rows().holds(ORDERS, id(1), new ClusterTime(106, 1)));
+        assertTrue(ledger.holds(ORDERS, id(1), new ClusterTime(106, 1)));
         store(ledger.newPending());
         assertNotNull(reader().offset(partitions.pending(ORDERS, 0)));
 
@@ -581,8 +556,7 @@ class LedgerTest {
         store(ledger.reselect("x", List.of(ORDERS), List.of()));
         store(List.of(ledger.plan(ORDERS, new RangePlan(List.of(), 1, 1, 7))));
         ledger.addDocument("shop.other", id(1), new ClusterTime(300, 1), true);
-        for (Ledger each : List.of(ledger, restored()))
-            assertFalse(each.rows().holds(ORDERS, id(1), new ClusterTime(105, 2)));
+        for (Ledger each : List.of(ledger, restored())) assertFalse(each.holds(ORDERS, id(1), new ClusterTime(105, 2)));
     }
 
     /** The log has its rows: the changes that they hold must not be applied to them. */
@@ -592,8 +566,8 @@ class LedgerTest {
         store(ledger.copyAgain("again", List.of(ORDERS), new ClusterTime(120, 1), false));
         assertNull(reader().offset(partitions.of(ORDERS, 0)));
         for (Ledger each : List.of(ledger, restored())) {
-            assertTrue(each.rows().holds(ORDERS, id(1), new ClusterTime(105, 2)));
-            assertFalse(each.rows().holds(ORDERS, id(1), new ClusterTime(110, 2)));
+            assertTrue(each.holds(ORDERS, id(1), new ClusterTime(105, 2)));
+            assertFalse(each.holds(ORDERS, id(1), new ClusterTime(110, 2)));
         }
     }
 
@@ -637,7 +611,7 @@ class LedgerTest {
         ClusterTime late = new ClusterTime(200, 1);
 
         planning.advance(page(own, early, false, 10 * own + 1));
-        assertTrue(planning.rows().holds(ORDERS, id(10 * own + 1), early));
+        assertTrue(planning.holds(ORDERS, id(10 * own + 1), early));
         other.advance(page(1 - own, early, false, 10 * (1 - own) + 1));
         assertTrue(other.followFirst(reader()));
         assertEquals(1, other.rows().range(ORDERS, 1 - own).rows(), "not stored yet");
@@ -647,7 +621,7 @@ class LedgerTest {
 
         assertEquals(1, planning.rows().range(ORDERS, own).rows(), "not stored yet");
         assertEquals(2, planning.rows().range(ORDERS, 1 - own).rows());
-        assertTrue(planning.rows().holds(ORDERS, id(10 * (1 - own) + 2), late));
+        assertTrue(planning.holds(ORDERS, id(10 * (1 - own) + 2), late));
         assertEquals(late, planning.history().copied(), "the log lacks states before that");
     }
 
@@ -656,13 +630,64 @@ class LedgerTest {
         Ledger ledger = copiedInPieces(new ClusterTime(105, 2), new ClusterTime(110, 1));
         for (int n = 0; n < 20; n++) {
             byte[] key = BsonBytes.of(new BsonDocument("_id", new BsonString(n + "x".repeat(10_000))));
-            assertTrue(ledger.rows().holds(ORDERS, key, new ClusterTime(106, 1)));
-            assertTrue(ledger.rows().holds(ORDERS, key, new ClusterTime(107, 1)), "it is in one chunk only");
+            assertTrue(ledger.holds(ORDERS, key, new ClusterTime(106, 1)));
+            assertTrue(ledger.holds(ORDERS, key, new ClusterTime(107, 1)), "it is in one chunk only");
         }
         List<SourceRecord> chunks = ledger.newPending();
         assertEquals(4, chunks.size(), "of six at most");
         store(chunks);
         assertEquals(2, restored().rows().nextPending().orElseThrow().keys().size());
+    }
+
+    @Test
+    void theNextRoundBeginsWhereTheStreamIs() throws Exception {
+        Ledger ledger = begun();
+        store(List.of(ledger.rootRecord(), ledger.plan(ORDERS, new RangePlan(List.of(), 30, 3000, 7))));
+        assertTrue(Ledger.hasNews(0, partitions, reader()));
+        assertFalse(Ledger.hasNews(1, partitions, reader()), "the task has ended this round");
+        advance(ledger, page(0, new ClusterTime(105, 1), false, 10));
+        Ledger other = restored();
+        store(List.of(ledger.catchUp()));
+        for (Ledger each : List.of(ledger, restored())) {
+            assertTrue(each.isCatchingUp());
+            assertFalse(each.isCopying());
+            assertFalse(each.isStreaming());
+            assertFalse(each.holds(ORDERS, id(10), new ClusterTime(106, 1)), "made after its row was read");
+            assertTrue(each.holds(ORDERS, id(11), new ClusterTime(106, 1)), "its row comes later");
+        }
+        assertFalse(Ledger.hasNews(0, partitions, reader()), "the stream runs");
+        assertFalse(other.followFirst(reader()));
+        store(List.of(ledger.beginRound(new ClusterTime(110, 1)), partitions.endRecord(1, 1)));
+
+        assertTrue(Ledger.hasNews(partitions.ended(1, reader()), partitions, reader()));
+        assertFalse(other.followFirst(reader()), "it read the round before");
+        Ledger next = restored();
+        assertEquals(new ClusterTime(110, 1), next.start());
+        assertEquals(2, next.round());
+        assertTrue(next.isCopying());
+        next.beginStream();
+        assertFalse(next.holds(ORDERS, id(11), new ClusterTime(106, 1)), "added collections are read as of the stream");
+    }
+
+    @Test
+    void changesOfACollectionThatFollowsASchemaChangeAreEmittedBetweenRounds() throws Exception {
+        Ledger ledger = begun();
+        store(List.of(ledger.rootRecord()));
+        ledger.refill("shop.renamed");
+        store(List.of(ledger.catchUp()));
+        for (Ledger each : List.of(ledger, restored())) {
+            assertFalse(each.holds("shop.renamed", id(1), new ClusterTime(106, 1)));
+            assertTrue(each.holds(ORDERS, id(1), new ClusterTime(106, 1)));
+            assertFalse(each.rows().initial().containsKey("shop.renamed"));
+        }
+    }
+
+    @Test
+    void ofACollectionThatIsGoneBeforeItIsReadTheLogLacksTheStatesUpToThen() throws Exception {
+        Ledger ledger = begun();
+        ClusterTime gone = new ClusterTime(120, 1);
+        store(ledger.gone(List.of(ORDERS), gone));
+        assertEquals(gone, restored().history().copied());
     }
 
     private Ledger begun() {

@@ -84,8 +84,8 @@ class OversizedReadServerTest {
     }
 
     private void assertHeldSince(ClusterTime before) {
-        assertTrue(ledger.rows().holds(namespace(), key, before), "what was done up to the read is in it");
-        assertFalse(ledger.rows().holds(namespace(), key, source.now().next()), "what is done later is not");
+        assertTrue(ledger.holds(namespace(), key, before), "what was done up to the read is in it");
+        assertFalse(ledger.holds(namespace(), key, source.now().next()), "what is done later is not");
     }
 
     private String namespace() {

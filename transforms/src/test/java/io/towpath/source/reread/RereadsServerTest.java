@@ -70,7 +70,7 @@ class RereadsServerTest {
         ledger.advance(new Page(namespace, 0, List.of(), 0, first, RangePlan.OPEN_END));
         ledger.advance(new Page(namespace, 1, List.of(), 0, position, RangePlan.OPEN_END));
         ledger.beginStream();
-        assertTrue(ledger.rows().holds(namespace, key, position));
+        assertTrue(ledger.holds(namespace, key, position));
         TopicPartitions topics = new TopicPartitions("p", Map.of(), Optional.empty());
         schema = new SchemaCapture(source, namespace::equals, topics, progress, context);
         Optional<List<SourceRecord>> begun = Optional.empty();

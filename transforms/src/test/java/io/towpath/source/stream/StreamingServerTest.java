@@ -1,6 +1,7 @@
 package io.towpath.source.stream;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.mongodb.client.MongoCollection;
@@ -10,6 +11,8 @@ import io.towpath.connector.TextHeaders;
 import io.towpath.debezium.DebeziumStream;
 import io.towpath.debezium.EventTime;
 import io.towpath.debezium.SourceCluster;
+import io.towpath.record.BsonBytes;
+import io.towpath.record.CanonicalKey;
 import io.towpath.record.ClusterTime;
 import io.towpath.record.RecordHeaders;
 import io.towpath.source.copy.SnapshotReads;
@@ -228,6 +231,39 @@ class StreamingServerTest {
 
         assertEquals(positions.stream().distinct().toList(), positions);
         assertTrue(positions.size() >= 2, "the insert, and a heartbeat before it: " + positions);
+    }
+
+    @Test
+    void betweenRoundsTheStreamRunsUpToThePresentOfASourceThatIsIdle() throws InterruptedException {
+        collection.insertOne(document("{_id: 1}"));
+        ClusterTime start = source.now();
+        SourceContext context = new SourceContext(configuration);
+        Ledger ledger = new Ledger(new Partitions("p"), context);
+        ledger.begin("", start, List.of(namespace));
+        ledger.plan(namespace, new RangePlan(List.of(), 2, 2, 1));
+        byte[] upTo = CanonicalKey.of(BsonBytes.of(document("{_id: 1}")));
+        ledger.advance(new Page(namespace, 0, List.of(), 0, start, upTo));
+        collection.insertOne(document("{_id: 0}")); // in the part that is read
+        collection.insertOne(document("{_id: 7}"));
+        ledger.catchUp();
+
+        List<String> emitted = new ArrayList<>();
+        try (SourceMetrics metrics = new SourceMetrics("p-source", "p", "p", new CopyShare(0, 1));
+                DebeziumStream debezium = new DebeziumStream(context, configuration, source, start.previous());
+                Streaming streaming = streaming(context, ledger, metrics, debezium)) {
+            while (!ledger.isCopying()) emitted.addAll(poll(streaming, context));
+            ClusterTime present = source.now();
+            assertFalse(start.next().isAfter(ledger.start()), "it has passed what was written");
+            Ledger next = new Ledger(new Partitions("p"), context);
+            assertEquals(List.of(2L, ledger.start()), List.of(next.round(), next.start()));
+            ledger.advance(new Page(namespace, 0, List.of(), 0, present, true));
+            ledger.beginStream();
+            collection.insertOne(document("{_id: 8}"));
+            while (!emitted.contains("8c")) emitted.addAll(poll(streaming, context));
+        }
+
+        assertEquals(List.of("0c", "8c"), emitted, "the row of 7 was read later");
+        assertTrue(ledger.rows().copies().isEmpty());
     }
 
     private Ledger copiedInPieces(SourceContext context, ClusterTime first, ClusterTime last) {

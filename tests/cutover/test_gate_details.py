@@ -1,0 +1,74 @@
+"""What the table of the gate does not show: which right each change of a schema needs, and who can answer."""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tests.support.sessions import FakeCluster
+from towpath.cutover import gate
+from towpath.cutover.writes import stdin_problem
+from towpath.deploy.schema import Step
+
+#: Commands on `shop.orders`, and the action that a user needs for each (MongoDB's privilege actions).
+ACTIONS = [
+    ({"create": "orders"}, "insert"),
+    ({"create": "orders", "capped": True, "size": 4096}, "createCollection"),
+    ({"create": "orders", "viewOn": "lines", "pipeline": []}, "createCollection"),
+    ({"createIndexes": "orders", "indexes": []}, "createIndex"),
+    ({"dropIndexes": "orders", "index": "one"}, "dropIndex"),
+    ({"collMod": "orders", "validator": {}}, "collMod"),
+    ({"drop": "orders"}, "drop"),
+]
+
+
+def step(body: dict[str, Any]) -> Step:
+    return Step("shop.orders", cast(Any, SimpleNamespace(body=body, text="")))
+
+
+@pytest.mark.parametrize(("body", "action"), ACTIONS)
+def test_a_change_of_a_schema_needs_the_right_of_its_command(
+    body: dict[str, Any], action: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[list[str], str]] = []
+
+    def missing(actions: list[str], namespace: str) -> list[str]:
+        asked.append((actions, namespace))
+        return actions
+
+    user = SimpleNamespace(user="me@admin", missing=missing)
+    monkeypatch.setattr(gate, "privileges", lambda client: user if client == "there" else None)
+    there: Any = FakeCluster("there")
+    found = gate._missing("destination", there, [step(body), step(body)])
+    assert list(found) == [f"me@admin misses {action} on shop.orders at the destination"]
+    assert asked == [([action], "shop.orders")] * 2
+    open_to_all: Any = FakeCluster("no access control")
+    assert list(gate._missing("destination", open_to_all, [step(body)])) == []
+
+
+def test_a_person_at_a_terminal_can_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    leader, follower = os.openpty()
+    try:
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(fileno=lambda: follower))
+        assert stdin_problem() == ""
+    finally:
+        os.close(leader)
+        os.close(follower)
+
+
+def test_an_answer_that_is_there_already_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads, writes = os.pipe()
+    try:
+        os.write(writes, b"\n")
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(fileno=lambda: reads))
+        assert stdin_problem() == ""
+        os.close(writes)
+        assert stdin_problem() == "", "it was written before the other end was closed"
+        os.read(reads, 1)
+        assert stdin_problem() == "standard input has ended"
+    finally:
+        os.close(reads)

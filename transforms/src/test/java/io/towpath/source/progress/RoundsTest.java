@@ -1,0 +1,74 @@
+package io.towpath.source.progress;
+
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.towpath.source.progress.RoundsWorld.Broken;
+import io.towpath.source.progress.RoundsWorld.Fault;
+import io.towpath.source.progress.RoundsWorld.Size;
+import java.util.ArrayDeque;
+import java.util.Deque;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.stream.Stream;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.Arguments;
+import org.junit.jupiter.params.provider.MethodSource;
+
+/** Every interleaving of a source, a copy in rounds, a stream and kills, in small worlds. */
+class RoundsTest {
+    private static final Size BY_ID = new Size(false, false, 1, 2, 3, 1, false);
+    private static final Size ONE_RANGE = new Size(false, true, 1, 2, 3, 1, false);
+    private static final Size TASKS = new Size(false, false, 2, 2, 2, 1, false);
+    private static final Size NATURAL = new Size(true, false, 1, 2, 2, 1, false);
+    private static final Size NATURAL_LONG = new Size(true, false, 1, 3, 2, 1, false);
+    private static final Size NATURAL_ONE_RANGE = new Size(true, true, 1, 2, 2, 1, false);
+    private static final Size NATURAL_ANEW = new Size(true, false, 1, 2, 2, 1, true);
+
+    static Stream<Size> sizes() {
+        return Stream.of(BY_ID, ONE_RANGE, TASKS, NATURAL, NATURAL_ONE_RANGE, NATURAL_ANEW);
+    }
+
+    @ParameterizedTest
+    @MethodSource("sizes")
+    void theLogBecomesTheSource(Size size) {
+        assertTrue(explore(size, null) > 1_000);
+    }
+
+    static Stream<Arguments> faults() {
+        return Stream.of(
+                Arguments.of(BY_ID, Fault.UNREAD_IS_EMITTED),
+                Arguments.of(ONE_RANGE, Fault.UNREAD_IS_EMITTED),
+                Arguments.of(BY_ID, Fault.EARLIER_INSTEAD_OF_UP_TO),
+                Arguments.of(NATURAL, Fault.EARLIER_INSTEAD_OF_UP_TO),
+                Arguments.of(NATURAL, Fault.PENDING_KEY_IS_FORGOTTEN),
+                Arguments.of(BY_ID, Fault.ROW_IS_READ_BEFORE_THE_ROUND),
+                Arguments.of(NATURAL, Fault.ROW_IS_READ_BEFORE_THE_ROUND),
+                Arguments.of(NATURAL_LONG, Fault.REREAD_STORES_NO_POSITION),
+                Arguments.of(TASKS, Fault.OTHERS_ARE_NOT_AWAITED),
+                Arguments.of(TASKS, Fault.ENDS_ARE_READ_LAST),
+                Arguments.of(TASKS, Fault.ENDED_TASK_READS));
+    }
+
+    @ParameterizedTest
+    @MethodSource("faults")
+    void aFaultIsFound(Size size, Fault fault) {
+        assertThrows(Broken.class, () -> explore(size, fault));
+    }
+
+    /** Returns how many states there are. */
+    private static int explore(Size size, Fault fault) {
+        Map<String, Boolean> seen = new HashMap<>();
+        Deque<RoundsWorld> open = new ArrayDeque<>();
+        open.add(new RoundsWorld(size, fault));
+        boolean isOver = false;
+        while (!open.isEmpty()) {
+            RoundsWorld world = open.removeLast();
+            if (seen.put(world.key(), true) != null) continue;
+            isOver = isOver || world.isOver();
+            open.addAll(world.next());
+        }
+        assertTrue(isOver, "no way leads to the end");
+        return seen.size();
+    }
+}
