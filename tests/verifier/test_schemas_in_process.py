@@ -21,7 +21,6 @@ from towpath_verifier import (
     Pair,
     Schemas,
     described,
-    descriptions,
     feature_version,
     omitted,
 )
