@@ -21,7 +21,6 @@ from towpath_verifier import (
     Pair,
     Schemas,
     described,
-    descriptions,
     feature_version,
     omitted,
 )
@@ -387,21 +386,6 @@ def test_only_what_exists_is_described_with_indexes_where_there_are_any() -> Non
         "a.clustered": ["one"],
     }
     assert sorted(server.asked) == ["a.clustered", "a.one"], "a view has none"
-
-
-def test_indexes_that_are_known_are_read_again_only_of_a_collection_that_was_created_again() -> None:
-    server: Any = Server(a__one=collection(one()), a__two=collection(kind="timeseries"))
-    server.entries["a.two"][0]["info"] = {}
-    known: descriptions.IndexCache = {}
-    found = described(server, ["a.one", "a.two"], known)
-    for again, asked in ((None, ["a.two"]), ("forgotten", ["a.one", "a.two"]), ("created", ["a.one", "a.two"])):
-        server.asked.clear()
-        if again == "forgotten":
-            del known["a.one", "one"]
-        elif again == "created":
-            server.entries["a.one"][0]["info"] = {"uuid": "another"}
-        assert described(server, ["a.one", "a.two"], known) == found
-        assert sorted(server.asked) == asked, "a time series has nothing to be known by"
 
 
 @pytest.mark.parametrize("count", [0, 3, 49, 50, 500])
