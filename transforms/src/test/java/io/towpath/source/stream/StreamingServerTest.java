@@ -235,6 +235,7 @@ class StreamingServerTest {
 
     @Test
     void betweenRoundsTheStreamRunsUpToThePresentOfASourceThatIsIdle() throws InterruptedException {
+        configuration.put("heartbeat.interval.ms", "100");
         collection.insertOne(document("{_id: 1}"));
         ClusterTime start = source.now();
         SourceContext context = new SourceContext(configuration);
