@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from tests.support.sessions import FakeCluster
+from tests.support.cutover_world import OPTIONS, pipeline_of
+from tests.support.sessions import FakeCluster, session_of
 from towpath.cutover import gate
+from towpath.cutover.gate import Readiness
 from towpath.cutover.writes import stdin_problem
 from towpath.deploy.schema import Step
 
@@ -72,3 +75,14 @@ def test_an_answer_that_is_there_already_can_be_read(monkeypatch: pytest.MonkeyP
         assert stdin_problem() == "standard input has ended"
     finally:
         os.close(reads)
+
+
+def test_the_captures_that_must_run_before_a_fail_back_are_all_those_of_the_pipeline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect: Any = object()
+    pipeline = pipeline_of(tmp_path, more='[capture]\nwhole_documents = ["shop.odd"]')
+    asked: list[Any] = []
+    monkeypatch.setattr(gate, "statuses", lambda *of: asked.append(of) or [])
+    good, *_ = gate._capture(Readiness(session_of(pipeline, connect), None, OPTIONS))
+    assert good and asked == [(connect, pipeline.source_connectors)] and len(pipeline.source_connectors) == 2

@@ -36,6 +36,7 @@ def test_an_id_that_no_driver_writes_comes_through_as_its_bytes() -> None:
     (value,) = values(NAMESPACE, [odd])
     listed = b.field(value, "ids").value.payload
     assert next(iter(b.elements(listed))).value == b.field(odd, "_id").value
+    assert next(iter(b.elements(listed))).name == b"0"
 
 
 def test_a_request_is_bounded_in_ids_and_in_bytes() -> None:
