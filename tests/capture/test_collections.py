@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from contextlib import suppress
-
 import pytest
 
 from tests.conftest import MakePipeline
-from tests.support.awaited import until
 from tests.support.pipeline import Settings
 from tests.support.workload import Workload
 from tests.support.workload.pipelines import MOVES, ODD_NAMES
@@ -46,18 +42,3 @@ def test_patterns_renames_and_late_collections(make_pipeline: MakePipeline, seed
     pipeline.assert_same("odd", at_least=40)
     there = set(pipeline.destination_client[pipeline.name].list_collection_names())
     assert there == {"elsewhere", "odd", "late"}
-
-
-def test_a_copy_that_would_outlive_the_oplog_is_refused_before_it_starts(make_pipeline: MakePipeline) -> None:
-    pipeline = make_pipeline(Settings(mode="exactly-once", capture={"bytes_per_second": 1}))
-    pipeline.source("docs").insert_many([{"_id": n, "text": "x" * 1_000_000} for n in range(20)])
-    with suppress(AssertionError):  # it may see the connector fail, or be faster
-        pipeline.deploy()
-
-    def refused() -> bool:
-        with suppress(AssertionError):  # it is well until the task has begun
-            return "the initial copy would take" in json.dumps(pipeline.status(expect=1))
-        return False
-
-    until("refusal of the copy", refused)
-    assert pipeline.destination("docs").estimated_document_count() == 0

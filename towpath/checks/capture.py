@@ -205,7 +205,7 @@ def check_window(oplog: Oplog | None) -> Iterator[Finding]:
     elif oplog.hours < SHORT_HOURS:
         yield warning(
             f"reaches back {oplog.hours:.1f} hours at the current write rate ({oplog.limit / 2**20:,.0f} MiB): a"
-            " capture that is down for longer, or an initial copy that takes longer, has to start over",
+            " capture that is down for longer has to start over",
             f"enlarge it to {SHORT_HOURS:.0f} hours or more: db.adminCommand({{replSetResizeOplog: 1, size: <MiB>,"
             f" minRetentionHours: {SHORT_HOURS:.0f}}}) on every member",
         )

@@ -79,9 +79,8 @@ class Readiness:
 
     @cached_property
     def relax(self) -> Plan:
-        """What the reverse pipeline needs at the source."""
-        assert self.reverse is not None
-        return Plan() if self.returns else plan_in_place(self.reverse)
+        """What the reverse pipeline needs at the source; nothing where there is none."""
+        return Plan() if self.returns or self.reverse is None else plan_in_place(self.reverse)
 
     @cached_property
     def verdict(self) -> Verified:

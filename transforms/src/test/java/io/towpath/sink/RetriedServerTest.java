@@ -78,7 +78,9 @@ class RetriedServerTest extends DestinationTest {
     void eachRecordIsAppliedOnceWhileThePrimaryStepsDownAgainAndAgain() throws Exception {
         try (TestTask sink = TestTask.opened(collection)) {
             Thread unrest = new Thread(() -> {
-                for (int i = 0; i < 2; i++) server.stepDown();
+                // until a write has met one of them
+                for (int times = 0; times < 2 || times < 20 && (long) sink.metrics().get("Retries") == 0; times++)
+                    server.stepDown();
             });
             unrest.start();
             int documents = 0;
