@@ -79,8 +79,9 @@ class RetriedServerTest extends DestinationTest {
         try (TestTask sink = TestTask.opened(collection)) {
             Thread unrest = new Thread(() -> {
                 // until a write has met one of them
-                for (int times = 0; times < 2 || times < 20 && (long) sink.metrics().get("Retries") == 0; times++)
-                    server.stepDown();
+                for (int times = 0;
+                        times < 2 || times < 20 && (long) sink.metrics().get("Retries") == 0;
+                        times++) server.stepDown();
             });
             unrest.start();
             int documents = 0;
