@@ -9,6 +9,7 @@ import com.mongodb.client.ClientSession;
 import io.towpath.support.Raw;
 import java.time.Duration;
 import java.util.List;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.stream.IntStream;
 import org.apache.kafka.connect.errors.RetriableException;
 import org.bson.BsonDocument;
@@ -77,11 +78,9 @@ class RetriedServerTest extends DestinationTest {
     @Test
     void eachRecordIsAppliedOnceWhileThePrimaryStepsDownAgainAndAgain() throws Exception {
         try (TestTask sink = TestTask.opened(collection)) {
+            AtomicBoolean hasMet = new AtomicBoolean();
             Thread unrest = new Thread(() -> {
-                // until a write has met one of them
-                for (int times = 0;
-                        times < 2 || times < 20 && (long) sink.metrics().get("Retries") == 0;
-                        times++) server.stepDown();
+                for (int times = 0; times < 2 || times < 20 && !hasMet.get(); times++) server.stepDown();
             });
             unrest.start();
             int documents = 0;
@@ -90,6 +89,7 @@ class RetriedServerTest extends DestinationTest {
                 for (int i = 0; i < changes.length; i++)
                     changes[i] = changes[i].replace("_id: 1,", "_id: " + documents + ",");
                 sink.put(4L * documents++, changes);
+                hasMet.set((long) sink.metrics().get("Retries") > 0);
             }
             unrest.join();
             List<BsonDocument> stored = TestTask.stored(collection);
