@@ -10,6 +10,7 @@ import io.towpath.support.Raw;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.locks.LockSupport;
 import java.util.stream.IntStream;
 import org.apache.kafka.connect.errors.RetriableException;
 import org.bson.BsonDocument;
@@ -80,7 +81,11 @@ class RetriedServerTest extends DestinationTest {
         try (TestTask sink = TestTask.opened(collection)) {
             AtomicBoolean hasMet = new AtomicBoolean();
             Thread unrest = new Thread(() -> {
-                for (int times = 0; times < 2 || times < 20 && !hasMet.get(); times++) server.stepDown();
+                server.stepDown();
+                for (int times = 0; times < 1 || times < 5 && !hasMet.get(); times++) {
+                    LockSupport.parkNanos(Duration.ofMillis(500).toNanos()); // or a write may meet all of them
+                    server.stepDown();
+                }
             });
             unrest.start();
             int documents = 0;
