@@ -29,11 +29,9 @@ from towpath.store.positions import CUTOVERS, collection_of
 State = Literal["cutting over", "destination primary", "failing back", "source primary"]
 #: The states in which steps have begun that can be undone.
 UNDER_WAY: tuple[State, ...] = ("cutting over", "failing back")
-_SHOWN = 3  # conversions in a description
-
-
 #: The states in which the switch is done.
 SWITCHED: tuple[State, ...] = ("destination primary", "source primary")
+_SHOWN = 3  # conversions in a description
 
 
 @dataclass(frozen=True, slots=True)
