@@ -10,9 +10,9 @@ from towpath.clients.mongo.client import Client
 
 #: Seconds, the default of `--max-pause`.
 LONGEST_S = 30.0
-#: Seconds on two cores, from single runs of `scripts/bench cutover`: the sink's stop and the start of the capture of the
-#: reverse pipeline, at Connect; a command that changes an option or an index, acknowledged by a majority; a conversion,
-#: for each entry of an index. The last, a rebuild for each entry, is an estimate.
+#: Seconds on two cores, from single runs of `scripts/bench cutover`: the sink's stop and the start of the capture of
+#: the reverse pipeline, at Connect; a command that changes an option or an index, acknowledged by a majority; a
+#: conversion, for each entry of an index. The last, a rebuild for each entry, is an estimate.
 _CONNECT_S, _COMMAND_S, _CONVERTED_S, _REBUILT_S = 1.5, 0.001, 4e-7, 2e-6
 _PINGS = 5
 

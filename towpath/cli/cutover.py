@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from towpath.checks.pause import LONGEST_S
 from towpath.cli import DIFFERENT, report
 from towpath.cli.options import FILE, duration, flag, json_option, opened, pipeline_argument, print_json, say
 from towpath.config.events import CutoverNote, Gate, Step, Switch, TimedEvent
@@ -67,7 +68,7 @@ _MARKS = {
 @click.option("--timeout", default=120.0, help="Seconds that a step before the pause may take.")
 @click.option(
     "--max-pause",
-    default="30s",
+    default=f"{LONGEST_S:.0f}s",
     callback=duration,
     help="Longest time from when the writers are asked to stop until the other side is primary.",
 )
