@@ -44,6 +44,11 @@ class SourceOffsets:
     def state(self) -> State:
         return progress.state_of(self._read())
 
+    def phase(self) -> tuple[str, int]:
+        """The phase of the copy and its round; ("", 0) before there is one."""
+        root = next((offset for partition, offset in self._read() if set(partition) == {"towpath"}), {})
+        return root.get("phase", ""), int(root.get("round", 0))
+
     def requests_left(self) -> int:
         """How many requests to read again are not answered yet."""
         end = self.requests_end()

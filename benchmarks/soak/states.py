@@ -20,7 +20,7 @@ from pymongo import MongoClient
 from pymongo.errors import PyMongoError
 
 from benchmarks.soak.offsets import SourceOffsets
-from tests.support import mongod, oracle, progress, raw
+from tests.support import mongod, oracle, progress, raw, rest
 from tests.support.awaited import until
 from tests.support.command import Command
 from tests.support.mongod import MongodSizes
@@ -33,6 +33,9 @@ from towpath.session import opened
 
 COPY, HAND_OVER, MIDDLE, END = range(4)
 """The turns of a round: it copies once, hands over once, and what wants no writes comes last."""
+_ROUND_MS = "1500"
+_ROUNDS = {"catch-up": 1, "copy": 2}
+"""From which round on a phase shows that a copy has more than one."""
 _HELD_S = 6  # for so long the destination keeps a commit waiting that a fault is to meet
 
 
@@ -64,7 +67,7 @@ class Scene:
 
 def _copying(**how: Any) -> Settings:
     """A copy that takes a while."""
-    return Settings(capture={"documents_per_second": 150, **how})
+    return Settings(capture={"documents_per_second": 150} | how)
 
 
 _SETTINGS = _copying()
@@ -99,6 +102,27 @@ def _stage(wanted: Stage) -> Callable[[Scene], Reached]:
                 raise Missed(f"{wanted}: it is {now}")
             time.sleep(0.01)
         yield lambda: scene.offsets.state() == wanted
+
+    return reached
+
+
+def _in_round(wanted: str) -> Callable[[Scene], Reached]:
+    """This phase of a copy in rounds: what follows the first round, or a later one."""
+
+    @contextmanager
+    def reached(scene: Scene) -> Iterator[Holds]:
+        connector = f"{scene.pipeline.addresses.connect}/connectors/{scene.pipeline.name}-source/config"
+        rest.patch(connector, {"towpath.copy.round.ms": _ROUND_MS}).raise_for_status()
+        end = time.monotonic() + 90
+        while not is_there(scene):
+            if scene.offsets.phase()[0] == "stream" or time.monotonic() > end:
+                raise Missed(f"{wanted}: it is {scene.offsets.phase()}")
+            time.sleep(0.01)
+        yield lambda: is_there(scene)
+
+    def is_there(scene: Scene) -> bool:
+        phase, number = scene.offsets.phase()
+        return phase == wanted and number >= _ROUNDS[wanted]
 
     return reached
 
@@ -468,6 +492,14 @@ STATES: dict[str, State] = {
         State("copy", _stage("copy"), turn=COPY),
         State("copy in natural order", _stage("copy"), settings=_copying(copy_order="natural"), turn=COPY),
         State("copy by three tasks", _stage("copy"), settings=_copying(copy_tasks=3), turn=COPY),
+        State("copy after a round", _in_round("copy"), settings=_copying(documents_per_second=40), turn=COPY),
+        State("catch-up after a round", _in_round("catch-up"), settings=_copying(documents_per_second=40), turn=COPY),
+        State(
+            "catch-up in natural order",
+            _in_round("catch-up"),
+            settings=_copying(documents_per_second=40, copy_order="natural"),
+            turn=COPY,
+        ),
         State(
             "hand-over", _stage("hand-over"), settings=Settings(capture={"documents_per_second": 400}), turn=HAND_OVER
         ),

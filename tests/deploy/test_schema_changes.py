@@ -364,7 +364,7 @@ def test_a_compacted_log_makes_the_same_schema(
 
         def cleaned() -> bool:
             source("b").update_one({"_id": 70}, {"$inc": {"n": 1}})
-            return disk.passes() > 0 and len(service.rounds) > 2
+            return disk.passes() > 0 and len(service.passes) > 2
 
         until("pass of the cleaner", cleaned, 90, 0.5)
         pipeline.wait()

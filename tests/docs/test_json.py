@@ -15,14 +15,14 @@ from tests.support.schema import complaints, page
 from towpath.checks.rule import Finding
 from towpath.cli import towpath
 from towpath.config import events
-from towpath.config.events import BadLine, CutoverNote, Difference, Event, Gate, Note, Round, RunEnd, TimedEvent, parse
+from towpath.config.events import BadLine, CutoverNote, Difference, Event, Gate, Note, Pass, RunEnd, TimedEvent, parse
 
 FOUND = (Difference, events.Definition)  # by verify, which tells no time
 KINDS = list(dict.fromkeys(kind for kinds in events.BY_COMMAND.values() for kind in kinds))
 DIFFERENCE = Difference(
     namespace="a.b", destination_namespace="a.c", id={"_id": "ü"}, id_bson="00", kind="extra", paths=[("n", None, "1")]
 )
-ROUND = Round(
+PASS = Pass(
     records=1,
     asked=2,
     arrived=3,
@@ -47,7 +47,7 @@ END = RunEnd(
 SAMPLES = [
     ("verify", DIFFERENCE),
     ("run", replace(DIFFERENCE, words="differs", at=datetime(2026, 11, 22, 1, 2, 3, 456000, UTC))),
-    ("compact", ROUND),
+    ("compact", PASS),
     ("run", END),
     ("run", Note(event="unreachable", about="status", words="no answer")),
     ("cutover", CutoverNote(event="end", words="done")),
@@ -105,7 +105,7 @@ def test_half_a_pair_of_surrogates_is_a_line_too() -> None:
 
 def test_what_is_optional_is_left_out() -> None:
     assert "about" not in Note(event="deploy", words="w").as_json()
-    assert ROUND.as_json()["oldest_seconds"] is None
+    assert PASS.as_json()["oldest_seconds"] is None
 
 
 @pytest.mark.parametrize(
@@ -119,9 +119,9 @@ def test_what_is_optional_is_left_out() -> None:
         "{}",
         '{"v": 1}',
         '{"event": 5}',
-        '{"event": "round"}',
-        ROUND.line[:-3],
-        ROUND.line.replace("7.5", '"x"'),
+        '{"event": "pass"}',
+        PASS.line[:-3],
+        PASS.line.replace("7.5", '"x"'),
     ],
 )
 def test_what_is_no_event_or_half_of_one_is_refused(line: str) -> None:
@@ -130,14 +130,14 @@ def test_what_is_no_event_or_half_of_one_is_refused(line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ['{"event": "sung"}', '{"v": 2, "event": "sung", "by": 1}', '{"v": 2, "event": "round"}']
+    "line", ['{"event": "sung"}', '{"v": 2, "event": "sung", "by": 1}', '{"v": 2, "event": "pass"}']
 )
 def test_what_a_newer_version_prints_is_passed_over(line: str) -> None:
     assert parse(line) is None
 
 
 def test_fields_of_a_newer_version_are_passed_over() -> None:
-    assert parse(ROUND.line.replace('"records"', '"new": [], "records"')) == ROUND
+    assert parse(PASS.line.replace('"records"', '"new": [], "records"')) == PASS
 
 
 def test_the_page_is_held_against_lines() -> None:

@@ -30,7 +30,7 @@ from tests.support.writer import Writer
 from towpath import stack as embedded
 from towpath.clients.kafka.topics import Topics
 from towpath.config import loading as pipeline_file
-from towpath.config.events import Round
+from towpath.config.events import Pass
 from towpath.history import compaction
 from towpath.history.compaction import Compactor, Reader
 from towpath.log import integrity
@@ -108,18 +108,18 @@ def test_a_cleaned_log_rebuilds_every_document_and_no_deleted_one(
     pipeline.deploy()
     disks = {name: Disk(stack.directory, pipeline.topic(name)) for name in names}
     with serve(pipeline) as service:
-        until("first round", lambda: service.rounds)
+        until("first pass", lambda: service.passes)
         with Writer(workload, per_second=RATE) as writer, Ticker(0.2, devices.push) as pushes:
             writer.wait_for(OPERATIONS, timeout=OPERATIONS / 20)
-            until("rounds", lambda: len([one for one in service.rounds if one["asked"]]) >= 3)
+            until("passes", lambda: len([one for one in service.passes if one["asked"]]) >= 3)
             until("cleaner passes", lambda: all(disk.passes() for disk in disks.values()))
-        between, rounds = sum(disk.passes() for disk in disks.values()), len(service.rounds)
+        between, passes = sum(disk.passes() for disk in disks.values()), len(service.passes)
         pipeline.wait()
         small = bytes_of_documents(pipeline, names)["documents"] + 12  # documents that close segments
         until(
             "log as small as its documents", lambda: bytes_of_log(pipeline, names)["records"] <= small, 60 + 6 * LAG, 1
         )
-    print(f"{writer.applied} operations, {pushes.done * 50} pushes, {rounds} rounds and {between} cleaner passes;")
+    print(f"{writer.applied} operations, {pushes.done * 50} pushes, {passes} passes and {between} cleaner passes;")
     print(f"{service.total('arrived')} documents read again in all; {service.said}")
     for name, most in zip(names, (2, 2, 1.5), strict=True):
         found, documents = bytes_of_log(pipeline, (name,)), bytes_of_documents(pipeline, (name,))
@@ -180,7 +180,7 @@ def test_two_instances_share_and_one_goes_on_when_the_other_kafka_and_connect_ar
     with serve(pipeline) as one, serve(pipeline) as other:
 
         def shares() -> list[int]:
-            return [service.rounds[-1]["partitions"] if service.rounds else 0 for service in (one, other)]
+            return [service.passes[-1]["partitions"] if service.passes else 0 for service in (one, other)]
 
         until("shared work", lambda: shares() == [2, 2])
         documents.update_many({}, {"$inc": {"n": 1}})
@@ -298,8 +298,8 @@ def policy(pipeline: Pipeline) -> dict[str, str]:
     return {key: found[key] for key in ("cleanup.policy", "min.compaction.lag.ms")}
 
 
-def compact_with_little_memory(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> Round:
-    """A round in this process, which is to keep 300 documents at most, and those that one look at the log brings."""
+def compact_with_little_memory(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> Pass:
+    """A pass in this process, which is to keep 300 documents at most, and those that one look at the log brings."""
     most = list[int]()
     monkeypatch.setattr(compaction, "MOST_DIRTY", 300)
     monkeypatch.setattr(compaction, "_READ_S", 0.001)
@@ -309,7 +309,7 @@ def compact_with_little_memory(pipeline: Pipeline, monkeypatch: pytest.MonkeyPat
     ):
         take = reader.read
         monkeypatch.setattr(reader, "read", lambda seconds: (take(seconds), most.append(reader.dirty)))
-        done = Compactor(session, reader, 200).round()
+        done = Compactor(session, reader, 200).run_pass()
     assert (done.dirty, done.unreadable) == (0, 0)
     assert 300 < max(most) < 900
     return done

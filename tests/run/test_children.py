@@ -19,7 +19,7 @@ from pymongo.errors import PyMongoError
 from tests.run.test_supervising import FILE
 from tests.support.awaited import until
 from towpath.cli import launcher, run
-from towpath.config.events import Round, TimedEvent
+from towpath.config.events import Pass, TimedEvent
 from towpath.errors import TowpathError
 from towpath.log import dead_letters
 from towpath.log.dead_letters import DeadLetter
@@ -34,7 +34,7 @@ from towpath.run.supervisor import Supervisor
 from towpath.session import opened
 from towpath_verifier import ServerLost, id_key
 
-ROUND = Round(
+PASS = Pass(
     at=0.0,
     records=7,
     asked=2,
@@ -95,7 +95,7 @@ def told_of(file: Path, verb: Literal["compact", "verify"], program: str) -> tup
         "[" * 100_000,
         '{"id_bson": 5, "at": []}',
         '{"event": []}',
-        '{"event": "round"}',
+        '{"event": "pass"}',
     ],
 )
 def test_a_line_that_is_no_record_is_told_as_text(file: Path, verb: str, line: str) -> None:
@@ -107,7 +107,7 @@ def test_a_line_that_is_no_record_is_told_as_text(file: Path, verb: str, line: s
 
 
 def test_what_comes_after_such_a_line_is_taken_in(file: Path) -> None:
-    _, service = told_of(file, "compact", printing("{", ROUND.line))
+    _, service = told_of(file, "compact", printing("{", PASS.line))
     assert service.last_report == "at 00:00:00 UTC: read 7 records; requested 2 documents, 1 arrived"
 
 

@@ -41,8 +41,8 @@ class Service:
         return self._err.read_text()
 
     @property
-    def rounds(self) -> list[dict[str, Any]]:
+    def passes(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self._out.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
     def total(self, name: str) -> int:
-        return sum(one[name] for one in self.rounds)
+        return sum(one[name] for one in self.passes)

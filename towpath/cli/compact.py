@@ -13,7 +13,7 @@ import tenacity
 from towpath.checks.facts import Facts
 from towpath.checks.rule import require
 from towpath.cli.options import duration, flag, json_option, opened, pipeline_argument, print_json, say
-from towpath.config.events import Round
+from towpath.config.events import Pass
 from towpath.config.text import counted
 from towpath.errors import NotYet, Refused, TowpathError
 from towpath.history.compaction import Compactor, Reader, interval, preconditions
@@ -24,10 +24,10 @@ from towpath.history.compaction import Compactor, Reader, interval, precondition
 @click.option(
     "--every",
     callback=duration,
-    help="Time from one round to the next, at most half of compaction_lag. Default: 1 hour, or a quarter of"
+    help="Time from one pass to the next, at most half of compaction_lag. Default: 1 hour, or a quarter of"
     " compaction_lag if that is less.",
 )
-@flag("--once", help="Run one round, which protects all updates in the log now, then exit.")
+@flag("--once", help="Run one pass, which protects all updates in the log now, then exit.")
 @flag("--from-beginning", help="Read the whole log, including updates protected before.")
 @click.option("--timeout", default=3600.0, help="With --once: seconds before it gives up.")
 @json_option
@@ -37,33 +37,33 @@ def compact(
     """Prepare the log of PIPELINE for compaction by Kafka's log cleaner.
 
     Leave it running as a service when the file has [log] compact = true. The cleaner keeps only the last record of
-    each document. That record may be an update, which is useless without the document. In each round, the source
+    each document. That record may be an update, which is useless without the document. In each pass, the source
     connector therefore re-reads the documents with updates since their last whole record. These documents
     enter the log in order. Several processes may run side by side; they share the work.
 
     Exit codes: 0 done, or the service was stopped; 1 --once left documents unprotected; 2 it cannot be done.
     """
     with opened(file) as session:
-        log, report = session.pipeline.log, print_json if as_json else _print_round
+        log, report = session.pipeline.log, print_json if as_json else _print_pass
         every_ms = interval(log) if every is None else every // timedelta(milliseconds=1)
         require(preconditions(every_ms), Facts(session))
         with closing(Reader(session.pipeline, session.topics, from_beginning=from_beginning)) as reader:
             compactor = Compactor(session, reader, timeout if once else None)
             if once:
-                done = _retrying(compactor, tenacity.stop_after_delay(timeout))(compactor.round)
+                done = _retrying(compactor, tenacity.stop_after_delay(timeout))(compactor.run_pass)
                 report(done)
                 if done.asked > done.arrived or done.unreadable:
                     raise click.exceptions.Exit(1)
                 return
             say(
-                f"{session.pipeline.name}: a round every {every_ms / 1000:,.0f} s; compaction_lag is"
+                f"{session.pipeline.name}: a pass every {every_ms / 1000:,.0f} s; compaction_lag is"
                 f" {log.compaction_lag / 1000:,.0f} s"
             )
             retrying = _retrying(compactor, tenacity.stop_never)
             with suppress(KeyboardInterrupt):
                 while True:
                     started = time.monotonic()
-                    report(retrying(compactor.round))
+                    report(retrying(compactor.run_pass))
                     retrying(compactor.pause, max(0.0, started + every_ms / 1000 - time.monotonic()))
 
 
@@ -85,7 +85,7 @@ def _report_retry(state: tenacity.RetryCallState) -> None:
     say(f"{error}; retrying in {wait:.0f} s")
 
 
-def _print_round(event: Round) -> None:
+def _print_pass(event: Pass) -> None:
     for topic in event.switched_on:
         say(f"{topic} is protected: cleanup.policy now lets Kafka's log cleaner compact it")
     oldest = "none" if event.oldest_seconds is None else f"{event.oldest_seconds:,.0f} s old"

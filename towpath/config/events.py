@@ -160,10 +160,10 @@ class Followed(FollowCounts, Event):
     age_seconds: float
 
 
-class Round(Event):
-    """One round of compaction."""
+class Pass(Event):
+    """One pass of compaction."""
 
-    event: Literal["round"] = "round"
+    event: Literal["pass"] = "pass"
     at: float = field(default_factory=lambda: round(time.time(), 3))
     records: int
     asked: int
@@ -311,7 +311,7 @@ class RunEnd(TimedEvent):
 #: Command → the kinds of events that it prints with `--json`.
 BY_COMMAND: Mapping[str, Sequence[type[Event]]] = {
     "verify": (Difference, Definition, Verdict, Followed),
-    "compact": (Round,),
+    "compact": (Pass,),
     "repair": (Reread, Repaired),
     "replay": (Replayed,),
     "cutover": (Gate, Step, Switch, CutoverNote),

@@ -1,6 +1,6 @@
 """Compaction: the whole document of a key follows each of its updates in the log before the cleaner may drop records.
 
-In each round the source connector re-reads the documents with updates since their last whole record. A round ends when
+In each pass the source connector re-reads the documents with updates since their last whole record. A pass ends when
 these have arrived in the log. The committed offset is never beyond an unprotected update, so that a restart, or another
 instance, finds all of them.
 """
@@ -21,7 +21,7 @@ from towpath.checks.facts import Facts
 from towpath.checks.rule import Finding, Rule, error, rules
 from towpath.clients.kafka.consume import is_record, messages, place_of, poll
 from towpath.clients.kafka.topics import Place, Topics, interruptible
-from towpath.config.events import Round
+from towpath.config.events import Pass
 from towpath.config.namespaces import namespace_of
 from towpath.config.pipeline import Pipeline
 from towpath.config.sections import Log
@@ -56,7 +56,7 @@ _GROUP = {
 
 
 def interval(log: Log) -> int:
-    """The default time between two rounds in ms: an hour, or a quarter of the lag if that is less."""
+    """The default time between two passes in ms: an hour, or a quarter of the lag if that is less."""
     return min(_HOUR, log.compaction_lag // 4)
 
 
@@ -102,7 +102,7 @@ def deployed(facts: Facts) -> Iterator[Finding]:
 
 
 def preconditions(every_ms: int) -> Sequence[Rule[Facts]]:
-    """What must hold before the service begins. `every_ms`: the time between two rounds."""
+    """What must hold before the service begins. `every_ms`: the time between two passes."""
     return rules("compaction", supported, compacted, partial(often_enough, every_ms), deployed)
 
 
@@ -248,7 +248,7 @@ class Reader:
 
 
 class Compactor:
-    """Does the rounds of one instance, for a pipeline whose log is compacted."""
+    """Does the passes of one instance, for a pipeline whose log is compacted."""
 
     def __init__(self, session: Session, reader: Reader, timeout: float | None = None) -> None:
         """`timeout`: seconds until everything must be read and answered; None waits forever."""
@@ -260,9 +260,9 @@ class Compactor:
         self._enabled: set[str] = set()
         self._committed = time.monotonic()
 
-    def round(self) -> Round:
+    def run_pass(self) -> Pass:
         start, before, reader = time.monotonic(), self._reader.records, self._reader
-        reader.pause(paused=False)  # the previous round may have ended with an error
+        reader.pause(paused=False)  # the previous pass may have ended with an error
         reader.end_wait()
         reader.refresh()
         self._join()
@@ -270,7 +270,7 @@ class Compactor:
         needed = [*self._dirty(), *self._segment_rolls()]
         asked, unanswered = self._reread(needed)
         self._commit()
-        return Round(
+        return Pass(
             records=reader.records - before,
             asked=asked,
             arrived=asked - unanswered,

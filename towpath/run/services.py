@@ -9,7 +9,7 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from towpath.config.events import Definition, Difference, Note, Round, parse
+from towpath.config.events import Definition, Difference, Note, Pass, parse
 from towpath.config.text import counted
 from towpath.history.compaction import interval
 from towpath.run.children import Child, Events, Launcher, Line
@@ -22,9 +22,9 @@ _FIRST_PAUSE, _LONGEST_PAUSE, _RESET_AFTER = 5.0, 300.0, 300.0  # seconds
 _MAX_DIFFERENCES, _DIFFERENCES_SECONDS = 20, 60.0  # so many are reported in so many seconds
 _LIFE_CHECK = 5.0  # seconds between two checks for a sign of life
 #: Seconds without a sign of life after which a command counts as hanging. `verify --follow` writes its verdict every
-#: second, and waits up to a minute for a server that does not answer; `compact` reports each round.
+#: second, and waits up to a minute for a server that does not answer; `compact` reports each pass.
 _MAX_SILENCE = {"verify": 900.0, "compact": 3600.0}
-_SILENT_ROUNDS = 4  # of compaction, where these take longer
+_SILENT_PASSES = 4  # of compaction, where these take longer
 
 
 @dataclass(slots=True)
@@ -54,8 +54,8 @@ class Services:
     @classmethod
     def of(cls, session: Session, events: Events, launcher: Launcher) -> Services:
         run, log = session.pipeline.run, session.pipeline.log
-        rounds = _SILENT_ROUNDS * interval(log) / 1000 if log.compact else 0.0
-        max_silence = max(_MAX_SILENCE["compact"], rounds)
+        passes = _SILENT_PASSES * interval(log) / 1000 if log.compact else 0.0
+        max_silence = max(_MAX_SILENCE["compact"], passes)
         compact = [Service("compact", ("--json",), pulse=Pulse(max_silence))] if session.pipeline.runs_compact else []
         verify = [Service("verify", ("--follow", "--json"), pulse=Pulse(_MAX_SILENCE["verify"]))] if run.verify else []
         return cls(session, events, compact + verify, launcher)
@@ -123,7 +123,7 @@ class Services:
             return
         try:
             event = parse(line.text)
-            service.last_report = _round_summary(event) if isinstance(event, Round) else service.last_report
+            service.last_report = _pass_summary(event) if isinstance(event, Pass) else service.last_report
         except ValueError:
             words = f"{service.command} printed an unreadable line: {line.shown}"
             self.events.report_state(Note(event="problem", about=f"{service.command} prints", words=words))
@@ -150,7 +150,7 @@ class Services:
             self.events.report(replace(difference, event="difference", words=words))
 
 
-def _round_summary(event: Round) -> str:
+def _pass_summary(event: Pass) -> str:
     at = time.strftime("%H:%M:%S", time.gmtime(event.at % 86_400))
     records, requested = counted(event.records, "record"), counted(event.asked, "document")
     return f"at {at} UTC: read {records}; requested {requested}, {event.arrived:,} arrived"
