@@ -47,6 +47,17 @@ def all_run(pipeline: Pipeline, count: int) -> bool:
     return [task["state"] for task in source_tasks(pipeline)] == ["RUNNING"] * count
 
 
+def test_tasks_share_a_copy(make_pipeline: MakePipeline) -> None:
+    pipeline = make_pipeline(Settings(capture={"copy_tasks": 3}))
+    for name in CHANGED:
+        pipeline.source(name).insert_many({"_id": n} for n in range(1_000))
+    pipeline.deploy()
+    pipeline.wait()
+    assert all_run(pipeline, 3)
+    pipeline.assert_same(*CHANGED, at_least=1_000)
+
+
+@pytest.mark.nightly
 def test_a_copy_that_tasks_share_survives_a_killed_worker_and_another_number_of_tasks(
     make_pipeline: MakePipeline, stack: embedded.Stack, second: str, seed: int
 ) -> None:

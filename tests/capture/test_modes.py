@@ -68,7 +68,9 @@ def wait_lost(pipeline: Pipeline, reason: str) -> None:
     assert "TWP-HISTORY-LOST" in said and reason in said
 
 
-def test_neither_lost_offsets_nor_a_collection_that_comes_back_lose_deletes(exactly_once: Pipeline) -> None:
+def test_neither_lost_offsets_nor_a_collection_that_comes_back_lose_deletes(
+    exactly_once: Pipeline, nightly: bool
+) -> None:
     for name in ("docs", "later"):
         exactly_once.source(name).insert_many([{"_id": n} for n in range(50)])
     first, both = (with_settings(exactly_once, include=names) for names in (("docs",), ("docs", "later")))
@@ -86,6 +88,8 @@ def test_neither_lost_offsets_nor_a_collection_that_comes_back_lose_deletes(exac
     assert "TWP-HISTORY-LOST" in towpath("wait", both.file, expect=2).stderr
     towpath("resnapshot", both.file, "--yes")
     both.assert_same("docs", "later", at_least=99)
+    if not nightly:  # that a collection comes back is refused: the test before
+        return
 
     first.deploy()
     first.wait()
@@ -123,6 +127,7 @@ def test_mode_and_copy_of_a_deployed_pipeline_stay_and_its_speed_changes(exactly
     towpath("deploy", plain.file, "--dry-run")
 
 
+@pytest.mark.nightly
 def test_what_the_destination_refuses_is_shown_with_its_reason(exactly_once: Pipeline) -> None:
     database = exactly_once.destination_client[exactly_once.name]
     database.create_collection("docs", validator={"bad": {"$exists": False}})
@@ -183,7 +188,7 @@ def test_the_plain_mode_can_copy_in_ranges(make_pipeline: MakePipeline) -> None:
     pipeline.assert_same("docs", at_least=200)
 
 
-@pytest.mark.parametrize("mode", ["exactly-once", "plain"])
+@pytest.mark.parametrize("mode", ["exactly-once", pytest.param("plain", marks=pytest.mark.nightly)])
 def test_without_a_copy_the_stream_begins_now(make_pipeline: MakePipeline, mode: str) -> None:
     pipeline = make_pipeline(Settings(mode=mode, copy="none"))
     pipeline.source("docs").insert_many([{"_id": n} for n in range(20)])

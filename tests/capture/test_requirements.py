@@ -111,6 +111,7 @@ def test_a_namespace_that_no_topic_can_be_named_after_is_refused_before_the_copy
     assert "no topic can be named" in _failure(pipeline.addresses.connect, source)
 
 
+@pytest.mark.nightly
 def test_a_workers_own_partitioner_does_not_separate_the_changes_of_a_document(
     make_pipeline: Callable[[Settings], Pipeline], tmp_path: Path
 ) -> None:

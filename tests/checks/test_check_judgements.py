@@ -87,6 +87,19 @@ def test_a_large_splice_cache_needs_a_larger_heap() -> None:
     assert "need a heap of 1,984 MB" in finding
 
 
+@pytest.mark.parametrize(
+    ("heap_mb", "new_mb", "words"),
+    [
+        (256, 128, "a heap of 256 MB, 128 MB of it for new objects: documents of up to 16 MB"),
+        (1024, 341, "a heap of 1,024 MB, 341 MB of it for new objects: most of what"),  # the default
+    ],
+)
+def test_a_worker_with_little_room_is_warned_of(heap_mb: int, new_mb: int, words: str) -> None:
+    (found,) = connect.heap((f"heap={heap_mb << 20}", f"new={new_mb << 20}"), 64 << 20)
+    assert (found.level, found.code) == ("warning", "TWP-WORKER-HEAP")
+    assert words in found.finding and "-Xmx1024m -Xmn512m" in found.advice
+
+
 def test_replicas_of_the_file_count_before_the_brokers() -> None:
     one = PIPELINE.changed(kafka={"replication_factor": 1})
     findings = told(kafka.broker(GOOD_BROKER, 3, one))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import httpx
 import pytest
@@ -15,7 +14,7 @@ from tests.checks.test_check import check, one
 from tests.conftest import MakePipeline
 from tests.support import rest
 from tests.support.pipeline import Addresses, Pipeline, Settings, towpath
-from tests.support.servers import connect_without_plugins, free_port, standalone_connect
+from tests.support.servers import free_port
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.topics import Topics
 from towpath.config import loading as pipeline_file
@@ -84,12 +83,6 @@ def test_a_foreign_sink_on_the_pipelines_topics(filled: Pipeline, addresses: Add
     one(found, "warning", f"connect {name}", "without a dead-letter topic")
 
 
-def test_plugins_missing(filled: Pipeline, tmp_path: Path) -> None:
-    with connect_without_plugins(tmp_path, filled.addresses.bootstrap) as url:
-        found = check(filled, expect=1, connect=url)
-    assert "plugin.path" in one(found, "error", "connect", "lacks io.")["advice"]
-
-
 @pytest.fixture(scope="module")
 def bare_worker(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A worker with the plugins and without the settings that Towpath asks for; yields its URL."""
@@ -156,24 +149,6 @@ def test_validation_says_what_deploy_puts(filled: Pipeline) -> None:
     with Connect(pipeline.connect.url) as connect:
         faults = {name: connect.errors(name, config) for name, config in definitions(pipeline).items()}
     assert faults == {pipeline.source_connector: {}, pipeline.sink_connector: {}}
-
-
-@pytest.mark.parametrize(
-    ("heap_mb", "option", "words"),
-    [
-        (256, "-Xmn128m", "a heap of 256 MB, 128 MB of it for new objects: documents of up to 16 MB"),
-        (1024, "-XX:NewRatio=2", "a heap of 1,024 MB, 341 MB of it for new objects: most of what"),  # the default
-    ],
-)
-def test_a_worker_with_little_room_is_warned_of(
-    filled: Pipeline, addresses: Addresses, tmp_path: Path, heap_mb: int, option: str, words: str
-) -> None:
-    options = ("-XX:+UseSerialGC", option)
-    with standalone_connect(tmp_path, addresses.bootstrap, parts.plugins(print), *options, heap_mb=heap_mb) as url:
-        found = check(filled, expect=1, connect=url)  # it has no config provider
-    warning = one(found, "warning", "connect", words)
-    assert warning["code"] == "TWP-WORKER-HEAP"
-    assert "-Xmx1024m -Xmn512m" in warning["advice"]
 
 
 def test_the_stacks_worker_has_the_heap_that_it_needs_and_stock_capture_does_not_ask(filled: Pipeline) -> None:

@@ -76,7 +76,7 @@ def user_with(root: raw.Client, guarded: str, pipeline: Pipeline) -> Iterator[Us
         root.admin.command("dropRole", name)
 
 
-@pytest.mark.parametrize("mode", ["plain", "exactly-once"])
+@pytest.mark.parametrize("mode", [pytest.param("plain", marks=pytest.mark.nightly), "exactly-once"])
 def test_the_least_privileges_are_enough(
     make_pipeline: MakePipeline, root: raw.Client, guarded: str, mode: str
 ) -> None:

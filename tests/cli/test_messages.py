@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
+from tests.checks.test_check import check, one
 from tests.conftest import MakePipeline
 from tests.support.pipeline import Addresses, Pipeline, Settings, towpath
 from tests.support.servers import connect_without_plugins, free_port, mongod, mongod_with_users
@@ -138,6 +139,8 @@ def test_plugins_missing(filled: Pipeline, tmp_path: Path) -> None:
             said = refused(replace(filled, settings=Settings(mode=mode)), connect=url)
             assert f"Kafka Connect at {url} lacks {plugin}" in said
             assert "plugin.path" in said
+        found = check(filled, expect=1, connect=url)
+    assert "plugin.path" in one(found, "error", "connect", "lacks io.")["advice"]
 
 
 def test_kafka_down(filled: Pipeline) -> None:

@@ -78,10 +78,10 @@ def not_skipped(pipeline: Pipeline, folder: Path) -> None:
     assert pipeline.source("users").find_one({"_id": "stray"}) is None
 
 
-def test_there_and_back_without_loss(pipeline: Pipeline, tmp_path: Path) -> None:
+def test_there_and_back_without_loss(pipeline: Pipeline, tmp_path: Path, nightly: bool) -> None:
     source, destination = pipeline.source_client, pipeline.destination_client
     report = tmp_path / "cutover.html"
-    with ready(pipeline) as writer, writer:
+    with ready(pipeline, per_second=1000 if nightly else 200) as writer, writer:
         form = indexes(pipeline, source)
         with cutover(pipeline, tmp_path, "--block-writes", "--report", str(report)) as there:
             with Ticker(0.02, Swapping(pipeline.source("users"), 100).swap) as swaps:

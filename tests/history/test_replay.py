@@ -189,6 +189,7 @@ def test_a_moment_is_rebuilt_exactly_and_only_one_that_the_log_can_tell(
     assert oracle.differences(state(documents), state(third.documents(pipeline, "docs"))) == []
 
 
+@pytest.mark.nightly
 def test_a_replay_goes_on_after_the_command_is_interrupted_and_the_worker_killed(
     make_pipeline: MakePipeline, third: Third, stack: embedded.Stack
 ) -> None:

@@ -132,7 +132,7 @@ def test_a_pause_after_a_long_time_of_reading_is_no_silence(
     assert next(seconds) > consume._PATIENCE
 
 
-@pytest.mark.parametrize("off", [7200.0, -7200.0])
+@pytest.mark.parametrize("off", [7200.0, pytest.param(-7200.0, marks=pytest.mark.nightly)])
 def test_the_lag_is_told_by_the_sources_clock(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, off: float) -> None:
     """This machine's clock is two hours off."""
     pipeline.source("docs").insert_one({"_id": 0})

@@ -11,7 +11,7 @@ from tests.support.pipeline import Pipeline, towpath
 
 pytestmark = pytest.mark.servers
 
-DOCUMENTS, PUSHES = 400, 100
+DOCUMENTS, PUSHES = 400, 25
 
 
 def push(pipeline: Pipeline) -> None:

@@ -128,6 +128,7 @@ def test_records_that_are_gone_before_they_are_applied_stop_everything_until_tha
     assert "nothing to accept" in towpath("restart", pipeline.file, "--accept-log-gap", expect=2).stderr
 
 
+@pytest.mark.nightly
 def test_a_running_sink_stops_where_records_are_gone_and_a_rebuild_mends_it(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(ONE)
     deployed(pipeline)
@@ -179,13 +180,8 @@ CHANGES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        pytest.param(CHANGES["ends before"], id="ends before"),
-        pytest.param(CHANGES["has grown since"], id="has grown since", marks=pytest.mark.nightly),
-    ],
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_a_log_that_was_cut_before_the_position_stops_the_sink(
     make_pipeline: MakePipeline, change: dict[str, Any]
 ) -> None:

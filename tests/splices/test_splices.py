@@ -89,8 +89,9 @@ def in_log(pipeline: Pipeline, collection: str) -> tuple[Documents, Counter[bool
 
 
 def test_thousands_of_edits_of_arrays_leave_both_sides_identical(
-    make_pipeline: MakePipeline, stack: embedded.Stack, seed: int
+    make_pipeline: MakePipeline, stack: embedded.Stack, seed: int, nightly: bool
 ) -> None:
+    """By night the worker and the broker are killed in between."""
     settings = Settings(whole_documents=("odd",))
     pipeline, edits = make_pipeline(settings), Edits(seed, DOCUMENTS)
     pipeline.source("docs").insert_many(edits.fill())
@@ -101,7 +102,7 @@ def test_thousands_of_edits_of_arrays_leave_both_sides_identical(
         share, before = EDITS // len(turns) // 2, total(pipeline)
         write(pipeline, edits, share)
         until("edits applied with these bounds", lambda before=before: total(pipeline) > before)  # type: ignore[misc]
-        if killed:
+        if killed and nightly:
             control.restart(stack.directory, killed, number)
         write(pipeline, edits, share)
     pipeline.wait()
@@ -200,7 +201,7 @@ def _sink(pipeline: Pipeline, records: int) -> dict[str, int] | None:
     return sink if sink["records"] >= records else None
 
 
-@pytest.mark.parametrize("pushes", [1, 40])
+@pytest.mark.parametrize("pushes", [1, pytest.param(40, marks=pytest.mark.nightly)])
 def test_an_array_that_somebody_damaged_makes_dead_letters_until_it_is_reread(pipeline: Pipeline, pushes: int) -> None:
     """A document that is changed often does not stop the others."""
     deployed(pipeline, 50)
@@ -228,6 +229,7 @@ def test_an_array_that_somebody_damaged_makes_dead_letters_until_it_is_reread(pi
     assert pipeline.status()["dead_letters"] == status["dead_letters"]
 
 
+@pytest.mark.nightly
 def test_run_rereads_documents_whose_arrays_somebody_damaged(pipeline: Pipeline) -> None:
     deployed(pipeline, 10)
     for _ in range(2):

@@ -192,7 +192,7 @@ def test_a_standalone_is_no_replica_set(tmp_path: Path) -> None:
         assert "setName" not in client.admin.command("hello")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.nightly), signal.SIGKILL])
 def test_an_up_that_was_ended_in_the_middle_leaves_nothing_that_down_does_not_find(
     tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -225,14 +225,16 @@ def test_down_stops_every_process_even_one_whose_pid_was_never_written_down(runn
     assert _towpath("status", "--dir", place).returncode == 1
 
 
-def test_what_was_down_comes_up_with_the_same_ports_and_data(running: embedded.Stack, directory: Path) -> None:
+def test_what_was_down_comes_up_with_the_same_ports_and_data(
+    running: embedded.Stack, directory: Path, nightly: bool
+) -> None:
     with MongoClient[dict[str, object]](running.source) as client:
         client.kept.documents.insert_one({"_id": 1})
     admin = AdminClient({"bootstrap.servers": running.bootstrap})
     admin.create_topics([NewTopic("kept", 1, 1)])["kept"].result(30)
     before = embedded.status(directory)
     embedded.down(directory)
-    monitored = shutil.which("prometheus") is not None
+    monitored = nightly and shutil.which("prometheus") is not None
     after = embedded.up(embedded.StackOptions(directory, monitor=monitored))
     if monitored:
         jobs = until("scrapes", lambda: up_by_job(after.prometheus))

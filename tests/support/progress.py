@@ -63,7 +63,7 @@ def reach(pipeline: Pipeline, wanted: State) -> None:
         return seen[0] in accepted
 
     # for each answer the worker reads its offsets topic: only the hand-over is over soon
-    until(f"{wanted} of {pipeline.name}", there, every=0.02 if wanted == "hand-over" else 0.2)
+    until(f"{wanted} of {pipeline.name}", there, every=0.05 if wanted == "hand-over" else 0.2)
     print(f"{pipeline.name} reached {seen[0]}; wanted: {wanted}")
 
 

@@ -69,6 +69,9 @@ final class RoundsWorld {
             .findFirst()
             .orElseThrow();
 
+    /** Of partitions, which {@link #offsets} and keys of states are full of. */
+    private static final Map<Map<String, ?>, String> NAMES = new HashMap<>();
+
     private static final int START = 1;
 
     private final Size size;
@@ -131,21 +134,20 @@ final class RoundsWorld {
     }
 
     /** Two states with the same key have the same future. */
-    String key() {
-        return "%s %s %s %s %s %d %d %d %s %d %d %s"
-                .formatted(
-                        source.get(now()),
-                        operations,
-                        log,
-                        logTimes,
-                        offsets,
-                        stored,
-                        position,
-                        kills,
-                        seenRange,
-                        readEnd,
-                        seenEnd,
-                        share);
+    List<Object> key() {
+        return Arrays.asList(
+                source.get(now()),
+                operations,
+                log,
+                logTimes,
+                offsets,
+                stored,
+                position,
+                kills,
+                seenRange,
+                readEnd,
+                seenEnd,
+                share);
     }
 
     interface Step {
@@ -501,7 +503,7 @@ final class RoundsWorld {
     }
 
     private static String name(Map<String, ?> partition) {
-        return new TreeMap<>(partition).toString();
+        return NAMES.computeIfAbsent(partition, it -> new TreeMap<>(it).toString());
     }
 
     private static OffsetStorageReader reader(Map<String, Map<String, Object>> offsets) {
