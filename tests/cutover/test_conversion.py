@@ -135,6 +135,24 @@ def test_a_fail_back_begins_with_a_conversion_left_and_its_undo_keeps_it(world: 
     assert world.state.enforced == {"destination"}
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_the_marker_names_the_conversions_before_the_pause(world: World, way: str) -> None:
+    """A marker that is too large must not be found so at the switch."""
+    begin(world, way)
+    command, before = world.command(signals()), world.marker.conversions if world.marker else ()
+    stored = list[Cutover]()
+
+    def at_block(name: str, is_done: bool) -> None:
+        if name == "block" and not is_done and world.marker:
+            stored.append(world.marker)
+
+    world.trouble = at_block
+    assert WAYS[way](world, command)
+    (paused,) = stored
+    assert world.marker is not None and world.marker.conversions == paused.later != ()
+    assert paused.conversions == before and world.marker.later == ()
+
+
 class Server:
     """What answers the commands of conversions: `answers` may raise; `ran` are the commands that it was sent."""
 

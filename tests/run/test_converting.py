@@ -98,6 +98,15 @@ def test_a_failure_is_told_and_tried_again_later(run: Run) -> None:
     assert run.words[1:] == ["converted email of shop.users to unique", "resolved: the destination is away"]
 
 
+def test_a_failure_is_over_once_another_command_has_done_it(run: Run) -> None:
+    run.error = TowpathError("the destination is away")
+    run.poll(SWITCHED)
+    run.ends()
+    for left in (SWITCHED.conversions, (), ()):
+        run.poll(replace(SWITCHED, conversions=left))
+    assert run.words == ["the destination is away", "resolved: the destination is away"] and run.attempts == 1
+
+
 @pytest.mark.parametrize("state", ["cutting over", "failing back"])
 def test_nothing_is_done_while_a_cutover_is_under_way_or_another_command_does_it(
     run: Run, state: Any, monkeypatch: pytest.MonkeyPatch

@@ -257,7 +257,7 @@ class Machine:
         work = self._perform(STEPS)
         seconds = work.pause.seconds
         assert sides.marker is not None
-        switched = replace(sides.marker, state=direction.done, conversions=work.later, undo={})
+        switched = replace(sides.marker, state=direction.done, conversions=sides.marker.later, later=(), undo={})
         if not direction.returns:
             switched = replace(
                 switched,

@@ -79,6 +79,8 @@ class Cutover:
     """Whether there is a reverse pipeline."""
     conversions: tuple[Conversion, ...] = ()
     """What is left to convert at the present primary."""
+    later: Annotated[tuple[Conversion, ...], Field(exclude=True)] = ()
+    """Not in reports. `conversions` after the switch; stored before the pause, so that its size ends none."""
     undo: Annotated[Mapping[str, str], Field(exclude=True)] = field(default_factory=dict)
     """Not in reports. Step → the commands that undo its changes of a schema, in Extended JSON."""
     token: Annotated[str, Field(exclude=True)] = field(default_factory=lambda: uuid4().hex)
