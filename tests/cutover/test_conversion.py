@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from dataclasses import replace
 from threading import Event, Timer
 from typing import Any
 
@@ -302,6 +303,15 @@ def test_a_fail_back_that_begins_ends_the_conversion(world: World, server: Serve
     assert len(server.ran) == 1
 
 
+def test_a_fail_back_does_not_bring_back_what_run_has_converted(world: World, server: Server) -> None:
+    left(world, "source primary", unique("first"))
+    command = world.command(signals())
+    assert world.marker is not None
+    world.marker = replace(world.marker, conversions=())
+    command._finish_return()
+    assert world.marker is None and server.ran == []
+
+
 def rebuild() -> list[Step]:
     """As before MongoDB 6.0."""
     spec = {"key": {"n": 1}, "unique": True, "name": "first"}
@@ -358,8 +368,9 @@ def test_prepare_after_a_cutover_only_converts(world: World, server: Server, pre
 def test_prepare_does_nothing_while_a_cutover_is_under_way(
     world: World, server: Server, prepare: Callable[..., Result], state: str
 ) -> None:
-    left(world, state, unique("first"))
-    assert isinstance(prepare().exception, Refused) and server.ran == []
+    left(world, state)
+    refused = prepare()
+    assert isinstance(refused.exception, Refused) and "is under way" in str(refused.exception) and server.ran == []
 
 
 def test_what_is_in_the_way_of_a_finished_fail_back_is_named_right(world: World) -> None:
