@@ -198,7 +198,7 @@ def _metadata(readiness: Readiness) -> Result:
     same = f"the same, {len(both.deferred)} deferred until the cutover"
     file = readiness.session.file
     if both.differences and readiness.returns and (left := conversions.pending(readiness.forward)):
-        # what the cutover has left; `prepare` of the reverse pipeline would propose to make the source's indexes as it
+        # left by the cutover; `prepare` of the reverse pipeline would propose that the source's indexes lose uniqueness
         file, words = readiness.forward.file, "; ".join([*(one.description for one in left[:_SHOWN]), words])
     return not both.differences, words or same, f"towpath prepare {file}"
 
