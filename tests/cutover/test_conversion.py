@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
+import signal
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import replace
+from threading import Event, Timer
+from typing import Any
+
 import pytest
+from click.testing import CliRunner, Result
+from pymongo.errors import AutoReconnect, OperationFailure
 
 from tests.cutover.test_undo import RETURNED, TROUBLES, WAYS, at, begin, handlers, signals, world
 from tests.support.cutover_world import World
+from towpath.cli import deploy
 from towpath.config.events import CutoverNote, TimedEvent
 from towpath.cutover.machine import Machine
-from towpath.errors import MongoUnreachable, TowpathError
+from towpath.deploy import conversions
+from towpath.deploy.schema import Plan, Step, as_text
+from towpath.errors import MongoUnreachable, Overtaken, Refused, TowpathError
+from towpath.session import Session
 from towpath.signals import Interrupts
-from towpath.store.cutover import SWITCHED
+from towpath.store import cutover as cutovers
+from towpath.store.cutover import SWITCHED, Conversion, Cutover
+from towpath.store.state_files import lock, locked
+from towpath_verifier import Command, Described
 
 __all__ = ["handlers", "world"]  # fixtures
+CONVERT = conversions._convert
+"""Not that of `world`."""
 
 
 def switched(world: World, way: str) -> Machine:
@@ -71,7 +91,7 @@ def test_a_signal_during_the_switch_ends_the_command_before_the_conversion(world
     command.signals.came = True
     assert not command._convert()
     assert "convert" not in world.calls and world.marker is not None and world.marker.conversions
-    with pytest.raises(TowpathError, match=r"not all indexes are converted to unique \(interrupted\)"):
+    with pytest.raises(TowpathError, match=r"not all indexes are converted \(interrupted\)"):
         command._require_nothing_left()
 
 
@@ -114,3 +134,245 @@ def test_a_fail_back_begins_with_a_conversion_left_and_its_undo_keeps_it(world: 
     assert not world.go_back(world.command(Interrupts(once=True)))
     assert world.marker.state == "destination primary" and world.marker.conversions == left
     assert world.state.enforced == {"destination"}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_marker_names_the_conversions_before_the_pause(world: World, way: str) -> None:
+    """A marker that is too large must not be found so at the switch."""
+    begin(world, way)
+    command, before = world.command(signals()), world.marker.conversions if world.marker else ()
+    stored = list[Cutover]()
+
+    def at_block(name: str, is_done: bool) -> None:
+        if name == "block" and not is_done and world.marker:
+            stored.append(world.marker)
+
+    world.trouble = at_block
+    assert WAYS[way](world, command)
+    (paused,) = stored
+    assert world.marker is not None and world.marker.conversions == paused.later != ()
+    assert paused.conversions == before and world.marker.later == ()
+
+
+class Server:
+    """What answers the commands of conversions: `answers` may raise; `ran` are the commands that it was sent."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.ran = list[Step]()
+        self.answers: Callable[[Step], None] = lambda step: None
+        self.indexes: dict[str, Any] = {}
+        patch.setattr(conversions, "_convert", CONVERT)
+        patch.setattr(conversions, "run", self._run)
+        patch.setattr(conversions, "described", lambda *_: {"shop.users": Described("collection", {}, self.indexes)})
+
+    def _run(self, client: object, step: Step, *_: Any) -> None:
+        self.ran.append(step)
+        self.answers(step)
+
+
+@pytest.fixture
+def server(world: World, monkeypatch: pytest.MonkeyPatch) -> Server:
+    return Server(monkeypatch)
+
+
+def unique(name: str) -> Conversion:
+    body = {"collMod": "users", "index": {"name": name, "unique": True}}
+    return Conversion("shop.users", (name,), True, commands=as_text([Step("shop.users", Command("shop", body))]))
+
+
+def refusing(code: int) -> Callable[[Step], None]:
+    """The index `first` cannot be converted."""
+
+    def answer(step: Step) -> None:
+        if step.change["name"] == "first":
+            cause = OperationFailure("cannot", code, {"errmsg": "cannot"})
+            raise TowpathError("the destination refuses it") from cause
+
+    return answer
+
+
+def left(world: World, state: Any, *conversions: Conversion) -> Session:
+    world.marker = Cutover(state, (), 1.0, conversions=conversions)
+    return world.command(signals()).sides.forward
+
+
+@pytest.mark.parametrize("code", [13, 67, 72, 85])
+def test_an_index_that_cannot_be_converted_stops_no_other(world: World, server: Server, code: int) -> None:
+    shop = left(world, "destination primary", unique("first"), unique("second"))
+    server.answers = refusing(code)
+    first, second = conversions.complete(shop)
+    assert first.words.startswith("the destination refuses to convert first of shop.users: cannot; once it does not")
+    assert not first.is_done
+    assert f"run towpath prepare {shop.file}" in first.words
+    assert second.is_done and second.words == "converted second of shop.users to unique"
+    assert world.marker is not None and not world.marker.to_convert
+    (stored,) = world.marker.conversions
+    assert stored.problem == first.words
+
+
+@pytest.mark.parametrize("code", [26, 27, 166])
+def test_an_index_that_is_gone_needs_no_conversion(world: World, server: Server, code: int) -> None:
+    shop = left(world, "destination primary", unique("first"), unique("second"))
+    server.answers = refusing(code)
+    first, second = conversions.complete(shop)
+    assert first.is_done and "does not exist any more" in first.words and second.is_done
+    assert world.marker is not None and world.marker.conversions == ()
+
+
+def test_a_dropped_collection_does_not_come_back_empty(world: World, server: Server) -> None:
+    steps = rebuild()
+    rebuilt = Conversion("shop.users", ("first",), False, commands=as_text(steps))
+
+    def answer(step: Step) -> None:
+        if step.drops:
+            raise TowpathError("refused") from OperationFailure("ns not found", 26)
+
+    server.answers = answer
+    (done,) = conversions.complete(left(world, "destination primary", rebuilt))
+    assert done.is_done and "does not exist any more" in done.words and server.ran == [steps[0]]
+
+
+def test_a_fail_back_ends_also_if_the_source_refuses_a_conversion(world: World, server: Server) -> None:
+    left(world, "source primary", unique("first"))
+    server.answers = refusing(72)
+    command = world.command(signals())
+    finish(command)
+    assert world.marker is None
+    with pytest.raises(TowpathError, match=r"the source refuses to convert .*: cannot; once it does not, run at the"):
+        command._require_nothing_left()
+
+
+@pytest.mark.parametrize("error", [TowpathError("refused"), AutoReconnect("away")])
+def test_what_passes_without_a_change_is_not_stored_as_a_problem(
+    world: World, server: Server, error: Exception
+) -> None:
+    """A server that is away, or builds another index of the collection: `run` tries again."""
+    error.__cause__ = OperationFailure("an index build is running", 12587) if isinstance(error, TowpathError) else None
+
+    def answer(step: Step) -> None:
+        raise error
+
+    server.answers = answer
+    with pytest.raises(type(error)):
+        list(conversions.complete(left(world, "destination primary", unique("first"))))
+    assert world.marker is not None and world.marker.to_convert
+
+
+def test_a_command_waits_for_another_that_converts_and_then_has_nothing_to_do(world: World, server: Server) -> None:
+    left(world, "destination primary", unique("first"))
+    said, locks, ends = Event(), Event(), Event()
+    world.say = lambda words: said.set() if "waiting" in words else None
+    command = world.command(signals())
+
+    def run() -> None:
+        with locked(lock("shop", "conversion")):
+            locks.set()
+            assert said.wait(10)
+            assert world.marker is not None
+            world.marker = Cutover("destination primary", (), 1.0)
+        ends.set()
+
+    with ThreadPoolExecutor() as threads:
+        other = threads.submit(run)
+        assert locks.wait(10) and command._convert()
+        other.result(10)
+    assert ends.is_set() and server.ran == [] and not command._left
+
+
+def test_a_signal_ends_the_wait_for_another_command(world: World, server: Server) -> None:
+    left(world, "destination primary", unique("first"))
+    world.say = lambda words: interrupt.start() if "waiting" in words else None
+    interrupt = Timer(0.2, lambda: signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT))
+    command = world.command(signals())
+    with locked(lock("shop", "conversion")):
+        assert not command._convert()
+    assert command._left and "(interrupted)" in command._left[0] and server.ran == []
+
+
+def test_a_fail_back_that_begins_ends_the_conversion(world: World, server: Server) -> None:
+    left(world, "destination primary", unique("first"), unique("second"))
+    command = world.command(signals())
+
+    def answer(step: Step) -> None:
+        assert world.marker is not None
+        world.marker = Cutover("failing back", (), 1.0, conversions=world.marker.conversions)
+
+    server.answers = answer
+    with pytest.raises(Overtaken):
+        command._convert()
+    assert len(server.ran) == 1
+
+
+def test_a_fail_back_does_not_bring_back_what_run_has_converted(world: World, server: Server) -> None:
+    left(world, "source primary", unique("first"))
+    command = world.command(signals())
+    assert world.marker is not None
+    world.marker = replace(world.marker, conversions=())
+    command._finish_return()
+    assert world.marker is None and server.ran == []
+
+
+def rebuild() -> list[Step]:
+    """As before MongoDB 6.0."""
+    spec = {"key": {"n": 1}, "unique": True, "name": "first"}
+    bodies: list[dict[str, Any]] = [
+        {"dropIndexes": "users", "index": "first"},
+        {"createIndexes": "users", "indexes": [spec]},
+    ]
+    return [Step("shop.users", Command("shop", body)) for body in bodies]
+
+
+@pytest.mark.parametrize("is_unique", [True, False])
+def test_an_index_that_another_command_has_built_or_builds_is_not_dropped(
+    world: World, server: Server, is_unique: bool
+) -> None:
+    steps = rebuild()
+    shop = left(world, "destination primary", Conversion("shop.users", ("first",), False, commands=as_text(steps)))
+    server.indexes = {"first": {"key": {"n": 1}} | ({"unique": True} if is_unique else {})}
+    (done,) = conversions.complete(shop)
+    assert done.words == "rebuilt first of shop.users"
+    assert server.ran == (steps[1:] if is_unique else steps)
+
+
+@pytest.fixture
+def prepare(world: World, server: Server, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    def run(*options: str) -> Result:
+        monkeypatch.setattr(deploy, "opened", lambda file: nullcontext(world.command(signals()).sides.forward))
+        monkeypatch.setattr(deploy, "plan", lambda *_, **__: Plan())
+        (file := world.folder / "shop.toml").write_text("")
+        return CliRunner().invoke(deploy.prepare, [str(file), *options])
+
+    return run
+
+
+@pytest.mark.parametrize("options", [["--overwrite"], ["--final"], ["--in-place"], ["--indexes", "now"]])
+@pytest.mark.parametrize("is_left", [True, False])
+def test_prepare_never_changes_a_primary_but_for_what_is_left_to_convert(
+    world: World, server: Server, prepare: Callable[..., Result], options: list[str], is_left: bool
+) -> None:
+    left(world, "destination primary", *([unique("first")] if is_left else []))
+    refused = prepare(*options)
+    assert isinstance(refused.exception, Refused) and "its schema must stay as it is" in str(refused.exception)
+    assert server.ran == []
+
+
+def test_prepare_after_a_cutover_only_converts(world: World, server: Server, prepare: Callable[..., Result]) -> None:
+    left(world, "destination primary", unique("first"))
+    done = prepare()
+    assert done.exit_code == 0 and "converted first of shop.users to unique" in done.output and len(server.ran) == 1
+    again = prepare()
+    assert again.exit_code == 0 and "nothing to create" in again.output and len(server.ran) == 1
+
+
+@pytest.mark.parametrize("state", ["cutting over", "failing back"])
+def test_prepare_does_nothing_while_a_cutover_is_under_way(
+    world: World, server: Server, prepare: Callable[..., Result], state: str
+) -> None:
+    left(world, state)
+    refused = prepare()
+    assert isinstance(refused.exception, Refused) and "is under way" in str(refused.exception) and server.ran == []
+
+
+def test_what_is_in_the_way_of_a_finished_fail_back_is_named_right(world: World) -> None:
+    with pytest.raises(Refused, match=r"has made the source primary, and is not complete; .* --back` completes it"):
+        cutovers.refuse(left(world, "source primary", unique("first")))

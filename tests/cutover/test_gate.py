@@ -28,6 +28,7 @@ from towpath.deploy.schema_changes import SchemaChanges
 from towpath.errors import ConnectUnreachable, MongoUnreachable, Refused
 from towpath.run.report import Copied, Copy, Lag, Problem, Waiting
 from towpath.session import Session
+from towpath.store.cutover import Conversion
 from towpath.verify.full_verdict import Verified
 from towpath_verifier import Command
 
@@ -261,6 +262,17 @@ def test_each_rule_is_red(case: Case, name: str, breaks: Callable[[Case], None],
     failed = red(case.checks())
     assert [check.subject for check in failed] == [name], failed
     assert found in failed[0].finding
+
+
+def test_what_the_cutover_has_left_is_named_and_not_made_the_source_s(case: Case) -> None:
+    """Before MongoDB 6.0: not unique at the primary yet, while the old source's index is."""
+    left = Conversion("shop.orders", ("more",), enforced=False)
+    case.fake("metadata", lambda *_: Metadata([DIFFERENT], ()))
+    case.fake("pending", lambda session: [left] if session.pipeline.name == "shop" else [], gate.conversions)
+    case.returns = True
+    (line,) = red(case.checks())
+    assert line.finding == "the index more of shop.orders is not rebuilt yet; shop.orders: the index more is missing"
+    assert line.advice == f"towpath prepare {case.folder / 'shop.toml'}"
 
 
 CONVERT = [Step("shop.orders", Command("shop", {"collMod": "orders", "index": {"name": "n", "unique": True}}))]

@@ -240,3 +240,17 @@ def test_a_signal_during_the_checks_is_no_failure(
     it.signals.came = True
     assert not it.run()
     assert ends(world) == ["not started: interrupted"] and world.marker is None
+
+
+def test_an_undo_says_that_it_starts_no_writers(world: World) -> None:
+    def trouble(name: str, is_done: bool) -> None:
+        if name == "late writes":
+            raise Refused("someone writes")
+
+    world.trouble = trouble
+    it = command(world, options=replace(cutover_world.OPTIONS, stop_with="true"))
+    assert not world.cut_over(it)
+    words = [str(event.words) for event in world.events if getattr(event, "event", "") == "undone"]
+    assert words[-1] == (
+        "everything is as before: the source is primary; start the writers again if --stop-with has stopped them"
+    )

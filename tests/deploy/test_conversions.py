@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +15,14 @@ from pymongo import MongoClient
 from pymongo.errors import DuplicateKeyError
 
 from tests.support import mongod
+from tests.support.awaited import until
 from tests.support.cutover_world import pipeline_of
 from tests.support.sessions import session_of
 from towpath.cli import towpath
 from towpath.clients.mongo.client import Cluster
 from towpath.deploy import conversions, schema
 from towpath.deploy.schema import apply, plan
-from towpath.errors import TowpathError
+from towpath.errors import Overtaken, TowpathError
 from towpath.session import Session
 from towpath.store import cutover as cutovers
 from towpath.store.cutover import Conversion, Cutover
@@ -46,7 +49,9 @@ Client = MongoClient[dict[str, Any]]
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Client]]:
     with (
-        mongod.start_replica_set(tmp_path_factory.mktemp("converted")) as running,
+        mongod.start_replica_set(
+            tmp_path_factory.mktemp("converted"), options=["--setParameter", "enableTestCommands=1"]
+        ) as running,
         MongoClient[dict[str, Any]](running.uri) as client,
     ):
         yield running.uri, client
@@ -98,7 +103,7 @@ def test_it_refuses_duplicates_before_and_is_unique_after(server: tuple[str, Cli
     found = schema.metadata(shop, ())
     assert not found.differences and [one.awaits_conversion for one in found.deferred] == [True]
     assert "email refuses new duplicates at the destination, and is not converted" in found.deferred[0].what
-    assert list(conversions.complete(shop)) == [left]
+    assert [done.words for done in conversions.complete(shop)] == [left.done]
     assert index(client)["unique"] and marker(client, shop).conversions == () == conversions.pending(shop)
     assert not schema.metadata(shop, ()).deferred
     cutovers.replace_own(client, shop.pipeline, [marker(client, shop).token], Cutover("source primary", (), 1.0))
@@ -128,15 +133,15 @@ def test_duplicates_are_named_and_it_keeps_refusing_them(server: tuple[str, Clie
     switched(client, shop)
     for _ in range(2):
         (done,) = conversions.complete(shop)
-        assert "cannot be unique: the documents with these _ids" in done.problem and "7" in done.problem
-        assert 'twin"' in done.problem and f"towpath prepare {shop.file}" in done.problem
+        assert "cannot be unique: the documents with these _ids" in done.words and "7" in done.words
+        assert 'twin"' in done.words and f"towpath prepare {shop.file}" in done.words
         (stored,) = marker(client, shop).conversions
-        assert stored.problem == done.problem and not marker(client, shop).to_convert
+        assert stored.problem == done.words and not marker(client, shop).to_convert
         assert index(client)["prepareUnique"]
     with pytest.raises(DuplicateKeyError):
         client.copied.users.insert_one({"email": 5})
     client.copied.users.delete_one({"_id": "twin"})
-    assert [done.problem for done in conversions.complete(shop)] == [""]
+    assert [done.is_done for done in conversions.complete(shop)] == [True]
     assert index(client)["unique"] and marker(client, shop).conversions == ()
 
 
@@ -147,13 +152,77 @@ def test_before_6_0_an_index_is_rebuilt_also_after_an_attempt_that_was_ended(
     client.admin.command("setFeatureCompatibilityVersion", "5.0")
     client.copied.users.insert_one({"_id": "twin", "email": 7})
     (left,) = switched(client, shop)
-    assert (left.indexes, left.enforced) == (("email",), False) and "is not unique yet" in left.description
+    assert (left.indexes, left.enforced) == (("email",), False) and "is not rebuilt yet" in left.description
     client.copied.users.drop_index("email")  # the attempt was killed after its first command
     (done,) = conversions.complete(shop)
-    assert "duplicate key" in done.problem and "Until then duplicates are accepted" in done.problem
+    assert "duplicate key" in done.words and "Until then duplicates are accepted" in done.words
     assert "unique" not in index(client), "queries need it"
     client.copied.users.delete_one({"_id": "twin"})
-    assert [done.problem for done in conversions.complete(shop)] == [""]
+    assert [done.is_done for done in conversions.complete(shop)] == [True]
+    assert index(client)["unique"] and marker(client, shop).conversions == ()
+
+
+def test_what_is_gone_or_cannot_be_converted_stops_nothing(server: tuple[str, Client], shop: Session) -> None:
+    client = server[1]
+    (email,) = switched(client, shop)
+    changed, gone = (
+        replace(email, indexes=(name,), commands=email.commands.replace('"email"', f'"{name}"'))
+        for name in ("changed", "gone")
+    )
+    client.copied.users.create_index("email", name="changed", sparse=True)  # without prepareUnique
+    client.copied.create_collection("view", viewOn="users")
+    view = replace(
+        email,
+        namespace="copied.view",
+        commands=email.commands.replace('"users"', '"view"').replace("copied.users", "copied.view"),
+    )
+    dropped = replace(
+        email,
+        namespace="copied.d",
+        commands=email.commands.replace('"users"', '"d"').replace("copied.users", "copied.d"),
+    )
+    stored = marker(client, shop)
+    cutovers.replace_own(
+        client, shop.pipeline, [stored.token], replace(stored, conversions=(changed, gone, view, dropped, email))
+    )
+    first, *others = conversions.complete(shop)
+    assert "the destination refuses to convert changed of copied.users" in first.words and not first.is_done
+    assert [done.is_done for done in others] == [True] * 4
+    assert [one.names for one in marker(client, shop).conversions] == [changed.names]
+    assert index(client)["unique"] and "d" not in client.copied.list_collection_names()
+
+
+def test_before_6_0_a_finished_index_is_not_dropped_when_it_is_repeated(
+    server: tuple[str, Client], shop: Session
+) -> None:
+    client = server[1]
+    client.admin.command("setFeatureCompatibilityVersion", "5.0")
+    switched(client, shop)
+    client.copied.users.drop_index("email")
+    client.copied.users.create_index("email", name="email", unique=True)  # by another command
+    client.copied.command("profile", 2)
+    assert [done.is_done for done in conversions.complete(shop)] == [True]
+    client.copied.command("profile", 0)
+    assert client.copied["system.profile"].count_documents({"command.createIndexes": "users"}) == 1
+    assert client.copied["system.profile"].count_documents({"command.dropIndexes": "users"}) == 0
+    assert index(client)["unique"] and marker(client, shop).conversions == ()
+
+
+def test_before_6_0_the_build_of_another_command_is_waited_for(server: tuple[str, Client], shop: Session) -> None:
+    client = server[1]
+    client.admin.command("setFeatureCompatibilityVersion", "5.0")
+    switched(client, shop)
+    client.copied.users.drop_index("email")
+    hang = {"configureFailPoint": "hangAfterStartingIndexBuild"}
+    client.admin.command(hang | {"mode": "alwaysOn"})
+    with ThreadPoolExecutor() as threads:
+        other = threads.submit(client.copied.users.create_index, "email", name="email", unique=True)
+        until("the other's build", lambda: "email" in client.copied.users.index_information(), 10)
+        ours = threads.submit(lambda: [done.is_done for done in conversions.complete(shop)])
+        with pytest.raises(TimeoutError):
+            ours.result(1)
+        client.admin.command(hang | {"mode": "off"})
+        assert other.result(10) == "email" and ours.result(10) == [True]
     assert index(client)["unique"] and marker(client, shop).conversions == ()
 
 
@@ -162,7 +231,9 @@ def test_nothing_is_converted_during_a_fail_back(server: tuple[str, Client], sho
     left = switched(client, shop)
     stored = marker(client, shop)
     cutovers.replace_own(client, shop.pipeline, [stored.token], Cutover("failing back", (), 1.0, conversions=left))
-    assert list(conversions.complete(shop)) == [] and index(client)["prepareUnique"]
+    with pytest.raises(Overtaken):
+        list(conversions.complete(shop))
+    assert index(client)["prepareUnique"]
 
 
 def test_an_index_that_refuses_duplicates_by_its_own_is_never_weakened_or_released(

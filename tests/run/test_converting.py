@@ -15,6 +15,7 @@ from tests.support.awaited import until
 from tests.support.cutover_world import pipeline_of
 from tests.support.sessions import session_of
 from towpath.config.events import Note, TimedEvent
+from towpath.deploy.conversions import Attempt
 from towpath.errors import TowpathError
 from towpath.run import supervisor as supervising
 from towpath.run.children import Events
@@ -29,18 +30,18 @@ class Run:
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
         self.attempts, self.may_end = 0, Event()
         self.error: Exception | None = None
-        self.done = LEFT
+        self.words_of = LEFT.done
         self.told = list[TimedEvent]()
         self.supervisor = Supervisor(session_of(pipeline_of(folder)), Events(self.told.append), None)  # type: ignore[arg-type]
         patch.setattr(supervising.conversions, "is_elsewhere", lambda session: False)
         patch.setattr(supervising.conversions, "complete", self._complete)
 
-    def _complete(self, session: Any) -> Iterator[Conversion]:
+    def _complete(self, session: Any) -> Iterator[Attempt]:
         self.attempts += 1
         assert self.may_end.wait(10)
         if self.error is not None:
             raise self.error
-        yield self.done
+        yield Attempt(self.words_of, self.words_of == LEFT.done)
 
     def poll(self, marker: Cutover | None) -> None:
         self.supervisor._attempt("conversion", lambda: self.supervisor._convert(status(cutover=marker)))
@@ -73,12 +74,12 @@ def test_it_is_done_once_and_told(run: Run) -> None:
 
 
 def test_duplicates_are_told_and_not_looked_for_again(run: Run) -> None:
-    run.done = replace(LEFT, problem="the index email has duplicates")
+    run.words_of = "the index email has duplicates"
     run.poll(SWITCHED)
     run.ends()
     run.poll(SWITCHED)
     assert run.words == ["the index email has duplicates"]
-    run.poll(replace(SWITCHED, conversions=(run.done,)))
+    run.poll(replace(SWITCHED, conversions=(replace(LEFT, problem=run.words_of),)))
     assert run.attempts == 1
 
 
@@ -95,6 +96,15 @@ def test_a_failure_is_told_and_tried_again_later(run: Run) -> None:
     run.poll(SWITCHED)
     assert run.attempts == 2
     assert run.words[1:] == ["converted email of shop.users to unique", "resolved: the destination is away"]
+
+
+def test_a_failure_is_over_once_another_command_has_done_it(run: Run) -> None:
+    run.error = TowpathError("the destination is away")
+    run.poll(SWITCHED)
+    run.ends()
+    for left in (SWITCHED.conversions, (), ()):
+        run.poll(replace(SWITCHED, conversions=left))
+    assert run.words == ["the destination is away", "resolved: the destination is away"] and run.attempts == 1
 
 
 @pytest.mark.parametrize("state", ["cutting over", "failing back"])

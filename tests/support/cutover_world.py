@@ -24,11 +24,12 @@ from towpath.cutover.machine import Machine
 from towpath.cutover.sides import CUTOVER, FAIL_BACK, Sides
 from towpath.cutover.steps import CutoverOptions
 from towpath.deploy import conversions
+from towpath.deploy.conversions import Attempt
 from towpath.deploy.schema import Plan, Step, of_text
 from towpath.errors import MongoUnreachable, Overtaken
 from towpath.session import Session, unsaid
 from towpath.signals import Interrupts
-from towpath.store.cutover import Conversion, Cutover
+from towpath.store.cutover import SWITCHED, Conversion, Cutover
 from towpath_verifier import Command
 from towpath_verifier.metadata import NEVER
 
@@ -158,8 +159,9 @@ class World:
     def require_own(self, client: object, pipeline: object, tokens: list[str]) -> None:
         self._stored("look at the marker", lambda: self._own(tokens))
 
-    def is_in(self, client: object, pipeline: object, state: str) -> bool:
-        return self.marker is not None and self.marker.state == state
+    def require_switched(self, client: object, pipeline: object, state: str) -> None:
+        if state not in SWITCHED or self.marker is None or self.marker.state != state:
+            raise Overtaken("another command has it")
 
     def converted(self, client: object, pipeline: object, conversion: Conversion, problem: str) -> None:
         def effect() -> None:
@@ -265,13 +267,13 @@ def world(folder: Path, patch: pytest.MonkeyPatch) -> World:
             did()
         return len(changes)
 
-    def convert(primary: Any, conversion: Conversion, *_: Any) -> str:
+    def convert(primary: Any, conversion: Conversion, *_: Any) -> Attempt:
         assert of_text(conversion.commands) == (CONVERT,)
         assert primary.side in state.enforced | state.unique, "duplicates came since the switch"
         if not it.problem:
             state.enforced.discard(primary.side)
             state.unique.add(primary.side)
-        return it.problem
+        return Attempt(it.problem, not it.problem)
 
     def removed(session: Session, *_: Any, **__: Any) -> None:
         assert session.pipeline.name == "shop-back"
@@ -286,7 +288,7 @@ def world(folder: Path, patch: pytest.MonkeyPatch) -> World:
     def nothing(*_: Any, **__: Any) -> int:
         return 1
 
-    for name in ("insert", "replace_own", "take", "delete_own", "read", "is_in", "converted", "require_own"):
+    for name in ("insert", "replace_own", "take", "delete_own", "read", "require_switched", "converted", "require_own"):
         patch.setattr(sides.cutovers, name, getattr(it, name))
     for name, value in {
         "SchemaWatches": lambda *_: _SchemaWatches(it),

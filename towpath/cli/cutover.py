@@ -41,7 +41,8 @@ _MARKS = {
 @click.option(
     "--stop-with",
     metavar="COMMAND",
-    help="Command that stops the writers. Without it and --block-writes, the cutover asks you to stop them.",
+    help="Command that stops the writers. Without it and --block-writes, the cutover asks you to stop them. If the"
+    " cutover is undone, start them again.",
 )
 @click.option(
     "--switch-with", metavar="COMMAND", help="Command that redirects the writers once the other side is primary."

@@ -18,7 +18,8 @@ from towpath.deploy.schema import Plan, apply, of_text, plan, plan_in_place
 from towpath.errors import MongoError, NoSuchConnector, TowpathError
 from towpath.log import barrier
 from towpath.session import Session
-from towpath.store.cutover import Conversion
+from towpath.store import cutover as cutovers
+from towpath.store.cutover import UNDER_WAY, Conversion
 
 
 @click.command()
@@ -123,7 +124,8 @@ def prepare(
     Run it after `deploy`, and with --final after replication has ended. Until then the destination gets a relaxed
     schema that neither rejects nor deletes documents: indexes without unique and TTL, validators that only warn, no
     capped collections. The command reports what exists and differs, and leaves it as it is. Run again, it creates
-    only what is missing. After a cutover, it only converts the indexes that are not unique yet.
+    only what is missing. After a cutover, it only converts the indexes that are not unique yet, and refuses --indexes,
+    --overwrite, --final and --in-place: the destination is no copy any more.
 
     Exit codes: 0 done; 1 something differs at the destination, or the initial copy is not applied in time; 2 it
     cannot be done.
@@ -133,8 +135,10 @@ def prepare(
             "--in-place does not go with --final or --overwrite, which change what --in-place leaves as it is; give one"
         )
     with opened(file) as session:
-        if left := conversions.pending(session):
-            _convert(session, left, dry_run=dry_run, as_json=as_json)
+        if (marker := conversions.marker(session)) is not None:
+            if marker.state in UNDER_WAY or overwrite or final or in_place or indexes != "copied":
+                cutovers.refuse(session)
+            _convert(session, marker.conversions, dry_run=dry_run, as_json=as_json)
             return
         schema = plan_in_place(session) if in_place else plan(session, overwrite=overwrite, final=final)
         print_undo(schema)
@@ -149,12 +153,16 @@ def prepare(
 
 
 def _convert(session: Session, left: Sequence[Conversion], *, dry_run: bool, as_json: bool) -> None:
-    """After a cutover: make the indexes of the primary unique. Raises `TowpathError` for those with duplicates."""
+    """After a cutover: make the indexes of the primary unique. Raises `TowpathError` for those that cannot be."""
     schema = Plan(indexes=tuple(step for conversion in left for step in of_text(conversion.commands)))
-    problems = []
+    problems = list[str]()
     if not dry_run:
         with bar() as update:
-            problems = [done.problem for done in conversions.complete(session, update) if done.problem]
+            for attempt in conversions.complete(session, update):
+                if attempt.is_done:
+                    say(attempt.words)
+                else:
+                    problems.append(attempt.words)
     _print(schema, dry_run=dry_run, as_json=as_json)
     if problems:
         raise TowpathError("\n".join(problems))

@@ -29,7 +29,7 @@ from towpath.cutover import reverse_pipeline
 from towpath.cutover.steps import CutoverOptions
 from towpath.cutover.watches import watch
 from towpath.cutover.writes import ANSWER, command_problem, stdin_problem
-from towpath.deploy import deployment, operator, unreplicated
+from towpath.deploy import conversions, deployment, operator, unreplicated
 from towpath.deploy.schema import Plan, Step, metadata, plan, plan_in_place
 from towpath.deploy.schema_changes import UNREAD
 from towpath.errors import TowpathError
@@ -196,7 +196,11 @@ def _metadata(readiness: Readiness) -> Result:
     more = len(both.differences) - _SHOWN
     words += f"; and {more} more" if more > 0 else ""
     same = f"the same, {len(both.deferred)} deferred until the cutover"
-    return not both.differences, words or same, f"towpath prepare {readiness.session.file}"
+    file = readiness.session.file
+    if both.differences and readiness.returns and (left := conversions.pending(readiness.forward)):
+        # left by the cutover; `prepare` of the reverse pipeline would propose that the source's indexes lose uniqueness
+        file, words = readiness.forward.file, "; ".join([*(one.description for one in left[:_SHOWN]), words])
+    return not both.differences, words or same, f"towpath prepare {file}"
 
 
 def _write_block(readiness: Readiness) -> Result:

@@ -257,7 +257,7 @@ class Machine:
         work = self._perform(STEPS)
         seconds = work.pause.seconds
         assert sides.marker is not None
-        switched = replace(sides.marker, state=direction.done, conversions=work.later, undo={})
+        switched = replace(sides.marker, state=direction.done, conversions=sides.marker.later, later=(), undo={})
         if not direction.returns:
             switched = replace(
                 switched,
@@ -336,7 +336,10 @@ class Machine:
             self.report(CutoverNote(event="not undone", words=f"not undone: {failure}"))
         if failures:
             raise NotUndone(f"not all could be undone; once that answers again: {self._command('--undo')}")
-        self.report(CutoverNote(event="undone", words=f"everything is as before: the {primary} is primary"))
+        words = f"everything is as before: the {primary} is primary"
+        if self.options.stop_with is not None:
+            words += "; start the writers again if --stop-with has stopped them"
+        self.report(CutoverNote(event="undone", words=words))
 
     # after the switch, and the end
 
@@ -354,7 +357,7 @@ class Machine:
         assert sides.marker is not None
         if not sides.marker.blocked or writes_through(source):
             return
-        sides.confirm()
+        sides.take()
         allow(source)
         sides.mark(replace(sides.marker, blocked=False))
         self._say(
@@ -367,14 +370,14 @@ class Machine:
         """Allow the writes to the source, once the marker says that it is primary again. Can be repeated."""
         assert self.sides.marker is not None
         if self.sides.marker.blocked:
-            self.sides.confirm()
+            self.sides.take()
             allow(self.sides.forward.source)
 
     def _finish_return(self) -> None:
         """Once the source is primary again: the pipeline continues as before the cutover. Can be repeated."""
         assert self.sides.marker is not None
         self._open_source()
-        self.sides.confirm()
+        self.sides.take()
         if BLOCK in self.sides.marker.steps:
             allow(self.sides.forward.destination)
         self._perform(FINISH)
@@ -384,7 +387,7 @@ class Machine:
     def _convert(self, option: str = "") -> bool:
         """Convert what the switch has left, and return whether each was tried. A signal ends it; can be repeated.
 
-        Any later command completes it, such as this one with `option`.
+        Any later command completes it, such as this one with `option`. Raises `Overtaken` once a fail back has begun.
         """
         assert self.sides.marker is not None
         count, begun = len(self.sides.marker.conversions), time.monotonic()
@@ -395,13 +398,15 @@ class Machine:
             if self.signals.came:
                 raise KeyboardInterrupt
             self.signals.release()
-            for conversion in conversions.complete(self.sides.forward):
-                if conversion.problem:
-                    self.report(CutoverNote(event="not converted", words=conversion.problem))
-                    self._left.append(conversion.problem)
+            for attempt in conversions.complete(self.sides.forward):
+                if not attempt.is_done:
+                    self.report(CutoverNote(event="not converted", words=attempt.words))
+                    self._left.append(attempt.words)
+        except Overtaken:
+            raise
         except (KeyboardInterrupt, SystemError, *ERRORS) as error:
             why = str(error) or "interrupted"
-            self._left.append(f"not all indexes are converted to unique ({why}); to do so: {self._command(option)}")
+            self._left.append(f"not all indexes are converted ({why}); to do so: {self._command(option)}")
             return False
         finally:
             self.signals.hold()

@@ -80,7 +80,8 @@ class Sides:
     def take(self, within: float | None = None) -> Cutover:
         """Take over the marker as it is stored now: any other command that runs this cutover ends at its next step.
 
-        What this command has sent and the server has not done yet has no effect from then on. `within` is in seconds.
+        What this command has sent and the server has not done yet has no effect from then on. Call it before a side is
+        opened for writes. `within` is in seconds.
         """
         assert self.marker is not None
         own = self._tokens or [self.marker.token]
@@ -154,10 +155,6 @@ class Sides:
             self.mark(replace(self.marker, state="destination primary", steps=()))
         else:
             self.mark(None)
-
-    def confirm(self) -> None:
-        """Return if the marker is still this command's. Call it before a side is opened for writes."""
-        self.mark(self.marker)
 
     def require_own(self) -> None:
         """Raise `Overtaken` when another command has taken the marker over; changes nothing."""

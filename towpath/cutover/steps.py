@@ -34,7 +34,6 @@ from towpath.deploy.schema import Plan, apply, as_text, of_text, pairs, plan, pl
 from towpath.errors import TowpathError
 from towpath.log import barrier
 from towpath.session import Session, unsaid
-from towpath.store.cutover import Conversion
 from towpath.store.positions import positions
 from towpath.verify.full_verdict import EVERYTHING
 from towpath.verify.recent import DocumentsDiffer, IncrementalVerification, require_same
@@ -85,8 +84,6 @@ class Work:
     """What the reverse pipeline needs at the old primary."""
     begun: ClusterTime | None = None
     """The new primary's time before the capture of the reverse pipeline was started."""
-    later: tuple[Conversion, ...] = ()
-    """What is left of `restore` for after the switch."""
     last_write: ClusterTime | None = None
     echoes: IncrementalVerification | None = None
     """In a fail back, of what the source has captured since the cutover, and the pipeline's sink has not applied."""
@@ -187,7 +184,13 @@ def _plan_schemas(work: Work) -> None:
         work.relax = plan_in_place(work.reverse)
         undo[RELAX] = as_text(work.relax.undo)
     assert work.sides.marker is not None
-    work.sides.mark(replace(work.sides.marker, undo=undo))
+    later = conversions.conversions(step for step in work.restore.steps if _is_later(work, step))
+    work.sides.mark(replace(work.sides.marker, undo=undo, later=later))
+
+
+def _is_later(work: Work, step: schema.Step) -> bool:
+    """Whether it takes time, and comes after the switch: see `towpath.deploy.conversions`."""
+    return step.converts or (work.options.rebuilds_later and not step.is_quick)
 
 
 def _where(work: Work) -> str:
@@ -272,14 +275,9 @@ def _enforce(work: Work) -> int:
 
 
 def _restore(work: Work) -> int:
-    """Restore the schema of the new primary, but for what takes time: see `towpath.deploy.conversions`."""
-    now, later = list[schema.Step](), list[schema.Step]()
-    for step in work.restore.steps:
-        if not step.enforces:
-            is_later = step.converts or (work.options.rebuilds_later and not step.is_quick)
-            (later if is_later else now).append(step)
-    work.later = conversions.conversions(later)
-    return _change_schema(work, work.session, now)
+    """Restore the schema of the new primary, but for what comes before and after."""
+    steps = [step for step in work.restore.steps if not (step.enforces or _is_later(work, step))]
+    return _change_schema(work, work.session, steps)
 
 
 def _change_schema(work: Work, session: Session, steps: Sequence[schema.Step]) -> int:

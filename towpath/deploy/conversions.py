@@ -6,8 +6,8 @@ are left, with their commands. They can be repeated, so any command on any machi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from towpath.clients.mongo.client import Client, Cluster
@@ -16,10 +16,13 @@ from towpath.deploy.schema import Duplicates, Progress, Step, as_text, of_text, 
 from towpath.errors import TowpathError
 from towpath.session import Session
 from towpath.store import cutover as cutovers
-from towpath.store.cutover import SWITCHED, Conversion
-from towpath.store.state_files import alone, holder, lock
+from towpath.store.cutover import SWITCHED, Conversion, Cutover
+from towpath.store.state_files import holder, lock, locked
+from towpath_verifier import brief, described, unlike
 
-_DUPLICATE_KEY, _NO_INDEX, _CHANGED = 11000, 27, 125  # MongoDB's error_codes.yml; the last: CommandFailed
+# MongoDB's error_codes.yml: DuplicateKey, IndexNotFound, CommandFailed, BackgroundOperationInProgressForNamespace
+_DUPLICATE_KEY, _NO_INDEX, _CHANGED, _BUILDING = 11000, 27, 125, 12587
+_GONE = (26, _NO_INDEX, 166)  # NamespaceNotFound, IndexNotFound, CommandNotSupportedOnView
 _LOCK = "conversion"
 
 
@@ -39,11 +42,16 @@ def conversions(steps: Iterable[Step]) -> tuple[Conversion, ...]:
     )
 
 
-def pending(session: Session) -> tuple[Conversion, ...]:
-    """What is left to convert at the primary, by the marker; nothing for a user who may not read it."""
+def marker(session: Session) -> Cutover | None:
+    """The marker of the pipeline's cutover, if there is one; None for a user who may not read it."""
     with session.destination.connected() as client:
-        marker = if_allowed(lambda: cutovers.read(client, session.pipeline))
-    return marker.conversions if marker is not None and marker.state in SWITCHED else ()
+        return if_allowed(lambda: cutovers.read(client, session.pipeline))
+
+
+def pending(session: Session) -> tuple[Conversion, ...]:
+    """What is left to convert at the primary."""
+    stored = marker(session)
+    return stored.conversions if stored is not None and stored.state in SWITCHED else ()
 
 
 def is_elsewhere(session: Session) -> bool:
@@ -51,52 +59,89 @@ def is_elsewhere(session: Session) -> bool:
     return bool(holder(lock(session.pipeline.name, _LOCK)))
 
 
-def complete(session: Session, on_progress: Progress = lambda done, total, description: None) -> Iterator[Conversion]:
-    """Convert what is left, one after the other; yield each once its result is stored, with `problem` if it has one.
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What came of a conversion."""
 
-    Raises `MongoError`, and `TowpathError` while another command on this machine does it.
+    words: str
+    is_done: bool
+    """Whether nothing is left of it."""
+
+
+def complete(session: Session, on_progress: Progress = lambda done, total, description: None) -> Iterator[Attempt]:
+    """Convert what is left, one after the other; yield what came of each once that is stored.
+
+    Waits while another command on this machine does it. What a server refuses is stored as a problem. Raises
+    `MongoError`, `TowpathError` for what passes without a change, and `Overtaken` once a fail back has begun or ended.
     """
     pipeline = session.pipeline
-    with alone(pipeline.name, _LOCK, "cutover`, `run` or `prepare"), session.destination.connected() as client:
-        marker = cutovers.read(client, pipeline)
-        if marker is None or marker.state not in SWITCHED:
+    if is_elsewhere(session):
+        session.say("another command on this machine converts indexes; waiting until it has ended …")
+    with locked(lock(pipeline.name, _LOCK), wait=True), session.destination.connected() as client:
+        stored = cutovers.read(client, pipeline)
+        if stored is None:
             return
-        primary = session.destination if marker.state == "destination primary" else session.source
-        for conversion in marker.conversions:
-            if not cutovers.is_in(client, pipeline, marker.state):  # a fail back has begun
-                return
-            problem = _convert(primary, conversion, session.file, on_progress)
-            cutovers.converted(client, pipeline, conversion, problem)
-            yield replace(conversion, problem=problem)
+        primary = session.source if stored.state == "source primary" else session.destination
+        for conversion in stored.conversions:
+            cutovers.require_switched(client, pipeline, stored.state)
+            attempt = _convert(primary, conversion, session.file, on_progress)
+            cutovers.converted(client, pipeline, conversion, "" if attempt.is_done else attempt.words)
+            yield attempt
 
 
-def _convert(primary: Cluster, conversion: Conversion, file: Path, on_progress: Progress) -> str:
-    """Why it cannot be converted; empty if it is. The documents with duplicates are named."""
+def _convert(primary: Cluster, conversion: Conversion, file: Path, on_progress: Progress) -> Attempt:
     steps = of_text(conversion.commands)
-    again = f"towpath prepare {file}"  # a fail back ends with the marker, so that later only the command is known
+    again = f"run towpath prepare {file}"  # a fail back ends with the marker, so that later only the command is known
     if primary.side == "source":
-        again = f"at the source: {'; '.join(step.command.text for step in steps)}"
-    again = f"change or delete these documents, then run {again}"
+        again = f"run at the source: {'; '.join(step.command.text for step in steps)}"
     with primary.connected() as client:
         try:
-            for step in steps:
-                _run(client, step, on_progress)
+            _run_all(client, conversion.namespace, steps, on_progress)
         except Duplicates as error:
-            return f"{error.what}. New duplicates are refused; {again}"
+            until = "New duplicates are refused" if conversion.enforced else "Until then duplicates are accepted"
+            return Attempt(f"{error.what}. {until}; change or delete these documents, then {again}", is_done=False)
         except TowpathError as error:
-            if getattr(error.__cause__, "code", None) != _DUPLICATE_KEY:
+            if (code := _code(error)) == _BUILDING:
                 raise
-            for step in steps:  # not without the index: queries need it
+            if code in _GONE:
+                return Attempt(f"{conversion.names} does not exist any more: nothing is left to convert", is_done=True)
+            why = f"the {primary.side} refuses to convert {conversion.names}: {brief(error.__cause__)}"
+            return Attempt(f"{why}; once it does not, {again}", is_done=False)
+    return Attempt(conversion.done, is_done=True)
+
+
+def _run_all(client: Client, namespace: str, steps: Sequence[Step], on_progress: Progress) -> None:
+    """Raises `Duplicates`, and `TowpathError` for what the server refuses."""
+    try:
+        built = _built(client, namespace, steps)
+        for step in steps:
+            if not (step.drops and step.command.body["index"] in built):
+                _run(client, step, on_progress)
+    except TowpathError as error:
+        if _code(error) != _DUPLICATE_KEY:
+            raise
+        for step in steps:
+            if step.builds:  # not without the index: queries need it
                 _run(client, _not_unique(step), on_progress)
-            return f"{error.what}. Until then duplicates are accepted; {again}"
-    return ""
+        raise Duplicates(error.what) from error
+
+
+def _built(client: Client, namespace: str, steps: Sequence[Step]) -> set[str]:
+    """The indexes that another command has built as these steps do, or builds now: a drop would abort that.
+
+    `createIndexes` waits for it.
+    """
+    wanted = {spec["name"]: spec for step in steps for spec in step.build_specs}
+    found = described(client, [namespace]).get(namespace) if wanted else None
+    indexes = found.indexes if found else {}
+    return {name for name, spec in indexes.items() if not unlike({**spec, "name": name}, wanted.get(name, {}))}
 
 
 def _run(client: Client, step: Step, on_progress: Progress, *, again: bool = True) -> None:
     try:
         run(client, step, on_progress)
     except TowpathError as error:
-        code = getattr(error.__cause__, "code", None)
+        code = _code(error)
         if step.converts and code == _CHANGED and again:  # another command has converted it in the meantime
             _run(client, step, on_progress, again=False)
         elif not (step.drops and code == _NO_INDEX):  # an earlier attempt was interrupted after the drop
@@ -104,7 +149,10 @@ def _run(client: Client, step: Step, on_progress: Progress, *, again: bool = Tru
 
 
 def _not_unique(step: Step) -> Step:
-    indexes = [{name: value for name, value in index.items() if name != "unique"} for index in step.build_specs]
-    if not indexes:
-        return step
+    indexes = [{name: value for name, value in spec.items() if name != "unique"} for spec in step.build_specs]
     return replace(step, command=replace(step.command, body={**step.command.body, "indexes": indexes}))
+
+
+def _code(error: TowpathError) -> int | None:
+    """The server's, which `run` leaves as the cause."""
+    return getattr(error.__cause__, "code", None)

@@ -211,7 +211,9 @@ class Supervisor:
                 else:
                     self._report_problem("conversions", "")
                     self.hurry()
-        elif status.cutover is not None and status.cutover.to_convert and not conversions.is_elsewhere(self.session):
+        elif status.cutover is None or not status.cutover.to_convert:
+            self._report_problem("conversions", "")  # another command has done it
+        elif not conversions.is_elsewhere(self.session):
             if pause.due is not None and not pause.is_due(now):
                 return
             pause.tried()
@@ -311,7 +313,7 @@ class Supervisor:
 
 def _converting(session: Session, end: Future[list[str]]) -> None:
     try:
-        end.set_result([done.problem or f"converted {done.names} to unique" for done in conversions.complete(session)])
+        end.set_result([attempt.words for attempt in conversions.complete(session)])
     except BaseException as error:  # noqa: BLE001 - raised by the next turn
         end.set_exception(error)
 

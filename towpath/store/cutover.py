@@ -36,14 +36,14 @@ _SHOWN = 3  # conversions in a description
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """Indexes of a collection at the new primary that are still to become unique, after the switch."""
+    """Indexes of a collection at the new primary that are to become unique, or to be rebuilt, after the switch."""
 
     namespace: str
     indexes: tuple[str, ...]
     enforced: bool
     """Whether they refuse new duplicates already; not before MongoDB 6.0."""
     problem: str = ""
-    """Why the last attempt failed: the duplicates; empty before the first."""
+    """Why the last attempt failed: the duplicates, or what the server refuses; empty before the first."""
     commands: Annotated[str, Field(exclude=True)] = ""
     """Not in reports. In Extended JSON; see `towpath.deploy.schema.of_text`."""
 
@@ -53,8 +53,12 @@ class Conversion:
 
     @property
     def description(self) -> str:
-        kind = "refuses new duplicates, and is not converted to unique yet" if self.enforced else "is not unique yet"
+        kind = "refuses new duplicates, and is not converted to unique yet" if self.enforced else "is not rebuilt yet"
         return self.problem or f"the index {self.names} {kind}"
+
+    @property
+    def done(self) -> str:
+        return f"converted {self.names} to unique" if self.enforced else f"rebuilt {self.names}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,8 @@ class Cutover:
     """Whether there is a reverse pipeline."""
     conversions: tuple[Conversion, ...] = ()
     """What is left to convert at the present primary."""
+    later: Annotated[tuple[Conversion, ...], Field(exclude=True)] = ()
+    """Not in reports. `conversions` after the switch; stored before the pause, so that its size ends none."""
     undo: Annotated[Mapping[str, str], Field(exclude=True)] = field(default_factory=dict)
     """Not in reports. Step → the commands that undo its changes of a schema, in Extended JSON."""
     token: Annotated[str, Field(exclude=True)] = field(default_factory=lambda: uuid4().hex)
@@ -151,9 +157,10 @@ def require_own(client: Client, pipeline: Pipeline, tokens: Iterable[str]) -> No
         raise _overtaken(pipeline)
 
 
-def is_in(client: Client, pipeline: Pipeline, state: State) -> bool:
-    """Whether the marker is in this state."""
-    return _markers(client).find_one({"_id": pipeline.name, "state": state}, {"_id": 1}) is not None
+def require_switched(client: Client, pipeline: Pipeline, state: State) -> None:
+    """Raises `Overtaken` unless the switch is done, and the marker still in this state."""
+    if state not in SWITCHED or _markers(client).find_one({"_id": pipeline.name, "state": state}, {"_id": 1}) is None:
+        raise _overtaken(pipeline)
 
 
 def converted(client: Client, pipeline: Pipeline, conversion: Conversion, problem: str) -> None:
@@ -179,25 +186,30 @@ def _own(pipeline: Pipeline, tokens: Iterable[str]) -> dict[str, Any]:
 
 def _overtaken(pipeline: Pipeline) -> Overtaken:
     return Overtaken(
-        f"another command has taken over the cutover of {pipeline.name}, or has ended it: this one ends, and has not"
-        " switched",
+        f"another command has taken over the cutover of {pipeline.name}, or has ended it: this one ends",
         "`towpath status` shows what it is at",
     )
 
 
 def refuse(session: Session) -> None:
-    """Raise `Refused` when the pipeline's sink must not run, because it would overwrite newer changes."""
+    """Raise `Refused` when the destination is no copy now, which the pipeline must not change: it has what is newer."""
     pipeline = session.pipeline
     with session.destination.connected() as client:
         marker = read(client, pipeline)
-    if marker is None:
-        return
-    if marker.state == "destination primary":
-        raise Refused(
-            f"{pipeline.name} is cut over: the destination is primary, and its sink must stay stopped, or older changes"
-            " would be written over newer ones",
-            "`towpath cutover --back` returns to the source",
-        )
+    match marker and marker.state:
+        case None:
+            return
+        case "destination primary":
+            raise Refused(
+                f"{pipeline.name} is cut over: the destination is primary, so its sink must stay stopped and its schema"
+                " must stay as it is: what the source has is older",
+                "`towpath cutover --back` returns to the source",
+            )
+        case "source primary":
+            raise Refused(
+                f"the fail back of {pipeline.name} has made the source primary, and is not complete",
+                "`towpath cutover --back` completes it",
+            )
     raise Refused(
         f"a cutover of {pipeline.name} is under way, or was interrupted", "`towpath cutover --undo` undoes it"
     )

@@ -5,7 +5,7 @@
 All of them only read. What is not named here is private.
 """
 
-from towpath_verifier.descriptions import Described, concurrently, described, feature_version
+from towpath_verifier.descriptions import Described, concurrently, described, feature_version, unlike
 from towpath_verifier.differences import Difference, Kind, Namespace, Pair, Shown, extended_json, readable
 from towpath_verifier.metadata import AS_IT_IS, RELAXED, RELAXED_IN_PLACE, MetadataDifference, Schemas, omitted
 from towpath_verifier.plan import Options
@@ -77,5 +77,6 @@ __all__ = [
     "readable",
     "started_ahead",
     "token_time",
+    "unlike",
     "with_retries",
 ]
