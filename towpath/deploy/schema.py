@@ -133,17 +133,19 @@ def metadata(session: Session, only: Sequence[str]) -> Metadata:
             " --no-metadata leaves them out"
         ) from error
 
-    return _metadata(both)
+    return _metadata(both, both.differences())
 
 
-def _metadata(both: Schemas) -> Metadata:
+def _metadata(both: Schemas, found: Iterable[MetadataDifference]) -> Metadata:
+    """Divide the differences that were found: those of the relaxed schema, in one of its forms, are deferred."""
+
     def subject(difference: MetadataDifference) -> tuple[Pair, str, str]:
         return difference.pair, difference.kind, difference.name
 
     relaxed, in_place = (set(map(subject, both.differences(form))) for form in (RELAXED, RELAXED_IN_PLACE))
     lasting, differences = relaxed & in_place, list[MetadataDifference]()
     deferred = list[MetadataDifference]()
-    for difference in both.differences():
+    for difference in found:
         is_deferred = subject(difference) not in lasting or difference.awaits_conversion
         (deferred if is_deferred else differences).append(difference)
     return Metadata(differences, deferred)
@@ -271,7 +273,8 @@ def plan(session: Session, *, overwrite: bool = False, final: bool = False) -> P
         return Plan()
     both = schemas(session, replicated)
     resolved, different = list[MetadataDifference](), list[MetadataDifference]()
-    for difference in both.differences(AS_IT_IS if final else RELAXED):
+    found = both.differences(AS_IT_IS if final else RELAXED)
+    for difference in found:
         drops = any("drop" in command.body for command in difference.commands)
         stays = drops or (difference.destination is not None and not (overwrite or final))
         (different if stays else resolved).append(difference)
@@ -284,7 +287,7 @@ def plan(session: Session, *, overwrite: bool = False, final: bool = False) -> P
             *_together(step for step in steps if step.builds),
         ),
         different=tuple(different),
-        unexplained=tuple(_metadata(both).differences) if final else (),
+        unexplained=tuple(_metadata(both, found).differences) if final else (),
         deferred=tuple(
             (pair.destination, description)
             for pair in replicated
