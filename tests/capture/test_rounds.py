@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import bson
 import pytest
 from bson import Timestamp
 from pymongo import MongoClient
@@ -23,7 +24,9 @@ from tests.support.workload import Workload
 from tests.support.writer import Writer
 from towpath import stack as embedded
 from towpath.clients.mongo.client import cluster_time
+from towpath.log import reread_requests
 from towpath.log.source_offsets import source_position
+from towpath.session import opened
 
 pytestmark = pytest.mark.servers
 
@@ -264,6 +267,25 @@ def test_schema_changes_between_rounds(
         copied_in_rounds(pipeline, seed, 3_000, change, rounds=4, timeout=300)
         pipeline.assert_same("later", "dropped", "replaced", at_least=500)
         assert "renamed" not in destination_client[pipeline.name].list_collection_names()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("order", ["id", "natural"])
+def test_documents_that_are_requested_during_the_copy_are_not_resurrected(
+    tmp_path: Path, addresses: Addresses, destination_client: raw.Client, seed: int, order: str
+) -> None:
+    settings = Settings(capture={"documents_per_second": 60, "copy_order": order})
+    with small(tmp_path, addresses, destination_client, settings, fills=FEWER_FILLS) as pipeline:
+
+        def request(writer: Writer) -> None:
+            for wanted in (1, 2, 3):
+                await_round(pipeline, wanted)
+                with opened(pipeline.file) as it:
+                    found = pipeline.source(COPIED).find({}, {"_id": 1})
+                    ids = [bson.encode({"_id": one["_id"]}) for one in found]
+                    reread_requests.write(it.pipeline, it.topics, pipeline.namespace(COPIED), ids)
+
+        copied_in_rounds(pipeline, seed, 4_000, request, rounds=3, timeout=300)
 
 
 def _root(pipeline: Pipeline) -> dict[str, Any]:

@@ -177,6 +177,7 @@ def test_the_same_replica_set_on_both_sides(filled: Pipeline) -> None:
     one(found, "warning", "destination", "is the same replica set as the source")
 
 
+@pytest.mark.nightly
 def test_servers_out_of_reach_are_told_each(filled: Pipeline) -> None:
     at = {name: nowhere() for name in ("source", "destination", "connect", "kafka")}
     found = check(

@@ -41,7 +41,7 @@ def pairs(random: Random) -> list[tuple[str, str]]:
     every = [(command, fault) for command in COMMANDS for fault in FAULTS]
     if TIMES > 1:
         return every
-    return [(command, random.choice(FAULTS)) for command in ("deploy", "pause", "resume", "remove")]
+    return [(command, random.choice(FAULTS)) for command in ("deploy", "remove")]
 
 
 @pytest.fixture

@@ -60,6 +60,12 @@ def test_debezium_s_position_is_told_from_ours() -> None:
     assert source_state([root("copy", "shop.a"), plan("shop.a", 2)]).position is None
 
 
+def test_the_stream_has_to_pass_all_rows_of_the_copy_also_if_they_are_later_than_what_is_waited_for() -> None:
+    copied = [root("stream", "shop.a"), plan("shop.a", 1), part("shop.a", 0, 400, done=True, t="320:9")]
+    assert words(*copied, debezium(320)) == "shop-source has captured up to 320:1, and must pass 320:9"
+    assert words(*copied, debezium(321)) == ""
+
+
 def test_of_debezium_s_own_connector_there_is_a_position_only() -> None:
     assert source_state([debezium(300)]) == SourceState(source_state([debezium(300)]).position)
     assert source_state([]) == SourceState(None)

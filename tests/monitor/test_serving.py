@@ -282,6 +282,7 @@ def commands_take_effect(client: httpx.Client, pipeline: Pipeline, state: Callab
     until("document that could not be written", lambda: destination["a"].find_one({"_id": 3}))
 
 
+@pytest.mark.nightly
 @pytest.mark.servers
 def test_without_listen_nothing_listens(pipeline: Pipeline, tmp_path: Path) -> None:
     pipeline.source("a").insert_one({"_id": 1})

@@ -194,6 +194,7 @@ def test_a_verdict_is_known_on_every_machine_and_not_believed_of_a_destination_t
     assert "was dropped since, or is another one" in gate(pipeline), "it was restored with other collections"
 
 
+@pytest.mark.nightly
 def test_a_destination_that_takes_no_verdict_leaves_it_on_this_machine(pipeline: Pipeline) -> None:
     filled(pipeline)
     full = {"validator": {"$jsonSchema": {"required": ["no verdict has this"]}}}

@@ -103,8 +103,10 @@ def uncaptured(name: str, state: SourceState, target: ClusterTime, selection: st
     for refill in state.schema.refills if state.schema and state.schema.is_on else ():
         if refill.end is None:
             return f"{name} is still reading {refill.namespace}, which was renamed or replaced at {refill.start}"
-    if not position.has_passed(target):
-        return f"{name} has captured up to {position.time}, and must pass {target}"
+    # up to then, a document that changed while it was copied in natural order may be missing
+    latest = max(target, state.copied or target)
+    if not position.has_passed(latest):
+        return f"{name} has captured up to {position.time}, and must pass {latest}"
     return ""
 
 

@@ -121,6 +121,7 @@ def test_connectors_of_an_operator_are_compared_and_left_alone(pipeline: Pipelin
     assert rest.get(config_url(owned, "sink")).json() == by_hand
 
 
+@pytest.mark.nightly
 def test_an_operator_takes_over_what_a_resnapshot_has_set_and_the_log_goes_once_it_has_stopped_the_connectors(
     pipeline: Pipeline, tmp_path: Path
 ) -> None:

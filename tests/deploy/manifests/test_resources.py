@@ -151,6 +151,7 @@ def all_forms(folder: Path) -> list[Resource]:
     return [resource for plan in plans for resource in resources(plan)]
 
 
+@pytest.mark.nightly
 @pytest.mark.servers  # starts a JVM
 def test_every_resource_fits_the_published_classes_of_its_api(folder: Path, tmp_path: Path) -> None:
     api = published(tools.java().resolve(), tmp_path / "classes")
@@ -178,6 +179,7 @@ def closed(schema: Any) -> Any:
     return inside
 
 
+@pytest.mark.nightly
 @pytest.mark.servers  # starts a JVM
 def test_the_resources_of_strimzi_fit_its_custom_resource_definitions(
     strimzi: Published, folder: Path, tmp_path: Path

@@ -114,6 +114,9 @@ public final class TowpathSourceTask extends SourceTask {
         if (!ledger.hasBegun()) begin(selection);
         else if (!ledger.selection().equals(selection)) isBack = reselect(selection);
         if (isResnapshotDue()) resnapshot(selection, isBack);
+        // a task may have read its share of the round, and have another share now
+        if (ledger.isCopying() && !ledger.isFresh() && !share.isWhole())
+            startRecords.add(ledger.beginRound(ledger.start()));
         if (!ledger.isCopying()) ResumePoint.of(streamOffset(), ledger.start()).requireHistory(source);
         if (schema == null)
             ddl = new DdlWatch(

@@ -119,9 +119,10 @@ final class CopyThreads implements AutoCloseable {
     }
 
     private void divide(String namespace, boolean isAlone) throws InterruptedException {
-        for (Patience patience = new Patience(); !isEnding; ) {
+        for (Patience patience = new Patience(namespace); !isEnding; ) {
             try {
                 RangePlan plan = natural.plan(namespace);
+                patience.end();
                 reports.put(new CopyReports.Planned(namespace, plan));
                 // before the collections that are not divided yet, so that few ranges wait
                 for (int range = plan.ranges() - 1; range >= 0; range--) {
@@ -139,15 +140,16 @@ final class CopyThreads implements AutoCloseable {
 
     private void readPages(RangeRead.Range whole) throws InterruptedException {
         RangeRead.Range rest = whole;
-        for (Patience patience = new Patience(); !isEnding; ) {
+        for (Patience patience = new Patience(whole.namespace()); !isEnding; ) {
             try (PageRead pages = open(rest)) {
                 while (pages.hasNext()) {
                     Page page = pages.next();
+                    patience.end();
                     limit.take(page.documents().size(), page.bytes());
                     reports.put(new CopyReports.Copied(page));
                     if (page.isLast() || isEnding) return;
                     rest = new RangeRead.Range(rest.namespace(), rest.plan(), rest.index(), page.upTo());
-                    patience = new Patience();
+                    patience = new Patience(rest.namespace());
                 }
             } catch (OutdatedPlanException outdated) {
                 reports.put(new CopyReports.Outdated(rest.namespace(), RetryCause.OTHER, outdated.getMessage()));
@@ -184,17 +186,29 @@ final class CopyThreads implements AutoCloseable {
         natural.close();
     }
 
-    /** Growing pauses, until an error is not transient or has lasted too long. */
-    private static final class Patience {
-        private final long end = System.nanoTime() + PATIENCE.toNanos();
+    /** Growing pauses, until an error is not transient or has lasted too long. An outage goes on in the next round. */
+    private final class Patience {
+        private final String namespace;
+        private final long began;
         private long pauseMs = FIRST_PAUSE_MS;
 
+        Patience(String namespace) {
+            this.namespace = namespace;
+            this.began = System.nanoTime() - reads.outages().getOrDefault(namespace, 0L);
+        }
+
         boolean isOver() {
-            return System.nanoTime() > end;
+            return System.nanoTime() - began > PATIENCE.toNanos();
+        }
+
+        /** The collection was read. */
+        void end() {
+            reads.outages().remove(namespace);
         }
 
         void afterFault(MongoException error) throws InterruptedException {
             if (ReadFault.isInterrupt(error)) throw new InterruptedException();
+            reads.outages().put(namespace, System.nanoTime() - began);
             if (!ReadFault.isTransient(error) || isOver()) throw error;
             Thread.sleep(ThreadLocalRandom.current().nextLong(pauseMs / 2, pauseMs));
             pauseMs = Math.min(2 * pauseMs, LONGEST_PAUSE_MS);

@@ -6,17 +6,27 @@ import com.mongodb.client.MongoIterable;
 import io.towpath.debezium.SourceCluster;
 import io.towpath.record.BsonBytes;
 import io.towpath.source.progress.RangePlan;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
 import org.bson.BsonDocument;
 import org.bson.BsonInt32;
 import org.bson.RawBsonDocument;
 
-/** Reads documents of the source as bytes, in the order of their {@code _id}s, in snapshot sessions. */
-public record SnapshotReads(SourceCluster source, CopySettings settings) {
+/**
+ * Reads documents of the source as bytes, in the order of their {@code _id}s, in snapshot sessions.
+ *
+ * @param outages namespace → for how many nanoseconds of this task's rounds no page of it could be read
+ */
+public record SnapshotReads(SourceCluster source, CopySettings settings, Map<String, Long> outages) {
     private static final BsonDocument BY_ID = new BsonDocument("_id", new BsonInt32(1));
     /** The most documents that the server sends at once; it sends 16 MB at most. */
     private static final int BATCH_DOCUMENTS = 4_000;
     /** About how many bytes the server sends at once to all threads of a copy together. */
     private static final long BATCHES_BYTES = 16 << 20;
+
+    public SnapshotReads(SourceCluster source, CopySettings settings) {
+        this(source, settings, new ConcurrentHashMap<>());
+    }
 
     /** How to divide a collection into ranges. The order of a default collation is unknown here: one range has all of the collection. */
     RangePlan plan(String namespace) {

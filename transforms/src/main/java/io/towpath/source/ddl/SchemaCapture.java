@@ -113,11 +113,11 @@ public final class SchemaCapture implements AutoCloseable {
     }
 
     /**
-     * Before an initial copy: describes what existed when the stream begins, unless it is described already. Empty when it has to be called
-     * again.
+     * Before an initial copy: describes what existed when the stream begins, unless it is described already, or the copy began without this:
+     * then {@link #beginStream} does. Empty when it has to be called again.
      */
     public Optional<List<SourceRecord>> beginCopy() throws InterruptedException {
-        if (!state.isOn()) return described(descriptions::beforeCopy);
+        if (!state.isOn()) return ledger.isFresh() ? described(descriptions::beforeCopy) : Optional.of(List.of());
         if (!hasAdded) return Optional.of(List.of());
         return described(() -> Optional.of(descriptions.beforeCopy(selection.and(added))));
     }

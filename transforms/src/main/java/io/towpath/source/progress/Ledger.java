@@ -18,6 +18,7 @@ public final class Ledger {
     private final RowTimes rows;
     private final LogHistory history;
     private boolean begun;
+    private boolean fresh;
     private Phase phase = Phase.COPY;
     private long round;
     private String selection = "";
@@ -80,6 +81,11 @@ public final class Ledger {
         return begun;
     }
 
+    /** Whether the initial copy began in this task: no row of it was in the log before. */
+    public boolean isFresh() {
+        return fresh;
+    }
+
     /** Whether the initial copy is over. */
     public boolean isStreaming() {
         return phase == Phase.STREAM;
@@ -116,6 +122,7 @@ public final class Ledger {
 
     public void begin(String newSelection, ClusterTime now, Collection<String> namespaces) {
         begun = true;
+        fresh = true;
         phase = Phase.COPY;
         round++;
         selection = newSelection;

@@ -77,8 +77,9 @@ public final class Rereads implements AutoCloseable {
         return progress.ledger().rows();
     }
 
+    /** None while the initial copy goes on: a row that is read later would say nothing of a delete of what is answered now. */
     private Optional<RereadRequest> first() {
-        return requests == null ? Optional.empty() : requests.first();
+        return requests == null || !progress.ledger().isStreaming() ? Optional.empty() : requests.first();
     }
 
     /** The offset behind requests that are another connector's; empty when there are none. */

@@ -116,7 +116,8 @@ public final class Streaming implements AutoCloseable {
             if (isNew) heldUntil = System.nanoTime() + BOUNDARY_NS;
             ClusterTime position = EventTime.before(held.get(0).sourceOffset()).orElseThrow();
             emitSchemaChanges(position, records);
-            List<SourceRecord> reread = rereads.read(position);
+            // an event before it may have been replaced by a later read
+            List<SourceRecord> reread = isPastRows(position) ? rereads.read(position) : List.of();
             records.addAll(reread);
             // a row holds changes that were dropped because it was pending: they must not come again after a restart
             if (!reread.isEmpty()) storePosition("re-read", records);
@@ -195,11 +196,13 @@ public final class Streaming implements AutoCloseable {
             if (last != null && last.isAfter(before.get())) continue;
             // the first heartbeat has the time at which the stream begins, and says nothing about events of that time
             if (!before.get().isAfter(debezium.start())) continue;
-            boolean isPastRows =
-                    !ledger.rows().holdsAny() || !ledger.largestTime().isAfter(before.get());
-            return isPastRows ? index : -1;
+            return isPastRows(before.get()) ? index : -1;
         }
         return -1;
+    }
+
+    private boolean isPastRows(ClusterTime position) {
+        return !ledger.rows().holdsAny() || !ledger.largestTime().isAfter(position);
     }
 
     /** Returns how many of the batch are emitted: fewer than all when a document in place of an oversized event cannot be read yet. */

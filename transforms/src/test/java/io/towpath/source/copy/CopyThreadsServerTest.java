@@ -2,14 +2,21 @@ package io.towpath.source.copy;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import com.mongodb.ReadPreference;
+import com.mongodb.client.MongoCollection;
 import io.towpath.debezium.SourceCluster;
 import io.towpath.source.progress.RangePlan;
+import io.towpath.source.progress.RecordIds;
 import io.towpath.support.Server;
 import io.towpath.support.Sources;
+import java.time.Duration;
 import java.util.AbstractList;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
+import org.bson.RawBsonDocument;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
@@ -40,6 +47,44 @@ class CopyThreadsServerTest {
             CopyReports.Failed failed = assertInstanceOf(CopyReports.Failed.class, threads.next(30_000));
             assertEquals("shop.orders", failed.namespace());
             assertEquals(error, failed.cause());
+        }
+    }
+
+    @Test
+    void anOutageOfAMemberGoesOnInTheNextRound() throws InterruptedException {
+        try (Server server = new Server();
+                SourceCluster source = Sources.connected(Sources.configuration())) {
+            server.requireTestCommands();
+            MongoCollection<RawBsonDocument> collection = server.fresh("away");
+            collection.insertOne(RawBsonDocument.parse("{_id: 1}"));
+            String namespace = collection.getNamespace().getFullName();
+            PhysicalTable table = PhysicalTable.of(source, namespace, ReadPreference.primary())
+                    .orElseThrow();
+            RecordIds recordIds = new RecordIds(table.member(), table.name(), source.now());
+            RangePlan plan = new RangePlan(List.of(), 1, 1, 1, Optional.of(recordIds));
+            RangeRead.Range range = new RangeRead.Range(namespace, plan, 0, RangePlan.OPEN_END);
+            SnapshotReads reads = Sources.reads(source);
+            server.fail("alwaysOn", "failCommands: ['find'], errorCode: 91");
+            try {
+                assertInstanceOf(CopyReports.Retried.class, round(reads, range));
+                assertTrue(reads.outages().get(namespace) > 0);
+                reads.outages().put(namespace, Duration.ofMinutes(6).toNanos());
+                assertInstanceOf(CopyReports.Outdated.class, round(reads, range));
+            } finally {
+                server.fail("off", "");
+            }
+            assertInstanceOf(CopyReports.Copied.class, round(reads, range));
+            assertEquals(Map.of(), reads.outages());
+        }
+    }
+
+    /** Returns the second report of threads that read a range, or the first if that has rows. */
+    private static CopyReports.Report round(SnapshotReads reads, RangeRead.Range range) throws InterruptedException {
+        try (CopyThreads threads = new CopyThreads(reads, "p", reads.source().now())) {
+            threads.read(range);
+            threads.start();
+            CopyReports.Report first = threads.next(30_000);
+            return first instanceof CopyReports.Copied ? first : threads.next(30_000);
         }
     }
 }

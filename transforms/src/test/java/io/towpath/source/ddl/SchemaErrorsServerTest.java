@@ -88,6 +88,26 @@ class SchemaErrorsServerTest {
     }
 
     @Test
+    void aCopyThatBeganWithoutSchemaChangesGoesOn() throws InterruptedException {
+        Partitions partitions = new Partitions("q");
+        SourceContext offsets = new SourceContext(Map.of());
+        Ledger before = new Ledger(partitions, offsets);
+        before.begin("", source.now(), List.of(database + ".s1"));
+        offsets.store(List.of(before.rootRecord()));
+        server.fresh("s1").insertOne(RawBsonDocument.parse("{_id: 1}"));
+        server.fresh("s2").insertOne(RawBsonDocument.parse("{_id: 1}"));
+        server.fresh("s2").drop();
+        Ledger ledger = new Ledger(partitions, offsets);
+        TopicPartitions topics = new TopicPartitions("q", Map.of(), Optional.empty());
+        Progress progress = new Progress("q", partitions, ledger, metrics);
+        try (SchemaCapture capture =
+                new SchemaCapture(source, name -> name.startsWith(database + ".s"), topics, progress, offsets)) {
+            assertEquals(Optional.of(List.of()), capture.beginCopy());
+        }
+        assertEquals(before.start(), ledger.start());
+    }
+
+    @Test
     void historyThatIsThereAfterAllIsRead() throws InterruptedException {
         server.fresh("s1").insertOne(RawBsonDocument.parse("{_id: 1}"));
         server.fail("{times: 1}", "failCommands: ['getMore', 'aggregate'], errorCode: 286");

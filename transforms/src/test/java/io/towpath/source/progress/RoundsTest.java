@@ -54,7 +54,8 @@ class RoundsTest {
                 Arguments.of(NATURAL, Fault.ROW_IS_READ_BEFORE_THE_ROUND),
                 Arguments.of(TASKS, Fault.OTHERS_ARE_NOT_AWAITED),
                 Arguments.of(TASKS, Fault.ENDS_ARE_READ_LAST),
-                Arguments.of(TASKS, Fault.ENDED_TASK_READS));
+                Arguments.of(TASKS, Fault.ENDED_TASK_READS),
+                Arguments.of(BY_ID, Fault.REQUEST_IS_ANSWERED));
         return IS_NIGHT ? Stream.concat(others, Stream.of(longest)) : others;
     }
 

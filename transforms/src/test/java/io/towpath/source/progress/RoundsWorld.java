@@ -45,7 +45,9 @@ final class RoundsWorld {
         /** The first task reads how far the others are before it reads whether they have ended. */
         ENDS_ARE_READ_LAST,
         /** A task reads again in a round that it has ended. */
-        ENDED_TASK_READS
+        ENDED_TASK_READS,
+        /** A re-read request is answered while the initial copy goes on. */
+        REQUEST_IS_ANSWERED
     }
 
     static final class Broken extends RuntimeException {
@@ -327,6 +329,8 @@ final class RoundsWorld {
         boolean isPending = ledger.rows().nextPending().isPresent();
         if (isPending && isPastRows) steps.add(RoundsWorld::reread);
         if (ledger.isCatchingUp() && position >= time(ledger.start())) steps.add(RoundsWorld::beginRound);
+        if (fault == Fault.REQUEST_IS_ANSWERED && isPastRows && !ledger.isStreaming() && position >= START)
+            steps.add(RoundsWorld::answer);
     }
 
     private void event() {
@@ -365,6 +369,11 @@ final class RoundsWorld {
         commit(ledger.reread(pending.namespace(), pending.keys(), time(position)));
         if (fault != Fault.REREAD_STORES_NO_POSITION) stored = position;
         for (int id : IDS) if (pending.keys().stream().anyMatch(key -> Arrays.equals(key, KEYS[id]))) row(id, position);
+    }
+
+    private void answer() {
+        stored = position;
+        IDS.forEach(id -> row(id, position));
     }
 
     private void beginRound() {
@@ -417,6 +426,8 @@ final class RoundsWorld {
 
     private void killFirst() {
         kills++;
+        Ledger before = first();
+        if (size.tasks > 1 && before.isCopying()) commit(List.of(before.beginRound(before.start())));
         seeRange();
         readEnd = 0;
         seenEnd = 0;
