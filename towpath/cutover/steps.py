@@ -419,7 +419,7 @@ def _resume_pipeline(work: Work) -> None:
 APPLY_BACKLOG = Step("applying the backlog of the reverse pipeline", _apply_backlog, unit="commands")
 #: Once a fail back has made the source primary: they are not undone, and can be repeated.
 FINISH = (
-    Step(RELAX, lambda work: relax_schema(work.sides.forward), unit="commands"),
+    Step("relaxing the schema of the destination", lambda work: relax_schema(work.sides.forward), unit="commands"),
     Step("removing the reverse pipeline", lambda work: _remove_reverse(work.sides)),
     Step("resuming the pipeline", _resume_pipeline),
 )
