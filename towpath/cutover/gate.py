@@ -196,12 +196,12 @@ def verified(readiness: Readiness) -> Result:
 
 
 def _metadata(readiness: Readiness) -> Result:
+    if capped := readiness.restore.capped:
+        return False, f"{capped} would become capped, which copies it and cannot be undone", _CAPPED
     both = metadata(readiness.session, ())
     words = "; ".join(f"{difference.pair.source}: {difference.what}" for difference in both.differences[:_SHOWN])
     more = len(both.differences) - _SHOWN
     words += f"; and {more} more" if more > 0 else ""
-    if not words and (capped := readiness.restore.capped):
-        return False, f"{capped} would become capped, which copies it and cannot be undone", _CAPPED
     same = f"the same, {len(both.deferred)} deferred until the cutover"
     return not both.differences, words or same, f"towpath prepare {readiness.session.file}"
 
