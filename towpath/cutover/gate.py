@@ -44,8 +44,8 @@ from towpath_verifier import cluster_time, concurrently
 _KNOWN = ("operator", "connectors", "copy", "lag", "re-read requests", "verified")
 #: What to do about a collection that only the source limits.
 _CAPPED = (
-    "leave it out with [collections] exclude, and make it capped by hand (convertToCapped) while no one writes; in plain"
-    " mode the latter is enough"
+    "leave it out with [collections] exclude, and run convertToCapped at the destination while nothing writes to it; in"
+    " plain mode, run convertToCapped before the cutover"
 )
 _SHOWN = 3  # findings in one line; the rest is only counted
 #: Command → the privilege action that it needs, where their names differ.
