@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -101,3 +102,15 @@ def test_it_begins_when_a_person_is_asked_to_stop_the_writers(monkeypatch: pytes
     with pytest.raises(CheckFailed, match=r"limit of 0\.3 s while stopping the writers"), pause.enforced():
         steps._stop_writers(work)
     assert "press Enter" in told[0].words and "--max-pause" in told[0].words
+
+
+@pytest.mark.parametrize(("limit", "least"), [(LONG_S, LONG_S - 5), (0.0, 0.0)])
+def test_the_server_ends_commands_with_the_pause(limit: float, least: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise one that waits for a lock would have its effect later, after the undo."""
+    given, pause = list[float](), Pause(limit)
+    monkeypatch.setattr(steps, "change_schema", lambda session, commands, *, within: given.append(within))
+    work: Any = SimpleNamespace(pause=pause, sides=SimpleNamespace(require_own=lambda: None))
+    with suppress(CheckFailed), pause.enforced():
+        pause.begin()
+        steps._change_schema(work, Any, [Any] * 250)  # type: ignore[arg-type, list-item]
+    assert len(given) == 3 and all(least < within < limit + 1 for within in given), "0 would be no limit"

@@ -30,7 +30,7 @@ from towpath.run.report import Copied, Copy, Lag, Problem, Waiting
 from towpath.session import Session
 from towpath.store.cutover import Conversion
 from towpath.verify.full_verdict import Verified
-from towpath_verifier import Command
+from towpath_verifier import Command, Pair
 
 RUNNING = Connector("shop-source", "RUNNING", "w", (Task(0, "RUNNING", "w", ""),))
 FAILED = Connector("shop-source", "FAILED", "w", (Task(0, "FAILED", "w", "java.lang.Exception: boom"),), "boom")
@@ -81,7 +81,9 @@ class Case:
         self.fake("watch", lambda *_, **__: nullcontext())
         self.fake("cluster_time", lambda client: None)
         for name in ("plan", "plan_in_place"):
-            self.fake(name, lambda *_, **__: SimpleNamespace(steps=(step("shop.orders", "collMod"),)))
+            self.fake(name, lambda *_, **__: Plan(collections=(step("shop.orders", "collMod"),)))
+        self.fake("pairs", lambda *_: [Pair("shop.orders", "shop.orders")])
+        self.fake("builds_under_way", lambda client, namespaces: [])
         self.fake("round_trip", lambda client: 0.001)
         self.fake("_documents", lambda client, namespace: 1_000_000)
         self.fake("statuses", lambda connect, names: [RUNNING])
@@ -198,6 +200,11 @@ RED: list[tuple[str, Callable[[Case], None], str]] = [
     ("verified", change(verdict=Verified(verdict(id="2", missing=3), verdict())), "3 differences found since"),
     ("metadata", fake("metadata", lambda *_: Metadata([DIFFERENT] * 5, ())), "the index more is missing; and 2 more"),
     ("metadata", fake("metadata", raising(MongoUnreachable("the source is away"))), "the source is away"),
+    (
+        "metadata",
+        fake("plan", lambda *_, **__: Plan(collections=(step("shop.ring", "convertToCapped"),))),
+        "shop.ring would become capped, which copies it and cannot be undone",
+    ),
     ("write block", fake("problem", lambda client: "it is MongoDB 5.0", gate.write_block), "it is MongoDB 5.0"),
     (
         "reverse pipeline",
@@ -217,6 +224,11 @@ RED: list[tuple[str, Callable[[Case], None], str]] = [
     ("own writes", no_bypass("destination"), "Towpath has to write there, and no user may without access control"),
     ("own writes", no_bypass("source", returns=True), "while writes to the source are blocked"),
     ("late writes", fake("watch", raising(OperationFailure("not authorized", 13))), "not authorized"),
+    (
+        "index builds",
+        fake("builds_under_way", lambda client, names: [f"n of {names[0]}"] if client == "destination" else []),
+        "n of shop.orders at the destination",
+    ),
     ("schema privileges", stranger, "me@admin misses collMod on shop.orders at the destination"),
     ("pause", fake("round_trip", raising(MongoUnreachable("no answer"))), "no answer"),
     (
@@ -296,10 +308,21 @@ REBUILD = [
 def test_the_pause_is_estimated(case: Case, steps: list[Step], changed: dict[str, Any], level: str, found: str) -> None:
     options(**changed)(case)
     change(status=status(lag=Lag(0, 1.0, 0.0)))(case)
-    case.fake("plan", lambda *_, **__: SimpleNamespace(steps=steps))
+    case.fake("plan", lambda *_, **__: Plan(collections=tuple(steps)))
     case.fake("plan_in_place", lambda *_, **__: Plan())
     (line,) = [line for line in case.checks() if line.subject == "pause"]
     assert line.level == level and found in line.finding and (level == "ok" or "--max-pause" in line.advice), line
+
+
+@pytest.mark.parametrize(("returns", "side"), [(False, "source"), (True, "destination")])
+def test_the_old_primary_needs_privileges_too(case: Case, returns: bool, side: str) -> None:
+    """There TTL and validators are stopped, in a fail back as well."""
+    forward, back = case.session("shop"), case.session("shop-back")
+    back = replace(back, source=forward.destination, destination=forward.source)
+    case.fake("privileges", lambda client: STRANGER if client == side else None)
+    readiness = Readiness(forward, back, case.options, returns=returns)
+    found = gate.schemas(readiness)
+    assert found[:2] == (False, f"me@admin misses collMod on shop.orders at the {side}")
 
 
 def test_rules_that_do_not_apply_are_left_out(case: Case) -> None:

@@ -45,12 +45,12 @@ def test_a_change_of_a_schema_needs_the_right_of_its_command(
 
     user = SimpleNamespace(user="me@admin", missing=missing)
     monkeypatch.setattr(gate, "privileges", lambda client: user if client == "there" else None)
-    there: Any = FakeCluster("there")
-    found = gate._missing("destination", there, [step(body), step(body)])
+    there: Any = FakeCluster("there", side="destination")
+    found = gate._missing(there, [step(body), step(body)])
     assert list(found) == [f"me@admin misses {action} on shop.orders at the destination"]
     assert asked == [([action], "shop.orders")] * 2
     open_to_all: Any = FakeCluster("no access control")
-    assert list(gate._missing("destination", open_to_all, [step(body)])) == []
+    assert list(gate._missing(open_to_all, [step(body)])) == []
 
 
 def test_a_person_at_a_terminal_can_answer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,11 +23,14 @@ from towpath.cli.options import say
 from towpath.cli.output import standard_streams
 from towpath.config.events import TimedEvent
 from towpath.cutover import sides as sides_module
+from towpath.cutover import steps
 from towpath.cutover.machine import Machine, NotUndone
 from towpath.cutover.sides import CUTOVER, SwitchUnknown, read_sides
+from towpath.deploy.schema import Plan, Step
 from towpath.errors import MongoUnreachable, NotYet, Overtaken, Refused
 from towpath.signals import ENDING, Interrupts, handle
 from towpath.store.cutover import Cutover
+from towpath_verifier import Command, MetadataDifference, Pair
 
 Act = Callable[[], object]
 
@@ -218,7 +221,10 @@ UNDOS = {
         *("allow", "restore TTL source", "stop TTL destination", "release destination", "remove", "resume shop"),
         "delete",
     ),
-    "back": ("allow", "stop TTL source", "release source", "resume shop-back", "mark destination primary"),
+    "back": (
+        *("allow", "restore TTL destination", "stop TTL source", "release source", "resume shop-back"),
+        "mark destination primary",
+    ),
 }
 
 
@@ -274,7 +280,8 @@ def test_who_is_overtaken_touches_nothing_any_more(world: World, way: str) -> No
                 WAYS[way](world, world.command(signals()))
             assert world.marker and [world.marker.token] == others, (names[index], index)
             after = world.calls[index + 2 :]
-            undone = {"allow", "remove", "stop TTL destination", "release destination", "resume shop", "delete"}
+            undone = {"allow", "remove", "release destination", "resume shop", "delete", "resume shop-back"}
+            undone |= {"stop TTL destination"} if way == "there" else {"restore TTL destination", "release source"}
             assert not undone & set(after), (names[index], after)
 
 
@@ -405,3 +412,61 @@ def test_a_signal_counts_also_after_an_earlier_attempt_was_undone(
 
     assert not command.ended(again) and said == [moment]
     assert_as_before(world, "there", before, moment)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_undo_waits_behind_a_command_that_is_under_way(world: World, way: str) -> None:
+    """A command that waits for a lock has no effect yet that one could see; it gets the lock before the undo does."""
+    before, waits = begin(world, way), False
+    new = "destination" if way == "there" else "source"
+
+    def trouble(name: str, is_done: bool) -> None:
+        nonlocal waits
+        if name == f"enforce {new}" and not is_done:
+            waits = True
+            fail()
+        if waits and (name.startswith(("release", "resume"))) and not is_done:
+            waits = False
+            world.state.enforced.add(new)
+
+    world.trouble = trouble
+    assert not WAYS[way](world, world.command(signals()))
+    assert_as_before(world, way, before, "enforce")
+
+
+CAP = Step("shop.ring", Command("shop", {"convertToCapped": "ring", "size": 4096}))
+MORE = MetadataDifference(Pair("shop.a", "shop.a"), "index", "n", "the index n is missing", {}, None, ())
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        (Plan(unexplained=(MORE,)), "since they were checked: shop.a: the index n is missing; begin again"),
+        (Plan(collections=(CAP,)), "since they were checked: shop.ring became capped; begin again"),
+    ],
+    ids=["an index", "capped"],
+)
+def test_what_a_pause_cannot_restore_ends_it_before_the_pause(
+    world: World, way: str, changed: Plan, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as an index that was made between the gate and the read of the schemas."""
+    before, planned = begin(world, way), steps.plan
+    monkeypatch.setattr(steps, "plan", lambda session, **form: changed if "final" in form else planned(session, **form))
+    assert not WAYS[way](world, world.command(signals()))
+    assert_as_before(world, way, before, words)
+    assert words in str(world.events[-1].words) and "block" not in world.calls  # type: ignore[union-attr]
+
+
+def test_a_fail_back_stops_ttl_at_the_destination_before_it_switches(world: World) -> None:
+    """From the switch on, changes are replicated there again, and it must not delete by its own clock."""
+    begin(world, "back")
+    seen = list[set[str]]()
+
+    def trouble(name: str, is_done: bool) -> None:
+        if name == "mark source primary" and not is_done:
+            seen.append(set(world.state.relaxed))
+
+    world.trouble = trouble
+    assert world.go_back(world.command(signals()))
+    assert seen == [{"destination"}], "the source's TTL is active again, the destination's is not any more"

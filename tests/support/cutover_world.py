@@ -254,7 +254,7 @@ def world(folder: Path, patch: pytest.MonkeyPatch) -> World:
         is_relaxed = session.destination.side in state.relaxed
         return Plan() if is_relaxed else Plan(collections=(STOP_TTL,), undo=(RESTORE_TTL,))
 
-    def change_schema(session: Session, changes: Sequence[Step]) -> int:
+    def change_schema(session: Session, changes: Sequence[Step], **_: Any) -> int:
         side = session.destination.side
         effects: list[tuple[Step, str, Callable[[], object]]] = [
             (STOP_TTL, "stop TTL", lambda: state.relaxed.add(side)),

@@ -30,7 +30,7 @@ from towpath.cutover.steps import CutoverOptions
 from towpath.cutover.watches import watch
 from towpath.cutover.writes import ANSWER, command_problem, stdin_problem
 from towpath.deploy import conversions, deployment, operator, unreplicated
-from towpath.deploy.schema import Plan, Step, metadata, plan, plan_in_place
+from towpath.deploy.schema import Plan, Step, builds_under_way, metadata, pairs, plan, plan_in_place
 from towpath.deploy.schema_changes import UNREAD
 from towpath.errors import TowpathError
 from towpath.run.dead_letters import DeadLetterRetries
@@ -42,6 +42,11 @@ from towpath_verifier import cluster_time, concurrently
 
 #: The lines that need nothing but the status and the verdict.
 _KNOWN = ("operator", "connectors", "copy", "lag", "re-read requests", "verified")
+#: What to do about a collection that only the source limits.
+_CAPPED = (
+    "leave it out with [collections] exclude, and run convertToCapped at the destination while nothing writes to it; in"
+    " plain mode, run convertToCapped before the cutover"
+)
 _SHOWN = 3  # findings in one line; the rest is only counted
 #: Command → the privilege action that it needs, where their names differ.
 _ACTIONS = {"createIndexes": "createIndex", "dropIndexes": "dropIndex"}
@@ -79,8 +84,9 @@ class Readiness:
 
     @cached_property
     def relax(self) -> Plan:
-        """What the reverse pipeline needs at the source; nothing where there is none."""
-        return Plan() if self.returns or self.reverse is None else plan_in_place(self.reverse)
+        """What the pipeline from the new primary to the old one needs there; nothing where there is none."""
+        opposite = self.forward if self.returns else self.reverse
+        return Plan() if opposite is None else plan_in_place(opposite)
 
     @cached_property
     def verdict(self) -> Verified:
@@ -191,6 +197,8 @@ def verified(readiness: Readiness) -> Result:
 
 
 def _metadata(readiness: Readiness) -> Result:
+    if capped := readiness.restore.capped:
+        return False, f"{capped} would become capped, which copies it and cannot be undone", _CAPPED
     both = metadata(readiness.session, ())
     words = "; ".join(f"{difference.pair.source}: {difference.what}" for difference in both.differences[:_SHOWN])
     more = len(both.differences) - _SHOWN
@@ -268,24 +276,36 @@ def late_writes(readiness: Readiness) -> Result:
         return True, "are seen, also in new collections", ""
 
 
+def _index_builds(readiness: Readiness) -> Result:
+    """A server refuses changes of a collection while an index of it is built."""
+    session, found = readiness.session, list[str]()
+    replicated = pairs(session, ())
+    for cluster, names in (
+        (session.source, [pair.source for pair in replicated]),
+        (session.destination, [pair.destination for pair in replicated]),
+    ):
+        with cluster.connected() as client:
+            found += [f"{index} at the {cluster.side}" for index in builds_under_way(client, names)]
+    words = "; ".join(found[:_SHOWN]) or "none"
+    return not found, words, "wait until they are built"
+
+
 def schemas(readiness: Readiness) -> Result:
     """The users may change the schemas of both sides, as far as the changes are known by now."""
-    session, new = readiness.forward, readiness.session.destination
-    missing = [*_missing(new.side, new, readiness.restore.steps)]
-    if readiness.reverse is not None:
-        missing += _missing("source", session.source, readiness.relax.steps)
+    old, new = readiness.session.source, readiness.session.destination
+    missing = [*_missing(new, readiness.restore.steps), *_missing(old, readiness.relax.steps)]
     words = "; ".join(missing[:_SHOWN]) or "the users may change the schemas"
     return not missing, words, "grant the role dbAdmin on the databases, or the actions named (docs/how-to/secure.md)"
 
 
-def _missing(side: str, cluster: Cluster, steps: Iterable[Step]) -> Iterable[str]:
-    """The privilege actions that the user of this side misses for these steps, each once."""
+def _missing(cluster: Cluster, steps: Iterable[Step]) -> Iterable[str]:
+    """The privilege actions that this cluster's user misses for these steps, each once."""
     with cluster.connected() as client:
         granted = privileges(client)
     if granted is None:
         return ()
     return dict.fromkeys(
-        f"{granted.user} misses {action} on {step.namespace} at the {side}"
+        f"{granted.user} misses {action} on {step.namespace} at the {cluster.side}"
         for step in steps
         for action in granted.missing([_action(step)], step.namespace)
     )
@@ -389,6 +409,7 @@ PRECONDITIONS = (
     _line("commands", _commands),
     _line("own writes", own_writes, _blocks),
     _line("late writes", late_writes),
+    _line("index builds", _index_builds),
     _line("schema privileges", schemas),
     Rule("pause", _pause),
     _line("capture", _capture, _returns),

@@ -72,6 +72,11 @@ class Sides:
         assert session is not None
         return session
 
+    @property
+    def opposite(self) -> Session | None:
+        """The pipeline from the new primary to the old one; None in a cutover without a reverse pipeline."""
+        return self.forward if self.direction.returns else self.reverse
+
     def begin(self, step: str) -> None:
         """Record in the marker that a step begins."""
         assert self.marker is not None

@@ -41,6 +41,7 @@ from towpath_verifier import Options, Verification
 
 _SHORT_S, _ROUNDS = 2.0, 5  # the pause begins once a comparison takes no longer than this, or after so many
 _BATCH = 100  # commands to change a schema, between two looks at whose the marker is
+_LATE_S = 0.2  # after the limit of the pause, so that an error names it
 _BLOCK_S, _REPORT_S = 33.0, 3.0  # seconds for open transactions to end, and of those to find out whose they are
 
 
@@ -81,7 +82,7 @@ class Work:
     restore: Plan = field(default_factory=Plan)
     """What the new primary lacks of the old one's schema."""
     relax: Plan = field(default_factory=Plan)
-    """What the reverse pipeline needs at the old primary."""
+    """What the pipeline from the new primary to the old one needs there."""
     begun: ClusterTime | None = None
     """The new primary's time before the capture of the reverse pipeline was started."""
     last_write: ClusterTime | None = None
@@ -129,8 +130,10 @@ def _makes_reverse(work: Work) -> bool:
     return _cuts_over(work) and work.sides.reverse is not None
 
 
-def _relaxes_source(work: Work) -> bool:
-    """Whether the reverse pipeline can write there now."""
+def _relaxes_old(work: Work) -> bool:
+    """Whether the pipeline to the old primary can write there now; the gate has seen to that of a fail back."""
+    if _fails_back(work):
+        return True
     return _makes_reverse(work) and (not work.options.blocks or writes_through(work.session.source))
 
 
@@ -177,11 +180,20 @@ def _read_schemas(work: Work) -> None:
 
 
 def _plan_schemas(work: Work) -> None:
-    """Plan all changes of the schemas, and store how to undo them: later, no side says how the other one was."""
+    """Plan all changes of the schemas, and store how to undo them: later, no side says how the other one was.
+
+    Raises `TowpathError` where more has changed since the gate than a pause can restore.
+    """
     work.restore = plan(work.session, final=True)
+    changed = "; ".join(f"{one.pair.source}: {one.what}" for one in work.restore.unexplained)
+    if changed or work.restore.capped:
+        raise TowpathError(
+            f"the schemas have changed since they were checked: {changed or f'{work.restore.capped} became capped'};"
+            " begin again"
+        )
     undo = {ENFORCE: as_text(without_enforcement(step) for step in work.restore.steps if step.enforces)}
-    if _makes_reverse(work):
-        work.relax = plan_in_place(work.reverse)
+    if work.sides.opposite is not None:
+        work.relax = plan_in_place(work.sides.opposite)
         undo[RELAX] = as_text(work.relax.undo)
     assert work.sides.marker is not None
     later = conversions.conversions(step for step in work.restore.steps if _is_later(work, step))
@@ -280,27 +292,43 @@ def _restore(work: Work) -> int:
     return _change_schema(work, work.session, steps)
 
 
+def _relax(work: Work) -> int:
+    assert work.sides.opposite is not None
+    return _change_schema(work, work.sides.opposite, work.relax.steps)
+
+
 def _change_schema(work: Work, session: Session, steps: Sequence[schema.Step]) -> int:
-    """Run these steps at the destination, as long as no other command undoes them at the same time."""
+    """Run these steps at the destination, as long as no other command undoes them at the same time.
+
+    The server ends them with the pause: an undo must not run beside them.
+    """
     for start in range(0, len(steps), _BATCH):
         work.sides.require_own()
-        change_schema(session, steps[start : start + _BATCH])
+        within = work.pause.remaining(work.pause.limit) + _LATE_S
+        change_schema(session, steps[start : start + _BATCH], within=within)
     return len(steps)
 
 
 def _relax_again(sides: Sides) -> None:
-    """Undo `_enforce` and `_restore`. The source's schema, in a fail back, is its own and not that of a copy."""
+    """Undo `_restore`. The source's schema, in a fail back, is its own and not that of a copy."""
     if sides.direction.returns:
         relax_existing_schema(sides.session)
-        undo_schema(sides.session, _stored_undo(sides, ENFORCE))
     else:
         relax_schema(sides.session)
 
 
-def _restore_source(sides: Sides) -> None:
-    """As it was: what the destination has by now may be relaxed already, when this is repeated."""
-    assert sides.reverse is not None
-    undo_schema(sides.reverse, _stored_undo(sides, RELAX))
+def _release(sides: Sides) -> None:
+    """Undo `_enforce`. It does not ask what is enforced: a command may still wait for a lock, and this waits behind it.
+
+    Nor does it ask the other side: when this is repeated, that may be relaxed.
+    """
+    undo_schema(sides.session, _stored_undo(sides, ENFORCE))
+
+
+def _restore_old(sides: Sides) -> None:
+    """As it was: what the other side has by now may be relaxed already, when this is repeated."""
+    assert sides.opposite is not None
+    undo_schema(sides.opposite, _stored_undo(sides, RELAX))
 
 
 def _stored_undo(sides: Sides, step: str) -> tuple[schema.Step, ...]:
@@ -354,14 +382,14 @@ STEPS = (
     ),
     Step("starting the reverse pipeline", _start_reverse, when=_makes_reverse),
     Step("moving the sink to the end of the log", _skip_echoes, when=_fails_back),
-    Step(ENFORCE, _enforce, undo=_relax_again, unit="commands"),
+    Step(ENFORCE, _enforce, undo=_release, unit="commands"),
     Step("waiting for the reverse pipeline", _await_reverse, when=_makes_reverse),
     Step(RESTORE, _restore, undo=_relax_again, unit="commands"),
     Step(
         RELAX,
-        lambda work: _change_schema(work, work.reverse, work.relax.steps),
-        undo=_restore_source,
-        when=_relaxes_source,
+        _relax,
+        undo=_restore_old,
+        when=_relaxes_old,
         unit="commands",
     ),
     Step("checking for late writes", _await_late_writes),
@@ -389,7 +417,7 @@ def _resume_pipeline(work: Work) -> None:
 APPLY_BACKLOG = Step("applying the backlog of the reverse pipeline", _apply_backlog, unit="commands")
 #: Once a fail back has made the source primary: they are not undone, and can be repeated.
 FINISH = (
-    Step(RELAX, lambda work: relax_schema(work.sides.forward), unit="commands"),
+    Step("relaxing the schema of the destination", lambda work: relax_schema(work.sides.forward), unit="commands"),
     Step("removing the reverse pipeline", lambda work: _remove_reverse(work.sides)),
     Step("resuming the pipeline", _resume_pipeline),
 )
@@ -402,13 +430,17 @@ def relax_existing_schema(session: Session) -> int:
 
 
 def relax_schema(session: Session) -> int:
-    """Give the destination a relaxed schema, which accepts all replicated changes; return the number of commands."""
-    return change_schema(session, plan(session, overwrite=True).steps)
+    """Give the destination a relaxed schema, which accepts all replicated changes; return the number of commands.
+
+    Drops come first: while an index is built, also one that an interrupt has left, other changes are refused.
+    """
+    steps = plan(session, overwrite=True).steps
+    return change_schema(session, sorted(steps, key=lambda step: not step.drops))
 
 
-def change_schema(session: Session, steps: Sequence[schema.Step]) -> int:
-    """Run these steps at the destination; return their number."""
-    apply(session.destination, steps)
+def change_schema(session: Session, steps: Sequence[schema.Step], *, within: float | None = None) -> int:
+    """Run these steps at the destination, in `within` seconds; return their number."""
+    apply(session.destination, steps, within=within)
     return len(steps)
 
 

@@ -7,14 +7,17 @@ sides can be compared with few privileges.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any
 
+import pymongo
 from bson.json_util import CANONICAL_JSON_OPTIONS, RELAXED_JSON_OPTIONS, dumps, loads
 from pymongo.errors import OperationFailure, PyMongoError
 
@@ -33,6 +36,7 @@ from towpath_verifier import (
     MetadataDifference,
     Pair,
     Schemas,
+    concurrently,
     described,
     feature_version,
     omitted,
@@ -43,9 +47,10 @@ _GONE = (26, 27)  # NamespaceNotFound, IndexNotFound
 _ROLE = "grant the role dbAdmin on its database, or the privileges in docs/how-to/secure.md"
 _SHOWN = 5  # duplicate values in a message, and documents with each value
 _POLL_S = 0.5
+_ALL_INDEXES = 1000  # more than a collection can have (64)
 #: Quick commands that the server runs at the same time, at most; each waits for a majority.
 AT_ONCE = 8
-_END_S = 2.0  # seconds in which a command that was sent ends, after an interrupt
+_END_S = 2.0  # seconds in which a command that was sent without a limit ends, after an interrupt
 
 #: Called with (done, total, description of the work).
 Progress = Callable[[int, int, str], None]
@@ -128,13 +133,19 @@ def metadata(session: Session, only: Sequence[str]) -> Metadata:
             " --no-metadata leaves them out"
         ) from error
 
+    return _metadata(both, both.differences())
+
+
+def _metadata(both: Schemas, found: Iterable[MetadataDifference]) -> Metadata:
+    """Divide the differences that were found: those of the relaxed schema, in one of its forms, are deferred."""
+
     def subject(difference: MetadataDifference) -> tuple[Pair, str, str]:
         return difference.pair, difference.kind, difference.name
 
     relaxed, in_place = (set(map(subject, both.differences(form))) for form in (RELAXED, RELAXED_IN_PLACE))
     lasting, differences = relaxed & in_place, list[MetadataDifference]()
     deferred = list[MetadataDifference]()
-    for difference in both.differences():
+    for difference in found:
         is_deferred = subject(difference) not in lasting or difference.awaits_conversion
         (deferred if is_deferred else differences).append(difference)
     return Metadata(differences, deferred)
@@ -169,9 +180,14 @@ class Step:
         return index
 
     @property
+    def caps(self) -> bool:
+        """Whether it copies a collection into a capped one: its whole database waits, and nothing can undo it."""
+        return "convertToCapped" in self.command.body
+
+    @property
     def takes_time(self) -> bool:
         """Whether it reads all documents or a whole index."""
-        return bool(self.builds) or self.converts
+        return bool(self.builds) or self.converts or self.caps
 
     @property
     def converts(self) -> bool:
@@ -186,14 +202,14 @@ class Step:
     @property
     def is_quick(self) -> bool:
         """Whether it takes the same time whatever the collection holds. The drop of an index comes with its build."""
-        return self.rank < 3 and not self.converts
+        return not (self.takes_time or self.drops)
 
     @property
     def rank(self) -> int:
         """Its place: 0 for collections; then indexes, fast changes first. One is dropped just before it is built."""
         if self.change:
-            return 1 if {"unique", "prepareUnique"}.isdisjoint(self.change) else 2
-        return 4 if self.builds else 3 if self.drops else 0
+            return 3 if self.converts else 1 if "prepareUnique" not in self.change else 2
+        return 5 if self.builds else 4 if self.drops else 0
 
     @property
     def description(self) -> str:
@@ -218,12 +234,19 @@ class Plan:
     """Differences that stay."""
     deferred: tuple[tuple[str, str], ...] = ()
     """(namespace at the destination, description)"""
+    unexplained: tuple[MetadataDifference, ...] = ()
+    """Differences that replication does not explain; only in a final plan."""
     undo: tuple[Step, ...] = ()
     """The steps that undo `steps`; only in a plan in place."""
 
     @property
     def steps(self) -> tuple[Step, ...]:
         return (*self.collections, *self.indexes)
+
+    @property
+    def capped(self) -> str:
+        """The collections that it makes capped; empty if none."""
+        return ", ".join(step.namespace for step in self.steps if step.caps)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -250,7 +273,8 @@ def plan(session: Session, *, overwrite: bool = False, final: bool = False) -> P
         return Plan()
     both = schemas(session, replicated)
     resolved, different = list[MetadataDifference](), list[MetadataDifference]()
-    for difference in both.differences(AS_IT_IS if final else RELAXED):
+    found = both.differences(AS_IT_IS if final else RELAXED)
+    for difference in found:
         drops = any("drop" in command.body for command in difference.commands)
         stays = drops or (difference.destination is not None and not (overwrite or final))
         (different if stays else resolved).append(difference)
@@ -258,8 +282,12 @@ def plan(session: Session, *, overwrite: bool = False, final: bool = False) -> P
     relaxed = {} if final else both.source
     return Plan(
         collections=tuple(step for step in steps if not step.rank),
-        indexes=(*(step for step in steps if 0 < step.rank < 4), *_together(step for step in steps if step.builds)),
+        indexes=(
+            *(step for step in steps if step.rank and not step.builds),
+            *_together(step for step in steps if step.builds),
+        ),
         different=tuple(different),
+        unexplained=tuple(_metadata(both, found).differences) if final else (),
         deferred=tuple(
             (pair.destination, description)
             for pair in replicated
@@ -318,29 +346,36 @@ def apply(
     steps: Sequence[Step],
     on_step: Callable[[Step], None] = lambda step: None,
     on_progress: Progress = lambda done, total, description: None,
+    *,
+    within: float | None = None,
 ) -> None:
-    """Run these steps at the destination. `on_step` is called before each, `on_progress` during index builds.
+    """Run these steps at the destination, in their order; quick ones that follow each other, at the same time.
 
-    Raises `MongoError`, and `TowpathError` with the command that the destination refuses. Steps that are done
-    stay done; a new plan has the rest. An index with duplicates stays as it was, and the other steps still run.
+    `on_step` is called before each, `on_progress` during index builds. After `within` seconds, the server ends what
+    still runs. Raises `MongoError`, and `TowpathError` with the commands that the destination refuses. Steps that are
+    done stay done; a new plan has the rest. An index with duplicates stays as it was, and the other steps still run.
     """
-    quick = [step for step in steps if step.is_quick]
-    undos = [without_enforcement(step) for step in quick if step.enforces]
+    undos = [without_enforcement(step) for step in steps if step.enforces]
     duplicates: list[str] = []
-    with destination.connected() as client:
-        for step in quick:
-            on_step(step)
-        at_once(client, quick)
-        for step in (step for step in steps if not step.is_quick):
-            on_step(step)
-            try:
-                run(client, step, on_progress)
-            except Duplicates as error:
-                at_once(client, (undo for undo in undos if undo == without_enforcement(step)))
-                duplicates.append(
-                    f"{error.what}, and is as it was. `towpath verify` shows whether they are the same at the source,"
-                    " and `towpath repair` repairs those that are not; change or delete the others, then run this again"
-                )
+    with pymongo.timeout(within), destination.connected() as client:
+        for are_quick, group in groupby(steps, lambda step: step.is_quick):
+            if are_quick:
+                quick = list(group)
+                for step in quick:
+                    on_step(step)
+                at_once(client, quick, within=within)
+                continue
+            for step in group:
+                on_step(step)
+                try:
+                    run(client, step, on_progress)
+                except Duplicates as error:
+                    at_once(client, (undo for undo in undos if undo == without_enforcement(step)))
+                    duplicates.append(
+                        f"{error.what}, and is as it was. `towpath verify` shows whether they are the same at the"
+                        " source, and `towpath repair` repairs those that are not; change or delete the others, then"
+                        " run this again"
+                    )
     if duplicates:
         raise TowpathError("\n".join(duplicates))
 
@@ -369,16 +404,18 @@ def without_enforcement(step: Step) -> Step:
     return replace(step, command=replace(step.command, body={"collMod": step.command.body["collMod"], "index": change}))
 
 
-def at_once(client: Client, steps: Iterable[Step], *, may_be_gone: bool = False) -> None:
-    """Run quick steps at the same time, those of one namespace in their order. Raises the first failure.
+def at_once(client: Client, steps: Iterable[Step], *, may_be_gone: bool = False, within: float | None = None) -> None:
+    """Run quick steps at the same time, those of one namespace in their order.
 
-    Whatever ends it, no command is under way afterwards, unless the server did not answer: the undo of a cutover finds
-    what was done. With `may_be_gone`, what does not exist needs no change.
+    What the server refuses is raised once all were tried, together; the first other failure ends it. Whatever ends it,
+    no command is under way afterwards, unless the server does not answer within `within` seconds, or two: an undo must
+    not run beside what it undoes. With `may_be_gone`, what does not exist needs no change.
     """
     by_namespace: dict[str, list[Step]] = {}
     for step in steps:
         by_namespace.setdefault(step.namespace, []).append(step)
     waiting, ends = deque(by_namespace.values()), list[Future[None]]()
+    refused: list[TowpathError] = []
 
     def work(end: Future[None]) -> None:
         try:
@@ -389,7 +426,7 @@ def at_once(client: Client, steps: Iterable[Step], *, may_be_gone: bool = False)
                             run(client, step)
                         except TowpathError as error:
                             if not may_be_gone or getattr(error.__cause__, "code", None) not in _GONE:
-                                raise
+                                refused.append(error)
             end.set_result(None)
         except BaseException as error:  # noqa: BLE001 - raised by the caller
             waiting.clear()
@@ -404,7 +441,18 @@ def at_once(client: Client, steps: Iterable[Step], *, may_be_gone: bool = False)
             end.result()
     finally:
         waiting.clear()
-        wait(ends, _END_S)
+        _await(ends, within or _END_S)
+    if refused:
+        more = f"\nand {len(refused) - _SHOWN:,} more" if len(refused) > _SHOWN else ""
+        raise TowpathError("\n".join(map(str, refused[:_SHOWN])) + more) from refused[0].__cause__
+
+
+def _await(ends: Sequence[Future[None]], seconds: float) -> None:
+    """Wait for these ends. The alarm of a pause, which repeats, and other signals do not end this."""
+    until = time.monotonic() + seconds
+    while not all(end.done() for end in ends) and (left := until - time.monotonic()) > 0:
+        with suppress(BaseException):
+            wait(ends, left)
 
 
 def as_text(steps: Iterable[Step]) -> str:
@@ -451,7 +499,7 @@ def build(client: Client, command: Command, on_progress: Progress) -> None:
         except PyMongoError as error:
             ended.set_exception(error)
 
-    threading.Thread(target=create, name="createIndexes", daemon=True).start()
+    threading.Thread(target=copy_context().run, args=(create,), name="createIndexes", daemon=True).start()
     while True:
         try:
             ended.result(_POLL_S)
@@ -459,6 +507,23 @@ def build(client: Client, command: Command, on_progress: Progress) -> None:
         except TimeoutError:
             name = command.body["createIndexes"]
             on_progress(*build_progress(client, command.database, name), f"indexes of {command.database}.{name}")
+
+
+def builds_under_way(client: Client, namespaces: Sequence[str]) -> list[str]:
+    """The indexes of these collections that are not ready, which other descriptions of a collection do not tell."""
+
+    def unfinished(namespace: str) -> list[str]:
+        database, name = namespace.split(".", 1)
+        listing = {"listIndexes": name, "includeBuildUUIDs": True, "cursor": {"batchSize": _ALL_INDEXES}}
+        try:
+            listed = client[database].command(listing)["cursor"]["firstBatch"]
+        except OperationFailure as error:
+            if error.code in _GONE:
+                return []
+            raise
+        return [f"{index['spec']['name']} of {namespace}" for index in listed if "buildUUID" in index]
+
+    return [index for found in concurrently(unfinished, namespaces).values() for index in found]
 
 
 def build_progress(client: Client, database: str, name: str) -> tuple[int, int]:
