@@ -1,4 +1,4 @@
-"""The Java tests, in one run of Maven: three JVMs, each with a replica set for the tests that need a server.
+"""The Java tests, in one run of Maven: two JVMs, each with a replica set for the tests that need a server.
 
 They run where something that they depend on has changed since they last passed: a stamp in `transforms/target` says so.
 """
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 TRANSFORMS = ROOT / "transforms"
 #: What passed: the files that Java's tests depend on, and their environment.
 STAMP = TRANSFORMS / "target" / "passed"
-_FORKS = 3
+_FORKS = 2
 
 
 def inputs() -> str:

@@ -62,8 +62,12 @@ def reach(pipeline: Pipeline, wanted: State) -> None:
         assert wanted != "copy" or seen[0] in ("none", "copy"), f"the copy was over before it was seen: {seen[0]}"
         return seen[0] in accepted
 
-    # for each answer the worker reads its offsets topic: only the hand-over is over soon
-    until(f"{wanted} of {pipeline.name}", there, every=0.05 if wanted == "hand-over" else 0.2)
+    try:
+        # for each answer the worker reads its offsets topic: only the hand-over is over soon
+        until(f"{wanted} of {pipeline.name}", there, every=0.05 if wanted == "hand-over" else 0.2)
+    except AssertionError as error:
+        url = f"{pipeline.addresses.connect}/connectors/{pipeline.name}-source/status"
+        raise AssertionError(f"{error}; it is {seen}; {rest.get(url, timeout=30).text}") from error
     print(f"{pipeline.name} reached {seen[0]}; wanted: {wanted}")
 
 

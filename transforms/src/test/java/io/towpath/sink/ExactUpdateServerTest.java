@@ -72,7 +72,7 @@ class ExactUpdateServerTest extends DestinationTest {
             assertEquals(List.of(), sink.context.letters);
         }
         assertHolds(source);
-        assertTrue(splices > 40, splices + " splices");
+        assertTrue(splices > 20, splices + " splices");
         assertTrue(operators > 200 && pipelines > 50, operators + " by operators, " + pipelines + " by pipelines");
     }
 
