@@ -32,9 +32,7 @@ def documents() -> Iterator[dict[str, Any]]:
 def test_two_tasks_take_the_largest_documents_in_a_heap_of_a_gigabyte(
     make_pipeline: MakePipeline, stack: embedded.Stack
 ) -> None:
-    [worker] = [
-        process for name, process in embedded.status(stack.directory).processes.items() if name.startswith("connect")
-    ]
+    worker = embedded.status(stack.directory).processes["connect-0"]
     assert "-Xmx1024m" in psutil.Process(worker.pid).cmdline()
     pipeline = make_pipeline(Settings(partitions=4))
     pipeline.create("large")
