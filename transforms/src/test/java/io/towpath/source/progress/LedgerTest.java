@@ -455,6 +455,47 @@ class LedgerTest {
     }
 
     @Test
+    void aDocumentInPlaceOfAnEventIsTheLatestUntilTheStreamHasPassedIt() throws Exception {
+        Ledger ledger = new Ledger(partitions, reader());
+        ledger.begin("x", START, List.of());
+        ledger.beginStream();
+        assertEquals(START, ledger.largestTime());
+        assertFalse(ledger.rows().holdsAny());
+        for (int number = 1; number < 3; number++) {
+            ClusterTime read = new ClusterTime(100 * (number + 1), 1);
+            ledger.addDocument(ORDERS, id(number), read, false);
+            assertEquals(read, ledger.largestTime());
+        }
+        assertTrue(ledger.rows().holdsAny());
+        ledger.forget(new ClusterTime(300, 2), false);
+        assertEquals(START, ledger.largestTime());
+        assertFalse(ledger.rows().holdsAny());
+    }
+
+    /** The document may be of the collection that follows it. */
+    @Test
+    void aCollectionThatIsGoneIsCopiedAgainWhileADocumentInPlaceOfAnEventIsRemembered() throws Exception {
+        Ledger ledger = new Ledger(partitions, reader());
+        ledger.begin("x", START, List.of());
+        ledger.beginStream();
+        ledger.gone(List.of(ORDERS), new ClusterTime(150, 1));
+        assertEquals(Map.of(), ledger.rows().copies());
+        ledger.addDocument(ORDERS, id(1), new ClusterTime(200, 1), false);
+        ledger.gone(List.of(ORDERS), new ClusterTime(160, 1));
+        assertEquals(Map.of(ORDERS, Optional.empty()), ledger.rows().copies());
+    }
+
+    @Test
+    void theLogLacksStatesOfACollectionThatIsGoneBeforeItWasRead() throws Exception {
+        Ledger ledger = begun();
+        ClusterTime before = ledger.history().copied();
+        ledger.gone(List.of("shop.other"), new ClusterTime(150, 1));
+        assertEquals(before, ledger.history().copied());
+        ledger.gone(List.of(ORDERS), new ClusterTime(160, 1));
+        assertEquals(new ClusterTime(160, 1), ledger.history().copied());
+    }
+
+    @Test
     void rangesOfOtherTasksAreTakenOverOnceTheyAreStored() throws Exception {
         CopyShare first = new CopyShare(0, 2);
         Ledger planning = restored();
