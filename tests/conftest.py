@@ -22,6 +22,7 @@ from tests.support.complaints import complaints
 from tests.support.guard import guarded
 from tests.support.pipeline import Addresses, Pipeline, Settings
 from towpath import stack as embedded
+from towpath.stack import processes
 
 MakePipeline = Callable[[Settings], Pipeline]
 #: Servers look for expired documents every second; what is set later counts after the minute that they sleep.
@@ -37,6 +38,10 @@ for ignored in (signal.SIGINT, signal.SIGHUP):
 
 # A JVM of a test lives for a minute or two: what its second compiler would save, it does not earn back.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+
+# Processes of pytest start their servers at the same time, so each chooses ports from a part of its own.
+_part, _parts = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")), 8
+processes.PORTS = processes.PORTS[_part % _parts :: _parts]
 
 # Hypothesis makes few examples and always the same ones; with HYPOTHESIS_PROFILE=nightly, many random ones. A failure
 # shows the example, and a line to repeat it (`@reproduce_failure`, or `--hypothesis-seed` for random ones).

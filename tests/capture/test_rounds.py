@@ -113,7 +113,8 @@ def small(
     sizes = MongodSizes(cache_gb=0.25, oplog_mb=16)
     with (
         mongod.start_replica_set(tmp_path / "small", name="small", nodes=nodes, sizes=sizes) as servers,
-        MongoClient[dict[str, Any]](servers.uri, retryWrites=True) as client,
+        # with a limit, a write is retried until that is over, and not once: elections follow one another
+        MongoClient[dict[str, Any]](servers.uri, timeoutMS=60_000) as client,
     ):
         name = f"t{Random().randrange(2**31):x}"
         ours = replace(addresses, source=servers.uri)

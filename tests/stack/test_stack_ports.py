@@ -29,10 +29,10 @@ def test_free_ports_differ_and_can_be_listened_on() -> None:
 def test_free_ports_leave_out_the_ones_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = processes.free_ports(2)
     with socket.create_server(("127.0.0.1", first)):
-        monkeypatch.setattr(processes, "_RANGE", range(first, first + 1))
+        monkeypatch.setattr(processes, "PORTS", range(first, first + 1))
         with pytest.raises(StackError, match="no 1 free ports"):
             processes.free_ports(1)
-    monkeypatch.setattr(processes, "_RANGE", range(second, second + 1))
+    monkeypatch.setattr(processes, "PORTS", range(second, second + 1))
     assert processes.free_ports(1) == [second]
 
 
@@ -45,7 +45,7 @@ def test_known_ports_are_kept_when_more_are_needed() -> None:
     assert processes.ports_for(["a", "b", "c"], 27017, {"a": 27017, "b": 27018})["c"] == 27019
     chosen = processes.ports_for(["a", "b"], None, {"a": 5000})
     assert chosen["a"] == 5000
-    assert chosen["b"] in processes._RANGE
+    assert chosen["b"] in processes.PORTS
 
 
 @pytest.mark.parametrize("base", [80, 65535])

@@ -25,7 +25,7 @@ _DEFAULT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal
 _POLL_S = 0.05
 _PASSED_ON = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMPDIR")
 _PREFIXES = ("JAVA_", "LC_", "LD_")
-_RANGE = range(20_000, 32_768)  # below the ports that Linux hands out to outgoing connections
+PORTS = range(20_000, 32_768)  # below the ports that Linux hands out to outgoing connections
 _SLACK_S = 1.0  # the kernel counts creation times in ticks since boot; a later process differs by more
 
 
@@ -184,7 +184,7 @@ def free_ports(count: int) -> list[int]:
     """Ports on which no process listens. Each stays bound until all are chosen, so that no two are the same."""
     ports: list[int] = []
     with ExitStack() as bound:
-        for port in random.sample(_RANGE, len(_RANGE)) if count else ():
+        for port in random.sample(PORTS, len(PORTS)) if count else ():
             with suppress(OSError):
                 bound.enter_context(socket.socket()).bind((HOST, port))
                 ports.append(port)
@@ -192,7 +192,7 @@ def free_ports(count: int) -> list[int]:
                 break
     if len(ports) == count:
         return ports
-    raise StackError(f"there are no {count} free ports between {_RANGE.start} and {_RANGE.stop - 1}")
+    raise StackError(f"there are no {count} free ports between {PORTS.start} and {PORTS.stop - 1}")
 
 
 def require_free_ports(ports: Mapping[str, int]) -> None:
