@@ -11,24 +11,11 @@ from pymongo.errors import InvalidOperation
 
 from tests.support import mongod
 from tests.support.mongod import MongodSizes, Servers
+from tests.support.pipeline import pipeline_text
 from towpath import session
 from towpath.clients.mongo.client import Cluster
 
 pytestmark = pytest.mark.servers
-
-FILE = """
-name = "shop"
-[source]
-uri = "{source}"
-[destination]
-uri = "{destination}"
-[collections]
-include = ["shop.*"]
-[kafka]
-bootstrap = "127.0.0.1:1"
-[connect]
-url = "http://127.0.0.1:1"
-"""
 
 
 @pytest.fixture(scope="module")
@@ -38,8 +25,8 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
 
 
 def test_a_session_asks_with_one_client_and_closes_it_at_its_end(servers: Servers, tmp_path: Path) -> None:
-    there = FILE.format(source=servers.uri, destination=f"{servers.uri}?appname=other")
-    back = FILE.format(source=f"{servers.uri}?appname=other", destination=servers.uri)
+    there = pipeline_text(servers.uri, f"{servers.uri}?appname=other")
+    back = pipeline_text(f"{servers.uri}?appname=other", servers.uri)
     with session.opened(tmp_path / "shop.toml", there) as it:
         with it.source.connected() as first:
             first.admin.command("ping")

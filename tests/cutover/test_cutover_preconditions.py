@@ -10,6 +10,7 @@ import pytest
 from pymongo import MongoClient
 
 from tests.support import mongod
+from tests.support.pipeline import pipeline_text
 from towpath.checks.rule import Finding, run
 from towpath.cutover import gate
 from towpath.cutover.gate import Readiness, Result, _line
@@ -24,21 +25,8 @@ USERS: dict[str, list[Any]] = {
     "sink": ["readWriteAnyDatabase", "dbAdminAnyDatabase", "bypass"],
     "one": [{"role": "read", "db": "shop"}],
 }
-FILE = """
-name = "shop"
-[source]
-uri = "{source}"
-[destination]
-uri = "{destination}"
-[collections]
-include = ["shop.*"]
-[collections.rename]
-"shop.orders" = "copied.orders"
-[kafka]
-bootstrap = "127.0.0.1:1"
-[connect]
-url = "http://127.0.0.1:1"
-"""
+
+RENAME = '[collections.rename]\n"shop.orders" = "copied.orders"\n'
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +50,7 @@ def look(
     folder: Path, rule: Callable[[Readiness], Result], source: str, destination: str, *, returns: bool = False
 ) -> Finding:
     options = CutoverOptions(10, 10, 1, False, True, None, None, 10, 30)
-    with opened(folder / "shop.toml", FILE.format(source=source, destination=destination)) as session:
+    with opened(folder / "shop.toml", pipeline_text(source, destination, more=RENAME)) as session:
         (line,) = run([_line("a rule", rule)], Readiness(session, None, options, returns=returns, answers=False))
         return line
 

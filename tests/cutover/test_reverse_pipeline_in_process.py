@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.support import cutover_world
 from tests.support.cutover_world import pipeline_of
 from tests.support.memory_topics import MemoryTopics
+from tests.support.pipeline import pipeline_text
 from tests.support.sessions import FakeCluster, session_of
 from towpath.clients.connect.rest import Connector, Task
 from towpath.clients.mongo.client import ClusterTime
@@ -185,7 +185,9 @@ def test_schema_changes_come_back_in_the_way_in_which_they_went(
     tmp_path: Path, section: str, wanted: dict[str, str] | None
 ) -> None:
     file = tmp_path / "shop.toml"
-    file.write_text(cutover_world._FILE.format("shop", "a", "b", section), encoding="utf-8")
+    file.write_text(
+        pipeline_text("mongodb://a/?replicaSet=rs0", "mongodb://b/?replicaSet=rs0", more=section), encoding="utf-8"
+    )
     assert tomllib.loads(reverse_pipeline.reverse_file_text(file)).get("ddl") == wanted
 
 

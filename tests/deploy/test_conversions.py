@@ -17,6 +17,7 @@ from pymongo.errors import DuplicateKeyError
 from tests.support import mongod
 from tests.support.awaited import until
 from tests.support.cutover_world import pipeline_of
+from tests.support.pipeline import pipeline_text
 from tests.support.sessions import session_of
 from towpath.cli import towpath
 from towpath.clients.mongo.client import Cluster
@@ -28,21 +29,7 @@ from towpath.store import cutover as cutovers
 from towpath.store.cutover import Conversion, Cutover
 
 pytestmark = pytest.mark.servers
-FILE = """
-name = "shop"
-[source]
-uri = "{source}"
-[destination]
-uri = "{destination}"
-[collections]
-include = ["shop.*"]
-[collections.rename]
-"shop.users" = "copied.users"
-[kafka]
-bootstrap = "127.0.0.1:1"
-[connect]
-url = "http://127.0.0.1:1"
-"""
+RENAME = '[collections.rename]\n"shop.users" = "copied.users"\n'
 Client = MongoClient[dict[str, Any]]
 
 
@@ -68,9 +55,8 @@ def shop(server: tuple[str, Client], tmp_path: Path, monkeypatch: pytest.MonkeyP
         client[name].users.insert_many([{"_id": n, "email": n} for n in range(100)])
     client.shop.users.create_index("email", name="email", unique=True)
     client.copied.users.create_index("email", name="email")
-    more = '[collections.rename]\n"shop.users" = "copied.users"\n'
     source, destination = Cluster(uri, "source"), Cluster(uri + "&appname=destination", "destination")
-    yield session_of(pipeline_of(tmp_path, more=more), source=source, destination=destination)
+    yield session_of(pipeline_of(tmp_path, more=RENAME), source=source, destination=destination)
     client.admin.command("setFeatureCompatibilityVersion", "6.0")
 
 
@@ -112,7 +98,7 @@ def test_it_refuses_duplicates_before_and_is_unique_after(server: tuple[str, Cli
 def test_prepare_completes_it(server: tuple[str, Client], shop: Session, tmp_path: Path) -> None:
     uri, client = server
     file = tmp_path / "shop.toml"
-    file.write_text(FILE.format(source=uri, destination=uri + "&appname=destination"))
+    file.write_text(pipeline_text(uri, uri + "&appname=destination", more=RENAME))
     client.copied.users.insert_one({"_id": "twin", "email": 7})
     switched(client, shop)
     planned = CliRunner().invoke(towpath, ["prepare", str(file), "--dry-run", "--json"])

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import pytest
 
+from tests.support.pipeline import pipeline_text
 from tests.support.sessions import FakeCluster, session_of
 from towpath.clients.mongo.client import ClusterTime
 from towpath.config import loading
@@ -33,20 +34,6 @@ from towpath.store.cutover import SWITCHED, Conversion, Cutover
 from towpath_verifier import Command
 from towpath_verifier.metadata import NEVER
 
-_FILE = """
-name = "{}"
-[source]
-uri = "mongodb://{}/?replicaSet=rs0"
-[destination]
-uri = "mongodb://{}/?replicaSet=rs0"
-[collections]
-include = ["shop.*"]
-[kafka]
-bootstrap = "127.0.0.1:1"
-[connect]
-url = "http://127.0.0.1:1"
-{}
-"""
 OPTIONS = CutoverOptions(
     max_lag=10, max_age=10, newest=1, quiet=False, blocks=True, stop_with=None, switch_with=None, timeout=9, max_pause=9
 )
@@ -187,7 +174,8 @@ def pipeline_of(
     folder: Path, name: str = "shop", source: str = "source", destination: str = "destination", more: str = ""
 ) -> Pipeline:
     """A pipeline of servers that are not there."""
-    return loading.parse(_FILE.format(name, source, destination, more), folder / f"{name}.toml")
+    uris = (f"mongodb://{host}/?replicaSet=rs0" for host in (source, destination))
+    return loading.parse(pipeline_text(*uris, name=name, more=more), folder / f"{name}.toml")
 
 
 #: Steps of a schema, as `State` keeps them.

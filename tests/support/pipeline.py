@@ -37,6 +37,24 @@ def towpath(*arguments: str | Path, expect: int = 0, timeout: float = 600) -> su
     return done
 
 
+def pipeline_text(source: str, destination: str, *, name: str = "shop", more: str = "") -> str:
+    """A pipeline file of these URIs, whose Kafka and Connect are not there; `more` are lines at its end."""
+    return f"""
+name = "{name}"
+[source]
+uri = "{source}"
+[destination]
+uri = "{destination}"
+[collections]
+include = ["shop.*"]
+[kafka]
+bootstrap = "127.0.0.1:1"
+[connect]
+url = "http://127.0.0.1:1"
+{more}
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Addresses:
     """Where both clusters, Kafka and Connect answer, and the folder that Connect may read secrets from."""
