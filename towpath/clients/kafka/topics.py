@@ -68,6 +68,15 @@ _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 _DISK_TIMEOUT_MS = 5_000
 _TIMEOUT = 15.0  # seconds for one request to the brokers
+_AGAIN = 0.1  # seconds until we ask once more about a partition without a leader
+#: A broker's answers about a partition that has no leader yet (a new topic) or gets another one. The client asks such
+#: brokers again when it reads or writes, but not for `list_offsets`.
+_BETWEEN_LEADERS = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+)
 
 
 def topic_id(uuid: Uuid) -> str:
@@ -269,13 +278,20 @@ class Topics:
     def _offsets(
         self, specs: dict[TopicPartition, OffsetSpec], level: IsolationLevel = IsolationLevel.READ_COMMITTED
     ) -> dict[Place, int]:
-        if not specs:
-            return {}
-        futures = self._admin.list_offsets(specs, isolation_level=level, request_timeout=_TIMEOUT)
-        return {
-            (partition.topic, partition.partition): self._result(f"read the ends of {partition.topic}", future).offset
-            for partition, future in futures.items()
-        }
+        offsets: dict[Place, int] = {}
+        until = time.monotonic() + _REACHED
+        while specs:
+            asked, specs = specs, {}
+            futures = self._admin.list_offsets(asked, isolation_level=level, request_timeout=_TIMEOUT)
+            for partition, future in futures.items():
+                if time.monotonic() < until and _is_between_leaders(future):
+                    specs[partition] = asked[partition]
+                else:
+                    answer = self._result(f"read the ends of {partition.topic}", future)
+                    offsets[partition.topic, partition.partition] = answer.offset
+            if specs:
+                time.sleep(_AGAIN)
+        return offsets
 
     def committed(self, group: str) -> dict[Place, int]:
         """Partition → the next offset that a consumer group will read."""
@@ -395,6 +411,14 @@ class Topics:
             ) from error
         except TimeoutError as error:
             raise TowpathError(f"cannot {what} at {self.bootstrap}: no answer in time", where=self.bootstrap) from error
+
+
+def _is_between_leaders(future: Any) -> bool:
+    try:
+        error = future.exception(timeout=2 * _TIMEOUT)
+    except TimeoutError:
+        return False
+    return isinstance(error, KafkaException) and error.args[0].code() in _BETWEEN_LEADERS
 
 
 def _partitions(topics: Iterable[Topic]) -> list[TopicPartition]:
