@@ -76,6 +76,7 @@ _BETWEEN_LEADERS = (
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.OFFSET_NOT_AVAILABLE,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._NOENT,  # the client's own, when none of the partitions has a leader
 )
 
 
