@@ -74,6 +74,8 @@ _AGAIN = 0.1  # seconds until we ask once more about a partition without a leade
 _BETWEEN_LEADERS = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.OFFSET_NOT_AVAILABLE,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._NOENT,  # the client's own, when none of the partitions has a leader
@@ -292,6 +294,7 @@ class Topics:
                     offsets[partition.topic, partition.partition] = answer.offset
             if specs:
                 time.sleep(_AGAIN)
+                self._metadata()  # the client believes its cache
         return offsets
 
     def committed(self, group: str) -> dict[Place, int]:
