@@ -215,7 +215,7 @@ def _stock(stack: embedded.Stack, name: str, settings: Settings) -> Iterator[Way
     topics, source, sink = Topics(stack.bootstrap), f"{name}-source", f"{name}-sink"
     names = tuple(f"{name}.{namespace}" for namespace in settings.namespaces)
     for topic in names:
-        topics.create(topic, PARTITIONS, -1, TOPIC_SETTINGS)
+        topics.create([topic], PARTITIONS, -1, TOPIC_SETTINGS)
     values = {
         "name": name,
         "source": stack.source,

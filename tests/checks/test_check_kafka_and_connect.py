@@ -42,7 +42,7 @@ def test_topics_that_are_not_as_they_should_be(filled: Pipeline, addresses: Addr
     }
     try:
         for name, (partitions, settings) in made.items():
-            topics.create(name, partitions, -1, settings)
+            topics.create([name], partitions, -1, settings)
         found = check(filled, expect=1)
     finally:
         topics.delete(made)

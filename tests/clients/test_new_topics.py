@@ -18,7 +18,7 @@ def test_a_topic_can_be_read_as_soon_as_it_is_created(addresses: Addresses) -> N
     try:
         for _ in range(20):
             name = f"t{uuid.uuid4().hex[:8]}"
-            topics.create(name, 8, 1, {})
+            topics.create([name], 8, 1, {})
             created.append(name)
             assert set(topics.ends([Topic(name, 8)]).values()) == {(0, 0)}
     finally:

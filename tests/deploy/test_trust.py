@@ -250,7 +250,7 @@ def test_the_documented_rights_are_enough_to_end_a_transaction(secured: Secured)
     """One that is under way, which `find` leaves alone; what was decided is read once its producer has aborted it."""
     topics = Topics(secured.sasl_bootstrap, kafka_login(secured.kafka_by_password(), Path("/")))
     place, task = (f"{NAME}.ends", 0), f"towpath-stack-{NAME}-source-9"
-    topics.create(place[0], 1, -1, {})
+    topics.create([place[0]], 1, -1, {})
     settings = for_librdkafka(topics.login) | {"bootstrap.servers": topics.bootstrap, "transactional.id": task}
     producer = Producer(settings)
     producer.init_transactions(30)

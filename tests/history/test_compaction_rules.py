@@ -217,8 +217,8 @@ class Compactable:
     def settings_of_all(self, names: set[str]) -> dict[str, dict[str, str]]:
         return {name: {"cleanup.policy": "delete"} for name in names}
 
-    def alter(self, name: str, settings: dict[str, str]) -> None:
-        self.altered[name] = settings
+    def alter(self, names: list[str], settings: dict[str, str]) -> None:
+        self.altered |= dict.fromkeys(names, settings)
 
     def enabled(self, folder: Path) -> list[str]:
         """The topics in which an instance that has one of the partitions enables compaction."""

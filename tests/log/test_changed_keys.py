@@ -35,8 +35,7 @@ class Log:
         self.spec: Spec = pipeline_file.read(pipeline.write())
         self.topics = Topics(self.spec.kafka.bootstrap)
         self.names = [pipeline.topic(name) for name in ("one", "two")]
-        for name in self.names:
-            self.topics.create(name, PARTITIONS, 1, TOPIC_SETTINGS)
+        self.topics.create(self.names, PARTITIONS, 1, TOPIC_SETTINGS)
         self._producer = Producer(
             {"bootstrap.servers": self.spec.kafka.bootstrap, "transactional.id": pipeline.name, "linger.ms": 1}
         )

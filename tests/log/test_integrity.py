@@ -64,7 +64,7 @@ class Log:
 
     def make(self, name: str, settings: Mapping[str, str] = {}, partitions: int = 1) -> str:
         topic = self.pipeline.topic(name)
-        self.topics.create(topic, partitions, 1, TOPIC_SETTINGS | settings)
+        self.topics.create([topic], partitions, 1, TOPIC_SETTINGS | settings)
         return topic
 
     def write(self, topic: str, *records: Made, partition: int = 0, commit: bool = True) -> None:

@@ -86,7 +86,7 @@ def topics(addresses: Addresses) -> Counting:
 @pytest.fixture
 def topic(topics: Counting) -> Iterator[str]:
     name = f"lag-{os.urandom(4).hex()}"
-    topics.create(name, 1, 1, TOPIC)
+    topics.create([name], 1, 1, TOPIC)
     yield name
     topics.delete([name])
 

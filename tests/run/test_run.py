@@ -97,7 +97,7 @@ class Deaf(Topics):
 def test_dead_letters_of_a_silent_broker_hold_nothing_up(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     topics = Deaf(pipeline.addresses.bootstrap)
     name = f"{pipeline.name}.dead-letters"
-    topics.create(name, 1, 1, {})
+    topics.create([name], 1, 1, {})
     producer = topics.producer()
     producer.produce(name, b"of somebody else")
     assert producer.flush(60) == 0

@@ -182,10 +182,21 @@ class Brokers:
     def bytes_on_disk(self) -> None:
         return None
 
-    def alter(self, name: str, settings: Mapping[str, str]) -> None:
-        raise AssertionError(name)
+    def alter(self, names: list[str], settings: Mapping[str, str]) -> None:
+        self.asked[f"{len(names)} altered"] += 1
 
-    create = alter
+    def create(self, names: list[str], partitions: int, replication_factor: int, settings: Mapping[str, str]) -> None:
+        self.asked[f"{len(names)} created"] += 1
+
+
+def test_a_deployment_creates_its_topics_at_once() -> None:
+    brokers = Brokers({})
+    facts = Facts(session_of(listing(0).changed(collections={"include": ("shop.*",)}), topics=brokers))
+    facts.__dict__.update(existing={}, namespaces=NAMES, log=())
+    for change in Deployment(facts)._topic_changes({}):
+        change.apply()
+    assert brokers.asked[f"{len(NAMES)} created"] == 1
+    assert brokers.asked.total() <= 4  # with the topics of requests, dead letters and heartbeats
 
 
 def test_a_deployment_asks_for_the_settings_of_all_topics_at_once() -> None:
@@ -197,7 +208,10 @@ def test_a_deployment_asks_for_the_settings_of_all_topics_at_once() -> None:
     changes = [*Deployment(facts)._topic_changes(topics)]
     assert brokers.asked == {"settings": 1, "ends": 1}
     set_ones = [change.description for change in changes if change.description.startswith("set ")]
-    assert len(set_ones) == len(NAMES)
+    assert len(set_ones) == 2
+    for change in changes:
+        change.apply()
+    assert brokers.asked[f"{len(NAMES) - 1} altered"] == brokers.asked["1 altered"] == 1
     later = [words for words in set_ones if "cleanup.policy=compact" not in words]
     assert [words.partition(" on topic ")[2] for words in later] == [
         "shop.shop.orders_7; `towpath compact` sets cleanup.policy later"

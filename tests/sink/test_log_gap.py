@@ -207,7 +207,7 @@ def test_a_topic_that_was_made_again_stops_the_sink_wherever_its_end_is(make_pip
     with opened(pipeline.file) as it:
         it.topics.delete([topic])
         until("end of the topic", lambda: topic not in it.topics.all())
-        it.topics.create(topic, 1, -1, change_settings(it.pipeline))
+        it.topics.create([topic], 1, -1, change_settings(it.pipeline))
     insert(pipeline, 10, 100)
     assert noted(pipeline)["offset"] < ends(pipeline)[1]
     assert "TWP-LOG-TOPIC" in towpath("wait", pipeline.file, expect=2).stderr

@@ -84,7 +84,7 @@ def creatable(facts: Facts) -> Iterator[Finding]:
     try:
         probe = f"{pipeline.name}.check"  # has the prefix, for which ACLs exist, and belongs to no namespace
         facts.topics.create(
-            probe, pipeline.kafka.partitions, pipeline.kafka.replication_factor, settings, validate_only=True
+            [probe], pipeline.kafka.partitions, pipeline.kafka.replication_factor, settings, validate_only=True
         )
     except TopicError as refused:
         yield (error if missing or not facts.log else warning)(

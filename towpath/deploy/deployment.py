@@ -49,6 +49,7 @@ _SECRET = "write it again, into the Secret of the workers: `towpath manifests PI
 
 _KNOWN_S = 10.0  # seconds until every broker must know of a topic that was created
 _DEPLOY = "deploy"
+_SHOWN = 5  # topics named in one change
 _SAME = "deploy would stop with the same message"
 #: What `check` checks, in order. `deploy` stops at the required ones.
 SERVERS: Sequence[Rule[Facts]] = (
@@ -145,17 +146,13 @@ class Deployment:
         return differences
 
     def _topic_changes(self, existing: Mapping[str, Topic]) -> Iterator[Change]:
-        desired = self._desired_topics()
-        judged = {name: of for name, _, of in desired if name in existing and of is not HEARTBEAT_SETTINGS}
-        current = self.facts.topic_settings
-        unsafe = self._unsafe(name for name, of in judged.items() if _begins_compaction(current[name], of))
-        for name, partitions, settings in desired:
-            if name not in existing:
-                create = partial(self.topics.create, name, partitions, self.pipeline.kafka.replication_factor, settings)
-                yield Change(f"create topic {name}", create)
-            elif name in judged:
-                safe = {key: text for key, text in settings.items() if key != POLICY or name not in unsafe}
-                yield from self._settings_change(name, current[name], safe)
+        factor = self.pipeline.kafka.replication_factor
+        for names, partitions, settings in self._desired_topics():
+            if new := [name for name in names if name not in existing]:
+                create = partial(self.topics.create, new, partitions, factor, settings)
+                yield Change(f"create {_topics(new)}", create)
+            if settings is not HEARTBEAT_SETTINGS:
+                yield from self._settings_changes([name for name in names if name in existing], settings)
 
     def _registration_changes(self, existing: Mapping[str, Topic]) -> Iterator[Change]:
         """The destination knows the pipeline, and which topics it has, before the first of them is created.
@@ -164,7 +161,7 @@ class Deployment:
         """
         registered = self.facts.registered.get(self.pipeline.name)
         ours = Registration.of(self.pipeline, self.facts.kafka_cluster, self.facts.source.replica_set)
-        creating = [name for name, *_ in self._desired_topics() if name not in existing]
+        creating = [name for names, *_ in self._desired_topics() for name in names if name not in existing]
         if creating or registered != ours:
             register = partial(self._register, ours, creating, is_new=registered is None)
             yield Change(f"register {self.pipeline.name} in towpath.{WRITERS} at the destination", register)
@@ -173,7 +170,8 @@ class Deployment:
         """The destination knows the topics by their ids, also those that an interrupted deployment has created."""
         registered = self.facts.registered.get(self.pipeline.name)
         begun = registered.creating if registered else frozenset()
-        created = [name for name, *_ in self._desired_topics() if name not in existing or name in begun]
+        desired = [name for names, *_ in self._desired_topics() for name in names]
+        created = [name for name in desired if name not in existing or name in begun]
         if created:
             store = partial(self._store_ids, created)
             yield Change(f"store the ids of {counted(len(created), 'new topic')} in towpath.{WRITERS}", store)
@@ -192,16 +190,16 @@ class Deployment:
                     writers.forget(client, ours.name)
                 raise Refused(finding.finding, finding.advice)
 
-    def _desired_topics(self) -> list[tuple[str, int, Mapping[str, str]]]:
-        """(name, partitions, settings). Those with one partition come first: they show the mode even if a later step
-        fails."""
+    def _desired_topics(self) -> list[tuple[list[str], int, Mapping[str, str]]]:
+        """(names, partitions, settings). The requests and dead letters come first: they show the mode even if a later
+        step fails."""
         pipeline, settings = self.pipeline, change_settings(self.pipeline)
         names = {topic_of(pipeline.name, name) for name in self.facts.namespaces}
         return [
-            *([(pipeline.request_topic, 1, request_settings(pipeline))] if pipeline.has_own_source else []),
-            *([(pipeline.dead_letter_topic, 1, plain_settings(pipeline))] if pipeline.exactly_once else []),
-            *((name, pipeline.kafka.partitions, settings) for name in sorted(names | {t.name for t in self.facts.log})),
-            *((name, 1, HEARTBEAT_SETTINGS) for name in pipeline.heartbeat_topics),
+            *([([pipeline.request_topic], 1, request_settings(pipeline))] if pipeline.has_own_source else []),
+            *([([pipeline.dead_letter_topic], 1, plain_settings(pipeline))] if pipeline.exactly_once else []),
+            (sorted(names | {topic.name for topic in self.facts.log}), pipeline.kafka.partitions, settings),
+            (list(pipeline.heartbeat_topics), 1, HEARTBEAT_SETTINGS),
         ]
 
     def _unsafe(self, topics: Iterable[str]) -> set[str]:
@@ -213,12 +211,24 @@ class Deployment:
         ends = self.facts.ends.items() if beginning else ()
         return {name for (name, _), (first, end) in ends if name in beginning and first != end}
 
-    def _settings_change(self, name: str, current: Mapping[str, str], settings: Mapping[str, str]) -> Iterator[Change]:
-        differing = {key: value for key, value in settings.items() if current.get(key) != value}
-        if differing:
-            listed = ", ".join(f"{key}={value}" for key, value in differing.items())
-            later = "" if POLICY in settings else f"; `towpath compact` sets {POLICY} later"
-            yield Change(f"set {listed} on topic {name}{later}", partial(self.topics.alter, name, differing))
+    def _settings_changes(self, names: Iterable[str], settings: Mapping[str, str]) -> Iterator[Change]:
+        """One for all topics that need the same."""
+        current = self.facts.topic_settings
+        judged = {name: current[name] for name in names}
+        unsafe = self._unsafe(name for name, now in judged.items() if _begins_compaction(now, settings))
+        alike: dict[tuple[tuple[tuple[str, str], ...], bool], list[str]] = {}
+        for name, now in judged.items():
+            differing = tuple(
+                (key, value)
+                for key, value in settings.items()
+                if now.get(key) != value and not (key == POLICY and name in unsafe)
+            )
+            if differing:
+                alike.setdefault((differing, name in unsafe), []).append(name)
+        for (differing, is_later), same in alike.items():
+            listed = ", ".join(f"{key}={value}" for key, value in differing)
+            later = f"; `towpath compact` sets {POLICY} later" if is_later else ""
+            yield Change(f"set {listed} on {_topics(same)}{later}", partial(self.topics.alter, same, dict(differing)))
 
     def _secret_changes(self, desired: Configurations, deployed: Configurations) -> Iterator[Change]:
         """Workers read the secrets file only when a connector starts, so connectors are restarted after a change.
@@ -248,6 +258,10 @@ class Deployment:
             if keys := _differing(before, after):
                 update = partial(put, self.connect, name, after, self.pipeline.secrets_file)
                 yield Change(f"update connector {name} ({', '.join(keys)})", update)
+
+
+def _topics(names: Sequence[str]) -> str:
+    return f"topic{'' if len(names) == 1 else 's'} {first_few(names, _SHOWN)}"
 
 
 def created_ids(topics: Topics, names: Collection[str]) -> dict[str, str]:

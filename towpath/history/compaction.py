@@ -311,7 +311,7 @@ class Compactor:
             if is_compacted(settings):
                 self._enabled.add(name)
             elif all(place in committed and self._is_protected(committed[place][1]) for place in places):
-                self._topics.alter(name, {POLICY: change_settings(self._pipeline)[POLICY]})
+                self._topics.alter([name], {POLICY: change_settings(self._pipeline)[POLICY]})
                 self._enabled.add(name)
                 yield name
 

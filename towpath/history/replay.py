@@ -96,7 +96,7 @@ def _create(facts: ReplayFacts, plan: Plan) -> Replay:
             empty(session, client, plan.log)
     topic = replay.sink.dead_letter_topic
     if topic not in session.topics.all():
-        session.topics.create(topic, 1, facts.pipeline.kafka.replication_factor, plain_settings(facts.pipeline))
+        session.topics.create([topic], 1, facts.pipeline.kafka.replication_factor, plain_settings(facts.pipeline))
         session.say(f"created topic {topic}")
     if plan.forced:  # otherwise the sink stops where the beginning is gone
         with facts.cluster.connected() as client:

@@ -68,6 +68,8 @@ _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 _DISK_TIMEOUT_MS = 5_000
 _TIMEOUT = 15.0  # seconds for one request to the brokers
+#: Half of what Kafka's controller writes for one request at most (`QuorumController.MAX_RECORDS_PER_USER_OP`).
+_RECORDS_A_REQUEST = 5_000
 _AGAIN = 0.1  # seconds until we ask once more about a partition without a leader
 #: A broker's answers about a partition that has no leader yet (a new topic) or gets another one. The client asks such
 #: brokers again when it reads or writes, but not for `list_offsets`.
@@ -178,17 +180,19 @@ class Topics:
 
     def create(
         self,
-        name: str,
+        names: list[str],
         partitions: int,
         replication_factor: int,
         settings: Mapping[str, str],
         *,
         validate_only: bool = False,
     ) -> None:
-        """Create a topic; with `validate_only`, only have the brokers check that they would."""
-        new = NewTopic(name, partitions, replication_factor, config=dict(settings))
-        futures = self._admin.create_topics([new], request_timeout=_TIMEOUT, validate_only=validate_only)
-        self._result(f"create the topic {name}", futures[name])
+        """Create topics that are alike; with `validate_only`, only have the brokers check that they would."""
+        for some in _batches(names, 1 + partitions + len(settings)):
+            new = [NewTopic(name, partitions, replication_factor, config=dict(settings)) for name in some]
+            futures = self._admin.create_topics(new, request_timeout=_TIMEOUT, validate_only=validate_only)
+            for name, future in futures.items():
+                self._result(f"create the topic {name}", future)
 
     def settings_of_all(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
         """Topic → every setting that is in force for it, in one request."""
@@ -212,12 +216,15 @@ class Topics:
             for name, settings in entries.items()
         }
 
-    def alter(self, name: str, settings: Mapping[str, str]) -> None:
+    def alter(self, names: list[str], settings: Mapping[str, str]) -> None:
+        """Change these settings of topics; their other settings stay."""
         entries = [
             ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in settings.items()
         ]
-        resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
-        self._result(f"change the topic {name}", self._admin.incremental_alter_configs([resource])[resource])
+        for some in _batches(names, len(settings)):
+            resources = [ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries) for name in some]
+            for resource, future in self._admin.incremental_alter_configs(resources).items():
+                self._result(f"change the topic {resource.name}", future)
 
     def delete(self, names: Iterable[str]) -> None:
         doomed = list(names)
@@ -423,6 +430,12 @@ def _is_between_leaders(future: Any) -> bool:
     except TimeoutError:
         return False
     return isinstance(error, KafkaException) and error.args[0].code() in _BETWEEN_LEADERS
+
+
+def _batches(names: list[str], records: int) -> Iterator[list[str]]:
+    """Parts of what one request may change, where each name takes this many of the controller's records."""
+    share = max(1, _RECORDS_A_REQUEST // records)
+    return (names[first : first + share] for first in range(0, len(names), share))
 
 
 def _partitions(topics: Iterable[Topic]) -> list[TopicPartition]:
