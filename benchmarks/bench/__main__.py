@@ -166,10 +166,10 @@ BENCHES = {
         _USUAL,
     ),
     "collections": Bench(
-        "each look at a pipeline of many collections, and the pause of its cutover",
+        "what each command takes with many collections: seconds, requests, memory, and the pause of a cutover",
         collections.bench,
-        {"collections": 10_000, "listed": 1_000, "seed": 1},
-        {"collections": 100, "listed": 20},
+        {"collections": 5_000, "listed": 1_000, "partitions": 4, "seed": 1},
+        {"collections": 100, "listed": 20, "partitions": 1},
         _USUAL,
     ),
     "cutover": Bench(
@@ -200,6 +200,7 @@ _WORDS = {
     "listed": "of them that the pipeline file lists by name; a pattern matches the others",
     "many": "documents that the pause is compared with; 0: not this set",
     "mixed": "documents, and a third as many tiny ones in each of four collections; 0: not this set",
+    "partitions": "of each topic",
     "processes": "that read; 0: as many as there are cores",
     "pushes": "of each device",
     "rate": "changes a second",

@@ -1,79 +1,123 @@
-"""`collections`: how long each look at a pipeline of many collections takes, and the pause of its cutover."""
+"""`collections`: what each command takes with a pipeline of many collections: seconds, requests, memory, the pause."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
 from statistics import median
 
 from benchmarks.bench.measured import Client, Run
 from benchmarks.bench.pairs import say
 from benchmarks.bench.report import BASE, Found, Part, at_most, told
-from benchmarks.bench.sides import COMMAND, Settings, is_streaming, pipeline_file, way
+from benchmarks.bench.sides import COMMAND, Settings, is_streaming, write_file
 from benchmarks.bench.switching import PAUSE, cut_over, removed
 from tests.support.awaited import until
+from tests.support.requests import counting
 from towpath import stack as embedded
 from towpath.checks.facts import Facts
 from towpath.deploy import deployment
 from towpath.deploy.schema import metadata
 from towpath.run.status import read_log, read_status
-from towpath.session import Session, opened
+from towpath.session import opened
 from towpath.verify.full_verdict import VerdictContext
 
 _FEW = 10  # collections that the many are compared with
 _LOOKS = 3  # of each kind, of which the median counts
 _LONGEST_S = 2.0  # of one look
+_STATUS_S = 3.0  # of `towpath status`, at most
+_LARGEST_MB = 300  # of memory, of any command
 _CREATORS = 4  # threads that create collections
-_COPY_S = 3_600  # seconds until the copy has to be done
+_PATIENCE_S = 3_600  # seconds that `wait`, and the copy, get
+_KB_A_MB = 1024  # `ru_maxrss` has KB on Linux
 
 #: What `status` and `run` do, each time that they look.
 _STATUS, _WARNINGS, _VERDICT = "status", "settings and size of the log", "what a verdict belongs to"
 _LOOKED = (_STATUS, _WARNINGS, _VERDICT)
-_COMMAND, _SCHEMAS, _CHECK = "`towpath status --json`", "options and indexes of both sides", "`towpath check`"
+_SCHEMAS, _CHECK = "options and indexes of both sides", "check"
+_COMMANDS = ("check", "deploy", "wait", "status", "prepare", "verify")
 
 
-def bench(stack: embedded.Stack, *, collections: int, listed: int, seed: int) -> Found:
+def bench(stack: embedded.Stack, *, collections: int, listed: int, partitions: int, seed: int) -> Found:
     runs = []
     for name, count in (("few", _FEW), ("many", max(collections, _FEW + 1))):
         share = min(count - 1, max(1, count * listed // collections))  # a pattern that matches nothing is refused
-        runs.append(_run(stack, name, f"{BASE}, {count:,} collections", count, share, seed))
-    few, many = runs
-    goals = [
-        at_most(f"{look}, {collections:,} collections", many.figures[f"{look} s"], _LONGEST_S, "s") for look in _LOOKED
+        runs.append(_run(stack, name, f"{BASE}, {count:,} collections", count, share, partitions, seed))
+    few, many = (run.figures for run in runs)
+    goals = [at_most(f"{look}, {collections:,} collections", many[f"{look} s"], _LONGEST_S, "s") for look in _LOOKED]
+    goals.append(at_most(f"`towpath status`, {collections:,} collections", many[_seconds("status")], _STATUS_S, "s"))
+    goals.append(at_most("memory of any command", max(many[_memory(verb)] for verb in _COMMANDS), _LARGEST_MB, "MB"))
+    goals.append(
+        at_most(f"by which the pause is longer than with {_FEW} collections", many[PAUSE] - few[PAUSE], 1.0, "s")
+    )
+    goals += [
+        told(f"requests: {look}", f"{few[f'{look} requests']:.0f} → {many[f'{look} requests']:.0f}")
+        for look in (*_LOOKED, _SCHEMAS, _CHECK)
     ]
-    longer = many.figures[PAUSE] - few.figures[PAUSE]
-    goals.append(at_most(f"by which the pause is longer than with {_FEW} collections", longer, 1.0, "s"))
-    goals += [told(look, f"{many.figures[f'{look} s']:.2f} s") for look in (_COMMAND, _SCHEMAS, _CHECK)]
-    title = f"{collections:,} collections with an index and one document each, {listed:,} of them listed by name"
+    title = (
+        f"{collections:,} collections with an index and one document each, {listed:,} of them listed by name,"
+        f" {partitions} partitions a topic"
+    )
     return Found([Part(title, "collection", runs, rated=False)], goals)
 
 
-def _run(stack: embedded.Stack, name: str, side: str, count: int, listed: int, seed: int) -> Run:
+def _run(stack: embedded.Stack, name: str, side: str, count: int, listed: int, partitions: int, seed: int) -> Run:
     database = f"{name}{seed}"
     names = [f"{database}.{'listed' if number < listed else 'matched'}_{number}" for number in range(count)]
     _fill(stack, names)
     say(f"collections: {count:,} are there")
     patterns = [*names[:listed], f"{database}.matched_*"]
-    began = time.monotonic()
-    with way(stack, name, "towpath", Settings(patterns, partitions=1, topics=names)) as it:
-        it.start(it.source, it.sink)
-        until("the stream", lambda: is_streaming(it.connect, it.source), _COPY_S, 1.0)
-        file, copied = pipeline_file(stack, name), time.monotonic() - began
-        say(f"collections: copied after {copied:.0f} s")
-        subprocess.run([COMMAND, "wait", file, "--timeout", str(_COPY_S)], check=True, stdout=sys.stderr)
+    file = write_file(stack, name, "towpath", Settings(patterns, partitions=partitions))
+    figures: dict[str, float] = {}
+    with _removed_at_the_end(file):
+        began = time.monotonic()
+        figures |= _command("check", file) | _command("deploy", file)
         with opened(file) as session:
-            figures = _looks(session)
-        figures[f"{_COMMAND} s"] = _timed(
-            lambda: subprocess.run([COMMAND, "status", file, "--json"], stdout=subprocess.DEVNULL)
-        )
-        for verb in ("prepare", "verify"):
-            subprocess.run([COMMAND, verb, file], check=True, stdout=sys.stderr)
+            until(
+                "the stream", lambda: is_streaming(session.connect, session.pipeline.source_connector), _PATIENCE_S, 1.0
+            )
+        copied = time.monotonic() - began
+        say(f"collections: {count:,} copied after {copied:.0f} s")
+        figures |= _command("wait", file, "--timeout", str(_PATIENCE_S)) | _looks(file)
+        for verb in ("status", "prepare", "verify"):
+            figures |= _command(verb, file)
         with removed(file.with_name(f"{name}-back.toml")):
             figures |= cut_over(file, None)
     return Run(side, count, copied, {}, {"until the stream s": copied, **figures})
+
+
+def _seconds(verb: str) -> str:
+    return f"`towpath {verb}` s"
+
+
+def _memory(verb: str) -> str:
+    return f"`towpath {verb}` MB"
+
+
+def _command(verb: str, file: Path, *more: str) -> dict[str, float]:
+    """The seconds of a command, and the most memory that it had. Raises ValueError when it fails."""
+    began = time.monotonic()
+    process = subprocess.Popen([COMMAND, verb, file, *more], stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    figures = {_seconds(verb): time.monotonic() - began, _memory(verb): used.ru_maxrss / _KB_A_MB}
+    say(f"collections: {verb} ended with {process.returncode}: {figures}")
+    if process.returncode:
+        raise ValueError(f"towpath {verb} ended with {process.returncode}")
+    return figures
+
+
+@contextmanager
+def _removed_at_the_end(file: Path) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        subprocess.run([COMMAND, "remove", file, "--topics", "--yes"], stdout=sys.stderr)
 
 
 def _fill(stack: embedded.Stack, names: Sequence[str]) -> None:
@@ -88,17 +132,23 @@ def _fill(stack: embedded.Stack, names: Sequence[str]) -> None:
             list(threads.map(create, names))
 
 
-def _looks(session: Session) -> dict[str, float]:
-    """Seconds of each kind of look, on an open session as in `run`."""
-    status = read_status(session)
-    kinds: dict[str, Callable[[], object]] = {
-        _STATUS: lambda: read_status(session),
-        _WARNINGS: lambda: read_log(session, status.raw.ends),
-        _VERDICT: lambda: VerdictContext.read(session, status.raw.topic_ids),
-        _SCHEMAS: lambda: metadata(session, ()),
-        _CHECK: lambda: deployment.findings(Facts(session)),
-    }
-    return {f"{kind} s": _timed(look) for kind, look in kinds.items()}
+def _looks(file: Path) -> dict[str, float]:
+    """Seconds and requests of each kind of look, on an open session as in `run`."""
+    figures: dict[str, float] = {}
+    with counting(file) as (session, asked):
+        status = read_status(session)
+        kinds: dict[str, Callable[[], object]] = {
+            _STATUS: lambda: read_status(session),
+            _WARNINGS: lambda: read_log(session, status.raw.ends),
+            _VERDICT: lambda: VerdictContext.read(session, status.raw.topic_ids),
+            _SCHEMAS: lambda: metadata(session, ()),
+            _CHECK: lambda: deployment.findings(Facts(session)),
+        }
+        for kind, look in kinds.items():
+            asked.clear()
+            figures[f"{kind} s"] = _timed(look)
+            figures[f"{kind} requests"] = asked.total() / _LOOKS
+    return figures
 
 
 def _timed(look: Callable[[], object]) -> float:

@@ -150,7 +150,7 @@ def way(stack: embedded.Stack, name: str, side: Side, settings: Settings = Setti
 
 @contextmanager
 def _ours(stack: embedded.Stack, name: str, side: Side, settings: Settings) -> Iterator[Way]:
-    file = _write_file(stack, name, side, settings)
+    file = write_file(stack, name, side, settings)
     with opened(file) as it:
         try:
             with applied(it) as done:
@@ -183,7 +183,7 @@ def pipeline_file(stack: embedded.Stack, name: str) -> Path:
     return stack.directory / f"{name}.toml"
 
 
-def _write_file(stack: embedded.Stack, name: str, side: Side, settings: Settings) -> Path:
+def write_file(stack: embedded.Stack, name: str, side: Side, settings: Settings) -> Path:
     """The pipeline file of one run."""
     copy = ([] if settings.copy else ['copy = "none"']) if side == "plain" or not settings.copy else []
     lines = [
@@ -214,8 +214,7 @@ def _write_file(stack: embedded.Stack, name: str, side: Side, settings: Settings
 def _stock(stack: embedded.Stack, name: str, settings: Settings) -> Iterator[Way]:
     topics, source, sink = Topics(stack.bootstrap), f"{name}-source", f"{name}-sink"
     names = tuple(f"{name}.{namespace}" for namespace in settings.namespaces)
-    for topic in names:
-        topics.create([topic], PARTITIONS, -1, TOPIC_SETTINGS)
+    topics.create(list(names), PARTITIONS, -1, TOPIC_SETTINGS)
     values = {
         "name": name,
         "source": stack.source,

@@ -276,6 +276,14 @@ def test_each_rule_is_red(case: Case, name: str, breaks: Callable[[Case], None],
     assert found in failed[0].finding
 
 
+def test_a_source_that_is_another_replica_set_does_not_block_the_pipeline_s_marker(case: Case) -> None:
+    """In a fail back Towpath writes to a blocked source only where both sides are one replica set."""
+    no_bypass("source", returns=True)(case)
+    assert [line.subject for line in red(case.checks())] == ["own writes"]
+    case.fake("destination_set", lambda client, **_: ReplicaSet.parse("other/destination:27017"))
+    assert red(case.checks()) == []
+
+
 def test_what_the_cutover_has_left_is_named_and_not_made_the_source_s(case: Case) -> None:
     """Before MongoDB 6.0: not unique at the primary yet, while the old source's index is."""
     left = Conversion("shop.orders", ("more",), enforced=False)

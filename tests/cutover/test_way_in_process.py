@@ -12,10 +12,11 @@ import pytest
 from tests.support import cutover_world
 from tests.support.cutover_world import World
 from towpath.checks.rule import Finding
+from towpath.config.events import CutoverNote
 from towpath.cutover import machine
 from towpath.cutover.gate import GATE, PRECONDITIONS, Readiness
 from towpath.cutover.machine import Machine
-from towpath.errors import NoSuchConnector, Refused
+from towpath.errors import NoSuchConnector, Refused, TowpathError
 from towpath.session import Session
 from towpath.signals import Interrupts
 from towpath.store.cutover import Cutover
@@ -113,6 +114,19 @@ def test_a_dry_run_checks_everything_and_changes_nothing(world: World, gate: Gat
     assert world.calls == [] and world.marker.steps == ("blocking writes",)
 
 
+def test_a_dry_run_converts_nothing_and_a_later_command_does(world: World, gate: Gate) -> None:
+    world.problem = "duplicates"
+    with pytest.raises(TowpathError, match="duplicates"):
+        command(world).run()
+    assert world.marker is not None and world.marker.conversions
+    world.calls.clear()
+    assert command(world, dry_run=True).run()
+    assert "convert" not in world.calls and ends(world)[-1].startswith("already cut over")
+    world.problem = ""
+    assert command(world).run()
+    assert "convert" in world.calls and "not unique" not in ends(world)[-1] and not world.marker.conversions
+
+
 def test_a_pipeline_that_is_not_deployed_is_not_cut_over(world: World, gate: Gate) -> None:
     gate.deployed = False
     with pytest.raises(NoSuchConnector):
@@ -204,6 +218,12 @@ def test_a_source_that_blocks_all_writes_is_opened_before_the_gate_of_a_fail_bac
     assert shut.marker is None
 
 
+def test_a_source_that_was_opened_for_the_backlog_counts_as_open(shut: World, gate: Gate) -> None:
+    gate.red = (GATE,)
+    assert not command(shut).back()
+    assert shut.marker is not None and not shut.marker.blocked and not shut.state.blocked
+
+
 def test_a_source_that_blocks_all_writes_stays_shut_while_a_precondition_is_red(shut: World, gate: Gate) -> None:
     gate.red = (PRECONDITIONS,)
     assert not command(shut).back()
@@ -240,6 +260,22 @@ def test_a_signal_during_the_checks_is_no_failure(
     it.signals.came = True
     assert not it.run()
     assert ends(world) == ["not started: interrupted"] and world.marker is None
+
+
+def test_what_is_undone_is_reported(world: World) -> None:
+    def trouble(name: str, is_done: bool) -> None:
+        if name == "late writes":
+            raise Refused("someone writes")
+
+    assert command(world).undo()
+    assert ends(world) == ["nothing to undo: no cutover is under way, and the source is primary"]
+    world.trouble = trouble
+    assert not world.cut_over(command(world))
+    undone = [str(event.words) for event in world.events if getattr(event, "event", "") == "undone"]
+    assert undone[0] == "undone: blocking writes" and undone[-1] == "everything is as before: the source is primary"
+    assert {f"undone: {step}" for step in ("preparing the reverse pipeline", "stopping the sink")} <= set(undone)
+    end = world.events[-1]
+    assert isinstance(end, CutoverNote) and end.error and end.error["what"] == "someone writes"
 
 
 def test_an_undo_says_that_it_starts_no_writers(world: World) -> None:

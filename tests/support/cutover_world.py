@@ -16,6 +16,7 @@ import pytest
 
 from tests.support.pipeline import pipeline_text
 from tests.support.sessions import FakeCluster, session_of
+from towpath.clients.kafka.topics import Place
 from towpath.clients.mongo.client import ClusterTime
 from towpath.config import loading
 from towpath.config.events import TimedEvent
@@ -89,11 +90,15 @@ class World:
         other = "destination" if source == "source" else "source"
         pipeline, file = pipeline_of(self.folder, name, source, other), self.folder / f"{name}.toml"
         connect = SimpleNamespace(
-            stop=self.does(f"stop {name}", lambda _: self.state.sinks.update({name: "STOPPED"})),
-            resume=self.does(f"resume {name}", lambda _: self.state.sinks.update({name: "RUNNING"})),
+            stop=self.does(f"stop {name}", lambda connector: self._put(name, connector, "STOPPED")),
+            resume=self.does(f"resume {name}", lambda connector: self._put(name, connector, "RUNNING")),
         )
         clusters = FakeCluster(source, side=source), FakeCluster(other, side=other)
         return session_of(pipeline, connect, file=file, say=self.say, source=clusters[0], destination=clusters[1])
+
+    def _put(self, name: str, connector: str, state: str) -> None:
+        assert connector == f"{name}-sink"
+        self.state.sinks[name] = state
 
     def does(self, name: str, effect: Callable[..., Any]) -> Callable[..., Any]:
         def do(*arguments: Any, **named: Any) -> Any:
@@ -178,6 +183,9 @@ def pipeline_of(
     return loading.parse(pipeline_text(*uris, name=name, more=more), folder / f"{name}.toml")
 
 
+#: The sink's positions, and the ends of the log, of the pipeline.
+APPLIED, ENDS = {("shop.users", 0): SimpleNamespace(offset=7)}, {("shop.users", 0): 9}
+
 #: Steps of a schema, as `State` keeps them.
 STOP_TTL, RESTORE_TTL, ENFORCE, CONVERT, RELEASE = (
     Step("shop.users", Command("shop", {"collMod": "users", "index": {"name": "n", **change}}))
@@ -202,9 +210,14 @@ class _SchemaWatches:
 
 
 class _Verification:
+    """Of `session`; the changes are read where `capturing` captures them, from `applied` on."""
+
     duration_s = 0.0
 
-    def __init__(self, verify: Callable[[], int]) -> None:
+    def __init__(self, verify: Callable[[], int], session: Session, capturing: Session, applied: Any = None) -> None:
+        if applied is not None:  # a fail back compares the sides of the reverse pipeline
+            assert (session.pipeline.name, capturing.pipeline.name) == ("shop-back", "shop")
+            assert applied == {place: position.offset for place, position in APPLIED.items()}
         self.verify_new = verify
 
     def verify_newest(self, records: int) -> int:
@@ -263,8 +276,9 @@ def world(folder: Path, patch: pytest.MonkeyPatch) -> World:
             state.unique.add(primary.side)
         return Attempt(it.problem, not it.problem)
 
-    def removed(session: Session, *_: Any, **__: Any) -> None:
+    def removed(session: Session, *, log: bool, say: Callable[[str], None]) -> None:
         assert session.pipeline.name == "shop-back"
+        assert log, "a later reverse pipeline would read the old one's log"
         state.sinks.pop("shop-back", None)
         state.captures_back = False
 
@@ -275,6 +289,21 @@ def world(folder: Path, patch: pytest.MonkeyPatch) -> World:
 
     def nothing(*_: Any, **__: Any) -> int:
         return 1
+
+    def awaited(session: Session, timeout: float, say: Callable[[str], None]) -> None:
+        assert session.pipeline.name in ("shop", "shop-back") and 0 < timeout <= OPTIONS.timeout
+        say("awaited")
+
+    def running(connect: Any, connectors: Sequence[str], timeout: float) -> None:
+        assert connect.resume and len(connectors) == 2 and timeout == OPTIONS.timeout
+
+    def written_ends(session: Session, timeout: float) -> dict[Place, int]:
+        assert session.pipeline.name == "shop" and 0 < timeout <= OPTIONS.timeout
+        return ENDS
+
+    def skip(session: Session, ends: Any) -> None:
+        assert session.pipeline.name == "shop" and ends is ENDS
+        assert it.calls.index("ends") < len(it.calls) - it.calls[::-1].index("verify"), "what came since is unverified"
 
     for name in ("insert", "replace_own", "take", "delete_own", "read", "require_switched", "converted", "require_own"):
         patch.setattr(sides.cutovers, name, getattr(it, name))
@@ -291,13 +320,13 @@ def world(folder: Path, patch: pytest.MonkeyPatch) -> World:
     everywhere("writes_through", lambda cluster: True)
     everywhere("allow", it.does("allow", lambda cluster: state.blocked.discard(cluster.side)))
     patch.setattr(writes.write_block, "block", it.does("block", lambda side, **_: state.blocked.add(side)))
-    everywhere("IncrementalVerification", lambda *_: _Verification(it.does("verify", nothing)))
-    everywhere("positions", lambda *_: {})
+    everywhere("IncrementalVerification", lambda *about: _Verification(it.does("verify", nothing), *about))
+    everywhere("positions", lambda client, pipeline: APPLIED if pipeline.name == "shop" else {})
     everywhere("LateWrites", lambda *_: nullcontext(_LateWrites(it.does("late writes", nothing))))
     everywhere("wait_stopped", it.does("wait stopped", nothing))
-    everywhere("wait_running", it.does("wait running", nothing))
-    patch.setattr(steps.barrier, "wait", it.does("wait", nothing))
-    patch.setattr(steps.barrier, "wait_captured", it.does("wait captured", nothing))
+    everywhere("wait_running", it.does("wait running", running))
+    patch.setattr(steps.barrier, "wait", it.does("wait", awaited))
+    patch.setattr(steps.barrier, "wait_captured", it.does("wait captured", awaited))
     patch.setattr(steps.deployment, "remove", it.does("remove", removed))
     ready = it.does("make ready", lambda *_: state.sinks.update({"shop-back": "RUNNING"}))
     for name, value in {
@@ -305,8 +334,8 @@ def world(folder: Path, patch: pytest.MonkeyPatch) -> World:
         "make_ready": ready,
         "begin": it.does("begin", begun),
         "wait_begun": it.does("wait begun", nothing),
-        "written_ends": it.does("ends", lambda *_: {}),
-        "skip_to_end": it.does("skip", nothing),
+        "written_ends": it.does("ends", written_ends),
+        "skip_to_end": it.does("skip", skip),
     }.items():
         patch.setattr(reverse_pipeline, name, value)
     return it

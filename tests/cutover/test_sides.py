@@ -1,0 +1,113 @@
+"""What a command of a cutover reads first: the marker, the source that it belongs to, and the reverse pipeline."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.support.cutover_world import pipeline_of
+from tests.support.sessions import FakeCluster, session_of
+from towpath.clients.mongo.replica_set import ReplicaSet
+from towpath.cutover import sides
+from towpath.cutover.reverse_pipeline import write_reverse_file
+from towpath.cutover.sides import Sides
+from towpath.errors import MongoUnreachable, Refused
+from towpath.session import Session
+from towpath.store.cutover import Cutover
+
+SET = ReplicaSet.parse("rs0/source:27017")
+SWITCHED = Cutover("destination primary", (), 1.0)
+ALONE = Cutover("destination primary", (), 1.0, has_reverse_pipeline=False)
+
+
+class Place:
+    """A pipeline's folder, and what its destination knows."""
+
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        self.file = folder / "shop.toml"
+        self.session = session_of(pipeline_of(folder), file=self.file)
+        self.marker: Cutover | None = None
+        self.registered = "rs0/source:27017"
+        patch.setattr(sides.cutovers, "read", self._read)
+        patch.setattr(sides.writers, "read_all", lambda client: {"shop": SimpleNamespace(source=self.registered)})
+        patch.setattr(sides, "source_set", lambda client: SET)
+        patch.setattr(sides, "opened", self._open)
+
+    def _read(self, client: object, pipeline: Any) -> Cutover | None:
+        assert client == "destination" and pipeline is self.session.pipeline
+        return self.marker
+
+    def _open(self, path: Path, text: str | None, say: object, clusters: tuple[Any, Any]) -> Any:
+        assert path == self.file.with_name("shop-back.toml") and say is self.session.say
+        assert clusters == (self.session.source, self.session.destination), "both sides' clients are used again"
+        return nullcontext("as the file is" if text is None else "as it would be written")
+
+    def read(self, *, forward: bool = True, undoes: bool = False, has_reverse: bool = True) -> Sides:
+        with ExitStack() as stack:
+            return sides.read_sides(
+                self.session, stack, goes_forward=forward, undoes=undoes, has_reverse_pipeline=has_reverse
+            )
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    (tmp_path / "shop.toml").write_text(
+        'name = "shop"\nmode = "exactly-once"\nsource.uri = "mongodb://source/?replicaSet=rs0"\n'
+        'destination.uri = "mongodb://destination/?replicaSet=rs0"\ncollections.include = ["shop.users"]\n'
+        'kafka.bootstrap = "kafka:1"\nconnect.url = "http://connect:1"\nconnect.secrets = "secrets"\n'
+    )
+    return Place(tmp_path, monkeypatch)
+
+
+AS_IS, TO_WRITE = "as the file is", "as it would be written"
+
+
+@pytest.mark.parametrize(
+    ("marker", "there", "given", "reverse"),
+    [
+        (None, False, {}, TO_WRITE),  # a first cutover
+        (None, True, {}, TO_WRITE),  # and one whose file is there already, which is compared with what would be written
+        (None, True, {"forward": False}, None),
+        (None, True, {"has_reverse": False}, None),
+        (SWITCHED, True, {}, AS_IS),
+        (SWITCHED, False, {}, TO_WRITE),
+        (SWITCHED, True, {"forward": False}, AS_IS),
+        (SWITCHED, True, {"has_reverse": False}, AS_IS),  # the marker knows it better
+        (ALONE, True, {}, None),
+    ],
+)
+def test_the_reverse_pipeline_is_that_of_the_marker(
+    place: Place, marker: Cutover | None, there: bool, given: dict[str, bool], reverse: str | None
+) -> None:
+    place.marker = marker
+    if there:
+        write_reverse_file(place.file)
+    found = place.read(**given)
+    assert (found.forward, found.reverse, found.marker) == (place.session, reverse, marker)
+
+
+def test_a_marker_of_a_pipeline_with_another_source_is_refused(place: Place) -> None:
+    place.registered = "other/elsewhere:27017"
+    assert place.read().marker is None, "without a cutover nothing is in the way"
+    place.marker = SWITCHED
+    with pytest.raises(Refused, match=r"another pipeline shop, from other/elsewhere:27017"):
+        place.read()
+    away = FakeCluster(error=MongoUnreachable("no answer"))
+    place.session = Session(
+        place.session.pipeline, away, place.session.destination, place.session.connect, place.session.topics,
+        place.file, place.session.say,
+    )  # fmt: skip
+    assert place.read().marker is SWITCHED, "a source that is away cannot be asked"
+
+
+@pytest.mark.parametrize("undoes", [False, True])
+def test_nothing_is_undone_without_the_marker(place: Place, undoes: bool) -> None:
+    place.session = session_of(
+        place.session.pipeline, file=place.file, destination=FakeCluster(error=MongoUnreachable("no answer"))
+    )
+    with pytest.raises(MongoUnreachable, match=r"^nothing was undone: .*no answer" if undoes else "^no answer"):
+        place.read(undoes=undoes)
