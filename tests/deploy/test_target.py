@@ -448,3 +448,20 @@ def test_each_rule_of_a_change_is_red(
     monkeypatch.setattr(change.cutover, "refuse", cut_over)
     found = run([Rule("deploy", rule)], changed(**what))
     assert found and all(words in finding.finding for finding in found), found
+
+
+def test_topics_are_awaited_while_the_broker_learns_of_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, known = 0.0, dict[str, str]()
+
+    def learns(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+        if len(known) < 150 and now >= 8 * (len(known) + 1):
+            known[f"shop.{len(known)}"] = str(len(known))
+
+    monkeypatch.setattr(deployment, "time", SimpleNamespace(monotonic=lambda: now, sleep=learns))
+    topics: Any = SimpleNamespace(
+        bootstrap="k:1", ids=lambda names: {name: known[name] for name in names if name in known}
+    )
+    ids = deployment.created_ids(topics, [f"shop.{number}" for number in range(150)])
+    assert len(ids) == 150 and ids == known, "it took 20 minutes, a topic each 8 s"
