@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from pymongo.errors import AutoReconnect, OperationFailure
 
+from tests.support.awaited import until
 from tests.support.cutover_world import pipeline_of
 from tests.support.sessions import FakeCluster, session_of
 from towpath.deploy import schema
@@ -113,6 +114,29 @@ def test_a_command_without_an_answer_is_not_waited_for_without_end(monkeypatch: 
         at_once(server, [release("c")])
     assert time.monotonic() - begun < 5
     gate.set()
+
+
+def test_builds_of_several_collections_run_together_and_each_is_in_the_progress(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(schema, "build_progress", lambda *_: (3, 10))
+    monkeypatch.setattr(schema, "_POLL_S", 0.05)
+    together, seen = threading.Barrier(3, timeout=5), list[tuple[int, int, str]]()
+
+    def answer(body: Body) -> Any:
+        if "createIndexes" in body:
+            together.wait()
+            until("the progress of all", lambda: any(description.count(",") == 2 for _, _, description in seen), 5)
+        return {}
+
+    names = ("a", "b", "c")
+    steps = [step(name, "createIndexes", indexes=[{"name": "n", "key": {"n": 1}}]) for name in names]
+    server = Server(answer)
+    begun = list[str]()
+    destination: Any = FakeCluster(server)
+    apply(destination, steps, lambda one: begun.append(one.namespace), lambda *what: seen.append(what))
+    assert sorted(begun) == [f"shop.{name}" for name in names]
+    assert (9, 30, "indexes of shop.a, shop.b, shop.c") in seen
 
 
 def test_steps_run_in_their_order() -> None:

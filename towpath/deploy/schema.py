@@ -50,6 +50,8 @@ _POLL_S = 0.5
 _ALL_INDEXES = 1000  # more than a collection can have (64)
 #: Quick commands that the server runs at the same time, at most; each waits for a majority.
 AT_ONCE = 8
+#: Collections whose indexes are built at the same time, as many as a server builds (`maxNumActiveUserIndexBuilds`).
+_BUILDS = 3
 _END_S = 2.0  # seconds in which a command that was sent without a limit ends, after an interrupt
 
 #: Called with (done, total, description of the work).
@@ -349,14 +351,34 @@ def apply(
     *,
     within: float | None = None,
 ) -> None:
-    """Run these steps at the destination, in their order; quick ones that follow each other, at the same time.
+    """Run these steps at the destination, those of one collection in their order; several collections at a time.
 
-    `on_step` is called before each, `on_progress` during index builds. After `within` seconds, the server ends what
-    still runs. Raises `MongoError`, and `TowpathError` with the commands that the destination refuses. Steps that are
-    done stay done; a new plan has the rest. An index with duplicates stays as it was, and the other steps still run.
+    `on_step` is called before each, `on_progress` with the builds that run. After `within` seconds, the server ends
+    what still runs. Raises `MongoError`, and `TowpathError` with the commands that the destination refuses. Steps that
+    are done stay done; a new plan has the rest. An index with duplicates stays as it was, and the others still run.
     """
     undos = [without_enforcement(step) for step in steps if step.enforces]
-    duplicates: list[str] = []
+    duplicates, building = list[str](), dict[str, tuple[int, int]]()
+
+    def run_slow(client: Client, step: Step) -> None:
+        def told(done: int, total: int, description: str) -> None:
+            building[step.namespace] = done, total
+            running = dict(building)
+            done, total = (sum(figures) for figures in zip(*running.values(), strict=True))
+            on_progress(done, total, description if len(running) == 1 else f"indexes of {', '.join(sorted(running))}")
+
+        on_step(step)
+        try:
+            run(client, step, told)
+        except Duplicates as error:
+            at_once(client, (undo for undo in undos if undo == without_enforcement(step)))
+            duplicates.append(
+                f"{error.what}, and is as it was. `towpath verify` shows whether they are the same at the source, and"
+                " `towpath repair` repairs those that are not; change or delete the others, then run this again"
+            )
+        finally:
+            building.pop(step.namespace, None)
+
     with pymongo.timeout(within), destination.connected() as client:
         for are_quick, group in groupby(steps, lambda step: step.is_quick):
             if are_quick:
@@ -364,18 +386,8 @@ def apply(
                 for step in quick:
                     on_step(step)
                 at_once(client, quick, within=within)
-                continue
-            for step in group:
-                on_step(step)
-                try:
-                    run(client, step, on_progress)
-                except Duplicates as error:
-                    at_once(client, (undo for undo in undos if undo == without_enforcement(step)))
-                    duplicates.append(
-                        f"{error.what}, and is as it was. `towpath verify` shows whether they are the same at the"
-                        " source, and `towpath repair` repairs those that are not; change or delete the others, then"
-                        " run this again"
-                    )
+            else:
+                at_once(client, group, run_slow, threads=_BUILDS, within=within)
     if duplicates:
         raise TowpathError("\n".join(duplicates))
 
@@ -404,8 +416,16 @@ def without_enforcement(step: Step) -> Step:
     return replace(step, command=replace(step.command, body={"collMod": step.command.body["collMod"], "index": change}))
 
 
-def at_once(client: Client, steps: Iterable[Step], *, may_be_gone: bool = False, within: float | None = None) -> None:
-    """Run quick steps at the same time, those of one namespace in their order.
+def at_once(
+    client: Client,
+    steps: Iterable[Step],
+    act: Callable[[Client, Step], None] = run,
+    *,
+    threads: int = AT_ONCE,
+    may_be_gone: bool = False,
+    within: float | None = None,
+) -> None:
+    """Run steps at the same time, those of one namespace in their order.
 
     What the server refuses is raised once all were tried, together; the first other failure ends it. Whatever ends it,
     no command is under way afterwards, unless the server does not answer within `within` seconds, or two: an undo must
@@ -423,7 +443,7 @@ def at_once(client: Client, steps: Iterable[Step], *, may_be_gone: bool = False,
                 while True:
                     for step in waiting.popleft():
                         try:
-                            run(client, step)
+                            act(client, step)
                         except TowpathError as error:
                             if not may_be_gone or getattr(error.__cause__, "code", None) not in _GONE:
                                 refused.append(error)
@@ -432,7 +452,7 @@ def at_once(client: Client, steps: Iterable[Step], *, may_be_gone: bool = False,
             waiting.clear()
             end.set_exception(error)
 
-    for number in range(min(AT_ONCE, len(by_namespace))):
+    for number in range(min(threads, len(by_namespace))):
         ends.append(Future())
         context = copy_context()
         threading.Thread(target=context.run, args=(work, ends[-1]), name=f"schema {number}", daemon=True).start()
