@@ -1,7 +1,8 @@
 """`scripts/mutate`: break the code in many small ways, one at a time, and see which the tests do not notice.
 
 Only the tests that start no server run: mutmut's on Python, PIT's on Java. A score is the share that was noticed of
-those that a test reaches; what no test reaches is counted beside it.
+those that a test reaches; what no test reaches is counted beside it. Run it where nothing else does: mutmut ends tests
+that take too long by their process id, which another process may have by then.
 """
 
 from __future__ import annotations

@@ -168,7 +168,7 @@ BENCHES = {
     "collections": Bench(
         "what each command takes with many collections: seconds, requests, memory, and the pause of a cutover",
         collections.bench,
-        {"collections": 5_000, "listed": 1_000, "partitions": 4, "seed": 1},
+        {"collections": 5_000, "listed": 1_000, "partitions": 3, "seed": 1},
         {"collections": 100, "listed": 20, "partitions": 1},
         _USUAL,
     ),
