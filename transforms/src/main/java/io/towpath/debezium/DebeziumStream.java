@@ -9,9 +9,11 @@ import io.towpath.record.ClusterTime;
 import java.time.Duration;
 import java.util.Collection;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Set;
 import java.util.TreeMap;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.connect.errors.RetriableException;
@@ -26,6 +28,13 @@ import org.slf4j.LoggerFactory;
  */
 public final class DebeziumStream implements AutoCloseable {
     private static final Logger LOGGER = LoggerFactory.getLogger(DebeziumStream.class);
+    /**
+     * Of one poll, which is a transaction. Connect asks Kafka about each topic that a task has not written to before, and the broker stores all
+     * partitions of the transaction again with each one that is added: 2,300 topics took longer than the minute after which a broker aborts
+     * it (4.3.1).
+     */
+    public static final int MOST_TOPICS = 200;
+
     private static final int MOST_ATTEMPTS = 20;
     private static final long PAUSE_MS = 500;
     /** Debezium's setting: the longest pause before a stream that an error has ended begins again. */
@@ -46,6 +55,9 @@ public final class DebeziumStream implements AutoCloseable {
 
     private volatile DebeziumTask task;
     private QueuedBytes queue;
+    /** Taken from Debezium, for the next polls. */
+    private List<SourceRecord> rest = List.of();
+
     private int attempts;
     /** The next pause after an error; it doubles until there are records again. */
     private long pauseMs = PAUSE_MS;
@@ -82,22 +94,38 @@ public final class DebeziumStream implements AutoCloseable {
         return ResumePoint.of(context.offsetStorageReader().offset(partition(configuration)), start);
     }
 
-    /** Debezium's records; null when there are none. */
+    /** Debezium's records, of at most {@link #MOST_TOPICS}; null when there are none. */
     public List<SourceRecord> poll() throws InterruptedException {
+        if (rest.isEmpty()) rest = taken();
+        if (rest.isEmpty()) return null;
+        int end = endOfTopics(rest, MOST_TOPICS);
+        List<SourceRecord> records = rest.subList(0, end);
+        rest = rest.subList(end, rest.size());
+        return records;
+    }
+
+    private List<SourceRecord> taken() throws InterruptedException {
         try {
-            if (task == null && !isDue()) return null;
+            if (task == null && !isDue()) return List.of();
             if (task == null) begin();
             List<SourceRecord> records = task.poll();
             queue.taken(records);
-            if (records != null && !records.isEmpty()) {
-                attempts = 0;
-                pauseMs = PAUSE_MS;
-            }
+            if (records == null || records.isEmpty()) return List.of();
+            attempts = 0;
+            pauseMs = PAUSE_MS;
             return records;
         } catch (RuntimeException error) {
             recover(error);
-            return null;
+            return List.of();
         }
+    }
+
+    /** How many of these records, from the first on, have at most so many topics. */
+    static int endOfTopics(List<SourceRecord> records, int most) {
+        Set<String> topics = new HashSet<>();
+        for (int index = 0; index < records.size(); index++)
+            if (topics.add(records.get(index).topic()) && topics.size() > most) return index;
+        return records.size();
     }
 
     /** Whether the pause after an error is over; otherwise waits for a part of it, as a task that is to stop must not wait long. */

@@ -8,11 +8,24 @@ import io.towpath.source.DebeziumSettings;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.stream.Stream;
+import org.apache.kafka.connect.source.SourceRecord;
 import org.junit.jupiter.api.Test;
 
 class DebeziumStreamTest {
     /** Of the settings that are passed on, the one that says how long this class pauses. */
     private static final String PAUSE = "retriable.restart.connector.wait.ms";
+
+    @Test
+    void aPollEndsBeforeItHasTooManyTopics() {
+        List<SourceRecord> records = Stream.of("a", "b", "a", "b", "c", "a", "d")
+                .map(topic -> new SourceRecord(Map.of(), Map.of(), topic, null, null))
+                .toList();
+        assertEquals(4, DebeziumStream.endOfTopics(records, 2));
+        assertEquals(6, DebeziumStream.endOfTopics(records, 3));
+        assertEquals(7, DebeziumStream.endOfTopics(records, 4));
+        assertEquals(0, DebeziumStream.endOfTopics(List.of(), 2));
+    }
 
     @Test
     void debeziumGetsEverySettingThatIsPassedOn() {

@@ -1,5 +1,6 @@
 package io.towpath.source.copy;
 
+import io.towpath.debezium.DebeziumStream;
 import io.towpath.source.progress.CollectionCopy;
 import io.towpath.source.progress.CopyShare;
 import io.towpath.source.progress.Ledger;
@@ -98,11 +99,14 @@ public final class InitialCopy implements AutoCloseable {
     private boolean take(List<SourceRecord> records) throws InterruptedException {
         boolean haveEnded = threads.haveEnded();
         long bytes = 0;
+        Set<String> topics = new HashSet<>();
         CopyReports.Report report = ledger.rows().isCopied() ? null : threads.next(ending ? SHORT_WAIT_MS : WAIT_MS);
         while (report != null) {
             take(report, records);
             bytes += report.bytes();
-            if (bytes >= MOST_BYTES || over) return false;
+            if (report instanceof CopyReports.Copied copied)
+                topics.add(copied.page().namespace());
+            if (bytes >= MOST_BYTES || topics.size() >= DebeziumStream.MOST_TOPICS || over) return false;
             report = threads.next(0);
         }
         return haveEnded;

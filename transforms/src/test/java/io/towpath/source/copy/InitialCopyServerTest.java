@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.mongodb.client.MongoCollection;
+import io.towpath.debezium.DebeziumStream;
 import io.towpath.debezium.SourceCluster;
 import io.towpath.record.BsonBytes;
 import io.towpath.record.CanonicalKey;
@@ -16,9 +17,12 @@ import io.towpath.support.Server;
 import io.towpath.support.SourceContext;
 import io.towpath.support.Sources;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
+import java.util.stream.Collectors;
 import java.util.stream.IntStream;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.bson.Document;
@@ -84,6 +88,45 @@ class InitialCopyServerTest {
             Ledger restarted = new Ledger(new Partitions("p"), context);
             assertTrue(restarted.holds(namespace, key, restarted.largestTime()));
             assertTrue(restarted.rows().nextPending().isPresent(), "rows of the former table are in the log");
+        }
+    }
+
+    /** A transaction of thousands of topics takes longer than a broker allows. */
+    @Test
+    void aTransactionHasRowsOfFewCollections() throws InterruptedException {
+        int many = DebeziumStream.MOST_TOPICS + 20;
+        SourceContext context = new SourceContext(Sources.configuration());
+        try (Server server = new Server();
+                SourceCluster source = Sources.connected(Sources.configuration());
+                SourceMetrics metrics = new SourceMetrics("p-source", "p", "p", new CopyShare(0, 1))) {
+            List<String> namespaces = IntStream.range(0, many)
+                    .mapToObj(number -> {
+                        MongoCollection<RawBsonDocument> collection = server.fresh("many_" + number);
+                        collection.insertOne(RawBsonDocument.parse("{_id: 1}"));
+                        return collection.getNamespace().getFullName();
+                    })
+                    .toList();
+            Ledger ledger = new Ledger(new Partitions("p"), context);
+            ledger.begin("", source.now(), namespaces);
+            Progress progress = new Progress("p", new Partitions("p"), ledger, metrics);
+            Set<String> copied = new HashSet<>();
+            int most = 0;
+            try (InitialCopy copy = new InitialCopy(progress, Sources.reads(source, Map.of()), context)) {
+                Thread.sleep(2_000); // nearly all reports wait
+                while (!ledger.isStreaming()) {
+                    List<SourceRecord> records = copy.poll();
+                    if (records == null) continue;
+                    context.store(records);
+                    Set<String> topics = records.stream()
+                            .map(SourceRecord::topic)
+                            .filter(topic -> topic.startsWith("p."))
+                            .collect(Collectors.toSet());
+                    copied.addAll(topics);
+                    most = Math.max(most, topics.size());
+                }
+            }
+            assertEquals(many, copied.size());
+            assertTrue(most > 20 && most <= DebeziumStream.MOST_TOPICS, "topics of a transaction: " + most);
         }
     }
 
