@@ -170,7 +170,7 @@ BENCHES = {
         collections.bench,
         {"collections": 5_000, "listed": 1_000, "partitions": 3, "seed": 1},
         {"collections": 100, "listed": 20, "partitions": 1},
-        _USUAL,
+        {"connect_heap_mb": 2048, "kafka_heap_mb": 3072},
     ),
     "cutover": Bench(
         "how long writers wait in a cutover and back: few and many documents, a writer, many collections",

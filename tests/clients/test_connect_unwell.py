@@ -9,7 +9,7 @@ import httpx
 import pytest
 import tenacity
 
-from tests.support.unwell import FAULTS, unwell
+from tests.support.unwell import ANSWERS, FAULTS, JSON, unwell
 from towpath.clients.connect import rest
 from towpath.clients.connect.rest import Connect
 from towpath.errors import ConnectError, ConnectUnreachable
@@ -99,3 +99,16 @@ def test_what_connect_calls_passing_is_asked_again_and_nothing_else(fault: str, 
         except ConnectError:
             assert times == 1
         assert proxy.asked == ["PUT /connectors/x/stop"] * times
+
+
+def test_offsets_that_connect_was_changing_are_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(
+        ANSWERS,
+        "colliding",
+        (500, JSON, b'{"error_code": 500, "message": "Failed to retrieve offsets for source connector x"}'),
+    )
+    monkeypatch.setitem(ANSWERS, "offsets", (200, JSON, b'{"offsets": [{"partition": {}, "offset": {"ts": 1}}]}'))
+    plan = lambda number, *_: "colliding" if number < 2 else "offsets"  # noqa: E731
+    with unwell(None, plan) as proxy, Connect(proxy.url) as worker:
+        assert worker.offsets("x") == [{"partition": {}, "offset": {"ts": 1}}]
+        assert len(proxy.asked) == 3
