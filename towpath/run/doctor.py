@@ -152,7 +152,11 @@ def _pipeline_file(session: Session, file: Path) -> Json:
 def _connectors(session: Session) -> Json:
     """Configuration, state and offsets of the pipeline's connectors, those of its replays included."""
     connect, ours = session.connect, f"{session.pipeline.name}-"
-    asked = {"config": connect.config, "status": lambda name: asdict(connect.status(name)), "offsets": connect.offsets}
+    asked: dict[str, Callable[[str], Any]] = {
+        "config": connect.config,
+        "status": lambda name: asdict(connect.status(name)),
+        "offsets": connect.offsets,
+    }
     return {
         name: {part: _tried(partial(ask, name)) for part, ask in asked.items()}
         for name in connect.names()
