@@ -168,8 +168,8 @@ BENCHES = {
     "collections": Bench(
         "what each command takes with many collections: seconds, requests, memory, and the pause of a cutover",
         collections.bench,
-        {"collections": 5_000, "listed": 1_000, "partitions": 3, "seed": 1},
-        {"collections": 100, "listed": 20, "partitions": 1},
+        {"collections": 5_000, "listed": 1_000, "partitions": 1, "seed": 1},
+        {"collections": 100, "listed": 20},
         {"connect_heap_mb": 2048, "kafka_heap_mb": 3072},
     ),
     "cutover": Bench(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import median
+
+import psutil
 
 from benchmarks.bench.measured import Client, Run
 from benchmarks.bench.pairs import say
@@ -34,7 +35,7 @@ _STATUS_S = 3.0  # of `towpath status`, at most
 _LARGEST_MB = 300  # of memory, of any command
 _CREATORS = 4  # threads that create collections
 _PATIENCE_S = 3_600  # seconds that `wait`, and the copy, get
-_KB_A_MB = 1024  # `ru_maxrss` has KB on Linux
+_LOOK_S = 0.05  # seconds between two looks at the memory of a command
 
 #: What `status` and `run` do, each time that they look.
 _STATUS, _WARNINGS, _VERDICT = "status", "settings and size of the log", "what a verdict belongs to"
@@ -101,11 +102,13 @@ def _memory(verb: str) -> str:
 
 def _command(verb: str, file: Path, *more: str) -> dict[str, float]:
     """The seconds of a command, and the most memory that it had. Raises ValueError when it fails."""
-    began = time.monotonic()
-    process = subprocess.Popen([COMMAND, verb, file, *more], stdout=subprocess.DEVNULL)
-    _, status, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    figures = {_seconds(verb): time.monotonic() - began, _memory(verb): used.ru_maxrss / _KB_A_MB}
+    began, most = time.monotonic(), 0
+    with psutil.Popen([COMMAND, verb, file, *more], stdout=subprocess.DEVNULL) as process:
+        while process.poll() is None:
+            with suppress(psutil.Error):
+                most = max(most, process.memory_info().rss)
+            time.sleep(_LOOK_S)
+    figures = {_seconds(verb): time.monotonic() - began, _memory(verb): most / 2**20}
     say(f"collections: {verb} ended with {process.returncode}: {figures}")
     if process.returncode:
         raise ValueError(f"towpath {verb} ended with {process.returncode}")
