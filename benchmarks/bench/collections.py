@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
 
@@ -75,7 +74,7 @@ def _run(stack: embedded.Stack, name: str, side: str, count: int, listed: int, p
     patterns = [*names[:listed], f"{database}.matched_*"]
     file = write_file(stack, name, "towpath", Settings(patterns, partitions=partitions))
     figures: dict[str, float] = {}
-    with _removed_at_the_end(file):
+    with removed(file):
         began = time.monotonic()
         figures |= _command("check", file) | _command("deploy", file)
         with opened(file) as session:
@@ -113,14 +112,6 @@ def _command(verb: str, file: Path, *more: str) -> dict[str, float]:
     if process.returncode:
         raise ValueError(f"towpath {verb} ended with {process.returncode}")
     return figures
-
-
-@contextmanager
-def _removed_at_the_end(file: Path) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        subprocess.run([COMMAND, "remove", file, "--topics", "--yes"], stdout=sys.stderr)
 
 
 def _fill(stack: embedded.Stack, names: Sequence[str]) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.cutover_world import pipeline_of
+from tests.support.pipeline import pipeline_text
 from tests.support.sessions import FakeCluster, session_of
 from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.cutover import sides
@@ -55,11 +56,8 @@ class Place:
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    (tmp_path / "shop.toml").write_text(
-        'name = "shop"\nmode = "exactly-once"\nsource.uri = "mongodb://source/?replicaSet=rs0"\n'
-        'destination.uri = "mongodb://destination/?replicaSet=rs0"\ncollections.include = ["shop.users"]\n'
-        'kafka.bootstrap = "kafka:1"\nconnect.url = "http://connect:1"\nconnect.secrets = "secrets"\n'
-    )
+    uris = (f"mongodb://{side}/?replicaSet=rs0" for side in ("source", "destination"))
+    (tmp_path / "shop.toml").write_text(pipeline_text(*uris))
     return Place(tmp_path, monkeypatch)
 
 
