@@ -38,6 +38,22 @@ class Sets:
     destination: str
     directory: Path
 
+    def returned(self) -> int:
+        """How many documents the source has returned so far."""
+        with MongoClient[dict[str, Any]](self.source) as client:
+            return int(client.admin.command("serverStatus")["metrics"]["document"]["returned"])
+
+    def wait_until_workers_wait(self) -> None:
+        """Until the workers of a run that begins have read what may wait in their queue, and read no more."""
+        before = count = self.returned()
+        risen_at, end = time.monotonic(), time.monotonic() + 30
+        while count < before + 1_000 or time.monotonic() < risen_at + 0.5:
+            assert time.monotonic() < end, f"the workers have read {count - before} documents"
+            time.sleep(0.1)
+            last, count = count, self.returned()
+            if count > last:
+                risen_at = time.monotonic()
+
     def kill(self) -> None:
         control.kill(self.directory, "rs0-0")
 
@@ -92,7 +108,7 @@ def test_a_server_that_is_killed_and_comes_back_delays_a_right_verdict(filled: S
     killed: list[float] = []
 
     def die_and_come_back() -> None:
-        time.sleep(1)  # by then the workers have filled the queue
+        filled.wait_until_workers_wait()
         filled.kill()
         killed.append(time.monotonic())
         threading.Thread(target=lambda: (time.sleep(AWAY), filled.start())).start()
@@ -109,7 +125,7 @@ def test_a_run_that_lost_a_server_for_good_goes_on_where_it_was(filled: Sets, tm
     journal = tmp_path / "journal"
 
     def kill_amid() -> None:
-        time.sleep(1)  # by then the workers have filled the queue
+        filled.wait_until_workers_wait()
         filled.kill()
 
     run = verification(filled, journal, once(0, kill_amid), _MANY, lost_for=0.5)
@@ -121,12 +137,10 @@ def test_a_run_that_lost_a_server_for_good_goes_on_where_it_was(filled: Sets, tm
     ended = sum(line.startswith('{"range"') for line in journal.read_text().splitlines())
     assert ended > 0
 
-    with MongoClient[dict[str, Any]](filled.source) as client:
-        before = client.admin.command("serverStatus")["metrics"]["document"]["returned"]
-        resumed_at = time.time()
-        run = verification(filled, journal, lambda progress: None, _MANY, resume=True)
-        found = [(one.kind, bson.decode(one.id)["_id"]) for one in run]
-        returned = client.admin.command("serverStatus")["metrics"]["document"]["returned"] - before
+    before, resumed_at = filled.returned(), time.time()
+    run = verification(filled, journal, lambda progress: None, _MANY, resume=True)
+    found = [(one.kind, bson.decode(one.id)["_id"]) for one in run]
+    returned = filled.returned() - before
     assert found == [("different", 19_000)]
     assert run.verdict.compared == DOCUMENTS
     assert run.verdict.since < resumed_at, "it is as old as its oldest range"
