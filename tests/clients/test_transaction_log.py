@@ -58,7 +58,7 @@ def test_the_workers_group_is_seen_in_the_id_of_a_task(transactional_id, group):
 
 def test_kafka_python_has_what_ending_a_transaction_needs() -> None:
     """Its public classes can only abort. After an upgrade that fails here, adapt `_Admin.write_end` first."""
-    client = hanging_transactions.KafkaAdminClient
+    client = hanging_transactions.Protocol
     assert hasattr(client, "_async_get_leader_for_partitions"), "kafka-python no longer finds a partition's leader so"
     told = inspect.getsource(client.abort_transaction) + inspect.getsource(client._async_abort_transaction)
     for use in (

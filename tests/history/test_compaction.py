@@ -294,8 +294,8 @@ def _shown(pipeline: Pipeline) -> str:
 
 def policy(pipeline: Pipeline) -> dict[str, str]:
     topic = pipeline.topic("docs")
-    found = Topics(pipeline.addresses.bootstrap).settings_of_all([topic])[topic]
-    return {key: found[key] for key in ("cleanup.policy", "min.compaction.lag.ms")}
+    found = Topics(pipeline.addresses.bootstrap).settings_of_all([topic], ("cleanup.policy", "min.compaction.lag.ms"))
+    return found[topic]
 
 
 def compact_with_little_memory(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> Pass:

@@ -214,7 +214,7 @@ class Compactable:
     def committed_with_metadata(self, group: str) -> dict[Place, tuple[int, str]]:
         return {("move.shop.a", number): (9, text) for number, text in self._commits.items()}
 
-    def settings_of_all(self, names: set[str]) -> dict[str, dict[str, str]]:
+    def settings_of_all(self, names: set[str], keys: object) -> dict[str, dict[str, str]]:
         return {name: {"cleanup.policy": "delete"} for name in names}
 
     def alter(self, names: list[str], settings: dict[str, str]) -> None:

@@ -167,7 +167,11 @@ def test_one_that_cannot_follow_leaves_no_consumer(topics: MemoryTopics) -> None
 # the lag
 
 
-def test_records_in_a_gap_are_counted_and_control_records_are_none(topics: MemoryTopics) -> None:
+@pytest.mark.parametrize("many", [lag._MANY, 0])
+def test_records_in_a_gap_are_counted_and_control_records_are_none(
+    many: int, topics: MemoryTopics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lag, "_MANY", many)
     topics.write(ONE, document(1, 5), document(2, 6))
     topics.write(ONE, document(3, 7), document(4, 8), document(5, 9))
     topics.write(ONE, document(6), partition=1)

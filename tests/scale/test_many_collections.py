@@ -167,7 +167,7 @@ class Brokers:
     def __init__(self, settings: Mapping[str, str], filled: str = "") -> None:
         self.asked, self.of, self.filled = Counter[str](), settings, filled
 
-    def settings_of_all(self, names: Any) -> dict[str, Any]:
+    def settings_of_all(self, names: Any, keys: object) -> dict[str, Any]:
         self.asked["settings"] += 1
         return dict.fromkeys(names, self.of)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -108,8 +108,12 @@ class MemoryTopics(Topics):
     def _at(it: _Partition, time_ms: int) -> int:
         return next((n for n, (at, _) in enumerate(it.offsets) if n >= it.first and n < it.end and at >= time_ms), -1)
 
-    def settings_of_all(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
-        return {name: self.settings[name] for name in names}
+    def settings_of_all(self, names: Iterable[str], keys: Collection[str]) -> dict[str, dict[str, str]]:
+        return {name: {key: self.settings[name][key] for key in keys & self.settings[name].keys()} for name in names}
+
+    def without_records(self, window: Mapping[Place, tuple[int, int]]) -> set[Place]:
+        found = {place: self.stored[place].offsets[start:end] for place, (start, end) in window.items()}
+        return {place for place, offsets in found.items() if not any(message for _, message in offsets)}
 
     def ids(self, names: Iterable[str]) -> dict[str, str]:
         return {name: self.topic_ids.get(name, "id") for name in set(names) if name in self._topics}

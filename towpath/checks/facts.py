@@ -19,7 +19,7 @@ from towpath.clients.mongo.privileges import Privileges, if_allowed, privileges
 from towpath.clients.mongo.replica_set import Collection as CollectionInfo
 from towpath.clients.mongo.replica_set import ReplicaSet, collections, destination_set, source_set
 from towpath.errors import ConnectUnreachable, KafkaUnreachable, MongoUnreachable, NoSuchConnector, TowpathError
-from towpath.log.definitions import DDL_REPLAY, definitions, pipeline_topics
+from towpath.log.definitions import DDL_REPLAY, SETTINGS, definitions, pipeline_topics
 from towpath.session import Session
 from towpath.store import credentials, writers
 from towpath.store.writers import Registration
@@ -268,7 +268,7 @@ class Facts(Once):
         """The settings of the existing topics that a deployment judges."""
         own = (self.pipeline.request_topic, self.pipeline.dead_letter_topic)
         names = [topic.name for topic in self.log] + [name for name in own if name in self.existing]
-        return self.once("kafka", "settings", lambda: self.topics.settings_of_all(names))
+        return self.once("kafka", "settings", lambda: self.topics.settings_of_all(names, SETTINGS))
 
     def broker_settings(self, broker: int) -> Mapping[str, str]:
         return self.once("kafka", ("broker", broker), partial(self.topics.broker_settings, broker))

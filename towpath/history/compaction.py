@@ -306,7 +306,7 @@ class Compactor:
             return
         existing = self._topics.all()
         committed = self._topics.committed_with_metadata(self._pipeline.compaction_group)
-        for name, settings in sorted(self._topics.settings_of_all(pending & existing.keys()).items()):
+        for name, settings in sorted(self._topics.settings_of_all(pending & existing.keys(), (POLICY,)).items()):
             places = [(name, number) for number in range(existing[name].partitions)]
             if is_compacted(settings):
                 self._enabled.add(name)

@@ -54,6 +54,18 @@ HEARTBEAT_SETTINGS = {"cleanup.policy": "delete", "retention.ms": "3600000", "se
 #: before that can be rebuilt from it.
 MARK = "min.compaction.lag.ms"
 POLICY = "cleanup.policy"
+#: All that a file decides about a change topic, and with it what is judged of existing topics.
+SETTINGS = frozenset(
+    (
+        *TOPIC_SETTINGS,
+        "retention.ms",
+        MARK,
+        "max.compaction.lag.ms",
+        "delete.retention.ms",
+        "segment.ms",
+        "min.cleanable.dirty.ratio",
+    )
+)
 _SEGMENTS = 2  # lags until the cleaner must run
 _WEEK_MS = 7 * 24 * 3_600_000
 

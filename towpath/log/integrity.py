@@ -20,7 +20,7 @@ from towpath.clients.mongo.client import ClusterTime, cluster_time
 from towpath.config.namespaces import namespace_of
 from towpath.config.pipeline import Pipeline
 from towpath.errors import TopicError
-from towpath.log.definitions import MARK, is_compacted
+from towpath.log.definitions import MARK, POLICY, is_compacted
 from towpath.log.lag import pipeline_ends
 from towpath.log.records import contract_headers, ends_documents, is_key, is_update
 
@@ -121,7 +121,7 @@ def _scans(topics: Topics, ends: Window) -> list[Scan]:
     now_ms, names = int(time.time() * 1000), {topic for topic, _ in ends}
     lags = {
         topic: int(of.get(MARK, 0))
-        for topic, of in topics.settings_of_all(names).items()
+        for topic, of in topics.settings_of_all(names, (MARK, POLICY)).items()
         if int(of.get(MARK, 0)) > 0 or is_compacted(of)
     }
     times = {place: max(0, now_ms - lags[place[0]]) for place in ends if place[0] in lags}

@@ -29,6 +29,9 @@ from towpath.store.positions import positions
 COUNTED = 2_000
 #: Up to this many bytes of a gap are read; the rest is reported as the difference of offsets.
 _COUNTED_BYTES = 2 << 20
+#: Of more gaps, one request tells which hold ends of transactions only: 0.3 s for 5,000, which the client takes 1.2 to
+#: 2 s to read. For a few it takes 0.1 s longer, of which most is the import of kafka-python.
+_MANY = 100
 #: Read little ahead, and do not wait for an empty response. Brokers send a record larger than a fetch alone (KIP-74).
 _PEEKING = {
     "fetch.message.max.bytes": 64 * 1024,
@@ -111,6 +114,9 @@ def peek(topics: Topics, open_gaps: Window, limit: int) -> dict[Place, GapConten
     Of a larger gap only the first record is read; the rest is reported as the difference of offsets.
     """
     contents, enough = {place: GapContents() for place in open_gaps}, set[Place]()
+    if len(open_gaps) > _MANY:
+        empty = topics.without_records(open_gaps)
+        open_gaps = {place: gap for place, gap in open_gaps.items() if place not in empty}
     if not open_gaps:
         return contents
     with topics.reader(**_PEEKING) as consumer:

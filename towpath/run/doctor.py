@@ -32,7 +32,7 @@ from towpath.config import mongo_uri
 from towpath.config.mongo_uri import without_credentials
 from towpath.config.pipeline import Pipeline
 from towpath.errors import TowpathError, fields
-from towpath.log.definitions import plugins
+from towpath.log.definitions import SETTINGS, plugins
 from towpath.run.children import Launcher
 from towpath.session import ERRORS, Session
 
@@ -167,7 +167,7 @@ def _connectors(session: Session) -> Json:
 def _topics(session: Session) -> Json:
     """Offsets and settings of the pipeline's topics."""
     ours = {name: topic for name, topic in session.topics.all().items() if name.startswith(f"{session.pipeline.name}.")}
-    ends, settings = session.topics.ends(ours.values()), session.topics.settings_of_all(ours)
+    ends, settings = session.topics.ends(ours.values()), session.topics.settings_of_all(ours, SETTINGS)
     return {
         name: {
             "partitions": {place[1]: list(offsets) for place, offsets in sorted(ends.items()) if place[0] == name},

@@ -28,7 +28,7 @@ from towpath.history.plan import change_topics as replayed_topics
 from towpath.history.unprotected import Figures, figures
 from towpath.log import bounds, dead_letters, reread_requests, source_offsets
 from towpath.log.bounds import Break, LogState, still_in_log
-from towpath.log.definitions import is_compacted, pipeline_topics
+from towpath.log.definitions import SETTINGS, is_compacted, pipeline_topics
 from towpath.log.lag import change_topics, measure, refuse_hanging_transactions
 from towpath.log.source_offsets import SELECTION, CollectionCopy, SourceState, Splices, read_state
 from towpath.run.report import (
@@ -74,7 +74,7 @@ class _Gathering:
         requests = [self.existing[name] for name in (pipeline.request_topic,) if name in self.existing]
         self.ends = topics.ends([*changes, *requests])
         _, self.requested = self.ends.pop((pipeline.request_topic, 0), (0, 0))
-        self.written = topics.ends(changes, stable=False)
+        self.written = {place: (self.ends[place][0], end) for place, end in topics.written(changes).items()}
         refuse_hanging_transactions(pipeline, topics, self.ends, written=self.written)  # one may block Connect
 
     def read_commits(self) -> _Sink:
@@ -319,7 +319,7 @@ def read_log(session: Session, ends: Mapping[Place, tuple[int, int]]) -> LogRepo
     """The log now, and its risks. `ends`: (topic, partition) → its first offset and its end."""
     pipeline, topics = session.pipeline, session.topics
     names, sizes = sorted({topic for topic, _ in ends}), topics.bytes_on_disk()
-    settings = topics.settings_of_all(names)
+    settings = topics.settings_of_all(names, SETTINGS)
     committed = topics.committed_with_metadata(pipeline.compaction_group) if pipeline.log.compact else {}
     reports = {place: (offset, report) for place, (offset, words) in committed.items() if (report := figures(words))}
     by_topic: dict[str, dict[Place, tuple[int, int]]] = {name: {} for name in names}

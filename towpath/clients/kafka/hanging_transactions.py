@@ -15,16 +15,15 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kafka import TopicPartition
-from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError, TopicAuthorizationFailedError, for_code
 from kafka.protocol.producer.transaction import WriteTxnMarkersRequest
 
 from towpath.clients.kafka.consume import messages
-from towpath.clients.kafka.topics import Place, Topics, for_kafka_python
+from towpath.clients.kafka.protocol import Protocol
+from towpath.clients.kafka.topics import Place, Topics
 from towpath.errors import TopicError, TowpathError
 
 _LOG = "__transaction_state"
-_TIMEOUT_MS = 10_000
 _ONGOING, _COMMIT, _ABORT = 1, 2, 3  # TransactionState: Ongoing, PrepareCommit, PrepareAbort
 _HEAD = struct.Struct(">hqhib")  # version, producer's id and epoch, timeout, state
 
@@ -60,7 +59,7 @@ def find(topics: Topics, source_connectors: Iterable[str], places: Iterable[Plac
     Raises `TopicError` when the brokers do not answer, or deny it.
     """
     try:
-        with closing(_Admin.of(topics)) as admin:
+        with closing(_Admin.of(topics.bootstrap, topics.login)) as admin:
             return list(_hanging(topics, admin, tuple(source_connectors), sorted(places)))
     except KafkaError as error:
         raise TopicError(f"cannot look for hanging transactions: {error}") from error
@@ -79,24 +78,15 @@ def end(topics: Topics, hanging: HangingTransaction) -> bool:
             " if it says so again, end the transaction with kafka-transactions.sh, as docs/how-to/recover.md describes"
         ) from error
     try:
-        with closing(_Admin.of(topics)) as admin:
+        with closing(_Admin.of(topics.bootstrap, topics.login)) as admin:
             admin.write_end(hanging, commits)
     except KafkaError as error:
         raise TopicError(f"cannot end {hanging.about}: {error}") from error
     return commits
 
 
-class _Admin(KafkaAdminClient):  # type: ignore[misc]
+class _Admin(Protocol):
     """The client that can request a marker; its own method can only abort."""
-
-    @classmethod
-    def of(cls, topics: Topics) -> _Admin:
-        return cls(
-            bootstrap_servers=topics.bootstrap,
-            request_timeout_ms=_TIMEOUT_MS,
-            bootstrap_timeout_ms=_TIMEOUT_MS,
-            **for_kafka_python(topics.login),
-        )
 
     def open_at(self, place: Place) -> list[_Open]:
         """The open transactions of a partition; none when not authorized."""

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import (
     Consumer,
@@ -37,6 +37,9 @@ from confluent_kafka.admin import (
 from towpath.clients.tls import TlsProblem, Trust, tls_problem
 from towpath.config.logins import CA, CERTIFICATE, HOST_CHECK, KEY_PASSWORD, MECHANISM, PROTOCOL, KafkaLogin
 from towpath.errors import KafkaUnreachable, TopicError, TowpathError
+
+if TYPE_CHECKING:
+    from towpath.clients.kafka.protocol import Protocol
 
 #: A partition: topic and number.
 Place = tuple[str, int]
@@ -194,27 +197,46 @@ class Topics:
             for name, future in futures.items():
                 self._result(f"create the topic {name}", future)
 
-    def settings_of_all(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Topic → every setting that is in force for it, in one request."""
-        return self._settings(ResourceType.TOPIC, "topic", names)
+    def settings_of_all(self, names: Iterable[str], keys: Collection[str]) -> dict[str, dict[str, str]]:
+        """Topic → those of these settings that are in force for it, in one request."""
+        from kafka.errors import KafkaError
+
+        unique = sorted(set(names))
+        if not unique:
+            return {}
+        try:
+            with self._protocol() as client:
+                return client.settings(unique, keys)
+        except KafkaError as error:
+            what = f"cannot read the settings of {unique[0]} and other topics at {self.bootstrap}: {error}"
+            raise TopicError(what, where=self.bootstrap) from error
 
     def broker_settings(self, broker: int) -> dict[str, str]:
         """Every setting of one broker, by its id."""
-        return self._settings(ResourceType.BROKER, "broker", [str(broker)])[str(broker)]
+        resource = ConfigResource(ResourceType.BROKER, str(broker))
+        future = self._admin.describe_configs([resource], request_timeout=_TIMEOUT)[resource]
+        settings = self._result(f"read the settings of the broker {broker}", future)
+        return {key: entry.value for key, entry in settings.items() if entry.value is not None}
 
-    def _settings(self, kind: ResourceType, label: str, names: Iterable[str]) -> dict[str, dict[str, str]]:
-        resources = {name: ConfigResource(kind, name) for name in names}
-        if not resources:
-            return {}  # the client refuses an empty list
-        futures = self._admin.describe_configs(list(resources.values()), request_timeout=_TIMEOUT)
-        entries = {
-            name: self._result(f"read the settings of the {label} {name}", futures[resource])
-            for name, resource in resources.items()
-        }
-        return {
-            name: {key: entry.value for key, entry in settings.items() if entry.value is not None}
-            for name, settings in entries.items()
-        }
+    def without_records(self, window: Mapping[Place, tuple[int, int]]) -> set[Place]:
+        """Partitions whose offsets [from, end) certainly hold no record, but ends of transactions only.
+
+        One request to each broker; a partition whose broker does not answer is not among them.
+        """
+        from kafka.errors import KafkaError
+
+        try:
+            with self._protocol() as client:
+                return client.without_records(window)
+        except KafkaError:
+            return set()
+
+    @contextmanager
+    def _protocol(self, **options: Any) -> Iterator[Protocol]:
+        from towpath.clients.kafka.protocol import Protocol
+
+        with closing(Protocol.of(self.bootstrap, self.login, **options)) as client:
+            yield client
 
     def alter(self, names: list[str], settings: Mapping[str, str]) -> None:
         """Change these settings of topics; their other settings stay."""
@@ -354,14 +376,10 @@ class Topics:
 
     def _log_folders(self) -> list[tuple[int, dict[str, Any]]] | None:
         """(broker, its answer about one of its folders)"""
-        from kafka.admin import KafkaAdminClient  # takes 0.15 s of CPU, which only `status` and `plan` need
         from kafka.errors import KafkaError
 
-        timeouts = dict.fromkeys(("request_timeout_ms", "bootstrap_timeout_ms"), _DISK_TIMEOUT_MS)
         try:
-            with closing(
-                KafkaAdminClient(bootstrap_servers=self.bootstrap, **timeouts, **for_kafka_python(self.login))
-            ) as client:
+            with self._protocol(timeout_ms=_DISK_TIMEOUT_MS) as client:
                 return [
                     (int(broker["broker"]), folder)
                     for broker in client.describe_log_dirs()
