@@ -16,6 +16,7 @@ from towpath.config.sections import CopyMethod, Mode
 from towpath.log.definitions import (
     DDL,
     DDL_DROP,
+    SETTINGS,
     TOPIC_SETTINGS,
     change_settings,
     definitions,
@@ -24,6 +25,7 @@ from towpath.log.definitions import (
     plain_settings,
     plugins,
     request_settings,
+    transaction_timeout,
 )
 from towpath.store.positions import Counts, task_state
 
@@ -252,6 +254,9 @@ def test_renames_and_schema_changes_reach_the_connectors_in_one_form() -> None:
     assert (found["move-source"][DDL], found["move-sink"][DDL_DROP]) == ("true", "apply")
     off = definitions(whole.changed(ddl={"apply": False}))
     assert DDL not in off["move-source"] and DDL_DROP not in off["move-sink"]
+    timeout = "producer.override.transaction.timeout.ms"
+    assert found["move-source"][timeout] == str(1000 * transaction_timeout(whole.changed(ddl={"apply": True})))
+    assert timeout not in off["move-source"] and transaction_timeout(whole) == 60, "Kafka Connect's"
 
 
 def test_the_plugins_are_the_connectors_and_the_transforms_of_stock_debezium() -> None:
@@ -266,6 +271,7 @@ def test_a_compacted_log_keeps_what_the_sink_needs_and_another_keeps_its_mark() 
     one = pipeline("exactly-once", "towpath")
     assert change_settings(one) == plain_settings(one) == request_settings(one) == plain
     compacted = one.changed(log=lasting)
+    assert change_settings(compacted).keys() == SETTINGS, "what is judged of existing topics"
     assert change_settings(compacted) == plain | {
         "cleanup.policy": "compact",
         "min.compaction.lag.ms": "5",

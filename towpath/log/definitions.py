@@ -34,6 +34,10 @@ DDL_REPLAY = "towpath.ddl.replay"
 #: Topic → an offset in each of its partitions, from which on the sink stops there at the next schema change.
 DDL_ENDS = "towpath.ddl.ends"
 
+#: Seconds that a source's transaction may take: Kafka Connect's. With `[ddl]`, one transaction describes all
+#: collections, and the first record of a topic takes 20 ms (measured with 5,000), so that a minute is for 3,000.
+_TRANSACTION_S, _DESCRIPTIONS_S = 60, 300
+
 #: What Connect runs, and what people may post with curl.
 DEFINITIONS = shipped("connectors")
 #: Of a source. Of a sink whose log is known to lack documents: "none", and updates may find no document.
@@ -54,7 +58,7 @@ HEARTBEAT_SETTINGS = {"cleanup.policy": "delete", "retention.ms": "3600000", "se
 #: before that can be rebuilt from it.
 MARK = "min.compaction.lag.ms"
 POLICY = "cleanup.policy"
-#: All that a file decides about a change topic, and with it what is judged of existing topics.
+#: All that a file decides about a change topic: what is judged of existing ones.
 SETTINGS = frozenset(
     (
         *TOPIC_SETTINGS,
@@ -106,7 +110,7 @@ def _source(pipeline: Pipeline, prefix: str, selection: Selection, *, whole: boo
     config |= mongo_uri.references(pipeline.source.uri, "source", pipeline.secrets_file)
     config |= _login(pipeline)
     if pipeline.ddl.apply:
-        config[DDL] = "true"
+        config |= {DDL: "true", "producer.override.transaction.timeout.ms": str(1000 * transaction_timeout(pipeline))}
     return config | {f"topic.creation.default.{key}": text for key, text in change_settings(pipeline).items()}
 
 
@@ -150,6 +154,11 @@ def _login(pipeline: Pipeline) -> dict[str, str]:
         for client in ("producer", "consumer", "admin")
         for key in pipeline.kafka.login.settings
     }
+
+
+def transaction_timeout(pipeline: Pipeline) -> int:
+    """Seconds after which a broker aborts a transaction of the source connector."""
+    return _DESCRIPTIONS_S if pipeline.ddl.apply else _TRANSACTION_S
 
 
 def definitions(pipeline: Pipeline) -> dict[str, dict[str, str]]:

@@ -5,7 +5,7 @@ sink that has applied everything stays one offset behind the end. Where a gap re
 it holds records.
 
 A reader of committed records stops before an open transaction. The coordinator ends a transaction, or aborts it after
-`transaction.timeout.ms` (a minute in Kafka Connect). Brokers (4.3.1 among them) can lose the end (KAFKA-20734): a
+`transaction.timeout.ms` (see `transaction_timeout`). Brokers (4.3.1 among them) can lose the end (KAFKA-20734): a
 broker that is fenced, because it was unresponsive or killed, mistakes a partition without leader for a deleted one.
 """
 
@@ -21,6 +21,7 @@ from towpath.clients.kafka.topics import Place, Topic, Topics
 from towpath.clients.mongo.client import ANSWER_S
 from towpath.config.pipeline import Pipeline
 from towpath.errors import TopicError
+from towpath.log.definitions import transaction_timeout
 from towpath.log.records import source_milliseconds
 from towpath.session import Session
 from towpath.store.positions import positions
@@ -29,9 +30,6 @@ from towpath.store.positions import positions
 COUNTED = 2_000
 #: Up to this many bytes of a gap are read; the rest is reported as the difference of offsets.
 _COUNTED_BYTES = 2 << 20
-#: Of more gaps, one request tells which hold ends of transactions only: 0.3 s for 5,000, which the client takes 1.2 to
-#: 2 s to read. For a few it takes 0.1 s longer, of which most is the import of kafka-python.
-_MANY = 100
 #: Read little ahead, and do not wait for an empty response. Brokers send a record larger than a fetch alone (KIP-74).
 _PEEKING = {
     "fetch.message.max.bytes": 64 * 1024,
@@ -114,9 +112,8 @@ def peek(topics: Topics, open_gaps: Window, limit: int) -> dict[Place, GapConten
     Of a larger gap only the first record is read; the rest is reported as the difference of offsets.
     """
     contents, enough = {place: GapContents() for place in open_gaps}, set[Place]()
-    if len(open_gaps) > _MANY:
-        empty = topics.without_records(open_gaps)
-        open_gaps = {place: gap for place, gap in open_gaps.items() if place not in empty}
+    empty = topics.without_records(open_gaps)
+    open_gaps = {place: gap for place, gap in open_gaps.items() if place not in empty}
     if not open_gaps:
         return contents
     with topics.reader(**_PEEKING) as consumer:
@@ -131,8 +128,7 @@ def peek(topics: Topics, open_gaps: Window, limit: int) -> dict[Place, GapConten
     return contents
 
 
-LONGEST = 120.0
-"""Seconds that a transaction may take: twice the timeout of Kafka Connect's producers."""
+_TIMEOUTS = 2  # of the source's transactions: one that is open for longer has not ended in time
 _RECHECK = 3.0  # seconds in which Kafka Connect ends a transaction in progress
 _SILENCE = 10.0  # seconds until an unresponsive broker is given up
 
@@ -152,20 +148,22 @@ class OpenTransaction:
 
 
 def open_transactions(
-    pipeline: Pipeline, topics: Topics, ends: Window, longest: float = LONGEST, written: Window | None = None
+    pipeline: Pipeline, topics: Topics, ends: Window, longest: float | None = None, written: Window | None = None
 ) -> list[OpenTransaction]:
-    """The transactions that began more than `longest` seconds ago by the brokers' clock, the oldest first.
+    """The transactions that began more than `longest` seconds ago by the brokers' clock, the oldest first; by default,
+    more than twice as long as they may take.
 
     `ends` are stable; `written` are the ends including uncommitted records, which are read if not given.
     """
     written = pipeline_ends(pipeline, topics, stable=False) if written is None else written
+    longest = _TIMEOUTS * transaction_timeout(pipeline) if longest is None else longest
     begun, now = unread(written, ends), time.time()
     transactions = (OpenTransaction(place, begun[place], now - at) for place, at in _written_at(topics, begun).items())
     return sorted((each for each in transactions if each.seconds > longest), key=lambda each: -each.seconds)
 
 
 def refuse_hanging_transactions(
-    pipeline: Pipeline, topics: Topics, ends: Window, longest: float = LONGEST, written: Window | None = None
+    pipeline: Pipeline, topics: Topics, ends: Window, longest: float | None = None, written: Window | None = None
 ) -> None:
     """Raise `TopicError` for transactions that stay open in a second reading (our clock may be wrong)."""
     hanging = open_transactions(pipeline, topics, ends, longest, written)

@@ -1,101 +1,174 @@
-"""Requests that librdkafka's client does not have, or with many partitions answers slowly, by kafka-python.
+"""Kafka's requests themselves, by kafka-python: what librdkafka's client does not have, or does slowly with many
+partitions (of 5,000 it reads the ends in 0.25 s, this in 0.06 s; the ids of the topics in 0.35 and 0.08 s).
 
-Its import takes 0.1 s: modules import this where they use it.
+Its import takes 0.1 s: others import this where they use it. Methods raise kafka-python's `KafkaError`.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Iterable, Mapping
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Self
 
-from kafka import TopicPartition
-from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
-from kafka.protocol.consumer import FetchRequest, IsolationLevel
+from kafka.admin import ConfigResourceType, KafkaAdminClient
+from kafka.errors import for_code
+from kafka.protocol.admin import DescribeConfigsRequest, DescribeLogDirsRequest
+from kafka.protocol.consumer import FetchRequest, IsolationLevel, ListOffsetsRequest
+from kafka.protocol.metadata import MetadataRequest
 
 from towpath.clients.kafka.topics import Place, for_kafka_python
 from towpath.config.logins import KafkaLogin
 
 _TIMEOUT_MS = 10_000
-_WHOLE_TOPICS = 11  # the last version of a fetch that names topics; later ones have their ids
+_WITH_NAMES = 11  # the last version of a fetch that names topics; later ones have their ids
 #: A record batch (format 2): first offset, length behind that field, epoch, format, checksum, attributes, last offset
 #: less the first, times, producer, sequence, number of records.
 _BATCH = struct.Struct(">qiibIhiqqqhii")
 _LENGTH_FIELD_ENDS = 12
 _IS_MARKER = 0x20  # of the attributes
-_ENOUGH = 2 * 78  # bytes: two markers of the end of a transaction
+_ENOUGH = 2 * 78  # bytes: two ends of transactions
+_NOBODY = -1  # leads a partition
 
 
 class Protocol(KafkaAdminClient):  # type: ignore[misc]
-    """Methods raise kafka-python's `KafkaError`."""
+    """A client that may be used by several threads."""
+
+    _leaders: dict[Place, int]
+    """As of the last look at the topics."""
 
     @classmethod
     def of(cls, bootstrap: str, login: KafkaLogin, timeout_ms: int = _TIMEOUT_MS) -> Self:
         timeouts = dict.fromkeys(("request_timeout_ms", "bootstrap_timeout_ms"), timeout_ms)
-        return cls(bootstrap_servers=bootstrap, **timeouts, **for_kafka_python(login))
+        client = cls(bootstrap_servers=bootstrap, **timeouts, **for_kafka_python(login))
+        client._leaders = {}
+        return client
 
-    def settings(self, names: Iterable[str], keys: Collection[str]) -> dict[str, dict[str, str]]:
-        """Topic → those of these settings that are in force for it."""
-        resources = [ConfigResource(ConfigResourceType.TOPIC, name, dict.fromkeys(keys)) for name in names]
-        found: dict[str, dict[str, Any]] = self.describe_configs(resources, config_filter="all")["topic"]
+    def _ask(self, request: Any, broker: int | None = None) -> Any:
+        return self._manager.run(self._sent, request, broker)
+
+    async def _sent(self, request: Any, broker: int | None) -> Any:
+        return await self._manager.send(request, node_id=broker)
+
+    def ids(self) -> dict[str, str]:
+        """The id of every visible topic, as Java writes it."""
+        topics = self._ask(MetadataRequest(topics=None, allow_auto_topic_creation=False)).topics
+        known = [topic for topic in topics if not topic.error_code]
+        self._leaders = {
+            (topic.name, each.partition_index): each.leader_id
+            for topic in known
+            for each in topic.partitions
+            if not each.error_code
+        }
+        return {topic.name: urlsafe_b64encode(topic.topic_id.bytes).decode().rstrip("=") for topic in known}
+
+    def offsets(self, times: Mapping[Place, int], level: int) -> dict[Place, int]:
+        """Partition → first offset at or after a time (ms since the epoch; -1: the end, -2: the first), -1 without one.
+
+        `level` is the isolation level. Without the partitions whose leader does not tell.
+        """
+
+        def request(places: Collection[Place]) -> Any:
+            kind = ListOffsetsRequest.ListOffsetsTopic
+            topics = _by_topic(
+                places,
+                lambda place: kind.ListOffsetsPartition(
+                    partition_index=place[1], current_leader_epoch=-1, timestamp=times[place]
+                ),
+            )
+            return ListOffsetsRequest(
+                replica_id=-1,
+                isolation_level=level,
+                topics=[kind(name=name, partitions=each) for name, each in topics.items()],
+                timeout_ms=_TIMEOUT_MS,
+            )
+
+        topics = (topic for response in self._ask_leaders(times, request) for topic in response.topics)
         return {
-            name: {key: entry["value"] for key, entry in settings.items() if entry["value"] is not None}
-            for name, settings in found.items()
+            (topic.name, one.partition_index): one.offset for topic in topics for one in self._known(topic.partitions)
         }
 
     def without_records(self, window: Mapping[Place, tuple[int, int]]) -> set[Place]:
-        """Partitions that certainly hold no record from an offset up to another one, but ends of transactions only."""
-        found: set[Place] = set()
-        for topic, partition, batches in self._manager.run(self._first_batches, window):
-            if (topic, partition) in window and _are_markers(batches, *window[topic, partition]):
-                found.add((topic, partition))
-        return found
+        """Partitions whose offsets [from, end) certainly hold no record, but ends of transactions only."""
 
-    async def _first_batches(self, window: Mapping[Place, tuple[int, int]]) -> list[tuple[str, int, bytes]]:
-        """(topic, partition, what is stored from the first offset on), where the leader answers."""
-        leaders = await self._async_get_leader_for_partitions([TopicPartition(*place) for place in window])
-        found = []
-        for leader, partitions in leaders.items():
-            request = _fetch({(p.topic, p.partition): window[p.topic, p.partition][0] for p in partitions})
-            response = await self._manager.send(request, node_id=leader)
-            found += [
-                (topic.topic, each.partition_index, each.records or b"")
-                for topic in response.responses
-                for each in topic.partitions
-                if not each.error_code
-            ]
-        return found
-
-
-def _fetch(offsets: Mapping[Place, int]) -> FetchRequest:
-    by_topic: dict[str, list[Any]] = {}
-    for (topic, partition), offset in offsets.items():
-        by_topic.setdefault(topic, []).append(
-            FetchRequest.FetchTopic.FetchPartition(
-                partition=partition,
-                current_leader_epoch=-1,
-                fetch_offset=offset,
-                last_fetched_epoch=-1,
-                log_start_offset=-1,
-                partition_max_bytes=_ENOUGH,
+        def request(places: Collection[Place]) -> Any:
+            topics = _by_topic(
+                places,
+                lambda place: FetchRequest.FetchTopic.FetchPartition(
+                    partition=place[1],
+                    current_leader_epoch=-1,
+                    fetch_offset=window[place][0],
+                    last_fetched_epoch=-1,
+                    log_start_offset=-1,
+                    partition_max_bytes=_ENOUGH,
+                ),
             )
+            return FetchRequest(
+                replica_id=-1,
+                max_wait_ms=0,
+                min_bytes=0,
+                max_bytes=_ENOUGH * len(places),
+                isolation_level=IsolationLevel.READ_UNCOMMITTED,
+                session_id=0,
+                session_epoch=-1,
+                topics=[FetchRequest.FetchTopic(topic=name, partitions=each) for name, each in topics.items()],
+                forgotten_topics_data=[],
+                rack_id="",
+                max_version=_WITH_NAMES,
+            )
+
+        topics = (topic for response in self._ask_leaders(window, request) for topic in response.responses)
+        stored = {
+            (topic.topic, one.partition_index): one.records or b""
+            for topic in topics
+            for one in self._known(topic.partitions)
+        }
+        return {place for place, batches in stored.items() if are_markers(batches, *window[place])}
+
+    def _ask_leaders(self, places: Collection[Place], request: Callable[[list[Place]], Any]) -> list[Any]:
+        """The answers of the partitions' leaders to a request about theirs."""
+        if not all(place in self._leaders for place in places):
+            self.ids()
+        of_leader: dict[int, list[Place]] = {}
+        for place in places:
+            of_leader.setdefault(self._leaders.get(place, _NOBODY), []).append(place)
+        return [self._ask(request(theirs), leader) for leader, theirs in of_leader.items() if leader > _NOBODY]
+
+    def _known(self, partitions: Iterable[Any]) -> Iterator[Any]:
+        for each in partitions:
+            if each.error_code:
+                self._leaders = {}  # it may have another one
+            else:
+                yield each
+
+    def settings(self, names: Iterable[str], keys: Collection[str]) -> dict[str, dict[str, str]]:
+        """Topic → those of these settings that are in force for it."""
+        topic, wanted = ConfigResourceType.TOPIC.value, list(keys)
+        request = DescribeConfigsRequest(
+            resources=[(topic, name, wanted) for name in names], include_synonyms=False, include_documentation=False
         )
-    return FetchRequest(
-        replica_id=-1,
-        max_wait_ms=0,
-        min_bytes=0,
-        max_bytes=_ENOUGH * len(offsets),
-        isolation_level=IsolationLevel.READ_UNCOMMITTED,
-        session_id=0,
-        session_epoch=-1,
-        topics=[FetchRequest.FetchTopic(topic=topic, partitions=each) for topic, each in by_topic.items()],
-        forgotten_topics_data=[],
-        rack_id="",
-        max_version=_WHOLE_TOPICS,
-    )
+        found = {}
+        for each in self._ask(request).results:
+            if each.error_code:
+                raise for_code(each.error_code)(each.error_message)
+            found[each.resource_name] = {one.name: one.value for one in each.configs if one.value is not None}
+        return found
+
+    def log_folders(self) -> list[tuple[int, Any]]:
+        """(broker, its answer about one of its folders)"""
+        brokers = sorted(broker.node_id for broker in self._manager.cluster.brokers())
+        answers = {broker: self._ask(DescribeLogDirsRequest(topics=None), broker).results for broker in brokers}
+        return [(broker, folder) for broker, folders in answers.items() for folder in folders]
 
 
-def _are_markers(batches: bytes, start: int, end: int) -> bool:
+def _by_topic(places: Iterable[Place], partition: Callable[[Place], Any]) -> dict[str, list[Any]]:
+    topics: dict[str, list[Any]] = {}
+    for place in places:
+        topics.setdefault(place[0], []).append(partition(place))
+    return topics
+
+
+def are_markers(batches: bytes, start: int, end: int) -> bool:
     """Whether these batches, of which the last may be cut off, show that no record is in [start, end)."""
     at = 0
     while start < end:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from confluent_kafka import (
     Consumer,
@@ -41,6 +41,7 @@ from towpath.errors import KafkaUnreachable, TopicError, TowpathError
 if TYPE_CHECKING:
     from towpath.clients.kafka.protocol import Protocol
 
+T = TypeVar("T")
 #: A partition: topic and number.
 Place = tuple[str, int]
 
@@ -67,9 +68,9 @@ _REACHED = 10.0  # seconds until the brokers count as unreachable
 #: lost connection.
 _NO_LOGIN = "broker might require SASL authentication"
 _ATTEMPT = 1.0  # seconds until we look for the reason why no broker has answered yet
-_EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
-_LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-_DISK_TIMEOUT_MS = 5_000
+_EARLIEST, _LATEST = -2, -1  # in the place of a time, as in Kafka's requests
+#: Of more partitions or topics, the brokers are asked by `Protocol`: 0.1 s for its import, and then much less for each.
+_MANY = 500
 _TIMEOUT = 15.0  # seconds for one request to the brokers
 #: Half of what Kafka's controller writes for one request at most (`QuorumController.MAX_RECORDS_PER_USER_OP`).
 _RECORDS_A_REQUEST = 5_000
@@ -125,6 +126,9 @@ class Topics:
         self._keeps = False
         self._idle: dict[str, list[Consumer]] = {}
         """Readers that are connected and not in use, by their settings."""
+        self._spare: list[Protocol] = []
+        self._empty: dict[Place, tuple[int, int]] = {}
+        """Offsets [from, end) that hold no record."""
 
     def __enter__(self) -> Topics:
         self._keeps = self._admin is not None  # connects now, not when it is used first, which may be in a pause
@@ -135,6 +139,8 @@ class Topics:
         while self._idle:
             for consumer in self._idle.popitem()[1]:
                 consumer.close()
+        while self._spare:
+            self._spare.pop().close()
         self.__dict__.pop("_admin", None)  # its threads must not outlive OpenSSL, which a process ends first
 
     @cached_property
@@ -219,24 +225,42 @@ class Topics:
         return {key: entry.value for key, entry in settings.items() if entry.value is not None}
 
     def without_records(self, window: Mapping[Place, tuple[int, int]]) -> set[Place]:
-        """Partitions whose offsets [from, end) certainly hold no record, but ends of transactions only.
+        """Of many partitions, those whose offsets [from, end) certainly hold no record, but ends of transactions only.
 
-        One request to each broker; a partition whose broker does not answer is not among them.
+        One request to each broker. A partition whose broker does not tell is not among them, and of a few partitions
+        none is: `peek` reads them in no time. What holds no record never will, so that no offset is asked for twice.
         """
+        asked = {place: gap for place, gap in window.items() if self._empty.get(place) != gap}
+        if len(asked) > _MANY:
+            found = self._quickly(lambda protocol: protocol.without_records(asked), set[Place]())
+            self._empty |= {place: asked[place] for place in found}
+        return {place for place, gap in window.items() if self._empty.get(place) == gap}
+
+    def _quickly(self, ask: Callable[[Protocol], T], otherwise: T) -> T:
+        """What the brokers answer; `otherwise` if they do not, or do not allow it."""
         from kafka.errors import KafkaError
 
         try:
-            with self._protocol() as client:
-                return client.without_records(window)
+            with self._protocol() as protocol:
+                return ask(protocol)
         except KafkaError:
-            return set()
+            return otherwise
 
     @contextmanager
-    def _protocol(self, **options: Any) -> Iterator[Protocol]:
+    def _protocol(self) -> Iterator[Protocol]:
+        """A client for Kafka's own requests."""
         from towpath.clients.kafka.protocol import Protocol
 
-        with closing(Protocol.of(self.bootstrap, self.login, **options)) as client:
-            yield client
+        protocol = self._spare.pop() if self._spare else Protocol.of(self.bootstrap, self.login)
+        try:
+            yield protocol
+        except BaseException:
+            protocol.close()  # its connection may be lost
+            raise
+        if self._keeps:
+            self._spare.append(protocol)
+        else:
+            protocol.close()
 
     def alter(self, names: list[str], settings: Mapping[str, str]) -> None:
         """Change these settings of topics; their other settings stay."""
@@ -263,22 +287,23 @@ class Topics:
         written, including transactions that are open, or committed without this partition's broker knowing yet.
         """
         partitions = _partitions(topics)
-        level = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
         firsts = self._offsets(dict.fromkeys(partitions, _EARLIEST))
-        ends = self._offsets(dict.fromkeys(partitions, _LATEST), level)
+        ends = self._offsets(dict.fromkeys(partitions, _LATEST), stable=stable)
         return {place: (firsts[place], end) for place, end in ends.items()}
 
     def written(self, topics: Iterable[Topic]) -> dict[Place, int]:
         """Partition → the end of all that was written, as in `ends` without `stable`."""
-        return self._offsets(dict.fromkeys(_partitions(topics), _LATEST), IsolationLevel.READ_UNCOMMITTED)
+        return self._offsets(dict.fromkeys(_partitions(topics), _LATEST), stable=False)
 
     def ids(self, names: Iterable[str]) -> dict[str, str]:
         """Existing topic → its id; a topic that is recreated under the same name has another one."""
-        unique = sorted(set(names))
-        if not unique:
-            return {}  # the client refuses an empty list
-        futures = self._admin.describe_topics(TopicCollection(unique), request_timeout=_TIMEOUT)
-        ids = {}
+        unique, ids = set(names), dict[str, str]()
+        if len(unique) > _MANY:
+            visible = self._quickly(lambda protocol: protocol.ids(), ids)
+            ids = {name: visible[name] for name in unique & visible.keys()}
+        if not (others := sorted(unique - ids.keys())):
+            return ids  # the client refuses an empty list
+        futures = self._admin.describe_topics(TopicCollection(others), request_timeout=_TIMEOUT)
         for name, future in futures.items():
             try:
                 ids[name] = topic_id(future.result(timeout=2 * _TIMEOUT).topic_id)
@@ -292,25 +317,26 @@ class Topics:
         Kafka's own."""
         topics = self._metadata().topics
         partitions = {
-            TopicPartition(name, number): _LATEST
+            (name, number): _LATEST
             for name in (topics.keys() - set(_INTERNAL) if names is None else topics.keys() & set(names))
             for number, partition in topics[name].partitions.items()
             if partition.leader >= 0
         }
-        written = self._offsets(partitions, IsolationLevel.READ_UNCOMMITTED)
+        written = self._offsets(partitions, stable=False)
         stable = self._offsets(partitions)
         return {place: end for place, end in stable.items() if end < written[place]}
 
     def offsets_at(self, times_ms: Mapping[Place, int]) -> dict[Place, int]:
         """Partition → the first offset at or after its time (ms since the epoch); -1 if there is none."""
-        return self._offsets(
-            {TopicPartition(*place): OffsetSpec.for_timestamp(time_ms) for place, time_ms in times_ms.items()}
-        )
+        return self._offsets(times_ms)
 
-    def _offsets(
-        self, specs: dict[TopicPartition, OffsetSpec], level: IsolationLevel = IsolationLevel.READ_COMMITTED
-    ) -> dict[Place, int]:
+    def _offsets(self, times: Mapping[Place, int], *, stable: bool = True) -> dict[Place, int]:
+        """Partition → its offset of a time (ms since the epoch; `_EARLIEST`, `_LATEST`)."""
+        level = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
         offsets: dict[Place, int] = {}
+        if len(times) > _MANY:
+            offsets = self._quickly(lambda protocol: protocol.offsets(times, level.value), offsets)
+        specs = {TopicPartition(*place): _spec(time) for place, time in times.items() if place not in offsets}
         until = time.monotonic() + _REACHED
         while specs:
             asked, specs = specs, {}
@@ -350,10 +376,10 @@ class Topics:
         if folders is None:
             return None
         sizes: dict[Place, int] = {}
-        for entry in (topic for _, folder in folders for topic in folder["topics"]):
-            for partition in entry["partitions"]:
-                place = str(entry["name"]), int(partition["partition_index"])
-                sizes[place] = max(sizes.get(place, 0), int(partition["partition_size"]))
+        for entry in (topic for _, folder in folders for topic in folder.topics):
+            for partition in entry.partitions:
+                place = entry.name, partition.partition_index
+                sizes[place] = max(sizes.get(place, 0), partition.partition_size)
         totals: Counter[str] = Counter()
         for (topic, _), size in sizes.items():
             totals[topic] += size
@@ -368,23 +394,19 @@ class Topics:
         if folders is None:
             return None
         return {
-            f"broker {broker}: {folder['log_dir']}": (folder["usable_bytes"], folder["total_bytes"])
-            if folder.get("total_bytes", -1) >= 0
+            f"broker {broker}: {folder.log_dir}": (folder.usable_bytes, folder.total_bytes)
+            if (folder.total_bytes or -1) >= 0
             else None
             for broker, folder in folders
         }
 
-    def _log_folders(self) -> list[tuple[int, dict[str, Any]]] | None:
+    def _log_folders(self) -> list[tuple[int, Any]] | None:
         """(broker, its answer about one of its folders)"""
         from kafka.errors import KafkaError
 
         try:
-            with self._protocol(timeout_ms=_DISK_TIMEOUT_MS) as client:
-                return [
-                    (int(broker["broker"]), folder)
-                    for broker in client.describe_log_dirs()
-                    for folder in broker["log_dirs"]
-                ]
+            with self._protocol() as protocol:
+                return protocol.log_folders()
         except KafkaError:
             return None
 
@@ -456,8 +478,14 @@ def _batches(names: list[str], records: int) -> Iterator[list[str]]:
     return (names[first : first + share] for first in range(0, len(names), share))
 
 
-def _partitions(topics: Iterable[Topic]) -> list[TopicPartition]:
-    return [TopicPartition(topic.name, n) for topic in topics for n in range(topic.partitions)]
+def _partitions(topics: Iterable[Topic]) -> list[Place]:
+    return [(topic.name, number) for topic in topics for number in range(topic.partitions)]
+
+
+def _spec(time_ms: int) -> OffsetSpec:
+    named = {_EARLIEST: OffsetSpec.earliest, _LATEST: OffsetSpec.latest}
+    spec: OffsetSpec = named.get(time_ms, lambda: OffsetSpec.for_timestamp(time_ms))()  # type: ignore[no-untyped-call]
+    return spec
 
 
 def for_librdkafka(login: KafkaLogin) -> dict[str, Any]:
