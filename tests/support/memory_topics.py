@@ -103,6 +103,9 @@ class MemoryTopics(Topics):
             if (it := self.stored[topic.name, number])
         }
 
+    def written(self, topics: Iterable[Topic]) -> dict[Place, int]:
+        return {place: end for place, (_, end) in self.ends(topics, stable=False).items()}
+
     def offsets_at(self, times_ms: Mapping[Place, int]) -> dict[Place, int]:
         return {place: self._at(self.stored[place], time_ms) for place, time_ms in times_ms.items()}
 

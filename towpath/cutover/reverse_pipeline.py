@@ -48,7 +48,7 @@ from towpath.errors import NotYet, Refused, TowpathError
 from towpath.files import replacing
 from towpath.history import rebuild
 from towpath.log.definitions import pipeline_topics
-from towpath.log.lag import pipeline_ends
+from towpath.log.lag import pipeline_ends, pipeline_written, unread
 from towpath.log.source_offsets import read_state
 from towpath.session import Session
 from towpath.store import positions
@@ -131,11 +131,11 @@ def written_ends(session: Session, timeout: float) -> dict[Place, int]:
     The ends are the high watermarks: the last stable offset may come before the last commit. `timeout` is in seconds.
     Raises `NotYet`.
     """
-    ends = {place: end for place, (_, end) in pipeline_ends(session.pipeline, session.topics, stable=False).items()}
+    ends = pipeline_written(session.pipeline, session.topics)
     until = time.monotonic() + timeout
     while True:
         stable = pipeline_ends(session.pipeline, session.topics)
-        open_ends = [place for place, end in ends.items() if place in stable and stable[place][1] < end]
+        open_ends = list(unread(ends, stable))
         if not open_ends:
             return ends
         if time.monotonic() > until:
@@ -181,7 +181,7 @@ def _refuse_used(reverse: Session) -> None:
     """Raise `Refused` when the log has records or the sink has positions: an earlier reverse pipeline left them."""
     pipeline, existing = reverse.pipeline, reverse.topics.all()
     own = [existing[name] for name in pipeline_topics(pipeline, existing) if name not in pipeline.heartbeat_topics]
-    used = sorted({topic for (topic, _), (_, end) in reverse.topics.ends(own, stable=False).items() if end > 0})
+    used = sorted({topic for (topic, _), end in reverse.topics.written(own).items() if end > 0})
     if used:
         others = Facts(reverse).own_topics.others
         if foreign := [topic for topic in used if topic in others]:

@@ -23,7 +23,7 @@ from towpath.clients.mongo.replica_set import passed_time
 from towpath.config.pipeline import Pipeline
 from towpath.errors import NoSuchConnector, NotYet, TowpathError
 from towpath.log import bounds, reread_requests
-from towpath.log.lag import applied, gaps, peek, pipeline_ends, unread
+from towpath.log.lag import applied, gaps, peek, pipeline_ends, pipeline_written, unread
 from towpath.log.source_offsets import SELECTION, CollectionCopy, SourceState, read_state
 from towpath.session import Say, Session
 from towpath.store import schema_changes
@@ -136,7 +136,7 @@ def _committed_ends(pipeline: Pipeline, topics: Topics, waiting: Wait) -> dict[P
     Brokers learn one after another that a transaction was committed: its records may still be unreadable after the
     source's position, which was committed with them, can be read.
     """
-    written = pipeline_ends(pipeline, topics, stable=False)
+    written = pipeline_written(pipeline, topics)
 
     def committed() -> dict[Place, tuple[int, int]]:
         ends = pipeline_ends(pipeline, topics)
@@ -206,7 +206,7 @@ class Passing:
     session: Session
     done: Callable[[], dict[Place, int]]
     _ends: dict[ClusterTime, dict[Place, tuple[int, int]]] = field(default_factory=dict)
-    _written: dict[ClusterTime, dict[Place, tuple[int, int]]] = field(default_factory=dict)
+    _written: dict[ClusterTime, dict[Place, int]] = field(default_factory=dict)
     """Ends that include open transactions."""
     _reported: bool = False
     _behind_since: float | None = None
@@ -228,9 +228,10 @@ class Passing:
                 while len(kept) >= _KEPT:
                     del kept[next(iter(kept))]
             pipeline, topics = self.session.pipeline, self.session.topics
-            written = self._written.setdefault(at, pipeline_ends(pipeline, topics, stable=False))
+            if at not in self._written:
+                self._written[at] = pipeline_written(pipeline, topics)
             ends = pipeline_ends(pipeline, topics)
-            if unread(written, ends):
+            if unread(self._written[at], ends):
                 return False
             self._ends[at] = ends
         unapplied = gaps(ends, self.done())

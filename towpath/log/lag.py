@@ -53,6 +53,11 @@ def pipeline_ends(pipeline: Pipeline, topics: Topics, *, stable: bool = True) ->
     return topics.ends(change_topics(pipeline, topics.all()), stable=stable)
 
 
+def pipeline_written(pipeline: Pipeline, topics: Topics) -> dict[Place, int]:
+    """(topic, partition) → the end of all that was written, of every change topic of the pipeline."""
+    return topics.written(change_topics(pipeline, topics.all()))
+
+
 def change_topics(pipeline: Pipeline, existing: Mapping[str, Topic]) -> list[Topic]:
     """Every change topic of the pipeline."""
     return [topic for name, topic in existing.items() if pipeline.is_change_topic(name)]
@@ -133,9 +138,9 @@ _RECHECK = 3.0  # seconds in which Kafka Connect ends a transaction in progress
 _SILENCE = 10.0  # seconds until an unresponsive broker is given up
 
 
-def unread(written: Window, ends: Window) -> dict[Place, int]:
+def unread(written: Mapping[Place, int], ends: Window) -> dict[Place, int]:
     """Partition → the first offset that cannot be read yet, of its first open transaction."""
-    return {place: ends[place][1] for place, (_, end) in written.items() if place in ends and ends[place][1] < end}
+    return {place: ends[place][1] for place, end in written.items() if place in ends and ends[place][1] < end}
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,14 +153,18 @@ class OpenTransaction:
 
 
 def open_transactions(
-    pipeline: Pipeline, topics: Topics, ends: Window, longest: float | None = None, written: Window | None = None
+    pipeline: Pipeline,
+    topics: Topics,
+    ends: Window,
+    longest: float | None = None,
+    written: Mapping[Place, int] | None = None,
 ) -> list[OpenTransaction]:
     """The transactions that began more than `longest` seconds ago by the brokers' clock, the oldest first; by default,
     more than twice as long as they may take.
 
-    `ends` are stable; `written` are the ends including uncommitted records, which are read if not given.
+    `ends` are stable; `written` are the ends of all that was written, which are read if not given.
     """
-    written = pipeline_ends(pipeline, topics, stable=False) if written is None else written
+    written = pipeline_written(pipeline, topics) if written is None else written
     longest = _TIMEOUTS * transaction_timeout(pipeline) if longest is None else longest
     begun, now = unread(written, ends), time.time()
     transactions = (OpenTransaction(place, begun[place], now - at) for place, at in _written_at(topics, begun).items())
@@ -163,7 +172,11 @@ def open_transactions(
 
 
 def refuse_hanging_transactions(
-    pipeline: Pipeline, topics: Topics, ends: Window, longest: float | None = None, written: Window | None = None
+    pipeline: Pipeline,
+    topics: Topics,
+    ends: Window,
+    longest: float | None = None,
+    written: Mapping[Place, int] | None = None,
 ) -> None:
     """Raise `TopicError` for transactions that stay open in a second reading (our clock may be wrong)."""
     hanging = open_transactions(pipeline, topics, ends, longest, written)

@@ -74,7 +74,7 @@ class _Gathering:
         requests = [self.existing[name] for name in (pipeline.request_topic,) if name in self.existing]
         self.ends = topics.ends([*changes, *requests])
         _, self.requested = self.ends.pop((pipeline.request_topic, 0), (0, 0))
-        self.written = {place: (self.ends[place][0], end) for place, end in topics.written(changes).items()}
+        self.written = topics.written(changes)
         refuse_hanging_transactions(pipeline, topics, self.ends, written=self.written)  # one may block Connect
 
     def read_commits(self) -> _Sink:
@@ -130,7 +130,8 @@ class _Gathering:
         """Positions that are not in the log."""
         if ids is None or self.sink.positions is None:
             return ()
-        return bounds.confirmed(self.session, LogState(self.sink.positions, self.written, ids))
+        written = {place: (self.ends[place][0], end) for place, end in self.written.items()}
+        return bounds.confirmed(self.session, LogState(self.sink.positions, written, ids))
 
     def topic_ids(self) -> Mapping[str, str] | None:
         """Topic → id; None during a cutover, since the sink then stays stopped."""

@@ -104,9 +104,6 @@ class _Admin(Protocol):
         ]
 
     def write_end(self, hanging: HangingTransaction, commits: bool) -> None:
-        self._manager.run(self._write_end, hanging, commits)
-
-    async def _write_end(self, hanging: HangingTransaction, commits: bool) -> None:
         topic, partition = hanging.place
         marker = WriteTxnMarkersRequest.WritableTxnMarker
         request = WriteTxnMarkersRequest(
@@ -120,8 +117,7 @@ class _Admin(Protocol):
                 )
             ]
         )
-        [leader] = await self._async_get_leader_for_partitions([TopicPartition(topic, partition)])
-        response = await self._manager.send(request, node_id=leader)
+        response = self.ask_leader(hanging.place, request)
         for code in (p.error_code for m in response.markers for t in m.topics for p in t.partitions):
             if code:
                 raise for_code(code)()

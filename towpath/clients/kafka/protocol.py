@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Self
 
 from kafka.admin import ConfigResourceType, KafkaAdminClient
-from kafka.errors import for_code
+from kafka.errors import UnknownTopicOrPartitionError, for_code
 from kafka.protocol.admin import DescribeConfigsRequest, DescribeLogDirsRequest
 from kafka.protocol.consumer import FetchRequest, IsolationLevel, ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
@@ -49,6 +49,14 @@ class Protocol(KafkaAdminClient):  # type: ignore[misc]
 
     async def _sent(self, request: Any, broker: int | None) -> Any:
         return await self._manager.send(request, node_id=broker)
+
+    def ask_leader(self, place: Place, request: Any) -> Any:
+        """What the leader of a partition answers."""
+        if place not in self._leaders:
+            self.ids()
+        if place not in self._leaders:
+            raise UnknownTopicOrPartitionError(place)
+        return self._ask(request, self._leaders[place])
 
     def ids(self) -> dict[str, str]:
         """The id of every visible topic, as Java writes it."""
