@@ -114,7 +114,7 @@ def test_a_long_partition_is_read_backwards_in_sections_and_each_document_comes_
     monkeypatch.setattr(changed_keys, "_SECTION", 1)
     topics.write(ONE, *(document(number % 2_000) for number in range(3_500)))
     topics.cut(ONE, 100)
-    found = [number for _, number in numbers(ids_after(PIPELINE, topics, {}))]
+    found = [number for _, number in numbers(ids_after(PIPELINE, topics, {}, pipeline_ends(PIPELINE, topics)))]
     assert found == [*range(1_499, -1, -1), *range(1_999, 1_499, -1)]
     assert topics.made[0].given[0] == (*A, 2_501)
 
@@ -124,9 +124,9 @@ def test_after_positions_only_later_records_count_and_all_of_partitions_without_
     topics.write(ONE, document(4), partition=1)
     topics.write(TWO, document(5), document(6), document(7))
     topics.cut(TWO, 1)
-    found = numbers(ids_after(PIPELINE, topics, {A: 1, (TWO, 0): 0}))
+    found = numbers(ids_after(PIPELINE, topics, {A: 1, (TWO, 0): 0}, pipeline_ends(PIPELINE, topics)))
     assert found == [("shop.one", 3), ("shop.one", 2), ("shop.one", 4), ("shop.two", 7), ("shop.two", 6)]
-    assert numbers(ids_after(PIPELINE, topics, {A: 6, B: 2, (TWO, 0): 4})) == []
+    assert numbers(ids_after(PIPELINE, topics, {A: 6, B: 2, (TWO, 0): 4}, pipeline_ends(PIPELINE, topics))) == []
 
 
 def test_one_that_follows_reads_each_record_once_and_new_topics_from_their_beginning(

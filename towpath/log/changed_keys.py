@@ -52,12 +52,14 @@ def ids(pipeline: Pipeline, topics: Topics, count: int | None, age: timedelta | 
         unread = {place: (unread[place][0], start) for place, (start, _) in window.items() if unread[place][0] < start}
 
 
-def ids_after(pipeline: Pipeline, topics: Topics, positions: Mapping[Place, int]) -> Iterator[ChangedDocument]:
-    """The documents of all records from these positions on, each once; partitions without one are read in full."""
-    window = {
-        place: (max(first, positions.get(place, first)), end)
-        for place, (first, end) in pipeline_ends(pipeline, topics).items()
-    }
+def ids_after(
+    pipeline: Pipeline, topics: Topics, positions: Mapping[Place, int], ends: Window
+) -> Iterator[ChangedDocument]:
+    """The documents of all records from these positions on, each once; partitions without one are read in full.
+
+    `ends`: partition → first offset and end.
+    """
+    window = {place: (max(first, positions.get(place, first)), end) for place, (first, end) in ends.items()}
     yield from _Reader(pipeline, topics).documents(window)
 
 

@@ -115,21 +115,26 @@ class IncrementalVerification:
 
     def verify_newest(self, records: int) -> int:
         """Compare the documents of the newest `records` records."""
-        return self._compare(changed_keys.ids(self.logged.pipeline, self.logged.topics, records, None))
+        ends = self._ends()
+        return self._compare(changed_keys.ids(self.logged.pipeline, self.logged.topics, records, None), ends)
 
     def verify_new(self) -> int:
         """Compare the documents of the records since the last comparison began."""
-        return self._compare(changed_keys.ids_after(self.logged.pipeline, self.logged.topics, self.start))
+        ends = self._ends()
+        return self._compare(changed_keys.ids_after(self.logged.pipeline, self.logged.topics, self.start, ends), ends)
 
-    def _compare(self, changed: Iterable[tuple[Namespace, bytes]]) -> int:
+    def _ends(self) -> dict[Place, tuple[int, int]]:
+        return pipeline_ends(self.logged.pipeline, self.logged.topics)
+
+    def _compare(self, changed: Iterable[tuple[Namespace, bytes]], ends: Mapping[Place, tuple[int, int]]) -> int:
+        """`ends`: of the log, as it is named from there on the next time."""
         session, logged, began = self.session, self.logged.pipeline, time.monotonic()
-        ends = {place: end for place, (_, end) in pipeline_ends(logged, self.logged.topics).items()}
         if session is not self.logged:
             changed = ((logged.renamed(name), key) for name, key in changed)
         with asking(session) as passed:
             verification = RecentVerification(session, changed, (), Options(), passed=passed)
             compared = require_same(session, verification, "the newest records")
-        self.start, self.duration_s = ends, time.monotonic() - began
+        self.start, self.duration_s = {place: end for place, (_, end) in ends.items()}, time.monotonic() - began
         return compared
 
 
