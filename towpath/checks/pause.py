@@ -10,10 +10,12 @@ from towpath.clients.mongo.client import Client
 
 #: Seconds, the default of `--max-pause`.
 LONGEST_S = 30.0
-#: Seconds on two cores, from single runs of `scripts/bench cutover`: the sink's stop and the start of the capture of
-#: the reverse pipeline, at Connect; a command that changes an option or an index, acknowledged by a majority; a
-#: conversion, for each entry of an index. The last, a rebuild for each entry, is an estimate.
-_CONNECT_S, _COMMAND_S, _CONVERTED_S, _REBUILT_S = 1.5, 0.001, 4e-7, 2e-6
+#: Seconds on two cores, from single runs of `scripts/bench cutover` and `collections`: the sink's stop and the start of
+#: the capture of the reverse pipeline, at Connect; what is read of a partition of the log; a command that changes an
+#: option or an index.
+_CONNECT_S, _PARTITION_S, _COMMAND_S = 1.5, 0.001, 0.002
+#: Of a conversion, alone and for each entry of the index. A rebuild, for each entry, is an estimate.
+_CONVERSION_S, _CONVERTED_S, _REBUILT_S = 0.01, 4e-7, 2e-6
 _PINGS = 5
 
 
@@ -32,17 +34,22 @@ class Pause:
     """To the server that gets the schema, in seconds."""
     lag: float = 0.0
     """In seconds."""
+    partitions: int = 0
+    """Of the log."""
 
     @property
     def seconds(self) -> float:
         """Of the pause, about."""
         commands = self.commands * (_COMMAND_S + self.round_trip)
-        return round(_CONNECT_S + self.lag + commands + self.rebuilt_entries * _REBUILT_S, 1)
+        log = self.partitions * _PARTITION_S
+        return round(_CONNECT_S + self.lag + log + commands + self.rebuilt_entries * _REBUILT_S, 1)
 
     @property
     def seconds_after(self) -> float:
         """Of the conversions after the switch, about."""
-        return round((self.entries - self.rebuilt_entries) * _CONVERTED_S, 1)
+        if self.rebuilt_entries:
+            return 0.0
+        return round(self.unique_indexes * _CONVERSION_S + self.entries * _CONVERTED_S, 1)
 
 
 def round_trip(client: Client) -> float:

@@ -321,7 +321,9 @@ def _pause(facts: Facts, collections: Sequence[Extent]) -> Pause:
     unique, ttl, entries = facts.source.ask(partial(_indexes, collections=collections))
     in_place = facts.destination.ask(feature_version) >= UNIQUE_IN_PLACE
     rebuilt = 0 if in_place else entries
-    return Pause(unique, entries, unique + ttl, rebuilt, facts.destination.ask(round_trip))
+    partitions = len(collections) * facts.pipeline.kafka.partitions
+    way = facts.destination.ask(round_trip)
+    return Pause(unique, entries, unique + ttl, rebuilt, way, partitions=partitions)
 
 
 def _indexes(client: Client, collections: Sequence[Extent]) -> tuple[int, int, int]:

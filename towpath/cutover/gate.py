@@ -345,9 +345,10 @@ def _estimate(readiness: Readiness) -> Pause:
         way = round_trip(client)
     entries = sum(documents[namespace] * indexes for namespace, indexes in slow.items())
     quick = sum(step.is_quick for step in (*restore.steps, *readiness.relax.steps))
-    lag = readiness.status.lag.seconds if isinstance(readiness.status, Report) else None
+    status = readiness.status if isinstance(readiness.status, Report) else None
+    lag, partitions = (status.lag.seconds, len(status.raw.ends)) if status else (None, 0)
     rebuilt = entries if rebuilds and not later else 0
-    return Pause(sum(slow.values()), entries, quick, rebuilt, way, lag or 0.0)
+    return Pause(sum(slow.values()), entries, quick, rebuilt, way, lag or 0.0, partitions)
 
 
 def _documents(client: Client, namespace: str) -> int:
