@@ -164,9 +164,13 @@ class Protocol(KafkaAdminClient):  # type: ignore[misc]
 
     def log_folders(self) -> list[tuple[int, Any]]:
         """(broker, its answer about one of its folders)"""
-        brokers = sorted(broker.node_id for broker in self._manager.cluster.brokers())
-        answers = {broker: self._ask(DescribeLogDirsRequest(topics=None), broker).results for broker in brokers}
-        return [(broker, folder) for broker, folders in answers.items() for folder in folders]
+        found: list[tuple[int, Any]] = []
+        for broker in sorted(broker.node_id for broker in self._manager.cluster.brokers()):
+            answer = self._ask(DescribeLogDirsRequest(topics=None), broker)
+            if answer.error_code:
+                raise for_code(answer.error_code)()
+            found += [(broker, folder) for folder in answer.results]
+        return found
 
 
 def _by_topic(places: Iterable[Place], partition: Callable[[Place], Any]) -> dict[str, list[Any]]:

@@ -251,7 +251,10 @@ class Topics:
         """A client for Kafka's own requests."""
         from towpath.clients.kafka.protocol import Protocol
 
-        protocol = self._spare.pop() if self._spare else Protocol.of(self.bootstrap, self.login)
+        try:
+            protocol = self._spare.pop()
+        except IndexError:
+            protocol = Protocol.of(self.bootstrap, self.login)
         try:
             yield protocol
         except BaseException:
