@@ -259,7 +259,7 @@ def test_the_documented_rights_are_enough_to_end_a_transaction(secured: Secured)
     assert producer.flush(30) == 0
     assert topics.open_transactions() == {place: 0}
     assert hanging_transactions.find(topics, [f"{NAME}-source"], [place]) == []
-    with closing(hanging_transactions._Admin.of(topics)) as admin:
+    with closing(hanging_transactions._Admin.of(topics.bootstrap, topics.login)) as admin:
         [found] = admin.open_at(place)
         hanging = hanging_transactions.HangingTransaction(place, task, found)
         with pytest.raises(TopicError, match=r"whether to commit it is not known: .* does not show it\. Run"):
