@@ -28,7 +28,7 @@ from tests.support.secured import NAME, Secured, running, worker_by_certificate,
 from towpath import stack as embedded
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka import hanging_transactions
-from towpath.clients.kafka.topics import Topics, for_librdkafka
+from towpath.clients.kafka.topics import Topics, for_kafka_python, for_librdkafka
 from towpath.clients.mongo.client import Cluster
 from towpath.config.logins import ConnectLogin, kafka_login
 from towpath.errors import TopicError, TowpathError
@@ -259,7 +259,7 @@ def test_the_documented_rights_are_enough_to_end_a_transaction(secured: Secured)
     assert producer.flush(30) == 0
     assert topics.open_transactions() == {place: 0}
     assert hanging_transactions.find(topics, [f"{NAME}-source"], [place]) == []
-    with closing(hanging_transactions._Admin.of(topics.bootstrap, topics.login)) as admin:
+    with closing(hanging_transactions._Admin.of(topics.bootstrap, for_kafka_python(topics.login))) as admin:
         [found] = admin.open_at(place)
         hanging = hanging_transactions.HangingTransaction(place, task, found)
         with pytest.raises(TopicError, match=r"whether to commit it is not known: .* does not show it\. Run"):

@@ -20,7 +20,7 @@ from kafka.protocol.producer.transaction import WriteTxnMarkersRequest
 
 from towpath.clients.kafka.consume import messages
 from towpath.clients.kafka.protocol import Protocol
-from towpath.clients.kafka.topics import Place, Topics
+from towpath.clients.kafka.topics import Place, Topics, for_kafka_python
 from towpath.errors import TopicError, TowpathError
 
 _LOG = "__transaction_state"
@@ -59,7 +59,7 @@ def find(topics: Topics, source_connectors: Iterable[str], places: Iterable[Plac
     Raises `TopicError` when the brokers do not answer, or deny it.
     """
     try:
-        with closing(_Admin.of(topics.bootstrap, topics.login)) as admin:
+        with closing(_Admin.of(topics.bootstrap, for_kafka_python(topics.login))) as admin:
             return list(_hanging(topics, admin, tuple(source_connectors), sorted(places)))
     except KafkaError as error:
         raise TopicError(f"cannot look for hanging transactions: {error}") from error
@@ -78,7 +78,7 @@ def end(topics: Topics, hanging: HangingTransaction) -> bool:
             " if it says so again, end the transaction with kafka-transactions.sh, as docs/how-to/recover.md describes"
         ) from error
     try:
-        with closing(_Admin.of(topics.bootstrap, topics.login)) as admin:
+        with closing(_Admin.of(topics.bootstrap, for_kafka_python(topics.login))) as admin:
             admin.write_end(hanging, commits)
     except KafkaError as error:
         raise TopicError(f"cannot end {hanging.about}: {error}") from error

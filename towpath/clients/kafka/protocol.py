@@ -17,8 +17,8 @@ from kafka.protocol.admin import DescribeConfigsRequest, DescribeLogDirsRequest
 from kafka.protocol.consumer import FetchRequest, IsolationLevel, ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
 
-from towpath.clients.kafka.topics import Place, for_kafka_python
-from towpath.config.logins import KafkaLogin
+#: A partition, as in `Topics`.
+Place = tuple[str, int]
 
 _TIMEOUT_MS = 10_000
 _WITH_NAMES = 11  # the last version of a fetch that names topics; later ones have their ids
@@ -38,9 +38,10 @@ class Protocol(KafkaAdminClient):  # type: ignore[misc]
     """As of the last look at the topics."""
 
     @classmethod
-    def of(cls, bootstrap: str, login: KafkaLogin, timeout_ms: int = _TIMEOUT_MS) -> Self:
-        timeouts = dict.fromkeys(("request_timeout_ms", "bootstrap_timeout_ms"), timeout_ms)
-        client = cls(bootstrap_servers=bootstrap, **timeouts, **for_kafka_python(login))
+    def of(cls, bootstrap: str, login: Mapping[str, Any]) -> Self:
+        """`login`: of `for_kafka_python`."""
+        timeouts = dict.fromkeys(("request_timeout_ms", "bootstrap_timeout_ms"), _TIMEOUT_MS)
+        client = cls(bootstrap_servers=bootstrap, **timeouts, **login)
         client._leaders = {}
         return client
 

@@ -254,7 +254,7 @@ class Topics:
         try:
             protocol = self._spare.pop()
         except IndexError:
-            protocol = Protocol.of(self.bootstrap, self.login)
+            protocol = Protocol.of(self.bootstrap, for_kafka_python(self.login))
         try:
             yield protocol
         except BaseException:
