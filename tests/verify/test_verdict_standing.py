@@ -302,7 +302,7 @@ def test_nobody_can_place_a_link_where_a_file_is_about_to_be_written(tmp_path: P
     for _ in range(2):
         with replacing(place):
             names |= {one.name for one in tmp_path.glob(".page.html.*.new")}
-    assert len(names) == 2 and not any(str(os.getpid()) in name for name in names), names
+    assert len(names) == 2 and f".page.html.{os.getpid()}.new" not in names, names
 
 
 def test_files_are_utf_8_in_a_locale_without_it(tmp_path: Path) -> None:
