@@ -310,7 +310,7 @@ REBUILD = [
         (REBUILD, {"max_pause": 5}, "warning", "in it, indexes with 2,000,000 entries (2) are rebuilt"),
         (REBUILD, {"max_pause": 60}, "ok", "after it with --rebuild-later"),
         (REBUILD, {"rebuilds_later": True}, "ok", "(2) become unique, about 1 s, and accept duplicates until then"),
-        ([step("shop.orders", "collMod")] * 10_000, {}, "warning", "about 32.5 s"),
+        ([step("shop.orders", "collMod")] * 10_000, {}, "warning", "about 42.5 s"),
     ],
 )
 def test_the_pause_is_estimated(case: Case, steps: list[Step], changed: dict[str, Any], level: str, found: str) -> None:

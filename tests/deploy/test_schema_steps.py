@@ -29,15 +29,12 @@ class Server:
 
     def __init__(self, answer: Callable[[Body], Any] = lambda body: {}) -> None:
         self.answer, self.sent, self.under_way = answer, list[dict[str, Any]](), 0
-        self.acknowledged = list[tuple[str, int | str]]()
-        """The collection of each command, and who was to acknowledge it."""
 
     def __getitem__(self, database: str) -> Server:
         return self
 
     def command(self, body: Body) -> Any:
         self.sent.append({name: value for name, value in body.items() if name != "writeConcern"})
-        self.acknowledged.append((next(iter(body.values())), body.get("writeConcern", {}).get("w", "")))
         self.under_way += 1
         try:
             return self.answer(body)
@@ -68,32 +65,6 @@ def test_what_is_refused_is_told_together_and_the_rest_is_done() -> None:
         at_once(server, [release(f"c{number}") for number in range(20)])
     server = Server(lambda body: refuse(27))
     at_once(server, [release("gone")], may_be_gone=True)
-
-
-def test_a_majority_has_all_changes_at_the_end() -> None:
-    changes = [release(f"c{number}") for number in range(4)]
-    server: Any = Server()
-    at_once(server, changes, threads=1)
-    assert server.acknowledged == [("c0", 1), ("c1", 1), ("c2", 1), ("c3", "majority")]
-    server = Server(lambda body: refuse(27) if body["collMod"] == "c3" else {})
-    at_once(server, changes, threads=1, may_be_gone=True)
-    assert server.acknowledged[-3:] == [("c2", 1), ("c3", "majority"), ("c2", "majority")]
-    server = Server()
-    at_once(server, [step(f"c{number}", "create") for number in range(3)], threads=1)
-    assert {by for _, by in server.acknowledged} == {"majority"}, "it cannot be repeated"
-
-
-def test_of_many_changes_each_thread_has_a_majority_acknowledge_its_last() -> None:
-    by_thread: dict[str, list[int | str]] = {}
-
-    def answer(body: Body) -> None:
-        by_thread.setdefault(threading.current_thread().name, []).append(body["writeConcern"]["w"])
-
-    server: Any = Server(answer)
-    at_once(server, [release(f"c{number}") for number in range(200)])
-    assert {name for name, _ in server.acknowledged} == {f"c{number}" for number in range(200)}
-    assert all(acknowledged[-1] == "majority" for acknowledged in by_thread.values())
-    assert len(server.acknowledged) < 200 + schema.AT_ONCE + 1
 
 
 def test_without_a_server_the_rest_is_not_tried() -> None:

@@ -48,9 +48,8 @@ _ROLE = "grant the role dbAdmin on its database, or the privileges in docs/how-t
 _SHOWN = 5  # duplicate values in a message, and documents with each value
 _POLL_S = 0.5
 _ALL_INDEXES = 1000  # more than a collection can have (64)
-#: Quick commands that the server runs at the same time, at most. It works on one at a time (its catalog is one): 2,000
-#: take 2.0 to 2.7 s with two or four, 2.7 to 6.1 s with eight that wait for a majority each (6.0.5, two cores).
-AT_ONCE = 4
+#: Quick commands that the server runs at the same time, at most; each waits for a majority.
+AT_ONCE = 8
 #: Collections whose indexes are built at the same time, as many as a server builds (`maxNumActiveUserIndexBuilds`).
 _BUILDS = 3
 _END_S = 2.0  # seconds in which a command that was sent without a limit ends, after an interrupt
@@ -181,11 +180,6 @@ class Step:
         """`name` of an index and the options of it that `collMod` changes in place; empty for other commands."""
         index: Mapping[str, Any] = self.command.body.get("index", {}) if "collMod" in self.command.body else {}
         return index
-
-    @property
-    def changes_in_place(self) -> bool:
-        """Whether a repetition changes nothing."""
-        return "collMod" in self.command.body
 
     @property
     def caps(self) -> bool:
@@ -404,15 +398,11 @@ class Duplicates(TowpathError):
 
 def run(client: Client, step: Step, on_progress: Progress = lambda done, total, description: None) -> None:
     """Run one step. Raises `Duplicates`, and `TowpathError` with the command that the server refuses."""
-    _run(client, step, on_progress, "majority")  # a later write must not outlive it
-
-
-def _run(client: Client, step: Step, on_progress: Progress, acknowledged_by: int | str) -> None:
     try:
         if step.builds:
             build(client, step.command, on_progress)
         else:
-            concern = {"writeConcern": {"w": acknowledged_by}}
+            concern = {"writeConcern": {"w": "majority"}}  # a later write must not outlive it
             client[step.command.database].command({**step.command.body, **concern})
     except OperationFailure as error:
         if error.code == _NOT_UNIQUE:
@@ -424,11 +414,6 @@ def without_enforcement(step: Step) -> Step:
     """The step that undoes `prepareUnique` of the index that this one changes."""
     change = {"name": step.change["name"], "prepareUnique": False}
     return replace(step, command=replace(step.command, body={"collMod": step.command.body["collMod"], "index": change}))
-
-
-def _run_unconfirmed(client: Client, step: Step) -> None:
-    """As `run`, before a majority has it."""
-    _run(client, step, lambda done, total, description: None, 1)
 
 
 def at_once(
@@ -445,37 +430,23 @@ def at_once(
     What the server refuses is raised once all were tried, together; the first other failure ends it. Whatever ends it,
     no command is under way afterwards, unless the server does not answer within `within` seconds, or two: an undo must
     not run beside what it undoes. With `may_be_gone`, what does not exist needs no change.
-
-    A majority has all steps at the end: of several changes in place, each thread waits for a majority with its last,
-    and a majority that has that one has all before it.
     """
     by_namespace: dict[str, list[Step]] = {}
     for step in steps:
         by_namespace.setdefault(step.namespace, []).append(step)
-    waiting, ends, stopped = deque(by_namespace.values()), list[Future[None]](), threading.Event()
+    waiting, ends = deque(by_namespace.values()), list[Future[None]]()
     refused: list[TowpathError] = []
 
-    def attempt(step: Step, act: Callable[[Client, Step], None]) -> bool:
-        try:
-            act(client, step)
-        except TowpathError as error:
-            if not may_be_gone or getattr(error.__cause__, "code", None) not in _GONE:
-                refused.append(error)
-            return False
-        return True
-
     def work(end: Future[None]) -> None:
-        unconfirmed: Step | None = None
         try:
             with suppress(IndexError):  # none is left
                 while True:
                     for step in waiting.popleft():
-                        if act is run and step.changes_in_place and waiting:
-                            unconfirmed = step if attempt(step, _run_unconfirmed) else unconfirmed
-                        elif attempt(step, act):
-                            unconfirmed = None
-            if unconfirmed and not stopped.is_set():
-                attempt(unconfirmed, run)  # again, which changes nothing
+                        try:
+                            act(client, step)
+                        except TowpathError as error:
+                            if not may_be_gone or getattr(error.__cause__, "code", None) not in _GONE:
+                                refused.append(error)
             end.set_result(None)
         except BaseException as error:  # noqa: BLE001 - raised by the caller
             waiting.clear()
@@ -489,7 +460,6 @@ def at_once(
         for end in ends:
             end.result()
     finally:
-        stopped.set()
         waiting.clear()
         _await(ends, within or _END_S)
     if refused:
