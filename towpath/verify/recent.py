@@ -127,7 +127,7 @@ class IncrementalVerification:
         return pipeline_ends(self.logged.pipeline, self.logged.topics)
 
     def _compare(self, changed: Iterable[tuple[Namespace, bytes]], ends: Mapping[Place, tuple[int, int]]) -> int:
-        """`ends`: of the log, as it is named from there on the next time."""
+        """`ends`: of the log; the next comparison begins there."""
         session, logged, began = self.session, self.logged.pipeline, time.monotonic()
         if session is not self.logged:
             changed = ((logged.renamed(name), key) for name, key in changed)
