@@ -43,9 +43,9 @@ class Sets:
         with MongoClient[dict[str, Any]](self.source) as client:
             return int(client.admin.command("serverStatus")["metrics"]["document"]["returned"])
 
-    def wait_until_workers_wait(self) -> None:
-        """Until the workers of a run that begins have read what may wait in their queue, and read no more."""
-        before = count = self.returned()
+    def wait_until_workers_wait(self, before: int) -> None:
+        """Until the workers have read what may wait in their queue, and read no more; before: what `returned` was."""
+        count = self.returned()
         risen_at, end = time.monotonic(), time.monotonic() + 30
         while count < before + 1_000 or time.monotonic() < risen_at + 0.5:
             assert time.monotonic() < end, f"the workers have read {count - before} documents"
@@ -106,9 +106,10 @@ def once(documents: int, act: Callable[[], None]) -> Callable[[Progress], None]:
 
 def test_a_server_that_is_killed_and_comes_back_delays_a_right_verdict(filled: Sets, tmp_path: Path) -> None:
     killed: list[float] = []
+    before = filled.returned()
 
     def die_and_come_back() -> None:
-        filled.wait_until_workers_wait()
+        filled.wait_until_workers_wait(before)
         filled.kill()
         killed.append(time.monotonic())
         threading.Thread(target=lambda: (time.sleep(AWAY), filled.start())).start()
@@ -122,10 +123,10 @@ def test_a_server_that_is_killed_and_comes_back_delays_a_right_verdict(filled: S
 
 
 def test_a_run_that_lost_a_server_for_good_goes_on_where_it_was(filled: Sets, tmp_path: Path) -> None:
-    journal = tmp_path / "journal"
+    journal, before = tmp_path / "journal", filled.returned()
 
     def kill_amid() -> None:
-        filled.wait_until_workers_wait()
+        filled.wait_until_workers_wait(before)
         filled.kill()
 
     run = verification(filled, journal, once(0, kill_amid), _MANY, lost_for=0.5)
