@@ -15,6 +15,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.function.Predicate;
+import org.apache.kafka.clients.consumer.Consumer;
 import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.storage.OffsetStorageReader;
@@ -50,16 +51,32 @@ public final class Rereads implements AutoCloseable {
             OffsetStorageReader reader,
             Predicate<String> selection,
             SchemaCapture schema) {
+        this(
+                progress,
+                reads,
+                settings.topic(),
+                settings.areUsed() ? RequestLog.consumer(settings.client()) : null,
+                reader,
+                selection,
+                schema);
+    }
+
+    /** @param consumer of the request topic; null where no requests are read */
+    Rereads(
+            Progress progress,
+            SnapshotReads reads,
+            String topic,
+            Consumer<byte[], byte[]> consumer,
+            OffsetStorageReader reader,
+            Predicate<String> selection,
+            SchemaCapture schema) {
         this.progress = progress;
         this.reads = reads;
         this.schema = schema;
         this.added = new AddedCopy(progress, reads);
-        partition = progress.partitions().requests(settings.topic());
+        partition = progress.partitions().requests(topic);
         position = Position.of(reader.offset(partition));
-        requests = settings.areUsed()
-                ? new RequestLog(
-                        RequestLog.consumer(settings.client()), settings.topic(), position.next(), selection, progress)
-                : null;
+        requests = consumer == null ? null : new RequestLog(consumer, topic, position.next(), selection, progress);
     }
 
     /** Whether there is something to read at the stream's next boundary. */

@@ -26,10 +26,16 @@ import io.towpath.support.Sources;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
-import java.util.Properties;
+import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.MockConsumer;
 import org.apache.kafka.connect.source.SourceRecord;
+import org.bson.BsonArray;
 import org.bson.BsonDocument;
+import org.bson.BsonInt32;
+import org.bson.BsonString;
+import org.bson.BsonValue;
 import org.bson.RawBsonDocument;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -52,6 +58,7 @@ class RereadsServerTest {
     private final SourceMetrics metrics = new SourceMetrics("p-source", "p", "p", new CopyShare(0, 1));
     private final Ledger ledger = new Ledger(new Partitions("p"), context);
     private final Progress progress = new Progress("p", new Partitions("p"), ledger, metrics);
+    private final MockConsumer<byte[], byte[]> requests = new MockConsumer<>("earliest");
     private final byte[] key = CanonicalKey.of(BsonBytes.of(BsonDocument.parse("{_id: 1}")));
     private SchemaCapture schema;
     private Rereads rereads;
@@ -75,8 +82,8 @@ class RereadsServerTest {
         schema = new SchemaCapture(source, namespace::equals, topics, progress, context);
         Optional<List<SourceRecord>> begun = Optional.empty();
         while (begun.isEmpty()) begun = schema.beginStream(position);
-        RereadSettings none = new RereadSettings("", new Properties());
-        rereads = new Rereads(progress, Sources.reads(source), none, context, namespace::equals, schema);
+        rereads =
+                new Rereads(progress, Sources.reads(source), "requests", requests, context, namespace::equals, schema);
     }
 
     @AfterEach
@@ -99,6 +106,20 @@ class RereadsServerTest {
         assertTrue(schema.readUpTo(source.now()));
         assertTrue(of(schema.take(source.now())) > 0, "the change itself");
         assertEquals(Optional.empty(), ledger.rows().nextPending());
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"drop", "rename"})
+    void noRequestIsAnsweredBeforeTheChangeThatTookTheCollection(String how) throws InterruptedException {
+        request(0, new BsonInt32(1));
+        assertEquals(1, of(rereads.read(position)), "the document that was pending");
+        take(how);
+
+        assertEquals(0, of(rereads.read(position)), "records of documents");
+        assertTrue(schema.readUpTo(source.now()));
+        assertTrue(of(schema.take(source.now())) > 0, "the change itself");
+
+        assertEquals(1, of(next()), "the delete");
     }
 
     @Test
@@ -131,6 +152,18 @@ class RereadsServerTest {
         }
 
         assertEquals(1, of(inPlaceOfALargeChange().orElseThrow()), "the delete");
+    }
+
+    private void request(long offset, BsonValue... ids) {
+        BsonDocument request =
+                new BsonDocument("namespace", new BsonString(namespace)).append("ids", new BsonArray(List.of(ids)));
+        requests.addRecord(new ConsumerRecord<>("requests", 0, offset, null, BsonBytes.of(request)));
+    }
+
+    /** The next answer, which may have to wait until a pause is over. */
+    private List<SourceRecord> next() throws InterruptedException {
+        while (!rereads.isPending()) TimeUnit.MILLISECONDS.sleep(100);
+        return rereads.read(source.now());
     }
 
     private Optional<List<SourceRecord>> inPlaceOfALargeChange() throws InterruptedException {
