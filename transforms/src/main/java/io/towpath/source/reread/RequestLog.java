@@ -24,6 +24,8 @@ import org.slf4j.LoggerFactory;
 final class RequestLog implements AutoCloseable {
     private static final Logger LOGGER = LoggerFactory.getLogger(RequestLog.class);
     private static final int MOST_WAITING = 16;
+    /** Letters of a line about a request, which may have an {@code _id} of 16 MB. */
+    private static final int MOST_LOGGED = 1_000;
 
     private final Consumer<byte[], byte[]> consumer;
     private final Predicate<String> selection;
@@ -96,7 +98,7 @@ final class RequestLog implements AutoCloseable {
     /** A request, or one of its documents, that is never answered. */
     void skip(String why) {
         progress.metrics().requestSkipped();
-        LOGGER.error("TWP-REQUEST: skipped: {}", why);
+        LOGGER.error("TWP-REQUEST: skipped: {}", why.substring(0, Math.min(why.length(), MOST_LOGGED)));
     }
 
     /** The offset up to which there is nothing to answer. */

@@ -23,6 +23,7 @@ import org.bson.RawBsonDocument;
  *     may have a key that is none of {@code keys}, and is no answer to the one that found it
  */
 record RereadAnswer(String namespace, ClusterTime time, List<byte[]> keys, Map<ByteBuffer, byte[]> documents) {
+    /** Of the documents, and of the keys, which are a part of one command. */
     private static final long MOST_BYTES = 8 << 20;
 
     /**
@@ -30,7 +31,8 @@ record RereadAnswer(String namespace, ClusterTime time, List<byte[]> keys, Map<B
      * documents is that of the collection's default collation, and proves nothing. Throws the driver's exceptions.
      */
     static RereadAnswer read(RereadRequest request, int from, ClusterTime time, SnapshotReads reads) {
-        List<byte[]> keys = request.keys().subList(from, request.keys().size());
+        List<byte[]> keys =
+                firstKeys(request.keys().subList(from, request.keys().size()));
         while (true) {
             Map<ByteBuffer, byte[]> documents = new LinkedHashMap<>();
             if (readAll(request.namespace(), keys, time, reads, documents))
@@ -40,6 +42,14 @@ record RereadAnswer(String namespace, ClusterTime time, List<byte[]> keys, Map<B
             if (keys.stream().allMatch(key -> documents.containsKey(ByteBuffer.wrap(key))))
                 return new RereadAnswer(request.namespace(), time, keys, documents);
         }
+    }
+
+    /** As many as one command may have, but at least one. */
+    private static List<byte[]> firstKeys(List<byte[]> keys) {
+        long bytes = keys.get(0).length;
+        int count = 1;
+        while (count < keys.size() && bytes + keys.get(count).length <= MOST_BYTES) bytes += keys.get(count++).length;
+        return keys.subList(0, count);
     }
 
     /** Returns false when there are more documents than an answer may have. */

@@ -31,6 +31,8 @@ import org.bson.RawBsonDocument;
 record RereadRequest(long offset, String namespace, List<byte[]> keys, String closes) {
     /** The server stores no {@code _id} of these types, and a query for a regex returns what matches it. */
     private static final Set<Byte> NO_IDS = Set.of((byte) 0x04, (byte) 0x06, (byte) 0x0B);
+    /** Of a document. A command may have 16 KB more. */
+    private static final int MOST_BYTES = 16 << 20;
 
     /** Of no record. Throws {@link ConnectException} for an {@code _id} that no driver sends unchanged. */
     static RereadRequest of(String namespace, List<byte[]> keys) {
@@ -89,6 +91,7 @@ record RereadRequest(long offset, String namespace, List<byte[]> keys, String cl
     /** Why no document can be read by this key; empty if one can. */
     static Optional<String> oddity(byte[] key) {
         BsonElements id = BsonElements.atId(key).orElseThrow();
+        if (key.length > MOST_BYTES) return Optional.of("it is too large for a query");
         if (NO_IDS.contains(id.type())) return Optional.of("no _id is an array, a regex or undefined");
         if (!DriverKey.isExact(key)) return Optional.of("no driver sends such an _id unchanged");
         BsonValue value = new RawBsonDocument(key).get("_id");

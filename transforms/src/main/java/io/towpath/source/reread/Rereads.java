@@ -151,7 +151,7 @@ public final class Rereads implements AutoCloseable {
         position = new Position(request.offset() + 1, 0, "");
         requests.answered();
         return List.of(
-                offsetRecord("resnapshot %s: closed".formatted(request.closes())),
+                offsetRecord("request %d: closes a resnapshot".formatted(request.offset())),
                 progress.ledger().rootRecord());
     }
 

@@ -23,6 +23,7 @@ import io.towpath.source.progress.SourceMetrics;
 import io.towpath.support.Server;
 import io.towpath.support.SourceContext;
 import io.towpath.support.Sources;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -122,6 +123,34 @@ class RereadsServerTest {
         assertEquals(1, of(next()), "the delete");
     }
 
+    /** A foreign request may be larger than a command, and so may one of its _ids. */
+    @Test
+    void aLargeRequestIsAnsweredInParts() throws InterruptedException {
+        rereads.read(position);
+        request(0, text(16 << 20));
+        request(1, new BsonInt32(1), text((16 << 20) - 15));
+        request(2, text(5_600_000), text(5_700_000), text(5_800_000));
+
+        List<String> offsets = new ArrayList<>();
+        while (offsets.size() < 5) {
+            List<SourceRecord> answer = next();
+            assertEquals(1, of(answer), "a document, or its delete");
+            Map<String, ?> offset = answer.get(0).sourceOffset();
+            offsets.add("%s %s".formatted(offset.get("next"), offset.get("index")));
+        }
+        assertEquals(List.of("1 1", "2 0", "2 1", "2 2", "3 0"), offsets);
+    }
+
+    /** A record that exists for its offset only goes to a topic that takes none larger than 1 MB. */
+    @Test
+    void aResnapshotOfALongNameIsNotInTheLog() throws InterruptedException {
+        rereads.read(position);
+        BsonDocument request = new BsonDocument("resnapshot", text(2 << 20));
+        requests.addRecord(new ConsumerRecord<>("requests", 0, 0, null, BsonBytes.of(request)));
+
+        for (SourceRecord record : next()) assertTrue(((byte[]) record.value()).length < 1_000);
+    }
+
     @Test
     void whatWasDeletedInACollectionThatIsThereIsDeleted() throws InterruptedException {
         collection.deleteOne(new BsonDocument());
@@ -158,6 +187,10 @@ class RereadsServerTest {
         BsonDocument request =
                 new BsonDocument("namespace", new BsonString(namespace)).append("ids", new BsonArray(List.of(ids)));
         requests.addRecord(new ConsumerRecord<>("requests", 0, offset, null, BsonBytes.of(request)));
+    }
+
+    private static BsonString text(int length) {
+        return new BsonString("x".repeat(length));
     }
 
     /** The next answer, which may have to wait until a pause is over. */
