@@ -9,9 +9,11 @@ import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.EnumMap;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import org.apache.kafka.common.TopicPartition;
 
 /**
@@ -49,6 +51,18 @@ final class Waves {
         for (int i = 0; i < writes.size(); i++) if (waveOf[i] >= whole) rest.add(writes.get(i));
         if (!rest.isEmpty()) planned.add(inOrder(rest));
         return planned;
+    }
+
+    /**
+     * Whether a document may have been in the way of another one, by a default collation: "a" is deleted, then "A" inserted. In waves, the
+     * delete could come later, if "a" has several writes, and remove "A". Folded, only the last state of each is written, deletes first.
+     */
+    static boolean mayMeet(List<Write> single) {
+        Set<Write.DocumentId> documents = new HashSet<>();
+        return single.stream()
+                .map(Write::document)
+                .filter(Write.DocumentId::isCollated)
+                .anyMatch(document -> !documents.add(document));
     }
 
     /** One wave that keeps the order of all writes. */

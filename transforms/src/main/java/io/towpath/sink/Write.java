@@ -4,6 +4,7 @@ import com.mongodb.MongoNamespace;
 import com.mongodb.client.model.UpdateOneModel;
 import com.mongodb.client.model.WriteModel;
 import io.towpath.connector.TextHeaders;
+import io.towpath.record.BsonElements;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
@@ -77,6 +78,12 @@ record Write(
 
         MongoNamespace namespace() {
             return namespace;
+        }
+
+        /** Whether a default collation may find another {@code _id} equal to this one. */
+        boolean isCollated() {
+            byte type = BsonElements.atId(id).orElseThrow().type();
+            return type == BsonElements.STRING || type == BsonElements.DOCUMENT;
         }
 
         byte[] id() {

@@ -64,7 +64,8 @@ final class WritePlan {
         }
         if (settings.fold() && !inSourceOrder) return Waves.of(Folder.fold(changes, unfolded));
         List<Write> single = Folder.alone(changes);
-        return inSourceOrder ? List.of(Waves.inOrder(Waves.inSourceOrder(single))) : Waves.of(single);
+        if (inSourceOrder) return List.of(Waves.inOrder(Waves.inSourceOrder(single)));
+        return Waves.mayMeet(single) ? List.of(Waves.inOrder(single)) : Waves.of(single);
     }
 
     /** A change of an array that a dead letter was about. It says nothing new, and so does not count as another refusal. */

@@ -42,6 +42,31 @@ class FoldedServerTest extends DestinationTest {
         }
     }
 
+    /** By a default collation, "a" and "A" are one _id: the delete of the one must not come after the insert of the other. */
+    @ParameterizedTest
+    @CsvSource(
+            delimiter = '|',
+            value = {
+                "c {_id: 'a'} ; d {_id: 'a'} ; c {_id: 'A', n: 1}",
+                "d {_id: 'b'} ; d {_id: 'b'} ; c {_id: 'B', n: 1}",
+                "c {_id: {x: 'a'}} ; d {_id: {x: 'a'}} ; c {_id: {x: 'A'}, n: 1}"
+            })
+    void whatACollationHoldsEqualKeepsItsOrder(String changes) {
+        for (String fold : List.of("false", "true")) {
+            fresh();
+            server.run("{create: 'sink', collation: {locale: 'en', strength: 2}}");
+            try (TestTask sink = TestTask.opened(collection, SinkSettings.FOLD, fold)) {
+                sink.put(0, "c {_id: 'b'}");
+                sink.put(1, changes.split(" ; "));
+                assertEquals(
+                        1,
+                        collection.countDocuments(BsonDocument.parse("{n: 1}")),
+                        "found %s".formatted(TestTask.stored(collection)));
+                assertEquals(List.of(), sink.context.letters);
+            }
+        }
+    }
+
     /** Writes for changes of one document that is there, apart from its insert. */
     @ParameterizedTest
     @CsvSource(
