@@ -46,6 +46,10 @@ final class Destination {
 
     /** @param silenceMs how long a server may be silent, if the URI does not set it; or {@link #NO_LIMIT}, whatever the URI says */
     static MongoClient connect(MongoSinkConfig config, int silenceMs) {
+        return MongoClients.create(settings(config, silenceMs));
+    }
+
+    static MongoClientSettings settings(MongoSinkConfig config, int silenceMs) {
         ConnectionString uri = config.getConnectionString();
         MongoClientSettings.Builder settings = MongoClientSettings.builder()
                 .applyConnectionString(uri)
@@ -60,8 +64,7 @@ final class Destination {
         if (config.getCustomCredentialProvider() != null)
             settings.credential(config.getCustomCredentialProvider().getCustomCredential(config.getOriginals()));
         SilentServers.watch(settings, uri, "destination");
-        ServerApiConfig.setServerApi(settings, config);
-        return MongoClients.create(settings.build());
+        return ServerApiConfig.setServerApi(settings, config).build();
     }
 
     /** Throws {@link ConnectException} when the destination has no transactions. */
