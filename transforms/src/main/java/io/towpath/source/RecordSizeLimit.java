@@ -13,9 +13,11 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Properties;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.function.Function;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.Config;
 import org.apache.kafka.common.compress.Compression;
@@ -54,12 +56,19 @@ final class RecordSizeLimit implements AutoCloseable {
 
     private final SourceSettings settings;
     private final SourceMetrics metrics;
+    private final Function<Properties, Admin> connect;
     private final Map<String, Limit> limits = new HashMap<>();
     private Admin admin;
 
     RecordSizeLimit(SourceSettings settings, SourceMetrics metrics) {
+        this(settings, metrics, Admin::create);
+    }
+
+    /** @param connect makes a client of Kafka */
+    RecordSizeLimit(SourceSettings settings, SourceMetrics metrics, Function<Properties, Admin> connect) {
         this.settings = settings;
         this.metrics = metrics;
+        this.connect = connect;
     }
 
     /** The same record, or a dead letter in place of one that is too large. */
@@ -107,7 +116,7 @@ final class RecordSizeLimit implements AutoCloseable {
     }
 
     private Limit readLimit(String topic) throws InterruptedException, ExecutionException, TimeoutException {
-        if (admin == null) admin = Admin.create(settings.rereads().client());
+        if (admin == null) admin = connect.apply(settings.rereads().client());
         ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, topic);
         Config config =
                 admin.describeConfigs(List.of(resource)).values().get(resource).get(TIMEOUT_MS, TimeUnit.MILLISECONDS);
