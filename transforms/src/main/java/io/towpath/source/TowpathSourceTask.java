@@ -29,6 +29,7 @@ import java.util.Optional;
 import java.util.Properties;
 import java.util.Set;
 import java.util.concurrent.TimeUnit;
+import java.util.function.BiFunction;
 import java.util.function.Predicate;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
@@ -55,6 +56,7 @@ public final class TowpathSourceTask extends SourceTask {
     /** Of a task that has nothing to do. */
     private static final long IDLE_MS = 1_000;
 
+    private final BiFunction<SourceSettings, Predicate<String>, Set<String>> captured;
     private Map<String, String> configuration;
     private SourceSettings settings;
     private CopyShare share;
@@ -82,6 +84,22 @@ public final class TowpathSourceTask extends SourceTask {
     private DebeziumStream debezium;
     /** Records that the start of the task has to emit. */
     private final List<SourceRecord> startRecords = new ArrayList<>();
+
+    /** Connect's. */
+    public TowpathSourceTask() {
+        this(TowpathSourceTask::inLog);
+    }
+
+    /** @param captured which of the selected namespaces the log holds records of */
+    TowpathSourceTask(BiFunction<SourceSettings, Predicate<String>, Set<String>> captured) {
+        this.captured = captured;
+    }
+
+    /** Where Kafka's address is not set, no earlier capture can be seen. */
+    private static Set<String> inLog(SourceSettings settings, Predicate<String> selection) {
+        if (!settings.rereads().areUsed()) return Set.of();
+        return new CapturedLog(settings.name(), settings.rereads().client()).namespaces(selection);
+    }
 
     @Override
     public void start(Map<String, String> properties) {
@@ -133,14 +151,13 @@ public final class TowpathSourceTask extends SourceTask {
                 && !ledger.history().resnapshot().equals(settings.resnapshot());
     }
 
-    /** Without offsets. Where Kafka's address is not set, no earlier capture can be seen. */
+    /** Without offsets. */
     private boolean isCapturedBefore() {
         return !capturedBefore(SourceCluster.selection(configuration)).isEmpty();
     }
 
     private Set<String> capturedBefore(Predicate<String> selection) {
-        if (!settings.rereads().areUsed()) return Set.of();
-        return new CapturedLog(settings.name(), settings.rereads().client()).namespaces(selection);
+        return captured.apply(settings, selection);
     }
 
     private ConnectException offsetsLost() {

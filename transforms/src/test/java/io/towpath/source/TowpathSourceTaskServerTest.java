@@ -1,7 +1,10 @@
 package io.towpath.source;
 
+import static org.junit.jupiter.api.Assertions.assertDoesNotThrow;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.mongodb.client.MongoCollection;
 import io.towpath.debezium.SourceCluster;
@@ -13,10 +16,14 @@ import io.towpath.source.progress.RangePlan;
 import io.towpath.support.Server;
 import io.towpath.support.Sources;
 import io.towpath.support.StoredOffsets;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
+import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.apache.kafka.common.metrics.PluginMetrics;
+import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.source.SourceTaskContext;
 import org.apache.kafka.connect.storage.OffsetStorageReader;
@@ -27,8 +34,10 @@ import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 
-/** A task besides the first, which the offsets alone tell what to do. */
+/** A task of which the offsets alone tell what to do, and what the log holds. */
 @Tag("server")
 @EnabledIfEnvironmentVariable(named = Server.URI, matches = ".+")
 @Timeout(value = 120, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
@@ -47,7 +56,9 @@ class TowpathSourceTaskServerTest {
     private final String namespace = collection.getNamespace().getFullName();
     private final Partitions partitions = new Partitions("p");
     private final StoredOffsets offsets = new StoredOffsets();
-    private final TowpathSourceTask task = new TowpathSourceTask();
+    private final Set<String> log = new HashSet<>();
+    private final TowpathSourceTask task = new TowpathSourceTask(
+            (settings, selection) -> log.stream().filter(selection).collect(Collectors.toSet()));
     private ClusterTime now;
 
     @BeforeEach
@@ -96,6 +107,42 @@ class TowpathSourceTaskServerTest {
         ledger.beginStream();
         offsets.store(List.of(ledger.rootRecord()));
         waits("the copy is over");
+    }
+
+    /** The log lacks the changes while it was excluded, and a copy would not show what was deleted. */
+    @ParameterizedTest
+    @CsvSource({"'', .*", "again, other"})
+    void aCollectionThatComesBackNeedsAResnapshotOfIt(String resnapshot, String only) throws Exception {
+        ConnectException refused =
+                assertThrows(ConnectException.class, () -> startAfterItWasExcluded(resnapshot, only));
+        assertTrue(refused.getMessage().startsWith("TWP-HISTORY-LOST: "), refused::getMessage);
+        assertTrue(
+                refused.getMessage().contains("the log holds records of %s.".formatted(namespace)),
+                refused::getMessage);
+    }
+
+    @Test
+    void aCollectionThatComesBackWithAResnapshotIsCaptured() {
+        assertDoesNotThrow(() -> startAfterItWasExcluded("again", ".*"));
+    }
+
+    private void startAfterItWasExcluded(String resnapshot, String only) throws Exception {
+        log.addAll(List.of("shop.kept", namespace, "shop.excluded"));
+        Ledger ledger = new Ledger(partitions, offsets.reader());
+        ledger.begin("shop[.]kept", now, List.of());
+        ledger.beginStream();
+        offsets.store(List.of(ledger.rootRecord()));
+        start(Map.of(
+                CopyShare.TASK,
+                "0",
+                CopyShare.TASKS,
+                "1",
+                "collection.include.list",
+                "shop[.]kept," + namespace.replace(".", "[.]"),
+                "towpath.resnapshot",
+                resnapshot,
+                "towpath.resnapshot.only",
+                only));
     }
 
     private static RangePlan plan() {
