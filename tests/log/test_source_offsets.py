@@ -161,10 +161,11 @@ def test_a_copied_collection_whose_time_is_still_held_does_not_hold_wait_up() ->
 
 
 def test_a_request_is_answered_once_the_next_one_is_due() -> None:
-    answered = item({"next": 7, "index": 3, "waiting": "capture is behind"}, towpath="shop", requests="shop.requests")
+    offset = {"next": 7, "index": 3, "waiting": "capture is behind", "skipped": 2}
+    answered = item(offset, towpath="shop", requests="shop.requests")
     state = source_state([root("stream"), answered, debezium(300)])
     assert state.requests is not None
-    assert state.requests.waiting == "capture is behind"
+    assert (state.requests.waiting, state.requests.skipped) == ("capture is behind", 2)
     assert [state.has_answered(offset) for offset in (6, 7)] == [True, False]
     assert not source_state([root("stream")]).has_answered(0)
 

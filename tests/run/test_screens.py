@@ -82,7 +82,8 @@ def test_what_was_refused_retried_and_waits(capsys):
     counts = Counts(batches=9, records=9, writes=9, refused=7, retries=3)
     task = state(1, counts, datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), "no primary. The full response is {}")
     waiting = (Waiting("shop-source", 4, "capture lags"),)
-    found = {"dead_letters": 7, "dead_letter_causes": causes, "sink_tasks": (task,), "requests_waiting": waiting}
+    found = {"dead_letters": 7, "dead_letter_causes": causes, "sink_tasks": (task,)}
+    found |= {"requests_waiting": waiting, "requests_skipped": 3}
     found["epochs"] = {"shop.shop.a": {n: n + 1 for n in range(4)}}
     said = shown(capsys, **found)
     assert "5: Document failed validation (121)" in said
@@ -90,11 +91,14 @@ def test_what_was_refused_retried_and_waits(capsys):
     assert "retried 3 times, last at 2026-01-02 03:04:05 UTC: no primary." in said
     assert "full response" not in said
     assert "4 requests wait for shop-source: capture lags" in said
+    assert "TWP-REQUEST: 3 re-read requests could not be answered" in said
     assert "1 to 4 on 4 partitions" in said
     told = json.loads(json.dumps(report.as_json(status(**found))))
     assert told["epochs"] == {"shop.shop.a": {"0": 1, "1": 2, "2": 3, "3": 4}}
     assert (told["dead_letters"], told["sink_tasks"][0]["counts"]["retries"]) == (7, 3)
     assert told["requests_waiting"] == [{"connector": "shop-source", "requests": 4, "reason": "capture lags"}]
+    assert told["requests_skipped"] == 3
+    assert "TWP-REQUEST" not in shown(capsys, requests_skipped=0)
 
 
 def test_what_the_sink_wrote_is_told_for_all_its_tasks_together(capsys):

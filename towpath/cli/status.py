@@ -154,7 +154,8 @@ def screen(status: Report, verified: Verified, ddl: Iterable[str] = ()) -> Rende
         messages.append(Text(f"A restart does not help; run: {failure.text('PIPELINE')}"))
     elif messages:
         messages.append(Text("Fix the cause, then run: towpath restart PIPELINE"))
-    messages += [Text(warning, style="yellow") for warning in (*ddl, *(status.log.warnings if status.log else ()))]
+    warnings = (*_skipped(status), *ddl, *(status.log.warnings if status.log else ()))
+    messages += [Text(warning, style="yellow") for warning in warnings]
     return Group(facts, Text(), _connectors(status), *messages)
 
 
@@ -222,6 +223,14 @@ def _numbers(status: Report) -> Iterator[tuple[str, str]]:
     for waiting in status.requests_waiting or ():
         why = f": {waiting.reason}" if waiting.reason else ""
         yield "re-reads", f"{waiting.requests:,} requests wait for {waiting.connector}{why}"
+
+
+def _skipped(status: Report) -> Iterator[str]:
+    if count := status.requests_skipped:
+        yield (
+            f"TWP-REQUEST: {count:,} re-read requests could not be answered, or not for all of their documents; the log"
+            " of the source connector's worker has the reasons"
+        )
 
 
 def _splices(splices: Splices) -> Iterator[tuple[str, str]]:

@@ -113,6 +113,8 @@ class Requests:
     index: int = 0
     waiting: _Words = ""
     """Why the requests wait; empty when they do not."""
+    skipped: int = 0
+    """Those before `next` that the connector could not answer, or not for all of their documents."""
 
 
 @dataclass(frozen=True, slots=True)

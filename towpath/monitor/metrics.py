@@ -234,6 +234,10 @@ _PIPELINE: Table[Report] = {
         "Re-read requests that are not answered",
         lambda r: None if r.requests_waiting is None else sum(waiting.requests for waiting in r.requests_waiting),
     ),
+    "reread_requests_skipped_total": (
+        "Those of which nothing, or not every document, could be answered (TWP-REQUEST)",
+        "requests_skipped",
+    ),
     # what did it refuse?
     "dead_letters": ("Records in the dead-letter topic", "dead_letters"),
     "refused_documents": (

@@ -420,6 +420,7 @@ class Report:
     dead_letter_causes: tuple[Cause, ...] = ()
     splices: Splices | None = None
     requests_waiting: tuple[Waiting, ...] | None = None
+    requests_skipped: int | None = None
     sink: Counts | None = None
     sink_tasks: tuple[TaskState, ...] = ()
     epochs: Mapping[str, Mapping[int, int]] = field(default_factory=dict)

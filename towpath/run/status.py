@@ -239,6 +239,7 @@ def read_status(session: Session) -> Report:
         dead_letter_causes=letters.causes if letters else (),
         splices=sum((source.splices for source in sources.values()), Splices()),
         requests_waiting=tuple(found.waiting(sources)),
+        requests_skipped=sum(source.requests.skipped for source in sources.values() if source.requests),
         sink=sum((task.counts for task in sink.tasks), Counts()),
         sink_tasks=sink.tasks,
         epochs=epochs,

@@ -38,7 +38,7 @@ public final class SourceMetrics implements AutoCloseable {
             .add("ReadAgain", "Documents re-read on request, including those that were gone", reread::get)
             .add(
                     "RequestsSkipped",
-                    "Re-read requests, and documents in them, that cannot be answered",
+                    "Re-read requests of which nothing, or not every document, can be answered",
                     requestsSkipped::get)
             .add("Retries", "Reads that were retried after a transient error", retries::total)
             .add("LastRetry", "The last such error; empty if there was none", () -> lastRetry)

@@ -6,10 +6,12 @@ import io.towpath.source.progress.Progress;
 import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import java.util.Properties;
 import java.util.Queue;
 import java.util.function.Predicate;
+import java.util.stream.Collectors;
 import org.apache.kafka.clients.consumer.Consumer;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
@@ -23,27 +25,38 @@ import org.slf4j.LoggerFactory;
 /** The request topic, read in order. Skips requests for namespaces that another connector captures. */
 final class RequestLog implements AutoCloseable {
     private static final Logger LOGGER = LoggerFactory.getLogger(RequestLog.class);
-    private static final int MOST_WAITING = 16;
+    private static final int MOST_POLLED = 16;
     /** Letters of a line about a request, which may have an {@code _id} of 16 MB. */
     private static final int MOST_LOGGED = 1_000;
 
     private final Consumer<byte[], byte[]> consumer;
     private final Predicate<String> selection;
     private final Progress progress;
-    private final Queue<RereadRequest> waiting = new ArrayDeque<>();
-    private long read;
+    private final Queue<ConsumerRecord<byte[], byte[]>> polled = new ArrayDeque<>();
+    /** Null when there is none. */
+    private RereadRequest first;
 
-    /** @param next offset of the first request to read */
+    private long next;
+    private long skipped;
+    /** Whether the request at {@link #next}, or some of its documents, is never answered. */
+    private boolean isSkipped;
+
+    /**
+     * @param next offset of the first request to read
+     * @param skipped how many requests before it were skipped
+     */
     RequestLog(
             Consumer<byte[], byte[]> consumer,
             String topic,
             long next,
+            long skipped,
             Predicate<String> selection,
             Progress progress) {
         this.consumer = consumer;
         this.selection = selection;
         this.progress = progress;
-        this.read = next;
+        this.next = next;
+        this.skipped = skipped;
         TopicPartition partition = new TopicPartition(topic, 0);
         consumer.assign(List.of(partition));
         consumer.seek(partition, next);
@@ -56,58 +69,82 @@ final class RequestLog implements AutoCloseable {
         properties.put("allow.auto.create.topics", "false");
         properties.put("auto.offset.reset", "earliest");
         properties.put("enable.auto.commit", "false");
-        properties.put("max.poll.records", Integer.toString(MOST_WAITING));
+        properties.put("max.poll.records", Integer.toString(MOST_POLLED));
         return new KafkaConsumer<>(properties, new ByteArrayDeserializer(), new ByteArrayDeserializer());
     }
 
     /** The first request that is not answered, if there is one. Does not wait for one. */
     Optional<RereadRequest> first() {
-        if (waiting.isEmpty()) {
-            for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ZERO)) take(record);
+        if (first == null && polled.isEmpty()) consumer.poll(Duration.ZERO).forEach(polled::add);
+        while (first == null && !polled.isEmpty()) {
+            ConsumerRecord<byte[], byte[]> record = polled.remove();
+            next = record.offset();
+            first = take(record).orElse(null);
+            if (first == null) answered();
         }
-        return Optional.ofNullable(waiting.peek());
+        return Optional.ofNullable(first);
     }
 
-    private void take(ConsumerRecord<byte[], byte[]> record) {
-        read = record.offset() + 1;
+    /** What is to be answered of a request, if anything. */
+    private Optional<RereadRequest> take(ConsumerRecord<byte[], byte[]> record) {
         try {
             RereadRequest request = RereadRequest.of(record.offset(), record.value());
-            if (!request.closes().isEmpty()) {
-                waiting.add(request);
-                return;
-            }
-            if (!selection.test(request.namespace())) return;
+            if (!request.closes().isEmpty()) return Optional.of(request);
+            if (!selection.test(request.namespace())) return Optional.empty();
             TopicNames.of(progress.name(), request.namespace());
-            List<byte[]> readable = request.keys().stream()
-                    .filter(key -> isReadable(request, key))
-                    .toList();
-            if (!readable.isEmpty())
-                waiting.add(new RereadRequest(request.offset(), request.namespace(), readable, ""));
+            return readable(request);
         } catch (DataException | ContractException error) {
             skip(error.getMessage());
+            return Optional.empty();
         }
     }
 
-    private boolean isReadable(RereadRequest request, byte[] key) {
-        Optional<String> oddity = RereadRequest.oddity(key);
-        oddity.ifPresent(why -> skip("request %d: %s of %s cannot be re-read: %s"
-                .formatted(request.offset(), new RawBsonDocument(key), request.namespace(), why)));
-        return oddity.isEmpty();
+    /** The request without the documents that cannot be read; empty when none is left. */
+    private Optional<RereadRequest> readable(RereadRequest request) {
+        Map<Boolean, List<byte[]>> keys = request.keys().stream()
+                .collect(Collectors.partitioningBy(
+                        key -> RereadRequest.oddity(key).isEmpty()));
+        List<byte[]> odd = keys.get(false);
+        if (odd.isEmpty()) return Optional.of(request);
+        skip("request %d: %d of its %d documents of %s cannot be re-read: %s: %s"
+                .formatted(
+                        request.offset(),
+                        odd.size(),
+                        request.keys().size(),
+                        request.namespace(),
+                        RereadRequest.oddity(odd.get(0)).orElseThrow(),
+                        new RawBsonDocument(odd.get(0))));
+        List<byte[]> readable = keys.get(true);
+        return readable.isEmpty()
+                ? Optional.empty()
+                : Optional.of(new RereadRequest(request.offset(), request.namespace(), readable, ""));
     }
 
-    /** A request, or one of its documents, that is never answered. */
+    /** The request at {@link #next}, or some of its documents, is never answered. */
     void skip(String why) {
-        progress.metrics().requestSkipped();
+        isSkipped = true;
         LOGGER.error("TWP-REQUEST: skipped: {}", why.substring(0, Math.min(why.length(), MOST_LOGGED)));
     }
 
     /** The offset up to which there is nothing to answer. */
-    long skipped() {
-        return waiting.isEmpty() ? read : waiting.peek().offset();
+    long next() {
+        return next;
     }
 
+    /** How many requests before {@link #next} were skipped, as a whole or some of their documents. */
+    long skipped() {
+        return skipped;
+    }
+
+    /** There is nothing more to answer of the first request. */
     void answered() {
-        waiting.remove();
+        if (isSkipped) {
+            skipped++;
+            progress.metrics().requestSkipped();
+        }
+        isSkipped = false;
+        first = null;
+        next++;
     }
 
     @Override

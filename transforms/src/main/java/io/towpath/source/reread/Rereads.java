@@ -76,7 +76,9 @@ public final class Rereads implements AutoCloseable {
         this.added = new AddedCopy(progress, reads);
         partition = progress.partitions().requests(topic);
         position = Position.of(reader.offset(partition));
-        requests = consumer == null ? null : new RequestLog(consumer, topic, position.next(), selection, progress);
+        requests = consumer == null
+                ? null
+                : new RequestLog(consumer, topic, position.next(), position.skipped(), selection, progress);
     }
 
     /** Whether there is something to read at the stream's next boundary. */
@@ -99,11 +101,11 @@ public final class Rereads implements AutoCloseable {
         return requests == null || !progress.ledger().isStreaming() ? Optional.empty() : requests.first();
     }
 
-    /** The offset behind requests that are another connector's; empty when there are none. */
+    /** The offset behind requests that are not to be answered; empty when there are none. */
     public Optional<SourceRecord> skipped() {
-        long read = requests == null ? position.next() : requests.skipped();
+        long read = requests == null ? position.next() : requests.next();
         if (read <= position.next()) return Optional.empty();
-        position = new Position(read, 0, position.waiting());
+        move(read, 0, position.waiting());
         return Optional.of(offsetRecord("requests: read up to %d".formatted(read)));
     }
 
@@ -141,15 +143,15 @@ public final class Rereads implements AutoCloseable {
     private List<SourceRecord> pause(String reason) {
         pausedUntil = System.nanoTime() + PAUSE_NS;
         LOGGER.warn("re-reads have to wait: {}", reason);
-        position = new Position(position.next(), position.index(), reason);
+        move(position.next(), position.index(), reason);
         return List.of(offsetRecord("requests wait: " + reason));
     }
 
     /** The log now holds everything that the resnapshot requested. */
     private List<SourceRecord> close(RereadRequest request, ClusterTime time) {
         progress.ledger().history().close(request.closes(), time);
-        position = new Position(request.offset() + 1, 0, "");
         requests.answered();
+        move(requests.next(), 0, "");
         return List.of(
                 offsetRecord("request %d: closes a resnapshot".formatted(request.offset())),
                 progress.ledger().rootRecord());
@@ -169,8 +171,8 @@ public final class Rereads implements AutoCloseable {
         if (mayBeGone(answer)) return pause(answer.namespace() + GONE);
         int answered = index + answer.keys().size();
         boolean isAll = answered == request.keys().size();
-        position = isAll ? new Position(request.offset() + 1, 0, "") : new Position(request.offset(), answered, "");
         if (isAll) requests.answered();
+        move(requests.next(), isAll ? 0 : answered, "");
         progress.metrics().reread(answer.keys().size());
         return answer.records(progress.name(), partition, position.offset());
     }
@@ -183,7 +185,7 @@ public final class Rereads implements AutoCloseable {
     private List<SourceRecord> skip(RereadRequest request, String why) {
         requests.skip("request %d for documents of %s: %s".formatted(request.offset(), request.namespace(), why));
         requests.answered();
-        position = new Position(request.offset() + 1, 0, "");
+        move(requests.next(), 0, "");
         return List.of(offsetRecord("request %d: skipped".formatted(request.offset())));
     }
 
@@ -202,11 +204,16 @@ public final class Rereads implements AutoCloseable {
         RereadRequest request = RereadRequest.of(changed.namespace(), changed.keys());
         RereadAnswer answer = RereadAnswer.read(request, 0, time, reads);
         if (mayBeGone(answer)) return pause(answer.namespace() + GONE);
-        position = new Position(position.next(), position.index(), "");
+        move(position.next(), position.index(), "");
         progress.metrics().reread(answer.keys().size());
         List<SourceRecord> records = answer.records(progress.name(), partition, position.offset());
         records.addAll(progress.ledger().reread(changed.namespace(), answer.keys(), time));
         return records;
+    }
+
+    private void move(long next, int index, String waiting) {
+        position =
+                new Position(next, index, waiting, next == position.next() ? position.skipped() : requests.skipped());
     }
 
     private SourceRecord offsetRecord(String text) {
@@ -224,17 +231,25 @@ public final class Rereads implements AutoCloseable {
      * @param next offset of the first request that is not answered
      * @param index how many of its documents are answered
      * @param waiting why the request waits; empty when it does not
+     * @param skipped how many requests before it were skipped, as a whole or some of their documents
      */
-    private record Position(long next, int index, String waiting) {
+    private record Position(long next, int index, String waiting, long skipped) {
         /** @param offset null before the first */
         static Position of(Map<String, Object> offset) {
-            if (offset == null) return new Position(0, 0, "");
-            long next = ((Number) offset.get("next")).longValue();
-            return new Position(next, ((Number) offset.get("index")).intValue(), (String) offset.get("waiting"));
+            if (offset == null) return new Position(0, 0, "", 0);
+            return new Position(
+                    number(offset, "next"),
+                    (int) number(offset, "index"),
+                    (String) offset.get("waiting"),
+                    number(offset, "skipped"));
+        }
+
+        private static long number(Map<String, Object> offset, String name) {
+            return ((Number) offset.get(name)).longValue();
         }
 
         Map<String, Object> offset() {
-            return Map.of("next", next, "index", (long) index, "waiting", waiting);
+            return Map.of("next", next, "index", (long) index, "waiting", waiting, "skipped", skipped);
         }
     }
 }

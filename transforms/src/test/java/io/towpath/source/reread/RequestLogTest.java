@@ -28,6 +28,7 @@ class RequestLogTest {
             topic,
             "requests",
             3,
+            7,
             Set.of("shop.orders", "shop.\u00e9")::contains,
             new Progress("p", new Partitions("p"), null, metrics));
 
@@ -55,7 +56,7 @@ class RequestLogTest {
         assertFirst(Optional.of(" [] r"), 6);
         log.answered();
         assertFirst(Optional.empty(), 7);
-        assertEquals(0L, skipped());
+        assertSkipped(0);
     }
 
     @Test
@@ -64,10 +65,18 @@ class RequestLogTest {
         request(4, "{namespace: 'shop.\u00e9', ids: [1]}");
         request(5, "{namespace: 'shop.orders', ids: [/x/]}");
         assertFirst(Optional.empty(), 6);
-        assertEquals(3L, skipped());
-        request(6, "{namespace: 'shop.orders', ids: [/x/, 1]}");
+        assertSkipped(3);
+        request(6, "{namespace: 'shop.orders', ids: [/x/, 1, [1]]}");
         assertFirst(Optional.of("shop.orders [1] "), 6);
-        assertEquals(4L, skipped());
+        assertSkipped(3);
+        log.answered();
+        assertSkipped(4);
+        request(7, "{namespace: 'shop.orders', ids: [1]}");
+        assertFirst(Optional.of("shop.orders [1] "), 7);
+        log.skip("the source refuses it");
+        log.answered();
+        assertFirst(Optional.empty(), 8);
+        assertSkipped(5);
     }
 
     private void request(long offset, String json) {
@@ -78,7 +87,7 @@ class RequestLogTest {
     private void assertFirst(Optional<String> request, long offset) {
         Optional<RereadRequest> first = log.first();
         assertEquals(request, first.map(each -> "%s %s %s".formatted(each.namespace(), ids(each), each.closes())));
-        assertEquals(offset, log.skipped());
+        assertEquals(offset, log.next());
         first.ifPresent(each -> assertEquals(offset, each.offset()));
     }
 
@@ -88,8 +97,10 @@ class RequestLogTest {
                 .toList();
     }
 
-    private static Object skipped() throws Exception {
+    /** Since the task began, and with those that an earlier task has skipped. */
+    private void assertSkipped(long requests) throws Exception {
         ObjectName bean = new ObjectName("io.towpath:type=source,connector=requests,task=0,pipeline=p,prefix=p");
-        return ManagementFactory.getPlatformMBeanServer().getAttribute(bean, "RequestsSkipped");
+        assertEquals(requests, ManagementFactory.getPlatformMBeanServer().getAttribute(bean, "RequestsSkipped"));
+        assertEquals(7 + requests, log.skipped());
     }
 }

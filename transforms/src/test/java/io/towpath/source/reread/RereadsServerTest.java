@@ -59,9 +59,9 @@ class RereadsServerTest {
     private final SourceMetrics metrics = new SourceMetrics("p-source", "p", "p", new CopyShare(0, 1));
     private final Ledger ledger = new Ledger(new Partitions("p"), context);
     private final Progress progress = new Progress("p", new Partitions("p"), ledger, metrics);
-    private final MockConsumer<byte[], byte[]> requests = new MockConsumer<>("earliest");
     private final byte[] key = CanonicalKey.of(BsonBytes.of(BsonDocument.parse("{_id: 1}")));
     private SchemaCapture schema;
+    private MockConsumer<byte[], byte[]> requests;
     private Rereads rereads;
     private ClusterTime position;
 
@@ -83,8 +83,12 @@ class RereadsServerTest {
         schema = new SchemaCapture(source, namespace::equals, topics, progress, context);
         Optional<List<SourceRecord>> begun = Optional.empty();
         while (begun.isEmpty()) begun = schema.beginStream(position);
-        rereads =
-                new Rereads(progress, Sources.reads(source), "requests", requests, context, namespace::equals, schema);
+        rereads = rereads();
+    }
+
+    private Rereads rereads() {
+        requests = new MockConsumer<>("earliest");
+        return new Rereads(progress, Sources.reads(source), "requests", requests, context, namespace::equals, schema);
     }
 
     @AfterEach
@@ -136,9 +140,22 @@ class RereadsServerTest {
             List<SourceRecord> answer = next();
             assertEquals(1, of(answer), "a document, or its delete");
             Map<String, ?> offset = answer.get(0).sourceOffset();
-            offsets.add("%s %s".formatted(offset.get("next"), offset.get("index")));
+            offsets.add("%s %s %s".formatted(offset.get("next"), offset.get("index"), offset.get("skipped")));
         }
-        assertEquals(List.of("1 1", "2 0", "2 1", "2 2", "3 0"), offsets);
+        assertEquals(List.of("1 1 1", "2 0 1", "2 1 1", "2 2 1", "3 0 1"), offsets);
+    }
+
+    @Test
+    void skippedRequestsAreCountedFromTaskToTask() {
+        for (long offset = 0; offset < 2; offset++) {
+            requests.addRecord(new ConsumerRecord<>("requests", 0, offset, null, new byte[] {1}));
+            rereads.isPending();
+            SourceRecord read = rereads.skipped().orElseThrow();
+            assertEquals(offset + 1, read.sourceOffset().get("skipped"));
+            context.store(List.of(read));
+            rereads.close();
+            rereads = rereads();
+        }
     }
 
     /** A record that exists for its offset only goes to a topic that takes none larger than 1 MB. */
