@@ -95,7 +95,7 @@ def bench(
             "long", length, devices, pushes
         ),
         f"a backlog of {into_capped}": Case("capped", cap, devices, pushes, options, sides=tuple(_SIDES)),
-        f"{into_capped}, as fast as they can be pushed; the sink goes on when all are in the log": Case(
+        f"{into_capped}, as fast as they can be pushed; the sink continues when all are in the log": Case(
             "capped-paused", cap, devices, capped, options, known=True, paused=True, sides=_OURS
         ),
         f"{into_capped}, {devices} every {_TICK} s": Case(

@@ -191,7 +191,7 @@ def test_what_cannot_be_used_is_named(tmp_path: Path, token_file: Path) -> None:
         (listen_at("127.0.0.1:99999"), "is not an address; write host:port"),
         (listen_at("127.0.0.1:0", hosts=("*.example",)), "'*.example' is not the name of a host; give each name"),
         (listen_at("127.0.0.1:0", token_file=missing), "missing: cannot read the token: No such file or directory"),
-        (listen_at("127.0.0.1:0", key=token_file), "a key without a certificate; give --certificate FILE, too"),
+        (listen_at("127.0.0.1:0", key=token_file), "a key without a certificate; also give --certificate FILE"),
         (listen_at("127.0.0.1:0", certificate=missing), "missing: cannot use the certificate: No such file or dir"),
         (listen_at("127.0.0.1:0", certificate=token_file), "cannot use the certificate: no PEM files of a chain"),
         (listen_at("nowhere.invalid:0", read_only=True), "cannot listen at nowhere.invalid:0: "),
