@@ -116,7 +116,7 @@ def edited(draw: st.DrawFn) -> bytes:
 
 def _exit_code(monkeypatch: pytest.MonkeyPatch, path: Path) -> int:
     monkeypatch.setattr(sys, "argv", ["towpath", "status", str(path)])
-    return cli.exit_status()
+    return cli.exit_code()
 
 
 @settings(max_examples=3 * settings().max_examples, suppress_health_check=[HealthCheck.function_scoped_fixture])

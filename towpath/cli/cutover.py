@@ -191,7 +191,7 @@ class _Bar:
     """A step on the time line of all steps; `left` and `width` are per cent of the line."""
 
     name: str
-    figures: str
+    counts: str
     seconds: float
     left: float
     width: float
@@ -256,10 +256,10 @@ def _steps(events: Sequence[TimedEvent]) -> Iterator[_Bar]:
     switched = next((event.reported_at for event in events if isinstance(event, Switch)), last)
     percent = 100 / max((last - first).total_seconds(), 0.001)
     for step in steps:
-        figures = ", ".join(f"{count:,} {name}" for name, count in step.counts.items())
+        counts = ", ".join(f"{count:,} {name}" for name, count in step.counts.items())
         left = (_start(step) - first).total_seconds() * percent
         paused = stopped < step.reported_at <= switched
-        yield _Bar(step.step, figures, step.seconds, left, step.seconds * percent, paused)
+        yield _Bar(step.step, counts, step.seconds, left, step.seconds * percent, paused)
 
 
 def _start(step: Step) -> datetime:

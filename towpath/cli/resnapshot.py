@@ -23,7 +23,7 @@ from towpath.session import Session
 from towpath.store import state_files, verdict
 from towpath.verify import repair
 from towpath.verify.repair import DocumentRef, NotRepaired
-from towpath.verify.result import VerificationResult, figures
+from towpath.verify.result import VerificationResult, as_fields
 from towpath.verify.run import VerifyRequest, differences
 from towpath_verifier import Options, Verification
 
@@ -121,7 +121,7 @@ def _compare(session: Session, only: tuple[str, ...]) -> None:
         verification = Verification(*uris, pairs(session, only), passed=passed, say=say)
         for difference in differences(session, verification, [], resumable=False):
             file.write(difference.line)
-        file.write(as_line(figures(VerificationResult(verification.verdict))))
+        file.write(as_line(as_fields(VerificationResult(verification.verdict))))
 
 
 def _differences_file(session: Session) -> Path:

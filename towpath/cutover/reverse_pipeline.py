@@ -2,7 +2,7 @@
 
 To begin it, while the caller makes sure that nothing writes:
 
-    make_ready             beforehand, while writes go on: topics, an idle sink, the source connectors STOPPED
+    make_ready             beforehand, while writes continue: topics, an idle sink, the source connectors STOPPED
     barrier.wait           of the pipeline: its sink has applied all
     control.stop           of the pipeline's sink; its capture continues
     begin                  the capture starts
@@ -269,7 +269,7 @@ def checked_reverse_file(path: Path) -> str:
 
 
 def _ddl(pipeline: Pipeline) -> dict[str, str]:
-    """Schema changes after the switch go back in the same way."""
+    """Schema changes after the switch are replicated back in the same way."""
     return {"drop": pipeline.ddl.drop} if pipeline.ddl.apply else {}
 
 

@@ -1,7 +1,7 @@
 """The steps of a cutover and of a fail back: one table, in order, for both directions.
 
 `towpath.cutover.machine` runs it. Before a step with an undo begins, the marker at the destination names it; until the
-switch, every step that the marker names can be undone, after a kill too, and as often as it takes.
+switch, every step that the marker names can be undone, also after a kill, and as often as it takes.
 
 Capture never stops, so that the log stays whole. The sink stops only once it has applied everything. The reverse
 pipeline captures what the destination takes from then on, also what a restored TTL index deletes there. In a fail back,
@@ -40,7 +40,7 @@ from towpath.verify.recent import DocumentsDiffer, IncrementalVerification, requ
 from towpath_verifier import Options, Verification
 
 _SHORT_S, _ROUNDS = 2.0, 5  # the pause begins once a comparison takes no longer than this, or after so many
-_BATCH = 100  # commands to change a schema, between two looks at whose the marker is
+_BATCH = 100  # commands to change a schema, between two checks of whose the marker is
 _LATE_S = 0.2  # after the limit of the pause, so that an error names it
 _BLOCK_S, _REPORT_S = 33.0, 3.0  # seconds for open transactions to end, and of those to find out whose they are
 
@@ -425,7 +425,7 @@ CONVERT = "converting indexes to unique"
 
 
 def relax_existing_schema(session: Session) -> int:
-    """Relax what would delete or reject documents at a destination with a schema of its own; the number of commands."""
+    """Relax what would delete or reject documents at a destination with a different schema; the number of commands."""
     return change_schema(session, plan_in_place(session).steps)
 
 

@@ -57,7 +57,7 @@ class Break:
     @property
     def resume_at(self) -> int:
         """The offset at which the sink continues once the break is accepted: the beginning, or the end of a log that
-        was cut short, of which nobody knows which records are new."""
+        was cut short, of which nothing shows which records are new."""
         return self.end if self.code == "TWP-LOG-END" else self.first
 
     @property
@@ -92,7 +92,7 @@ def judge(
     *,
     transactional: bool,
 ) -> tuple[Break, ...]:
-    """The positions that are not in the log. `ends` count uncommitted records too, and must be read after `done`.
+    """The positions that are not in the log. `ends` also count uncommitted records, and must be read after `done`.
 
     `transactional`: whether producers write to the log in transactions, so that it ends in a control record.
     """
@@ -240,7 +240,7 @@ def accept(session: Session) -> tuple[Break, ...]:
 
     Verdicts of before no longer count. The sink stays STOPPED.
 
-    Raises `Refused` when there is no break: nobody can accept one in advance.
+    Raises `Refused` when there is no break: no one can accept one in advance.
     """
     pipeline = session.pipeline
     if not suspected(session):
