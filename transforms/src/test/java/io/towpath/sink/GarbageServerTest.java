@@ -20,7 +20,7 @@ import org.junit.jupiter.api.Test;
 class GarbageServerTest extends DestinationTest {
     private static final int RECORDS = 400;
     private static final int DOCUMENTS = 25;
-    /** Of documents whose updates nobody can know to be right. */
+    /** Of documents whose updates may not be right. */
     private static final int DOUBTFUL = 1_000_000;
 
     @Test

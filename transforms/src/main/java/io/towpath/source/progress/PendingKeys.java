@@ -19,7 +19,7 @@ import java.util.TreeSet;
 final class PendingKeys {
     private static final int CHUNK_KEYS = 1_000;
     private static final int CHUNK_BYTES = 64 << 10;
-    /** Memory of a key besides its bytes: its array, its buffer, and its entries in two sets. */
+    /** Memory of a key without its bytes: its array, its buffer, and its entries in two sets. */
     private static final int OVERHEAD = 200;
 
     private final List<Set<ByteBuffer>> chunks = new ArrayList<>();
