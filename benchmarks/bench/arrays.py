@@ -199,10 +199,10 @@ def _pushed(stack: embedded.Stack, it: Way, case: Case, source: Client, destinat
     log, pushes = logged(it.topics, starts), case.devices * case.pushes
     if log.records != pushes:
         raise ValueError(f"{it.side}: {log.records:,} records in the log for {pushes:,} pushes")
-    figures = {f"{SERIALIZED} B/push": log.weight / pushes} | {f"{hop} B/push": n / pushes for hop, n in moved.items()}
-    figures[WRITES] = hops.writes(destination, after, NAMESPACE) / case.devices
+    numbers = {f"{SERIALIZED} B/push": log.weight / pushes} | {f"{hop} B/push": n / pushes for hop, n in moved.items()}
+    numbers[WRITES] = hops.writes(destination, after, NAMESPACE) / case.devices
     seconds = last_write(destination, DATABASE, after) - (log.began if case.is_backlog else begun)
-    return Run(it.side, pushes, seconds, used, figures)
+    return Run(it.side, pushes, seconds, used, numbers)
 
 
 def _push(documents: raw.Documents, case: Case, random: Random) -> None:

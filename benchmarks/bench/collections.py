@@ -48,7 +48,7 @@ def bench(stack: embedded.Stack, *, collections: int, listed: int, partitions: i
     for name, count in (("few", _FEW), ("many", max(collections, _FEW + 1))):
         share = min(count - 1, max(1, count * listed // collections))  # a pattern that matches nothing is refused
         runs.append(_run(stack, name, f"{BASE}, {count:,} collections", count, share, partitions, seed))
-    few, many = (run.figures for run in runs)
+    few, many = (run.numbers for run in runs)
     goals = [at_most(f"{look}, {collections:,} collections", many[f"{look} s"], _LONGEST_S, "s") for look in _LOOKED]
     goals.append(at_most(f"`towpath status`, {collections:,} collections", many[_seconds("status")], _STATUS_S, "s"))
     goals.append(at_most("memory of any command", max(many[_memory(verb)] for verb in _COMMANDS), _LARGEST_MB, "MB"))
@@ -73,22 +73,22 @@ def _run(stack: embedded.Stack, name: str, side: str, count: int, listed: int, p
     say(f"collections: {count:,} are there")
     patterns = [*names[:listed], f"{database}.matched_*"]
     file = write_file(stack, name, "towpath", Settings(patterns, partitions=partitions))
-    figures: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     with removed(file):
         began = time.monotonic()
-        figures |= _command("check", file) | _command("deploy", file)
+        numbers |= _command("check", file) | _command("deploy", file)
         with opened(file) as session:
             until(
                 "the stream", lambda: is_streaming(session.connect, session.pipeline.source_connector), _PATIENCE_S, 1.0
             )
         copied = time.monotonic() - began
         say(f"collections: {count:,} copied after {copied:.0f} s")
-        figures |= _command("wait", file, "--timeout", str(_PATIENCE_S)) | _looks(file)
+        numbers |= _command("wait", file, "--timeout", str(_PATIENCE_S)) | _looks(file)
         for verb in ("status", "prepare", "verify"):
-            figures |= _command(verb, file)
+            numbers |= _command(verb, file)
         with removed(file.with_name(f"{name}-back.toml")):
-            figures |= cut_over(file, None)
-    return Run(side, count, copied, {}, {"until the stream s": copied, **figures})
+            numbers |= cut_over(file, None)
+    return Run(side, count, copied, {}, {"until the stream s": copied, **numbers})
 
 
 def _seconds(verb: str) -> str:
@@ -107,11 +107,11 @@ def _command(verb: str, file: Path, *more: str) -> dict[str, float]:
             with suppress(psutil.Error):
                 most = max(most, process.memory_info().rss)
             time.sleep(_LOOK_S)
-    figures = {_seconds(verb): time.monotonic() - began, _memory(verb): most / 2**20}
-    say(f"collections: {verb} ended with {process.returncode}: {figures}")
+    numbers = {_seconds(verb): time.monotonic() - began, _memory(verb): most / 2**20}
+    say(f"collections: {verb} ended with {process.returncode}: {numbers}")
     if process.returncode:
         raise ValueError(f"towpath {verb} ended with {process.returncode}")
-    return figures
+    return numbers
 
 
 def _fill(stack: embedded.Stack, names: Sequence[str]) -> None:
@@ -128,7 +128,7 @@ def _fill(stack: embedded.Stack, names: Sequence[str]) -> None:
 
 def _looks(file: Path) -> dict[str, float]:
     """Seconds and requests of each kind of look, on an open session as in `run`."""
-    figures: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     with counting(file) as (session, asked):
         status = read_status(session)
         kinds: dict[str, Callable[[], object]] = {
@@ -140,9 +140,9 @@ def _looks(file: Path) -> dict[str, float]:
         }
         for kind, look in kinds.items():
             asked.clear()
-            figures[f"{kind} s"] = _timed(look)
-            figures[f"{kind} requests"] = asked.total() / _LOOKS
-    return figures
+            numbers[f"{kind} s"] = _timed(look)
+            numbers[f"{kind} requests"] = asked.total() / _LOOKS
+    return numbers
 
 
 def _timed(look: Callable[[], object]) -> float:

@@ -36,20 +36,20 @@ def bench(stack: embedded.Stack, *, clients: int, documents: int, rate: int, sec
             with following(run.url, f"/updates?pipeline={_NAME}", clients) as received:
                 side = f"{clients} clients"
                 followed, series[side] = _watched(process, side, seconds)
-            followed.figures["received by a client, KiB/s"] = sum(received) / clients / seconds / 1024
+            followed.numbers["received by a client, KiB/s"] = sum(received) / clients / seconds / 1024
             until("end of all clients", lambda: "towpath_clients 0.0" in run.client.get("/metrics").text)
             written, took = writer.result()
     say(f"page: {written / took:,.0f} changes a second were written")
-    more = followed.figures[_CPU] - alone.figures[_CPU]
+    more = followed.numbers[_CPU] - alone.numbers[_CPU]
     goals = [
         at_most(f"CPU that {clients} clients take", more, 5, "% of a core"),
         at_most(
             f"memory that grows in the last third of the time with {clients} clients",
-            followed.figures[_GROWN],
+            followed.numbers[_GROWN],
             256,
             "KiB",
         ),
-        told("the same without clients", f"{alone.figures[_GROWN]:,.0f} KiB"),
+        told("the same without clients", f"{alone.numbers[_GROWN]:,.0f} KiB"),
     ]
     title = f"`towpath run --listen`, each for {seconds} s, beside {rate:,} changes a second"
     return Found([Part(title, "second", [alone, followed], rated=False)], goals, _NOTES, {"memory, KiB": series})
@@ -72,9 +72,9 @@ def _watched(process: psutil.Process, side: str, seconds: int) -> tuple[Run, lis
         memory.append(process.memory_info().rss / 1024)
         time.sleep(max(0.0, start + (look + 1) * seconds / looks - time.monotonic()))
     took, used = time.monotonic() - start, sum(process.cpu_times()[:2]) - before
-    figures = {_CPU: 100 * used / took, "memory, MiB": memory[-1] / 1024, _GROWN: grown(memory)}
-    say(f"page: {side}: {figures[_CPU]:.2f} % of a core, {figures['memory, MiB']:.1f} MiB, {figures[_GROWN]:+.0f} KiB")
-    return Run(side, seconds, took, {"run": used}, figures), memory
+    numbers = {_CPU: 100 * used / took, "memory, MiB": memory[-1] / 1024, _GROWN: grown(memory)}
+    say(f"page: {side}: {numbers[_CPU]:.2f} % of a core, {numbers['memory, MiB']:.1f} MiB, {numbers[_GROWN]:+.0f} KiB")
+    return Run(side, seconds, took, {"run": used}, numbers), memory
 
 
 def grown(memory: list[float]) -> float:

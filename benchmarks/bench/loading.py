@@ -237,5 +237,5 @@ def _cpu(process: str) -> str:
 
 
 def _cold(data: DataSet, run: Run) -> Goal:
-    figures = f"{run.per_second:,.0f} documents/s, Connect {number(run.micros(WORKER))} µs a document"
-    return told(f"first load on a worker that has just started, {data.name}", figures)
+    numbers = f"{run.per_second:,.0f} documents/s, Connect {number(run.micros(WORKER))} µs a document"
+    return told(f"first load on a worker that has just started, {data.name}", numbers)

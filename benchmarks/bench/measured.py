@@ -30,14 +30,14 @@ Client = MongoClient[dict[str, Any]]
 class Run:
     """One side once: `cpu` is seconds of processor time by process, `seconds` the time that the work took.
 
-    `figures` is what else was measured, by the name that tables give it; `steady` the middle of the run.
+    `numbers` is what else was measured, by the name that tables give it; `steady` the middle of the run.
     """
 
     side: str
     items: int
     seconds: float
     cpu: Mapping[str, float]
-    figures: Mapping[str, float] = field(default_factory=dict)
+    numbers: Mapping[str, float] = field(default_factory=dict)
     steady: Run | None = None
 
     @property

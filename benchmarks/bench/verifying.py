@@ -58,8 +58,8 @@ def bench(stack: embedded.Stack, *, documents: int, processes: int, repetitions:
 def _goals(runs: list[Run]) -> list[Any]:
     mine, reading, screen = ([run for run in runs if run.side == side] for side in (BASE, _READING, _SCREEN))
     time_ratio = median(a.seconds / b.seconds for a, b in zip(mine, reading, strict=True))
-    share = median(a.figures[_BYTES] / b.figures[_BYTES] for a, b in zip(screen, mine, strict=True))
-    memory = max(run.figures[_MEMORY] for run in (*mine, *screen))
+    share = median(a.numbers[_BYTES] / b.numbers[_BYTES] for a, b in zip(screen, mine, strict=True))
+    memory = max(run.numbers[_MEMORY] for run in (*mine, *screen))
     return [
         at_most("wall time of a full comparison against merely reading both sides", time_ratio, _MOST_TIME),
         at_most("memory of a worker process", memory, _MOST_MB, "MB"),
@@ -85,8 +85,8 @@ def _measured(stack: embedded.Stack, side: str, documents: int, work: Callable[[
     cpu = {**used_since(stack, before), _CLIENT: _used() - client}
     if seen.documents != documents:
         raise ValueError(f"{side}: {seen.documents:,} documents were seen of {documents:,}")
-    figures = {_MEMORY: memory.most / 2**20, _BYTES: (_moved(stack) - moved) / documents}
-    return Run(side, documents, seen.seconds, cpu, figures)
+    numbers = {_MEMORY: memory.most / 2**20, _BYTES: (_moved(stack) - moved) / documents}
+    return Run(side, documents, seen.seconds, cpu, numbers)
 
 
 def _used() -> float:

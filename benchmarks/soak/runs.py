@@ -1,4 +1,4 @@
-"""One run: a pipeline, a writer that goes on whatever happens, faults at their states, both sides compared."""
+"""One run: a pipeline, a writer that continues whatever happens, faults at their states, both sides compared."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def _strike(scene: Scene, strike: Strike, random: Random) -> Struck:
 
 
 def _others_go_on(scene: Scene, strike: Strike) -> bool:
-    """Whether there are more of what is broken, so that nobody has to mend anything first.
+    """Whether there are more of what is broken, so that nothing has to be repaired first.
 
     A broker that sleeps is woken first: until their requests to it time out, one after another, clients wait for 30 to
     90 s (Kafka's `request.timeout.ms`).

@@ -1,4 +1,4 @@
-"""The pure parts of the benchmarks: workloads, figures, and the report that is made from results. One runs, small."""
+"""The pure parts of the benchmarks: workloads, numbers, and the report that is made from results. One runs, small."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def _found() -> report.Found:
     runs += [Run("stock", 100, 8.0, _CPU, {"B/push": 300_000.0})]
     goals = [report.at_least("bytes", 1500, 500), report.at_most("lag", 2, 1, "s")]
     bytes_of = {f"{hop} B/push": 1.0 for hop in hops.HOPS}
-    runs = [Run(run.side, run.items, run.seconds, run.cpu, {**run.figures, **bytes_of}) for run in runs]
+    runs = [Run(run.side, run.items, run.seconds, run.cpu, {**run.numbers, **bytes_of}) for run in runs]
     series = {"growth": {"towpath": [(10, 190.0), (20, 190.0)], "stock": [(10, 3e3), (20, 6e3)]}, "reading": 100}
     return report.Found([report.Part("pushes", "push", runs)], goals, ["a | note"], series)
 
@@ -179,9 +179,9 @@ def test_the_pause_of_a_cutover_is_measured(tmp_path: Path, monkeypatch: pytest.
     assert command.main() == 0
     (part,) = json.loads((tmp_path / "cutover.json").read_text())["parts"]
     assert len(part["medians"]) == 2
-    for figures in part["medians"].values():
-        there = {name: seconds for name, seconds in figures.items() if not name.startswith("back, ")}
+    for numbers in part["medians"].values():
+        there = {name: seconds for name, seconds in numbers.items() if not name.startswith("back, ")}
         outside = ("pause s", "writers waited s", "converting indexes to unique s")
         steps = sum(seconds for name, seconds in there.items() if name not in outside)
-        assert 0 < steps < figures["pause s"] < figures["writers waited s"] + 0.5
-        assert figures["back, pause s"] > 0
+        assert 0 < steps < numbers["pause s"] < numbers["writers waited s"] + 0.5
+        assert numbers["back, pause s"] > 0

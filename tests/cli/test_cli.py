@@ -1,4 +1,4 @@
-"""The command line before a verb is called."""
+"""The command line before a command is called."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SLOW = (
 )
 
 
-def test_help_and_version_load_no_verb() -> None:
+def test_help_and_version_load_no_command() -> None:
     code = f"""
 import sys
 from towpath.cli import towpath
@@ -37,12 +37,12 @@ print([name for name in {_SLOW} if name in sys.modules])
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-def test_each_verb_is_there_and_its_line_of_help_fits_a_terminal() -> None:
+def test_each_command_is_there_and_its_line_of_help_fits_a_terminal() -> None:
     context = click.Context(towpath)
     for name in towpath.list_commands(context):
-        verb = towpath.get_command(context, name)
-        assert verb is not None
-        assert verb.name == name
+        command = towpath.get_command(context, name)
+        assert command is not None
+        assert command.name == name
     listed = CliRunner().invoke(towpath, ["--help"], terminal_width=80).output.partition("Commands:\n")[2].splitlines()
-    assert [line.split()[0] for line in listed] == towpath.list_commands(context)  # none goes on in a second line
+    assert [line.split()[0] for line in listed] == towpath.list_commands(context)  # none continues in a second line
     assert max(map(len, listed)) <= 80

@@ -196,7 +196,7 @@ def waited(reverse: Reverse, monkeypatch: pytest.MonkeyPatch) -> ClusterTime:
         def __init__(self, connect: Any, names: Any, timeout: float, late: str, **how: Any) -> None:
             assert connect.status is not None and late
             assert (list(names), timeout) == (list(reverse.pipeline.source_connectors), 7)
-            assert how == {"pause": 0, "failed_for": 0}, "writes wait meanwhile"
+            assert how == {"pause": 0, "failed_for": 0}, "writes wait during this"
 
         def until(self, condition: Any) -> Any:
             return condition()

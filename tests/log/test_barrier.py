@@ -111,16 +111,16 @@ def applied_late(log: Log) -> Any:
     return SimpleNamespace(connect=CONNECT, until=until)
 
 
-@pytest.mark.parametrize("lost", ["before", "meanwhile", "while nothing was to wait for"])
+@pytest.mark.parametrize("lost", ["before", "during it", "while nothing was to wait for"])
 def test_records_that_are_lost_are_not_taken_for_applied_ones(
     lost: str, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    readings = iter([(), (GAP,), (GAP,)] if lost == "meanwhile" else [(GAP,), (GAP,)])
+    readings = iter([(), (GAP,), (GAP,)] if lost == "during it" else [(GAP,), (GAP,)])
     monkeypatch.setattr(bounds, "_RECHECK", 0)
     monkeypatch.setattr(bounds, "suspected", lambda *args: next(readings))
     if lost == "before":
         log.done, log.records = 19, 1
-    waiting = applied_late(log) if lost == "meanwhile" else ONCE
+    waiting = applied_late(log) if lost == "during it" else ONCE
     with pytest.raises(TowpathError, match="TWP-LOG-GAP"):
         barrier._wait_applied(session(), waiting, {PLACE: (0, 20)})
     assert list(readings) == []

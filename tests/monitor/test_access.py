@@ -269,7 +269,7 @@ def test_commands_need_the_token_and_pages_of_other_sites_cannot_send_them(clien
     assert client.post(path, headers={"Origin": "http://evil.example"}).status_code == 403
     assert client.post(path, headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
     assert client.post("/login", data={"token": TOKEN}, headers={"Origin": "http://evil.example"}).status_code == 403
-    basic = {"Origin": "http://evil.example", "Authorization": "Basic dG93cGF0aDo="}  # browsers add that by themselves
+    basic = {"Origin": "http://evil.example", "Authorization": "Basic dG93cGF0aDo="}  # browsers add that automatically
     assert client.post(path, headers=basic).status_code == 403
     for method in ("PUT", "DELETE", "OPTIONS", "TRACE"):
         assert client.request(method, path, headers=BEARER).status_code == 405

@@ -62,7 +62,7 @@ class World:
     marker: Cutover | None = None
     """As the destination has it."""
     calls: list[str] = field(default_factory=list)
-    trouble: Callable[[str, bool], object] = lambda name, is_done: None
+    on_call: Callable[[str, bool], object] = lambda name, is_done: None
     """Called with the name of each call, before and after it is done; may raise."""
     events: list[TimedEvent] = field(default_factory=list)
     is_reachable: bool = True
@@ -103,9 +103,9 @@ class World:
     def does(self, name: str, effect: Callable[..., Any]) -> Callable[..., Any]:
         def do(*arguments: Any, **named: Any) -> Any:
             self.calls.append(name)
-            self.trouble(name, False)
+            self.on_call(name, False)
             result = effect(*arguments, **named)
-            self.trouble(name, True)
+            self.on_call(name, True)
             return result
 
         return do

@@ -1,4 +1,4 @@
-"""Options, views and indexes: every difference is named, and the commands that come with them mend all of it."""
+"""Options, views and indexes: every difference is named, and the commands that come with them repair all of it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SMALL, LARGE = {"$jsonSchema": {"required": ["n"]}}, {"n": {"$gt": Int64(5), "$l
 
 @pytest.fixture(scope="module")
 def clients(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Client, Client]]:
-    """Two replica sets of their own: the source and the destination."""
+    """Two separate replica sets: the source and the destination."""
     directory = tmp_path_factory.mktemp("metadata")
     with (
         mongod.start_replica_set(directory / "source", name="one") as one,
@@ -210,7 +210,7 @@ def run(client: Client, found: list[MetadataDifference]) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_difference_is_named_and_its_command_mends_it(clients: tuple[Client, Client], name: str) -> None:
+def test_a_difference_is_named_and_its_command_repairs_it(clients: tuple[Client, Client], name: str) -> None:
     source, destination = clients
     case, pair = CASES[name], Pair("here.it", "there.it")
     for client, database, made in ((source, "here", case.source), (destination, "there", case.destination)):

@@ -294,10 +294,10 @@ def test_a_page_is_whole_for_whoever_reads_it_meanwhile(tmp_path: Path) -> None:
     assert place.read_text() == "second \\udcff"
     assert list(tmp_path.iterdir()) == [place]
     assert place.stat().st_mode & 0o777 == 0o600, "it shows documents"
-    publish(Path(os.devnull), "nobody reads this")
+    publish(Path(os.devnull), "no one reads this")
 
 
-def test_nobody_can_place_a_link_where_a_file_is_about_to_be_written(tmp_path: Path) -> None:
+def test_no_one_can_place_a_link_where_a_file_is_about_to_be_written(tmp_path: Path) -> None:
     place, names = tmp_path / "page.html", set[str]()
     for _ in range(2):
         with replacing(place):

@@ -1,4 +1,4 @@
-"""What a verdict counts for: one life of a pipeline and its two clusters, whoever else verifies meanwhile."""
+"""What a verdict counts for: one life of a pipeline and its two clusters, whoever else verifies at the same time."""
 
 from __future__ import annotations
 
