@@ -35,9 +35,7 @@ from towpath.store.cutover import SWITCHED, Conversion, Cutover
 from towpath_verifier import Command
 from towpath_verifier.metadata import NEVER
 
-OPTIONS = CutoverOptions(
-    max_lag=10, max_age=10, newest=1, quiet=False, blocks=True, stop_with=None, switch_with=None, timeout=9, max_pause=9
-)
+OPTIONS = CutoverOptions(max_age=10, newest=1, blocks=True, timeout=9, max_pause=9)
 SWITCH = "mark destination primary", "mark source primary"
 
 

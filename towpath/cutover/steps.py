@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 
 import pymongo
 
+from towpath.checks.pause import LONGEST_S
 from towpath.clients.connect.control import wait_running, wait_stopped
 from towpath.clients.mongo import write_block
 from towpath.clients.mongo.client import ClusterTime
@@ -45,24 +46,24 @@ _LATE_S = 0.2  # after the limit of the pause, so that an error names it
 _BLOCK_S, _REPORT_S = 33.0, 3.0  # seconds for open transactions to end, and of those to find out whose they are
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CutoverOptions:
     """The options of the command line."""
 
-    max_lag: float
+    max_lag: float = 10.0
     """In seconds, with which a cutover may begin."""
-    max_age: float
+    max_age: float = 24 * 3600.0
     """Of the last full verification, in seconds."""
-    newest: int
+    newest: int = 500_000
     """Records of the log that are verified before the pause."""
-    quiet: bool
+    quiet: bool = False
     """Whether all documents are compared in the pause, by dbHash."""
-    blocks: bool
-    stop_with: str | None
-    switch_with: str | None
-    timeout: float
+    blocks: bool = False
+    stop_with: str | None = None
+    switch_with: str | None = None
+    timeout: float = 120.0
     """In seconds, for a step that waits."""
-    max_pause: float
+    max_pause: float = LONGEST_S
     """Longest pause in the writes, in seconds."""
     rebuilds_later: bool = False
     """Whether indexes that a server before MongoDB 6.0 has to rebuild are rebuilt after the switch."""
