@@ -16,7 +16,7 @@ import pytest
 from hypothesis import settings
 from pymongo import MongoClient
 
-from tests.support import health, raw
+from tests.support import health, raw, skips
 from tests.support.clock import Clock
 from tests.support.complaints import complaints
 from tests.support.guard import guarded
@@ -120,6 +120,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     if report.failed and stack is not None:
         for name, words in complaints(stack):
             report.sections.append((f"the last that {name} complains of", words))
+    if item.config.getoption("--nightly"):
+        skips.refuse(report)
     return report
 
 

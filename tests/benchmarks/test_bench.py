@@ -150,19 +150,21 @@ def test_the_page_tells_what_was_demanded_and_what_was_missed() -> None:
 
 
 def test_a_side_that_a_part_lacks_has_no_bar_there(tmp_path: Path) -> None:
-    plots = pytest.importorskip("benchmarks.bench.plots", reason="matplotlib comes with the extra `bench`")
+    from benchmarks.bench.plots import plots  # matplotlib takes a second to load
+
     sides = (("towpath", "stock"), ("towpath", "mongodump to mongorestore"))
     parts = [report.Part("load", "document", [Run(side, 9, 1.0, _CPU) for side in those]) for those in sides]
     told = report.as_json("load", "scripts/bench load", {}, report.Found(parts), 12)
-    assert [file.name for file in plots.plots(told, tmp_path)] == ["load.svg"]
+    assert [file.name for file in plots(told, tmp_path)] == ["load.svg"]
 
 
 def test_the_same_results_make_the_same_pictures(tmp_path: Path) -> None:
-    plots = pytest.importorskip("benchmarks.bench.plots", reason="matplotlib comes with the extra `bench`")
+    from benchmarks.bench.plots import plots  # matplotlib takes a second to load
+
     told = report.as_json("arrays", "scripts/bench arrays", {"seed": 1}, _found(), 12)
-    first = [file.read_bytes() for file in plots.plots(told, tmp_path)]
+    first = [file.read_bytes() for file in plots(told, tmp_path)]
     assert len(first) == 2 and all(b"<svg" in picture for picture in first)
-    assert [file.read_bytes() for file in plots.plots(told, tmp_path)] == first
+    assert [file.read_bytes() for file in plots(told, tmp_path)] == first
 
 
 def test_the_report_is_what_the_results_say() -> None:
