@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 
 import click
+import pytest
 from click.testing import CliRunner
 
+from tests.support.pipeline import TOWPATH
 from towpath.cli import towpath
 
 #: What takes long to import, and help and version have no use for.
@@ -35,6 +38,17 @@ print([name for name in {_SLOW} if name in sys.modules])
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "Compare both sides" in done.stdout
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.serial
+@pytest.mark.parametrize("option", ["--version", "--help"])
+def test_help_and_version_take_a_tenth_of_a_second(option: str) -> None:
+    def seconds() -> float:
+        began = time.perf_counter()
+        subprocess.run([TOWPATH, option], stdout=subprocess.DEVNULL, check=True)
+        return time.perf_counter() - began
+
+    assert min(seconds() for _ in range(5)) <= 0.1
 
 
 def test_each_command_is_there_and_its_line_of_help_fits_a_terminal() -> None:
