@@ -137,7 +137,7 @@ def last_write(client: Client, database: str, after: Timestamp) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """A stretch of the log.
+    """A part of the log.
 
     `weight` is the bytes of keys, values and headers, as they are before compression; `sizes` those of each record, by
     partition; `seconds` is the time from the first append to the last, `began` that of the first (seconds since 1970).

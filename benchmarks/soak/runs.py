@@ -124,7 +124,7 @@ def strikes(site: Site) -> list[Strike]:
 
 
 def run(site: Site, plan: Plan, hits: Hits, folder: Path) -> Result:
-    """Fails when a task failed for good, a document was lost, repeated, resurrected or went back, or was set aside."""
+    """Fails when a task failed for good, or a document was lost, repeated, resurrected or older, or a dead letter."""
     folder.mkdir(parents=True, exist_ok=True)
     with _pipeline(site, plan, folder) as pipeline:
         sources = [pipeline.source(name) for name in COLLECTIONS]
@@ -142,7 +142,7 @@ def run(site: Site, plan: Plan, hits: Hits, folder: Path) -> Result:
                 pipeline.wait(240)
             _assert_tasks_run(site, pipeline)
         letters = log.records(pipeline.addresses.bootstrap, f"{pipeline.name}.dead-letters")
-        assert not letters, f"{len(letters)} records were set aside: {letters[0]}"
+        assert not letters, f"{len(letters)} records became dead letters: {letters[0]}"
         pipeline.assert_same(*COLLECTIONS, LARGE, at_least=plan.documents // 4)
         for check in scene.checks:
             check()

@@ -237,7 +237,7 @@ def test_whatever_a_step_meets_is_told_and_the_next_one_is_made(
         assert supervisor.verdict().exit == 2
 
 
-def test_what_was_set_aside_while_a_side_is_away_is_not_forgotten(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dead_letters_while_a_side_is_away_are_not_forgotten(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     key = bson.encode({"_id": 5})
     letter = DeadLetter(("shop.shop.orders", 0, 7), "shop.orders", "121", "refused", None, key, None, at=3)
     monkeypatch.setattr(dead_letters, "end", lambda *_: 4)

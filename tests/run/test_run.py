@@ -1,4 +1,4 @@
-"""`towpath run`: what fails is restarted, what was set aside is repaired, and its own death loses nothing."""
+"""`towpath run`: what fails is restarted, dead letters are repaired, and its own death loses nothing."""
 
 from __future__ import annotations
 

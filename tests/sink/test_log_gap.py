@@ -230,7 +230,7 @@ def ends(pipeline: Pipeline) -> tuple[int, int]:
 
 @pytest.mark.nightly
 def test_what_is_deleted_after_it_was_applied_is_nothing(make_pipeline: MakePipeline) -> None:
-    """Neither for a sink that was just stopped by the version before, nor for one that runs on."""
+    """Neither for a sink that was just stopped by the version before, nor for one that continues."""
     pipeline = make_pipeline(ONE)
     deployed(pipeline)
     stop(pipeline)

@@ -47,7 +47,7 @@ _NUMBERS = count()
 
 
 def write(pipeline: Pipeline, edits: Edits, number: int) -> None:
-    """So many edits in stretches: most as an ordered bulk, some as a transaction; now and then a re-read."""
+    """So many edits in segments: most as an ordered bulk, some as a transaction; now and then a re-read."""
     documents, odd = pipeline.source("docs"), pipeline.source("odd")
     done, random = 0, edits.random
     while done < number:

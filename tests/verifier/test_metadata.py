@@ -264,7 +264,7 @@ IN_PLACE = {
 
 @pytest.mark.parametrize("version", [(6, 0), (5, 0)])
 @pytest.mark.parametrize("name", IN_PLACE)
-def test_what_was_held_back_of_an_index_comes_in_place_where_the_server_can(
+def test_what_was_deferred_of_an_index_comes_in_place_where_the_server_can(
     clients: tuple[Client, Client], name: str, version: tuple[int, int]
 ) -> None:
     source, destination = clients

@@ -33,7 +33,7 @@ import org.apache.kafka.connect.sink.SinkTaskContext;
  */
 final class Barriers implements AutoCloseable {
     /** How often the destination is asked how the changes are. */
-    private static final long LOOK_MS = 200;
+    private static final long CHECK_MS = 200;
     /** While a change is made here, or partitions have just come to it: mostly the rest takes little time. */
     private static final long SOON_MS = 20;
 
@@ -44,11 +44,11 @@ final class Barriers implements AutoCloseable {
     private final SinkMetrics metrics;
     private final SchemaChanges changes;
     private final Map<TopicPartition, Barrier> waiting = new HashMap<>();
-    private long nextLookNs = System.nanoTime();
+    private long nextCheckNs = System.nanoTime();
     /** When the last partition came to a change. */
-    private long arrivedNs = nextLookNs - NEW_NS;
+    private long arrivedNs = nextCheckNs - NEW_NS;
     /** When to check again if a change that is made here has come further. */
-    private long nextNewsNs = nextLookNs;
+    private long nextNewsNs = nextCheckNs;
 
     /**
      * What a check has shown.
@@ -117,7 +117,7 @@ final class Barriers implements AutoCloseable {
         waiting.putAll(barriers);
         context.pause(barriers.keySet().toArray(TopicPartition[]::new));
         arrivedNs = System.nanoTime();
-        nextLookNs = arrivedNs;
+        nextCheckNs = arrivedNs;
     }
 
     private boolean isNew() {
@@ -142,9 +142,9 @@ final class Barriers implements AutoCloseable {
             metrics.schemaChanges(0, 0, changes.made());
             return Moved.NOTHING;
         }
-        context.timeout(changes.isMaking() || isNew() ? SOON_MS : LOOK_MS);
+        context.timeout(changes.isMaking() || isNew() ? SOON_MS : CHECK_MS);
         long now = System.nanoTime();
-        if (now - (changes.hasNews() ? nextNewsNs : nextLookNs) < 0) return Moved.NOTHING;
+        if (now - (changes.hasNews() ? nextNewsNs : nextCheckNs) < 0) return Moved.NOTHING;
         try {
             Moved moved = moved(client, offsets);
             metrics.schemaChanges(changes.waiting(), changes.refused(), changes.made());
@@ -155,7 +155,7 @@ final class Barriers implements AutoCloseable {
             return Moved.NOTHING;
         } finally {
             nextNewsNs = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(SOON_MS);
-            nextLookNs = isNew() ? nextNewsNs : now + TimeUnit.MILLISECONDS.toNanos(LOOK_MS);
+            nextCheckNs = isNew() ? nextNewsNs : now + TimeUnit.MILLISECONDS.toNanos(CHECK_MS);
         }
     }
 

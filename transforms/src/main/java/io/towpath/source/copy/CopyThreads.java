@@ -104,7 +104,7 @@ final class CopyThreads implements AutoCloseable {
             }
         } catch (InterruptedException stopped) {
             Thread.currentThread().interrupt();
-        } catch (Throwable error) { // also an Error: the task would wait for a dead thread for ever
+        } catch (Throwable error) { // also an Error: the task would wait for a dead thread forever
             fail(namespace, error);
         }
     }

@@ -20,7 +20,7 @@ final class OtherTasks {
     private static final Logger LOGGER = LoggerFactory.getLogger(OtherTasks.class);
     private static final long PAUSE_NS = Duration.ofSeconds(1).toNanos();
     /** So many times as long as a check takes is the pause after it, at least. */
-    private static final int PAUSES_A_LOOK = 20;
+    private static final int PAUSES_A_CHECK = 20;
     /** Both are shorter while the task only waits, as the stream also does. */
     private static final int WAITING = 4;
 
@@ -30,7 +30,7 @@ final class OtherTasks {
     private final Ledger ledger;
     private final CopyShare share;
     private final OffsetStorageReader offsets;
-    private long nextLookNs = System.nanoTime();
+    private long nextCheckNs = System.nanoTime();
     private boolean haveEnded;
     private long nextLogNs = System.nanoTime();
 
@@ -43,7 +43,7 @@ final class OtherTasks {
 
     /** Whether it is time for a check. */
     boolean isDue() {
-        return !share.isWhole() && System.nanoTime() >= nextLookNs;
+        return !share.isWhole() && System.nanoTime() >= nextCheckNs;
     }
 
     /**
@@ -56,8 +56,8 @@ final class OtherTasks {
         boolean continues = share.isFirst() || ledger.followFirst(offsets);
         if (share.isFirst()) follow();
         long now = System.nanoTime();
-        long pause = Math.max(PAUSE_NS, PAUSES_A_LOOK * (now - began));
-        nextLookNs = now + (isWaiting ? pause / WAITING : pause);
+        long pause = Math.max(PAUSE_NS, PAUSES_A_CHECK * (now - began));
+        nextCheckNs = now + (isWaiting ? pause / WAITING : pause);
         if (share.isFirst()) report();
         return continues;
     }

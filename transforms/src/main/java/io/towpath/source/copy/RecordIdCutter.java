@@ -91,7 +91,7 @@ final class RecordIdCutter {
         return Optional.of(recordIds);
     }
 
-    /** Falling record ids are as good as rising ones: neighbours lie in the same block. */
+    /** Falling record ids are as good as rising ones: neighbours are in the same block. */
     private static boolean isScattered(List<Long> recordIds) {
         List<Long> sample = thinned(recordIds, COMPARED);
         long rising = 0;

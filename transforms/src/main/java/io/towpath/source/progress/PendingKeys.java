@@ -13,7 +13,7 @@ import java.util.Set;
 import java.util.TreeSet;
 
 /**
- * Documents of one collection that changed while it was copied in natural order, until they are re-read. Their keys lie in chunks, each of
+ * Documents of one collection that changed while it was copied in natural order, until they are re-read. Their keys are in chunks, each of
  * which is an offset of the connector. Only the last chunk grows or shrinks.
  */
 final class PendingKeys {
