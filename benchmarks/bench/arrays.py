@@ -56,9 +56,9 @@ _Medians = Mapping[str, Mapping[str, float]]
 class Case:
     """Devices whose documents hold `length` readings push `pushes` more each; `options` go beside `$each`.
 
-    With a `tick` (seconds) they push at that pace while capture runs, without one before it goes on. Where the sink is
-    `paused`, capture runs while they push as fast as they can, and the sink goes on when all is in the log. `known`:
-    one push of each comes before all that is counted, so that the source remembers the arrays.
+    With a `tick` (seconds) they push at that pace while capture runs, without one before it continues. Where the sink
+    is `paused`, capture runs while they push as fast as they can, and the sink continues when all is in the log.
+    `known`: one push of each comes before all that is counted, so that the source remembers the arrays.
     """
 
     name: str
@@ -73,7 +73,7 @@ class Case:
 
     @property
     def is_backlog(self) -> bool:
-        """Whether all pushes are in the source's oplog when capture goes on."""
+        """Whether all pushes are in the source's oplog when capture continues."""
         return not self.tick and not self.paused
 
 
@@ -109,7 +109,7 @@ def bench(
         _case(stack, Case("warm-up", 100, 4, 25), side, seed, schemas)
     parts = []
     for turn, (title, case) in enumerate(cases.items()):
-        if case.paused:  # by far the most events: a worker that is not warm compiles for a third of its CPU meanwhile
+        if case.paused:  # by far the most events: a worker that is not warm compiles for a third of its CPU then
             for side in case.sides:
                 _case(stack, replace(case, name="warm-up"), side, seed, schemas)
         runs = [_case(stack, case, side, seed, schemas) for side in in_turn(case.sides, turn)]

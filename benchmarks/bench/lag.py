@@ -49,7 +49,7 @@ def bench(
     return Found(parts, goals, _NOTES, {"lags": lags})
 
 
-#: Pipelines in turn on one worker, which compiles its code meanwhile: the first is of a worker that has just started.
+#: Pipelines in turn on one worker, which compiles its code during this: the first is of a worker that has just started.
 _RUNS = {"lag-cold": "cold", "lag-warmer": "warmer", "lag": "warm"}
 
 _NOTES = (

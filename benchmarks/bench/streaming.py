@@ -102,14 +102,14 @@ def run_backlog(
             done = it.applied()
             return sum(done.get(place, start) - start for place, start in starts.items())
 
-        with watched(stack, applied) as looks:
+        with watched(stack, applied) as samples:
             it.connect.resume(it.source)
             it.await_captured(moment)
             it.await_applied()
         cpu = used_since(stack, before)
         seconds = last_write(destination, DATABASE, after) - logged(it.topics, starts).began
         _same(stack, side, documents)
-    return Run(side, changes, seconds, cpu, steady=steady(side, changes, looks))
+    return Run(side, changes, seconds, cpu, steady=steady(side, changes, samples))
 
 
 @contextmanager

@@ -31,7 +31,7 @@ from towpath_verifier.reads import collection
 _PAIR = Pair(f"{DATABASE}.{COLLECTION}", f"{DATABASE}.{COLLECTION}")
 _READING, _SCREEN, _CLIENT = "reading", f"{BASE} --screen", "client"
 _MOST_TIME, _MOST_MB, _MOST_SHARE = 1.5, 300, 5.0
-_LOOKS = 0.05  # seconds between looks at the memory of the processes
+_SAMPLES = 0.05  # seconds between samples of the memory of the processes
 
 
 def bench(stack: embedded.Stack, *, documents: int, processes: int, repetitions: int, seed: int) -> Found:
@@ -112,12 +112,12 @@ class _Memory:
 
 @contextmanager
 def _watched() -> Iterator[_Memory]:
-    """The largest resident memory of a process that is started meanwhile, as far as looks find it."""
+    """The largest resident memory of a process that is started during this, as far as samples find it."""
     found, ended, me = _Memory(), threading.Event(), psutil.Process()
     others = set(me.children(recursive=True))
 
     def watch() -> None:
-        while not ended.wait(_LOOKS):
+        while not ended.wait(_SAMPLES):
             for child in set(me.children(recursive=True)) - others:
                 try:
                     found.most = max(found.most, child.memory_info().rss)
@@ -134,7 +134,7 @@ def _watched() -> Iterator[_Memory]:
 
 
 def _verify(stack: embedded.Stack, options: Options) -> _Seen:
-    """Its time is that of everything, from the look at the collections to the end of the processes."""
+    """Its time is that of everything, from the listing of the collections to the end of the processes."""
     verification = Verification(stack.source, stack.destination, [_PAIR], options)
     for difference in verification:
         raise ValueError(f"both sides are equal, and a difference was told: {difference.kind}")
@@ -151,7 +151,7 @@ def _ranges(stack: embedded.Stack) -> list[Range]:
 
 
 def _read(stack: embedded.Stack, work: list[Range], processes: int, documents: int) -> _Seen:
-    """Read every range of both sides, and look at nothing of it. Its time begins when the processes stand ready."""
+    """Read every range of both sides, and compare nothing of it. Its time begins when the processes are ready."""
     ready = multiprocessing.get_context("spawn").Barrier(processes + 1)
     clients = (stack.source, stack.destination)
     with multiprocessing.get_context("spawn").Pool(processes, _connect, (ready, *clients)) as pool:

@@ -294,7 +294,7 @@ class _Change:
     def is_in(self, state: str) -> bool:
         return bool(self.stored().get("state") == state)
 
-    def stands(self) -> bool:
+    def waits(self) -> bool:
         """Whether a partition is still at it."""
         positions, change = self.scene.site.destination["towpath"]["offsets"], self.stored()["_id"]["id"]
         return positions.count_documents({"_id.pipeline": self.scene.pipeline.name, "barrier": change}) > 0
@@ -466,7 +466,7 @@ def _noted(change: _Change, client: raw.Client) -> Holds:
     """The change is done, and the partitions are held up at it."""
     change.hold_note(client, "offsets")
     until("change that is done", lambda: change.is_in("done"), 30, 0.01)
-    return change.stands
+    return change.waits
 
 
 def _ddl_states() -> Iterator[State]:

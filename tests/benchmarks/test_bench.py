@@ -15,7 +15,7 @@ from pymongo import DeleteOne, UpdateOne
 from benchmarks.bench import __main__ as command
 from benchmarks.bench import arrays, hops, load, page, report
 from benchmarks.bench.loading import DataSet
-from benchmarks.bench.measured import Look, Run, steady
+from benchmarks.bench.measured import Run, Sample, steady
 from benchmarks.bench.pairs import in_turn, pairs
 from benchmarks.bench.streaming import hundredths, percentiles
 
@@ -62,15 +62,15 @@ def test_ids_rise_with_the_index() -> None:
 
 def test_the_middle_of_a_run_is_from_a_third_to_nine_tenths() -> None:
     # half a second of processor time an item up to a third, a tenth of a second from there on
-    looks = [
-        Look(float(at), done, {"p": cpu})
+    samples = [
+        Sample(float(at), done, {"p": cpu})
         for at, done, cpu in ((0, 0, 0.0), (5, 20, 10.0), (8, 40, 12.0), (9, 60, 14.0))
     ]
-    middle = steady("towpath", 120, looks)
+    middle = steady("towpath", 120, samples)
     assert (middle.items, middle.seconds) == (68, pytest.approx(8.7 - 5))
     assert middle.cpu == {"p": pytest.approx(13.4 - 10)}
-    with pytest.raises(ValueError, match="before the first look"):
-        steady("towpath", 120, looks[1:])
+    with pytest.raises(ValueError, match="before the first sample"):
+        steady("towpath", 120, samples[1:])
 
 
 def test_a_side_has_the_processor_time_of_all_processes_and_of_its_middle() -> None:
