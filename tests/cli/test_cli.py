@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
-import time
 
 import click
 import pytest
@@ -43,10 +43,13 @@ print([name for name in {_SLOW} if name in sys.modules])
 @pytest.mark.serial
 @pytest.mark.parametrize("option", ["--version", "--help"])
 def test_help_and_version_take_a_tenth_of_a_second(option: str) -> None:
+    """Of the processor, which is what they take: they wait for nothing."""
+
     def seconds() -> float:
-        began = time.perf_counter()
+        before = os.times()
         subprocess.run([TOWPATH, option], stdout=subprocess.DEVNULL, check=True)
-        return time.perf_counter() - began
+        after = os.times()
+        return after.children_user + after.children_system - before.children_user - before.children_system
 
     assert min(seconds() for _ in range(5)) <= 0.1
 
