@@ -375,13 +375,13 @@ STEPS = (
     ),
     Step("applying the rest of the log", _apply_rest),
     Step(STOP_SINK, _stop_sink, undo=_resume_sink),
-    Step("verifying the rest of the log", lambda work: work.changes.verify_new()),
-    Step("comparing all documents", _compare_all, when=lambda work: work.options.quiet),
     Step(
         "waiting until the sink has stopped",
         lambda work: wait_stopped(work.session.connect, work.session.pipeline.sink_connector),
     ),
-    Step("starting the reverse pipeline", _start_reverse, when=_makes_reverse),
+    Step("starting the reverse pipeline", _start_reverse, when=_makes_reverse),  # Connect takes a second for it
+    Step("verifying the rest of the log", lambda work: work.changes.verify_new()),
+    Step("comparing all documents", _compare_all, when=lambda work: work.options.quiet),
     Step("moving the sink to the end of the log", _skip_echoes, when=_fails_back),
     Step(ENFORCE, _enforce, undo=_release, unit="commands"),
     Step("waiting for the reverse pipeline", _await_reverse, when=_makes_reverse),
