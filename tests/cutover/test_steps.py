@@ -178,7 +178,8 @@ def test_changes_that_nothing_replicated_to_the_source_are_explained(
         "the source has changes that did not come from the reverse pipeline, and would be lost: 2 documents differ"
     )
     assert raised.value.advice == (
-        "end what writes to the source; run towpath repair shop.toml, which gives the source the destination's documents"
+        "end what writes to the source; run towpath repair shop.toml,"
+        " which gives the source the destination's documents"
     )
 
 
@@ -207,5 +208,8 @@ def test_schemas_that_changed_since_the_gate_are_named(world: World, monkeypatch
         SimpleNamespace(pair=SimpleNamespace(source=f"shop.{name}"), what="validator") for name in ("users", "orders")
     ]
     monkeypatch.setattr(steps, "plan", lambda session, final: SimpleNamespace(unexplained=changed, capped=[]))
-    with ExitStack() as contexts, pytest.raises(TowpathError, match=r"shop\.users: validator; shop\.orders: validator;"):
+    with (
+        ExitStack() as contexts,
+        pytest.raises(TowpathError, match=r"shop\.users: validator; shop\.orders: validator;"),
+    ):
         steps._plan_schemas(work_of(world, contexts))
