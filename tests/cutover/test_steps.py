@@ -178,8 +178,8 @@ def test_changes_that_nothing_replicated_to_the_source_are_explained(
         "the source has changes that did not come from the reverse pipeline, and would be lost: 2 documents differ"
     )
     assert raised.value.advice == (
-        "end what writes to the source; run towpath repair shop.toml, which gives the source the destination's"
-        " documents"
+        "end what writes to the source; run towpath repair shop.toml,"
+        " which gives the source the destination's documents"
     )
 
 
