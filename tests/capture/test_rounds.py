@@ -19,7 +19,7 @@ from pymongo import MongoClient
 from tests.support import control, mongod, progress, raw
 from tests.support.awaited import until
 from tests.support.mongod import MongodSizes
-from tests.support.pipeline import Addresses, Pipeline, Settings
+from tests.support.pipeline import Addresses, Pipeline, Settings, towpath
 from tests.support.workload import Workload
 from tests.support.writer import Writer
 from towpath import stack as embedded
@@ -40,7 +40,7 @@ COPIED, CHANGED = "docs", "other"
 
 @dataclass(slots=True)
 class Seen:
-    """What was committed while the copy went on."""
+    """What was committed while the copy continued."""
 
     phases: list[tuple[str, int]] = field(default_factory=list)
     """Each phase with its round, in order."""
@@ -144,7 +144,7 @@ def copied_in_rounds(
     pipeline: Pipeline,
     seed: int,
     documents: int,
-    meanwhile: Callable[[Writer], None],
+    during: Callable[[Writer], None],
     rounds: int,
     timeout: float = 120,
 ) -> Seen:
@@ -154,7 +154,7 @@ def copied_in_rounds(
     until("full oplog", lambda: _is_full(pipeline.source_client), timeout=60)
     with Watch(pipeline, pipeline.source_client) as seen, Writer(changes, per_second=60) as writer:
         pipeline.deploy()
-        meanwhile(writer)
+        during(writer)
         until("end of the copy", lambda: pipeline.status()["copy"]["done"], timeout=timeout, every=1)
         writer.wait_for(writer.applied + 100)
     print(seen)
@@ -175,6 +175,17 @@ def nothing(writer: Writer) -> None:
 
 def await_round(pipeline: Pipeline, number: int) -> None:
     until(f"round {number}", lambda: _root(pipeline).get("round", 0) >= number, 120, 0.1)
+
+
+def assert_under_way(pipeline: Pipeline) -> None:
+    """Each command says that the copy is not done."""
+    copy, lag = (pipeline.status()[part] for part in ("copy", "lag"))
+    assert not copy["done"] and copy["round"] >= 2 and lag["seconds"] >= 0
+    waited = towpath("wait", pipeline.file, "--timeout", "1", expect=1)
+    assert "is still making the initial copy" in waited.stderr
+    verified = towpath("verify", pipeline.file, "--patience", "1", expect=2)
+    print(verified.stdout, verified.stderr)
+    assert "no verdict" in verified.stdout + verified.stderr
 
 
 def await_phase(pipeline: Pipeline, phase: str) -> None:
@@ -202,7 +213,12 @@ def test_a_long_copy_in_rounds(
 ) -> None:
     settings = Settings(capture={"documents_per_second": 60, **capture})
     with small(tmp_path, addresses, destination_client, settings) as pipeline:
-        assert copied_in_rounds(pipeline, seed, 6_000, nothing, rounds=5, timeout=600).largest_share <= 0.5
+
+        def during(writer: Writer) -> None:
+            await_round(pipeline, 2)
+            assert_under_way(pipeline)
+
+        assert copied_in_rounds(pipeline, seed, 6_000, during, rounds=5, timeout=600).largest_share <= 0.5
 
 
 @pytest.mark.nightly

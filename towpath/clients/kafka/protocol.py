@@ -35,7 +35,7 @@ class Protocol(KafkaAdminClient):  # type: ignore[misc]
     """A client that may be used by several threads."""
 
     _leaders: dict[Place, int]
-    """As of the last look at the topics."""
+    """As of the last poll of the topics."""
 
     @classmethod
     def of(cls, bootstrap: str, login: Mapping[str, Any]) -> Self:
