@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
 from dns.resolver import NXDOMAIN
 from pymongo.errors import (
     AutoReconnect,
@@ -27,11 +29,22 @@ from towpath.checks.facts import Facts
 from towpath.cli import deploy, manifests
 from towpath.clients.connect import rest
 from towpath.clients.connect.rest import Connect
+from towpath.clients.kafka import topics as kafka
+from towpath.clients.kafka.topics import Topics
 from towpath.clients.mongo import client as clusters
 from towpath.clients.mongo.client import Cluster
 from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.clients.tls import TlsProblem
-from towpath.errors import ConnectError, ConnectUnreachable, MongoError, MongoUnreachable, TowpathError
+from towpath.config.logins import CA, PROTOCOL, KafkaLogin
+from towpath.errors import (
+    ConnectError,
+    ConnectUnreachable,
+    KafkaRefused,
+    KafkaUnreachable,
+    MongoError,
+    MongoUnreachable,
+    TowpathError,
+)
 from towpath.history import preconditions
 from towpath.history import replay as replaying
 from towpath.history.plan import Plan, Replay
@@ -193,3 +206,26 @@ def test_a_url_that_cannot_be_used_is_no_worker_that_is_away(url: str) -> None:
     with Connect(url) as connect, pytest.raises(ConnectError, match="cannot reach Kafka Connect") as raised:
         connect.names()
     assert type(raised.value) is ConnectError
+
+
+def test_brokers_that_refuse_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka, "_REACHED", 0.0)
+    with Topics("127.0.0.1:1") as topics:
+        with pytest.raises(KafkaUnreachable, match="is a broker running there"):
+            topics.brokers()
+        topics._errors = Refusals()
+        with pytest.raises(KafkaRefused, match="the brokers refuse the user or the password: wrong password"):
+            topics.brokers()
+
+
+class Refusals(list[KafkaError]):
+    """What librdkafka tells of a login, of which no broker knows here."""
+
+    def clear(self) -> None:
+        self[:] = [KafkaError(KafkaError._AUTHENTICATION, "sasl_plaintext://k: wrong password")]
+
+
+def test_a_client_that_cannot_be_used_is_no_broker_that_is_away(tmp_path: Path) -> None:
+    login = KafkaLogin({PROTOCOL: "SSL", CA: str(tmp_path / "nothing.pem")})
+    with pytest.raises(KafkaRefused, match="cannot use"):
+        Topics("127.0.0.1:1", login).brokers()

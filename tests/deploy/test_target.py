@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import replace
@@ -23,7 +24,16 @@ from towpath.clients.mongo.replica_set import ReplicaSet, collections
 from towpath.config.namespaces import meet
 from towpath.deploy import deployment
 from towpath.deploy.schema import Plan
-from towpath.errors import ConnectUnreachable, KafkaUnreachable, MongoError, MongoUnreachable, Refused, TowpathError
+from towpath.errors import (
+    ConnectError,
+    ConnectUnreachable,
+    KafkaRefused,
+    KafkaUnreachable,
+    MongoError,
+    MongoUnreachable,
+    Refused,
+    TowpathError,
+)
 from towpath.log.definitions import definitions
 from towpath.store import writers
 from towpath.store.writers import Registration
@@ -305,26 +315,45 @@ def test_the_log_of_another_pipeline_is_not_removed(facts: Any, words: str, monk
         require(target.OF_LOG, facts)
 
 
-@pytest.mark.parametrize("error", [KafkaUnreachable("Kafka is away"), ConnectUnreachable("Connect is away")])
-def test_only_after_the_end_of_a_replication_is_less_proven(error: TowpathError) -> None:
-    """`prepare --overwrite` is refused then."""
+def without(error: TowpathError) -> Facts:
+    """The facts where Kafka or Connect fails with this error."""
 
     def away() -> Any:
         raise error
 
     topics, connect = SimpleNamespace(overview=lambda: ([1], "k1", {})), SimpleNamespace(configs=away)
-    if isinstance(error, KafkaUnreachable):
+    if isinstance(error, KafkaUnreachable | KafkaRefused):
         topics = SimpleNamespace(overview=away)
     facts = Facts(session_of(PIPELINE, connect, topics))
     facts._answers |= {("source", facts.source._replica_set): SOURCE, ("source", collections): []}
     facts._answers |= {("destination", facts.destination._replica_set): DESTINATION}
     facts._answers |= {("destination", writers.read_all): {}}
     with pytest.raises(type(error), match="is away"):
+    return facts
+
+
+@pytest.mark.parametrize("error", [KafkaUnreachable("Kafka is away"), ConnectUnreachable("Connect is away")])
+def test_only_after_the_end_of_a_replication_is_less_proven(error: TowpathError) -> None:
+    """`prepare --overwrite` is refused then."""
+    facts = without(error)
         target.gather(facts)
     assert target.gather(facts, ended=True).kafka == ""
 
 
 @pytest.mark.parametrize(
+@pytest.mark.parametrize(
+    "error",
+    [
+        KafkaRefused("the brokers refuse the user or the password"),
+        ConnectError("401", status=401),
+        ConnectUnreachable("404, and not from Kafka Connect itself", status=404),
+    ],
+)
+def test_no_less_is_proven_where_kafka_or_connect_refuses(error: TowpathError) -> None:
+    with pytest.raises(type(error), match=re.escape(error.what)):
+        target.gather(without(error), ended=True)
+
+
     ("options", "ended"),
     [([], True), (["--final"], True), (["--overwrite"], False), (["--final", "--overwrite"], False)],
 )

@@ -31,7 +31,7 @@ from towpath.clients.kafka import hanging_transactions
 from towpath.clients.kafka.topics import Topics, for_kafka_python, for_librdkafka
 from towpath.clients.mongo.client import Cluster
 from towpath.config.logins import ConnectLogin, kafka_login
-from towpath.errors import TopicError, TowpathError
+from towpath.errors import ConnectUnreachable, KafkaUnreachable, MongoUnreachable, TopicError, TowpathError
 
 pytestmark = [pytest.mark.servers, pytest.mark.nightly]
 
@@ -437,3 +437,4 @@ def test_whoever_does_not_get_in_is_told_why(doors: Doors, wrong: str) -> None:
         come(doors)
     assert re.search(words, str(refused.value)), str(refused.value)
     assert not _LEAK.search(str(refused.value)) and "0123456789abcdef" not in str(refused.value)
+    assert not isinstance(refused.value, (ConnectUnreachable, KafkaUnreachable, MongoUnreachable))

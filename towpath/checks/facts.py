@@ -18,7 +18,14 @@ from towpath.clients.mongo.client import Client, Cluster
 from towpath.clients.mongo.privileges import Privileges, if_allowed, privileges
 from towpath.clients.mongo.replica_set import Collection as CollectionInfo
 from towpath.clients.mongo.replica_set import ReplicaSet, collections, destination_set, source_set
-from towpath.errors import ConnectUnreachable, KafkaUnreachable, MongoUnreachable, NoSuchConnector, TowpathError
+from towpath.errors import (
+    ConnectUnreachable,
+    KafkaRefused,
+    KafkaUnreachable,
+    MongoUnreachable,
+    NoSuchConnector,
+    TowpathError,
+)
 from towpath.log.definitions import DDL_REPLAY, SETTINGS, definitions, pipeline_topics
 from towpath.session import Session
 from towpath.store import credentials, writers
@@ -32,7 +39,8 @@ _KEPT = (RESNAPSHOT, RESNAPSHOT_ONLY, DDL_REPLAY)
 
 Configurations = Mapping[str, dict[str, str] | None]
 Answer = TypeVar("Answer")
-_AWAY = (MongoUnreachable, KafkaUnreachable, ConnectUnreachable)
+_NO_KAFKA = (KafkaUnreachable, KafkaRefused)
+_AWAY = (MongoUnreachable, ConnectUnreachable, *_NO_KAFKA)
 
 
 class Once:
@@ -54,7 +62,7 @@ class Once:
             except TowpathError as failure:
                 self._failures[key] = failure
                 if isinstance(failure, _AWAY):
-                    away = "kafka" if isinstance(failure, KafkaUnreachable) else server
+                    away = "kafka" if isinstance(failure, _NO_KAFKA) else server
                     self.unreachable.setdefault(away, failure)
                 raise
         answer: Answer = self._answers[key]
