@@ -13,6 +13,7 @@ import pytest
 from bson import ObjectId
 
 from tests.deploy.test_changes_in_log import LOGGED
+from tests.support.memory_topics import MemoryTopics
 from tests.support.sessions import session_of
 from towpath.checks import change, target
 from towpath.checks.facts import DESTINATION_SET, SOURCE_SET, Facts, OwnTopics
@@ -328,7 +329,6 @@ def without(error: TowpathError) -> Facts:
     facts._answers |= {("source", facts.source._replica_set): SOURCE, ("source", collections): []}
     facts._answers |= {("destination", facts.destination._replica_set): DESTINATION}
     facts._answers |= {("destination", writers.read_all): {}}
-    with pytest.raises(type(error), match="is away"):
     return facts
 
 
@@ -336,11 +336,11 @@ def without(error: TowpathError) -> Facts:
 def test_only_after_the_end_of_a_replication_is_less_proven(error: TowpathError) -> None:
     """`prepare --overwrite` is refused then."""
     facts = without(error)
+    with pytest.raises(type(error), match="is away"):
         target.gather(facts)
     assert target.gather(facts, ended=True).kafka == ""
 
 
-@pytest.mark.parametrize(
 @pytest.mark.parametrize(
     "error",
     [
@@ -354,6 +354,7 @@ def test_no_less_is_proven_where_kafka_or_connect_refuses(error: TowpathError) -
         target.gather(without(error), ended=True)
 
 
+@pytest.mark.parametrize(
     ("options", "ended"),
     [([], True), (["--final"], True), (["--overwrite"], False), (["--final", "--overwrite"], False)],
 )
@@ -369,6 +370,11 @@ def test_prepare_overwrites_nothing_while_less_is_proven(
     monkeypatch.setattr(deploy.conversions, "marker", lambda _: None)
     deploy.prepare.main(["shop.toml", *options], standalone_mode=False)
     assert asked == [ended]
+
+
+_ROOT: dict[str, Any] = {"phase": "stream", "selection": "", "namespaces": "[]", "copied": "1:1"}
+OFFSETS = [{"partition": {"towpath": "move"}, "offset": _ROOT}]
+LOST = [{"partition": {"towpath": "move"}, "offset": _ROOT | {"lost": True}}]
 
 
 def changed(**values: Any) -> Any:
@@ -390,10 +396,12 @@ def changed(**values: Any) -> Any:
         "filled": {"shop.a"},
         "existing": {name: Topic(name, 4) for name in ("move.shop.a", "move.requests", "move.dead-letters")},
         "written": frozenset(["move.shop.a"]),
+        "captured": lambda topics: topics,
+        "registration": OWN,
         "own_topics": OwnTopics({}),
         "is_deployed": True,
         "is_stopped": False,
-        "offsets": lambda name: [{}],
+        "offsets": lambda name: OFFSETS,
         "state": lambda name: "RUNNING",
         "session": None,
     }
@@ -462,6 +470,12 @@ RED: list[tuple[Any, dict[str, Any], str]] = [
         "was included in this pipeline before, and then excluded",
     ),
     (change.kept_offsets, {"offsets": lambda name: []}, "Kafka Connect has no offsets of move-source"),
+    (change.kept_offsets, {"offsets": lambda name: LOST}, "Kafka Connect has no offsets of move-source"),
+    (
+        change.kept_offsets,
+        {"deployed": dict.fromkeys(_BASE.deployed), "offsets": lambda name: None},
+        "Kafka Connect has no move-source, which `towpath remove` has not removed: if its offsets are also lost",
+    ),
 ]
 
 
@@ -477,6 +491,34 @@ def test_each_rule_of_a_change_is_red(
     monkeypatch.setattr(change.cutover, "refuse", cut_over)
     found = run([Rule("deploy", rule)], changed(**what))
     assert found and all(words in finding.finding for finding in found), found
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"offsets": lambda name: [], "captured": lambda topics: frozenset()},
+        {"deployed": dict.fromkeys(_BASE.deployed), "registration": replace(OWN, removed=True)},
+    ],
+    ids=["nothing was captured", "`remove` keeps the offsets"],
+)
+def test_no_history_is_lost(facts: dict[str, Any]) -> None:
+    assert run([Rule("deploy", change.kept_offsets)], changed(**facts)) == []
+
+
+def test_a_topic_without_a_committed_record_shows_no_capture() -> None:
+    topics = MemoryTopics(**dict.fromkeys(("move.shop.a", "move.shop.cut", "move.shop.none", "move.shop.open"), 2))
+    topics.write("move.shop.a", (b"k", b"v", 1), commit=False)
+    topics.write("move.shop.open", (b"k", b"v", 1), commit=None)
+    topics.write("move.shop.cut", (b"k", b"v", 1), partition=1)
+    topics.cut("move.shop.cut", 2, partition=1)
+    facts = Facts(session_of(PIPELINE, topics=topics))
+    facts.existing = topics.all()
+    assert facts.written == {"move.shop.a", "move.shop.cut", "move.shop.open"}
+    assert facts.captured(facts.written) == {"move.shop.cut"}
+    topics.write("move.shop.a", (b"k", b"v", 1), partition=1)
+    facts = Facts(session_of(PIPELINE, topics=topics))
+    facts.existing = topics.all()
+    assert facts.captured(frozenset(["move.shop.a", "move.shop.none"])) == {"move.shop.a"}
 
 
 def test_topics_are_awaited_while_the_broker_learns_of_more(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,7 @@ from towpath.errors import (
     TowpathError,
 )
 from towpath.log.definitions import DDL_REPLAY, SETTINGS, definitions, pipeline_topics
+from towpath.log.lag import peek
 from towpath.session import Session
 from towpath.store import credentials, writers
 from towpath.store.writers import Registration
@@ -270,6 +271,19 @@ class Facts(Once):
         """The change topics that hold, or held, records, committed or not."""
         ends = self.once("kafka", "written", lambda: self.topics.written(self.log))
         return frozenset(name for (name, _), end in ends.items() if end > 0)
+
+    def captured(self, topics: frozenset[str]) -> frozenset[str]:
+        """The change topics among these that hold a committed record, or held one that retention has deleted.
+
+        `io.towpath.source.CapturedLog` has the same rule in the source connector.
+        """
+
+        def read() -> frozenset[str]:
+            ends = {place: window for place, window in self.ends.items() if place[0] in topics}
+            held = peek(self.topics, ends, limit=0)
+            return frozenset(place[0] for place, (first, _) in ends.items() if first > 0 or held[place].records)
+
+        return self.once("kafka", ("captured", topics), read)
 
     @cached_property
     def topic_settings(self) -> Mapping[str, Mapping[str, str]]:
