@@ -1,17 +1,20 @@
-"""What `check` and `deploy` ask the servers: nothing twice."""
+"""What commands ask the servers: `check` nothing twice, others no list, no privileges and no offsets."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from tests.support.pipeline import Pipeline, Settings
 from tests.support.requests import counting
 from towpath.checks.facts import Facts
+from towpath.cli import status
 from towpath.deploy import deployment
 from towpath.deploy.deployment import Deployment
+from towpath.run.status import read_status
 
 pytestmark = pytest.mark.servers
 
@@ -42,3 +45,30 @@ def test_no_request_is_repeated(pipeline: Pipeline) -> None:
         with counting(one.write()) as (session, asked):
             assert len(Deployment(Facts(session)).plan()) == changes
             assert repeated(asked) == []
+
+
+LISTS = ("'listDatabases'", "'listCollections'")
+OFFSETS, CONFIGURATION = "-source/offsets", "-source/config"
+
+
+def counts(asked: Counter[str], *words: str) -> dict[str, int]:
+    """How often requests with one of these words were sent."""
+    found = {request: count for request, count in asked.items() if any(word in request for word in words)}
+    assert all(any(word in request for request in found) for word in words), found
+    return found
+
+
+@pytest.fixture
+def filled(pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    pipeline.source("docs").insert_one({"_id": 1})
+    pipeline.deploy()
+    pipeline.wait()
+    return pipeline
+
+
+def test_status_asks_for_the_offsets_once(filled: Pipeline) -> None:
+    for show in (status._complete, status._screen):
+        with counting(filled.file) as (session, asked):
+            show(session, read_status(session))
+            assert set(counts(asked, OFFSETS, CONFIGURATION, *LISTS).values()) == {1}, asked

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import click
@@ -19,6 +20,7 @@ from towpath.history import resnapshot as resnapshots
 from towpath.history.plan import format_time
 from towpath.log import barrier, reread_requests
 from towpath.log.barrier import asking, passing
+from towpath.log.source_offsets import read_state
 from towpath.session import Session
 from towpath.store import state_files, verdict
 from towpath.verify import repair
@@ -52,7 +54,8 @@ def resnapshot(file: Path, only: tuple[str, ...], yes: bool, dry_run: bool, time
         session.require_deployed()
         target.require_own(session)
         with session.source.connected() as client:
-            connectors = read_captured(client, session.pipeline, session.connect.offsets, session.connect.config)
+            states = partial(read_state, session.connect)
+            connectors = read_captured(client, session.pipeline, states, session.connect.config)
         captures = resnapshots.Captures(session.pipeline, connectors, only)
         require(resnapshots.RULES, captures)
         name = captures.interrupted

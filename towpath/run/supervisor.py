@@ -231,7 +231,7 @@ class Supervisor:
                 self.events.report(Note(event="ddl", words=change.line, change=change.as_json()))
         for mark in before - {change.ddl.mark for change in self.ddl}:
             self.events.report(Note(event="ddl", words=f"resolved: {mark}"))
-        self.log = read_log(self.session, self.status.raw.ends)
+        self.log = read_log(self.session, self.status.raw)
         self.events.report_state(Note(event="warning", about="log", words="; ".join(self.log.warnings)))
 
     def _attempt(self, about: str, act: Callable[[], None]) -> None:
