@@ -115,8 +115,10 @@ def failing(error: TowpathError) -> Callable[..., Any]:
 @pytest.mark.parametrize("error", [REFUSED, GONE])
 def test_deploy_makes_no_collection_without_its_options(error: MongoError, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deploy, "plan", failing(error))
+    facts = Facts(session_of(LOGGED))
+    facts.collections = ()
     with pytest.raises(TowpathError, match="nothing was deployed") as raised:
-        deploy._schema_plan(session_of(LOGGED))
+        deploy._schema_plan(facts)
     assert "--no-prepare" in raised.value.advice
 
 

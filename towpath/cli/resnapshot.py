@@ -15,7 +15,7 @@ from towpath.cli import verify
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, say
 from towpath.config.events import as_line
 from towpath.deploy import operator
-from towpath.deploy.schema import pairs
+from towpath.deploy.schema import Listing
 from towpath.history import resnapshot as resnapshots
 from towpath.history.plan import format_time
 from towpath.log import barrier, reread_requests
@@ -70,8 +70,9 @@ def resnapshot(file: Path, only: tuple[str, ...], yes: bool, dry_run: bool, time
                 verdict.begin_history(client, session.pipeline, "a resnapshot began, because changes were lost")
         name = resnapshots.start(session, name, only)
         _complete(session, name, only, timeout)
-        compared, request = pairs(session, only), VerifyRequest(False, only=only)
-        result = verify.run(session, compared, Options(), request, as_json=as_json)
+        listing = Listing.read(session)
+        request = VerifyRequest(False, only=only, listing=listing)
+        result = verify.run(session, listing.pairs(only), Options(), request, as_json=as_json)
     verify.end(result.verdict, result.differences)
 
 
@@ -121,7 +122,7 @@ def _compare(session: Session, only: tuple[str, ...]) -> None:
     pipeline = session.pipeline
     with asking(session) as passed, state_files.writing(_differences_file(session)) as file:
         uris = pipeline.source.uri, pipeline.destination.uri
-        verification = Verification(*uris, pairs(session, only), passed=passed, say=say)
+        verification = Verification(*uris, Listing.read(session).pairs(only), passed=passed, say=say)
         for difference in differences(session, verification, [], resumable=False):
             file.write(difference.line)
         file.write(as_line(figures(VerificationResult(verification.verdict))))
@@ -137,7 +138,7 @@ def _to_reread(session: Session, only: tuple[str, ...]) -> Iterator[DocumentRef]
     yield from repair.of_verdicts([_differences_file(session)])
     if not session.pipeline.exactly_once:
         return
-    names = {pair.source for pair in pairs(session, only)}
+    names = {pair.source for pair in Listing.read(session).pairs(only)}
     for document in repair.of_dead_letters(session.pipeline, session.topics):
         if document.namespace in names:
             yield document
