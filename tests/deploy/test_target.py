@@ -498,11 +498,13 @@ def test_each_rule_of_a_change_is_red(
     [
         {"offsets": lambda name: [], "captured": lambda topics: frozenset()},
         {"deployed": dict.fromkeys(_BASE.deployed), "registration": replace(OWN, removed=True)},
+        {"captured": lambda topics: frozenset(), **deployed_as("move-source", **{"collection.include.list": "-"})},
     ],
-    ids=["nothing was captured", "`remove` keeps the offsets"],
+    ids=["nothing was captured", "`remove` keeps the offsets", "nothing was captured while it was included"],
 )
 def test_no_history_is_lost(facts: dict[str, Any]) -> None:
-    assert run([Rule("deploy", change.kept_offsets)], changed(**facts)) == []
+    rules = [Rule("deploy", rule) for rule in (change.kept_offsets, change.not_taken_in_again)]
+    assert run(rules, changed(**facts)) == []
 
 
 def test_a_topic_without_a_committed_record_shows_no_capture() -> None:
