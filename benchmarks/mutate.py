@@ -141,7 +141,7 @@ def pit_score(report: ElementTree.Element) -> Score:
 
 
 def _run(command: Sequence[str], folder: Path, log: Path, seconds: float) -> bool:
-    """Run it for at most so long, with all of its children; whether it ended by itself."""
+    """Run it for at most so long, with all of its children; whether it ended before that."""
     with log.open("wb") as output:
         process = subprocess.Popen(command, cwd=folder, stdout=output, stderr=output, start_new_session=True)
         try:

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import settings
 from pymongo import MongoClient
 
-from tests.support import health, raw
+from tests.support import health, raw, skips
 from tests.support.clock import Clock
 from tests.support.complaints import complaints
 from tests.support.guard import guarded
@@ -39,7 +39,7 @@ for ignored in (signal.SIGINT, signal.SIGHUP):
 # A JVM of a test lives for a minute or two: what its second compiler would save, it does not earn back.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 
-# Processes of pytest start their servers at the same time, so each chooses ports from a part of its own.
+# Processes of pytest start their servers at the same time, so each chooses ports from a separate part.
 _part, _parts = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")), 8
 processes.PORTS = processes.PORTS[_part % _parts :: _parts]
 
@@ -120,6 +120,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     if report.failed and stack is not None:
         for name, words in complaints(stack):
             report.sections.append((f"the last that {name} complains of", words))
+    if item.config.getoption("--nightly"):
+        skips.refuse(report)
     return report
 
 
@@ -128,7 +130,7 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
     """A test finds the stack alive, whatever the one before has done to it."""
     stack = item.config.stash.get(STACK, None)
     if stack is not None and (dead := stack.processes.keys() - health.running(stack.directory)):
-        health.mend(stack.directory, dead)
+        health.repair(stack.directory, dead)
     return (yield)
 
 
@@ -177,14 +179,14 @@ def _say(words: str) -> None:
 
 @pytest.fixture(scope="session")
 def clock(stack: embedded.Stack) -> Iterator[Clock]:
-    """Lets the source's time go on five times a second, as it does at a source that is in use."""
+    """Advances the source's time five times a second, as it does at a source that is in use."""
     with Clock(stack.source) as running:
         yield running
 
 
 @pytest.fixture
 def quiet_source(clock: Clock) -> Iterator[None]:
-    """Nothing but the server's own entry once a second lets the source's time go on during the test."""
+    """Nothing but the server's own entry once a second advances the source's time during the test."""
     with clock.stopped():
         yield
 
@@ -212,7 +214,7 @@ def destination_client(addresses: Addresses) -> Iterator[raw.Client]:
 def making(
     addresses: Addresses, source: raw.Client, destination: raw.Client, folder: Path, owner: str
 ) -> Iterator[MakePipeline]:
-    """Makes one pipeline, with databases and a name of its own; removes all of it at the end."""
+    """Makes one pipeline, with separate databases and a separate name; removes all of it at the end."""
     made: list[Pipeline] = []
 
     def make(settings: Settings) -> Pipeline:
@@ -247,7 +249,7 @@ def make_shared_pipeline(
     destination_client: raw.Client,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[MakePipeline]:
-    """Makes a pipeline for all tests of a file, each with collections of its own or only reading."""
+    """Makes a pipeline for all tests of a file, each with its own collections or only reading."""
     with making(addresses, source_client, destination_client, tmp_path_factory.mktemp("shared"), "file") as make:
         yield make
 

@@ -1,1 +1,1 @@
-"""Towpath replicates MongoDB collections through Kafka. `ARCHITECTURE.md` shows the rooms."""
+"""Towpath replicates MongoDB collections through Kafka. `ARCHITECTURE.md` shows the packages."""

@@ -3,7 +3,7 @@
 TowpathError                    root
 ├── BadPipelineFile             the pipeline file is missing, unreadable or says something that cannot be
 ├── ConnectError                the Connect REST API answered, but not with what was asked for
-│   ├── ConnectUnreachable      nobody answers at the Connect URL
+│   ├── ConnectUnreachable      no worker answers at the Connect URL
 │   ├── NoSuchConnector         Connect does not know the connector
 │   └── Unresolved              a worker cannot read a file that a configuration refers to
 ├── ConnectorFailed             a connector or one of its tasks has failed, and stays so
@@ -19,7 +19,7 @@ TowpathError                    root
 └── StackError                  the embedded stack cannot do what was asked
     └── NoStack                 the folder holds no stack
 
-The verifier is a library and has a root of its own with the same fields: `towpath_verifier.VerifierError`.
+The verifier is a library and has its own root with the same fields: `towpath_verifier.VerifierError`.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class ConnectError(TowpathError):
 
 
 class ConnectUnreachable(ConnectError):
-    """Nobody answers at the Connect URL."""
+    """No worker answers at the Connect URL."""
 
 
 class NoSuchConnector(ConnectError):
@@ -97,7 +97,7 @@ class Refused(TowpathError):
 
 
 class Overtaken(Refused):
-    """Another command is at the same work by now, and goes on instead of this one."""
+    """Another command is at the same work by now, and continues instead of this one."""
 
 
 class MongoError(TowpathError):

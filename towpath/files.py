@@ -1,4 +1,4 @@
-"""Files: the one way to replace a text file, and where the files are that Towpath ships beside its modules."""
+"""Files: the one way to replace a text file, and where the files are that Towpath ships next to its modules."""
 
 from __future__ import annotations
 

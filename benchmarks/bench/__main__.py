@@ -1,4 +1,4 @@
-"""`scripts/bench WHAT`: an embedded stack of its own, the sides in turn, a table, and the figures as JSON."""
+"""`scripts/bench WHAT`: a separate embedded stack, the sides in turn, a table, and the numbers as JSON."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ _TOGETHER = {"broker": {"group.initial.rebalance.delay.ms": "1000"}}
 _USUAL = {"connect_heap_mb": 1024}
 
 
-#: What a benchmark may fail with; the others go on.
-_TROUBLE = (
+#: What a benchmark may fail with; the others continue.
+_ERRORS = (
     TowpathError, embedded.StackError, PyMongoError, KafkaException, httpx.HTTPError, ValueError, AssertionError,
     TimeoutError, NoRevision, subprocess.SubprocessError,
 )  # fmt: skip
@@ -61,7 +61,7 @@ _TROUBLE = (
 class Bench:
     """`options` are the arguments of `measure` and their defaults; `small` are those that only show that it works.
 
-    `stack`: what its `StackOptions` have of their own; `sets`: the options that are 0 when a set of data is left out.
+    `stack`: what its `StackOptions` have in addition; `sets`: the options that are 0 when a set of data is left out.
     """
 
     about: str
@@ -221,7 +221,7 @@ _MAY_BE_ZERO = ("processes", "schemas", "seed")
 
 
 def main() -> int:
-    signal.signal(signal.SIGTERM, lambda *about: sys.exit(128 + signal.SIGTERM))  # the stack is stopped then, too
+    signal.signal(signal.SIGTERM, lambda *about: sys.exit(128 + signal.SIGTERM))  # the stack is also stopped then
     chosen = vars(_options().parse_args())
     what, results, directory, small = (chosen.pop(name) for name in ("what", "results", "directory", "small"))
     results.mkdir(parents=True, exist_ok=True)
@@ -238,7 +238,7 @@ def main() -> int:
         }
         try:
             _one(name, options, directory, results)
-        except _TROUBLE as error:
+        except _ERRORS as error:
             say(f"{name}: {error}")
             failed.append(name)
     if what == "all":
@@ -281,7 +281,7 @@ def _way(ways: Any, name: str, words: str) -> argparse.ArgumentParser:
     way: argparse.ArgumentParser = ways.add_parser(name, help=words, description=words, allow_abbrev=False)
     way.add_argument("--results", type=Path, default=_RESULTS, metavar="DIR", help=f"default: {_RESULTS}")
     way.add_argument("--directory", type=Path, metavar="DIR", help="where stacks are made; default: a temporary one")
-    way.add_argument("--small", action="store_true", help="as little as shows that it works; the figures mean nothing")
+    way.add_argument("--small", action="store_true", help="as little as shows that it works; the numbers mean nothing")
     return way
 
 

@@ -56,9 +56,9 @@ _Medians = Mapping[str, Mapping[str, float]]
 class Case:
     """Devices whose documents hold `length` readings push `pushes` more each; `options` go beside `$each`.
 
-    With a `tick` (seconds) they push at that pace while capture runs, without one before it goes on. Where the sink is
-    `paused`, capture runs while they push as fast as they can, and the sink goes on when all is in the log. `known`:
-    one push of each comes before all that is counted, so that the source remembers the arrays.
+    With a `tick` (seconds) they push at that pace while capture runs, without one before it continues. Where the sink
+    is `paused`, capture runs while they push as fast as they can, and the sink continues when all is in the log.
+    `known`: one push of each comes before all that is counted, so that the source remembers the arrays.
     """
 
     name: str
@@ -73,7 +73,7 @@ class Case:
 
     @property
     def is_backlog(self) -> bool:
-        """Whether all pushes are in the source's oplog when capture goes on."""
+        """Whether all pushes are in the source's oplog when capture continues."""
         return not self.tick and not self.paused
 
 
@@ -95,7 +95,7 @@ def bench(
             "long", length, devices, pushes
         ),
         f"a backlog of {into_capped}": Case("capped", cap, devices, pushes, options, sides=tuple(_SIDES)),
-        f"{into_capped}, as fast as they can be pushed; the sink goes on when all are in the log": Case(
+        f"{into_capped}, as fast as they can be pushed; the sink continues when all are in the log": Case(
             "capped-paused", cap, devices, capped, options, known=True, paused=True, sides=_OURS
         ),
         f"{into_capped}, {devices} every {_TICK} s": Case(
@@ -109,7 +109,7 @@ def bench(
         _case(stack, Case("warm-up", 100, 4, 25), side, seed, schemas)
     parts = []
     for turn, (title, case) in enumerate(cases.items()):
-        if case.paused:  # by far the most events: a worker that is not warm compiles for a third of its CPU meanwhile
+        if case.paused:  # by far the most events: a worker that is not warm compiles for a third of its CPU then
             for side in case.sides:
                 _case(stack, replace(case, name="warm-up"), side, seed, schemas)
         runs = [_case(stack, case, side, seed, schemas) for side in in_turn(case.sides, turn)]
@@ -199,10 +199,10 @@ def _pushed(stack: embedded.Stack, it: Way, case: Case, source: Client, destinat
     log, pushes = logged(it.topics, starts), case.devices * case.pushes
     if log.records != pushes:
         raise ValueError(f"{it.side}: {log.records:,} records in the log for {pushes:,} pushes")
-    figures = {f"{SERIALIZED} B/push": log.weight / pushes} | {f"{hop} B/push": n / pushes for hop, n in moved.items()}
-    figures[WRITES] = hops.writes(destination, after, NAMESPACE) / case.devices
+    numbers = {f"{SERIALIZED} B/push": log.weight / pushes} | {f"{hop} B/push": n / pushes for hop, n in moved.items()}
+    numbers[WRITES] = hops.writes(destination, after, NAMESPACE) / case.devices
     seconds = last_write(destination, DATABASE, after) - (log.began if case.is_backlog else begun)
-    return Run(it.side, pushes, seconds, used, figures)
+    return Run(it.side, pushes, seconds, used, numbers)
 
 
 def _push(documents: raw.Documents, case: Case, random: Random) -> None:

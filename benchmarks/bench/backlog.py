@@ -1,5 +1,5 @@
 """`backlog`: changes from a backlog, and changes written at full speed beside a running pipeline; by the plugin of this
-checkout and by that of another revision in turn, each on a stack of its own.
+checkout and by that of another revision in turn, each on a separate stack.
 """
 
 from __future__ import annotations

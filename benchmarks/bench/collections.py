@@ -28,17 +28,17 @@ from towpath.session import opened
 from towpath.verify.full_verdict import VerdictContext
 
 _FEW = 10  # collections that the many are compared with
-_LOOKS = 3  # of each kind, of which the median counts
-_LONGEST_S = 2.0  # of one look
+_POLLS = 3  # of each kind, of which the median counts
+_LONGEST_S = 2.0  # of one poll
 _STATUS_S = 3.0  # of `towpath status`, at most
 _LARGEST_MB = 300  # of memory, of any command
 _CREATORS = 4  # threads that create collections
 _PATIENCE_S = 3_600  # seconds that `wait`, and the copy, get
-_LOOK_S = 0.05  # seconds between two looks at the memory of a command
+_SAMPLE_S = 0.05  # seconds between two samples of the memory of a command
 
-#: What `status` and `run` do, each time that they look.
+#: What `status` and `run` do, at each poll.
 _STATUS, _WARNINGS, _VERDICT = "status", "settings and size of the log", "what a verdict belongs to"
-_LOOKED = (_STATUS, _WARNINGS, _VERDICT)
+_POLLED = (_STATUS, _WARNINGS, _VERDICT)
 _SCHEMAS, _CHECK = "options and indexes of both sides", "check"
 _COMMANDS = ("check", "deploy", "wait", "status", "prepare", "verify")
 
@@ -48,16 +48,16 @@ def bench(stack: embedded.Stack, *, collections: int, listed: int, partitions: i
     for name, count in (("few", _FEW), ("many", max(collections, _FEW + 1))):
         share = min(count - 1, max(1, count * listed // collections))  # a pattern that matches nothing is refused
         runs.append(_run(stack, name, f"{BASE}, {count:,} collections", count, share, partitions, seed))
-    few, many = (run.figures for run in runs)
-    goals = [at_most(f"{look}, {collections:,} collections", many[f"{look} s"], _LONGEST_S, "s") for look in _LOOKED]
+    few, many = (run.numbers for run in runs)
+    goals = [at_most(f"{poll}, {collections:,} collections", many[f"{poll} s"], _LONGEST_S, "s") for poll in _POLLED]
     goals.append(at_most(f"`towpath status`, {collections:,} collections", many[_seconds("status")], _STATUS_S, "s"))
-    goals.append(at_most("memory of any command", max(many[_memory(verb)] for verb in _COMMANDS), _LARGEST_MB, "MB"))
+    goals.append(at_most("memory of any command", max(many[_memory(name)] for name in _COMMANDS), _LARGEST_MB, "MB"))
     goals.append(
         at_most(f"by which the pause is longer than with {_FEW} collections", many[PAUSE] - few[PAUSE], 1.0, "s")
     )
     goals += [
-        told(f"requests: {look}", f"{few[f'{look} requests']:.0f} → {many[f'{look} requests']:.0f}")
-        for look in (*_LOOKED, _SCHEMAS, _CHECK)
+        told(f"requests: {poll}", f"{few[f'{poll} requests']:.0f} → {many[f'{poll} requests']:.0f}")
+        for poll in (*_POLLED, _SCHEMAS, _CHECK)
     ]
     title = (
         f"{collections:,} collections with an index and one document each, {listed:,} of them listed by name,"
@@ -73,45 +73,45 @@ def _run(stack: embedded.Stack, name: str, side: str, count: int, listed: int, p
     say(f"collections: {count:,} are there")
     patterns = [*names[:listed], f"{database}.matched_*"]
     file = write_file(stack, name, "towpath", Settings(patterns, partitions=partitions))
-    figures: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     with removed(file):
         began = time.monotonic()
-        figures |= _command("check", file) | _command("deploy", file)
+        numbers |= _command("check", file) | _command("deploy", file)
         with opened(file) as session:
             until(
                 "the stream", lambda: is_streaming(session.connect, session.pipeline.source_connector), _PATIENCE_S, 1.0
             )
         copied = time.monotonic() - began
         say(f"collections: {count:,} copied after {copied:.0f} s")
-        figures |= _command("wait", file, "--timeout", str(_PATIENCE_S)) | _looks(file)
-        for verb in ("status", "prepare", "verify"):
-            figures |= _command(verb, file)
+        numbers |= _command("wait", file, "--timeout", str(_PATIENCE_S)) | _polls(file)
+        for command in ("status", "prepare", "verify"):
+            numbers |= _command(command, file)
         with removed(file.with_name(f"{name}-back.toml")):
-            figures |= cut_over(file, None)
-    return Run(side, count, copied, {}, {"until the stream s": copied, **figures})
+            numbers |= cut_over(file, None)
+    return Run(side, count, copied, {}, {"until the stream s": copied, **numbers})
 
 
-def _seconds(verb: str) -> str:
-    return f"`towpath {verb}` s"
+def _seconds(command: str) -> str:
+    return f"`towpath {command}` s"
 
 
-def _memory(verb: str) -> str:
-    return f"`towpath {verb}` MB"
+def _memory(command: str) -> str:
+    return f"`towpath {command}` MB"
 
 
-def _command(verb: str, file: Path, *more: str) -> dict[str, float]:
+def _command(command: str, file: Path, *more: str) -> dict[str, float]:
     """The seconds of a command, and the most memory that it had. Raises ValueError when it fails."""
     began, most = time.monotonic(), 0
-    with psutil.Popen([COMMAND, verb, file, *more], stdout=subprocess.DEVNULL) as process:
+    with psutil.Popen([COMMAND, command, file, *more], stdout=subprocess.DEVNULL) as process:
         while process.poll() is None:
             with suppress(psutil.Error):
                 most = max(most, process.memory_info().rss)
-            time.sleep(_LOOK_S)
-    figures = {_seconds(verb): time.monotonic() - began, _memory(verb): most / 2**20}
-    say(f"collections: {verb} ended with {process.returncode}: {figures}")
+            time.sleep(_SAMPLE_S)
+    numbers = {_seconds(command): time.monotonic() - began, _memory(command): most / 2**20}
+    say(f"collections: {command} ended with {process.returncode}: {numbers}")
     if process.returncode:
-        raise ValueError(f"towpath {verb} ended with {process.returncode}")
-    return figures
+        raise ValueError(f"towpath {command} ended with {process.returncode}")
+    return numbers
 
 
 def _fill(stack: embedded.Stack, names: Sequence[str]) -> None:
@@ -126,9 +126,9 @@ def _fill(stack: embedded.Stack, names: Sequence[str]) -> None:
             list(threads.map(create, names))
 
 
-def _looks(file: Path) -> dict[str, float]:
-    """Seconds and requests of each kind of look, on an open session as in `run`."""
-    figures: dict[str, float] = {}
+def _polls(file: Path) -> dict[str, float]:
+    """Seconds and requests of each kind of poll, on an open session as in `run`."""
+    numbers: dict[str, float] = {}
     with counting(file) as (session, asked):
         status = read_status(session)
         kinds: dict[str, Callable[[], object]] = {
@@ -138,17 +138,17 @@ def _looks(file: Path) -> dict[str, float]:
             _SCHEMAS: lambda: metadata(session, ()),
             _CHECK: lambda: deployment.findings(Facts(session)),
         }
-        for kind, look in kinds.items():
+        for kind, poll in kinds.items():
             asked.clear()
-            figures[f"{kind} s"] = _timed(look)
-            figures[f"{kind} requests"] = asked.total() / _LOOKS
-    return figures
+            numbers[f"{kind} s"] = _timed(poll)
+            numbers[f"{kind} requests"] = asked.total() / _POLLS
+    return numbers
 
 
-def _timed(look: Callable[[], object]) -> float:
+def _timed(poll: Callable[[], object]) -> float:
     seconds = []
-    for _ in range(_LOOKS):
+    for _ in range(_POLLS):
         began = time.monotonic()
-        look()
+        poll()
         seconds.append(time.monotonic() - began)
     return median(seconds)

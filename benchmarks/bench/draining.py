@@ -1,7 +1,7 @@
 """Out of the log into the destination: `updates`, `bulking`, `write-concern`.
 
 The log is filled once, by MongoSource, while no sink runs. Then one sink connector after the other reads all of it,
-each under a name of its own, into a destination that holds what it held before the first change.
+each under a separate name, into a destination that holds what it held before the first change.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def drain(stack: embedded.Stack, log: Log, sink: Sink, name: str) -> Run:
 
 @contextmanager
 def _sink_of(stack: embedded.Stack, log: Log, sink: Sink, name: str) -> Iterator[Way]:
-    """A sink like that of a pipeline of its own, but for the topics, which are the log's."""
+    """A sink like that of a separate pipeline, but for the topics, which are the log's."""
     with way(stack, name, sink.side, sink.settings) as own:
         theirs = log.way.definitions[log.way.sink]
         config = own.definitions[own.sink]

@@ -21,7 +21,7 @@ from tests.support.served import TOKEN, served
 from towpath import stack as embedded
 
 _NAME = "page"
-_EVERY = 5.0  # seconds between two looks at the memory
+_EVERY = 5.0  # seconds between two samples of the memory
 
 
 def bench(stack: embedded.Stack, *, clients: int, documents: int, rate: int, seconds: int, seed: int) -> Found:
@@ -29,27 +29,27 @@ def bench(stack: embedded.Stack, *, clients: int, documents: int, rate: int, sec
         file = pipeline_file(stack, _NAME)
         with served(file.parent, "run", file, "--json") as run:
             path = f"/api/v1/pipelines/{_NAME}"
-            until("first look", lambda: run.client.get(path).json()["at"])
+            until("first poll", lambda: run.client.get(path).json()["at"])
             writer = threads.submit(write_paced, source, seed, documents, rate, 2 * seconds)
             process, series = psutil.Process(run.process.pid), {}
             alone, series["alone"] = _watched(process, "alone", seconds)
             with following(run.url, f"/updates?pipeline={_NAME}", clients) as received:
                 side = f"{clients} clients"
                 followed, series[side] = _watched(process, side, seconds)
-            followed.figures["received by a client, KiB/s"] = sum(received) / clients / seconds / 1024
+            followed.numbers["received by a client, KiB/s"] = sum(received) / clients / seconds / 1024
             until("end of all clients", lambda: "towpath_clients 0.0" in run.client.get("/metrics").text)
             written, took = writer.result()
     say(f"page: {written / took:,.0f} changes a second were written")
-    more = followed.figures[_CPU] - alone.figures[_CPU]
+    more = followed.numbers[_CPU] - alone.numbers[_CPU]
     goals = [
         at_most(f"CPU that {clients} clients take", more, 5, "% of a core"),
         at_most(
             f"memory that grows in the last third of the time with {clients} clients",
-            followed.figures[_GROWN],
+            followed.numbers[_GROWN],
             256,
             "KiB",
         ),
-        told("the same without clients", f"{alone.figures[_GROWN]:,.0f} KiB"),
+        told("the same without clients", f"{alone.numbers[_GROWN]:,.0f} KiB"),
     ]
     title = f"`towpath run --listen`, each for {seconds} s, beside {rate:,} changes a second"
     return Found([Part(title, "second", [alone, followed], rated=False)], goals, _NOTES, {"memory, KiB": series})
@@ -67,14 +67,14 @@ _NOTES = (
 def _watched(process: psutil.Process, side: str, seconds: int) -> tuple[Run, list[float]]:
     """What the process uses for so long, and its memory in KiB."""
     before, start, memory = sum(process.cpu_times()[:2]), time.monotonic(), list[float]()
-    looks = max(6, round(seconds / _EVERY))
-    for look in range(looks):
+    samples = max(6, round(seconds / _EVERY))
+    for sample in range(samples):
         memory.append(process.memory_info().rss / 1024)
-        time.sleep(max(0.0, start + (look + 1) * seconds / looks - time.monotonic()))
+        time.sleep(max(0.0, start + (sample + 1) * seconds / samples - time.monotonic()))
     took, used = time.monotonic() - start, sum(process.cpu_times()[:2]) - before
-    figures = {_CPU: 100 * used / took, "memory, MiB": memory[-1] / 1024, _GROWN: grown(memory)}
-    say(f"page: {side}: {figures[_CPU]:.2f} % of a core, {figures['memory, MiB']:.1f} MiB, {figures[_GROWN]:+.0f} KiB")
-    return Run(side, seconds, took, {"run": used}, figures), memory
+    numbers = {_CPU: 100 * used / took, "memory, MiB": memory[-1] / 1024, _GROWN: grown(memory)}
+    say(f"page: {side}: {numbers[_CPU]:.2f} % of a core, {numbers['memory, MiB']:.1f} MiB, {numbers[_GROWN]:+.0f} KiB")
+    return Run(side, seconds, took, {"run": used}, numbers), memory
 
 
 def grown(memory: list[float]) -> float:

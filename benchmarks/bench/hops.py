@@ -1,6 +1,6 @@
 """Bytes at each hop: counted by the servers, by Kafka's clients inside Connect, and on the broker's disk.
 
-Every counter belongs to one party that says so itself. A look at a mongod costs a reply, which is taken off again.
+Every counter belongs to one party that says so itself. Asking a mongod costs a reply, which is taken off again.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def client_bytes(metrics: str, name: str, client: str) -> float:
 
 
 def _looks(client: Client, name: str) -> tuple[float, float]:
-    """The server's own count, twice: the second time it holds what a look adds."""
+    """The server's own count, twice: the second time it holds what asking adds."""
     first, second = (float(client.admin.command("serverStatus")["network"][name]) for _ in range(2))
     return first, second
 

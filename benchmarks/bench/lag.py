@@ -11,7 +11,7 @@ from benchmarks.bench.measured import PROCESSES, Client, Run, newest, processor,
 from benchmarks.bench.pairs import say
 from benchmarks.bench.report import BASE, Found, Part, at_least, at_most
 from benchmarks.bench.sides import COLLECTION, COMMAND, DATABASE, Way, pipeline_file
-from benchmarks.bench.streaming import MARKER, MIX, in_step, lag_figures, lags_of, run_paced
+from benchmarks.bench.streaming import MARKER, MIX, in_step, lag_numbers, lags_of, run_paced
 from towpath import stack as embedded
 from towpath.clients.mongo.replica_set import operation_time
 
@@ -30,12 +30,12 @@ def bench(
         _wait(stack, "lag-idle")
         single = _singles(stack, it, source, destination, seed, singles)
         waited = [_wait(stack, "lag-idle") for _ in range(waits)]
-    say(f"lag: single changes: at most {single.figures['lag max, ms']:,.0f} ms")
+    say(f"lag: single changes: at most {single.numbers['lag max, ms']:,.0f} ms")
     goals = [
         at_least("changes a second that were written, of those wanted", 100 * paced[-1].per_second / rate, 99, "%"),
-        at_most(f"p99 lag at {rate:,} changes a second, warm", paced[-1].figures["lag p99, ms"], 250, "ms"),
+        at_most(f"p99 lag at {rate:,} changes a second, warm", paced[-1].numbers["lag p99, ms"], 250, "ms"),
         at_most(
-            f"lag of the slowest of {singles} changes of an idle pipeline", single.figures["lag max, ms"], 150, "ms"
+            f"lag of the slowest of {singles} changes of an idle pipeline", single.numbers["lag max, ms"], 150, "ms"
         ),
         at_most(
             f"slowest of {waits} runs of `{_WAIT}` on an idle pipeline", max(run.seconds for run in waited), 0.8, "s"
@@ -49,7 +49,7 @@ def bench(
     return Found(parts, goals, _NOTES, {"lags": lags})
 
 
-#: Pipelines in turn on one worker, which compiles its code meanwhile: the first is of a worker that has just started.
+#: Pipelines in turn on one worker, which compiles its code during this: the first is of a worker that has just started.
 _RUNS = {"lag-cold": "cold", "lag-warmer": "warmer", "lag": "warm"}
 
 _NOTES = (
@@ -71,7 +71,7 @@ def _singles(stack: embedded.Stack, it: Way, source: Client, destination: Client
     it.await_captured(operation_time(source))
     it.await_applied()
     cpu = used_since(stack, before)
-    return Run(BASE, count, took, cpu, lag_figures(lags_of(source, destination, begun)))
+    return Run(BASE, count, took, cpu, lag_numbers(lags_of(source, destination, begun)))
 
 
 def _wait(stack: embedded.Stack, name: str) -> Run:

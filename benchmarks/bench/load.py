@@ -141,7 +141,7 @@ def changes(seed: int, existing: int, mix: Mix = Mix()) -> Iterator[Write]:
 
 
 def write(documents: raw.Documents, some: Iterator[Write], count: int) -> None:
-    """Send so many changes, in their order: each run of changes of one kind is a command of its own."""
+    """Send so many changes, in their order: each run of changes of one kind is a separate command."""
     for part in batches(count):
         documents.bulk_write([next(some) for _ in part], ordered=True)
 

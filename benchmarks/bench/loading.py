@@ -39,7 +39,7 @@ from towpath import stack as embedded
 DUMP, _TOOLS = "mongodump to mongorestore", "tools"
 _TINY = tuple(f"tiny{number}" for number in range(4))
 _RATE = "documents/s"
-_Look = Callable[[], None]
+_Check = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,24 +150,24 @@ def _loaded(stack: embedded.Stack, client: Client, data: DataSet, name: str, sid
     namespaces = [f"{DATABASE}.{collection}" for collection in data.collections]
     with ExitStack() as opened:
 
-        def deploy() -> _Look:
+        def deploy() -> _Check:
             return _create(opened.enter_context(way(stack, name, side, Settings(namespaces, threads=threads))))
 
-        with watched(stack, lambda: _count(client, data.collections)) as looks:
+        with watched(stack, lambda: _count(client, data.collections)) as samples:
             seconds, cpu = _timed(stack, client, data.collections, data.count, deploy)
-    return Run(side, data.count, seconds, cpu, steady=steady(side, data.count, looks))
+    return Run(side, data.count, seconds, cpu, steady=steady(side, data.count, samples))
 
 
-def _create(it: Way) -> _Look:
+def _create(it: Way) -> _Check:
     """Create the connectors; the function that is returned raises ValueError when one has failed."""
     for connector in (it.source, it.sink):
         it.connect.put(connector, it.definitions[connector])
 
-    def look() -> None:
+    def check() -> None:
         for connector in (it.source, it.sink):
             is_state(it.connect, connector, "RUNNING")
 
-    return look
+    return check
 
 
 def first_copy(stack: embedded.Stack, client: Client, it: Way, documents: int) -> tuple[float, dict[str, float]]:
@@ -176,14 +176,14 @@ def first_copy(stack: embedded.Stack, client: Client, it: Way, documents: int) -
 
 
 def _timed(
-    stack: embedded.Stack, client: Client, collections: Sequence[str], documents: int, begin: Callable[[], _Look]
+    stack: embedded.Stack, client: Client, collections: Sequence[str], documents: int, begin: Callable[[], _Check]
 ) -> tuple[float, dict[str, float]]:
     """Seconds until the last write at the destination, and processor time until it holds so many documents."""
     before, after, start = processor(stack, *PROCESSES), newest(client), time.time()
-    look = begin()
+    check = begin()
 
     def is_there() -> bool:
-        look()
+        check()
         return _count(client, collections) >= documents
 
     await_fact(f"{documents:,} documents at the destination", is_there, timeout=1800, pause=0.2)
@@ -199,7 +199,7 @@ def _dumped(stack: embedded.Stack, client: Client, data: DataSet) -> Run:
     """MongoDB's own tools, one into the other."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
 
-    def begin() -> _Look:
+    def begin() -> _Check:
         dump = ["mongodump", f"--uri={stack.source}", f"--db={DATABASE}", "--archive", "--quiet"]
         with subprocess.Popen(dump, stdout=subprocess.PIPE) as dumping:
             restore = ["mongorestore", f"--uri={stack.destination}", "--archive", "--quiet"]
@@ -237,5 +237,5 @@ def _cpu(process: str) -> str:
 
 
 def _cold(data: DataSet, run: Run) -> Goal:
-    figures = f"{run.per_second:,.0f} documents/s, Connect {number(run.micros(WORKER))} µs a document"
-    return told(f"first load on a worker that has just started, {data.name}", figures)
+    numbers = f"{run.per_second:,.0f} documents/s, Connect {number(run.micros(WORKER))} µs a document"
+    return told(f"first load on a worker that has just started, {data.name}", numbers)

@@ -30,14 +30,14 @@ Client = MongoClient[dict[str, Any]]
 class Run:
     """One side once: `cpu` is seconds of processor time by process, `seconds` the time that the work took.
 
-    `figures` is what else was measured, by the name that tables give it; `steady` the middle of the run.
+    `numbers` is what else was measured, by the name that tables give it; `steady` the middle of the run.
     """
 
     side: str
     items: int
     seconds: float
     cpu: Mapping[str, float]
-    figures: Mapping[str, float] = field(default_factory=dict)
+    numbers: Mapping[str, float] = field(default_factory=dict)
     steady: Run | None = None
 
     @property
@@ -63,7 +63,7 @@ def used_since(stack: embedded.Stack, before: Mapping[str, float]) -> dict[str, 
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Sample:
     """What was done by then (any unit), and the processor time that each process had used."""
 
     at: float
@@ -72,48 +72,48 @@ class Look:
 
 
 @contextmanager
-def watched(stack: embedded.Stack, done: Callable[[], float]) -> Iterator[list[Look]]:
-    """Look at a run five times a second while it lasts, at its begin and at its end."""
-    looks: list[Look] = []
+def watched(stack: embedded.Stack, done: Callable[[], float]) -> Iterator[list[Sample]]:
+    """Samples a run five times a second while it lasts, at its begin and at its end."""
+    samples: list[Sample] = []
     ended = Event()
 
     def watch() -> None:
         over = False
         while not over:
             over = ended.is_set()
-            looks.append(Look(time.monotonic(), done(), processor(stack, *PROCESSES)))
+            samples.append(Sample(time.monotonic(), done(), processor(stack, *PROCESSES)))
             ended.wait(0.2)
 
     with ThreadPoolExecutor(1) as thread:
         watching = thread.submit(watch)
         try:
-            yield looks
+            yield samples
         finally:
             ended.set()
         watching.result()
 
 
-def steady(side: str, items: int, looks: Sequence[Look]) -> Run:
-    """What a run was from a third to nine tenths of its items; between two looks it is taken as even."""
-    start, end = (_when(looks, looks[-1].done * part) for part in (1 / 3, 9 / 10))
+def steady(side: str, items: int, samples: Sequence[Sample]) -> Run:
+    """What a run was from a third to nine tenths of its items; between two samples it is taken as even."""
+    start, end = (_when(samples, samples[-1].done * part) for part in (1 / 3, 9 / 10))
     cpu = {process: used - start.cpu[process] for process, used in end.cpu.items()}
-    return Run(side, round(items * (end.done - start.done) / looks[-1].done), end.at - start.at, cpu)
+    return Run(side, round(items * (end.done - start.done) / samples[-1].done), end.at - start.at, cpu)
 
 
-def _when(looks: Sequence[Look], done: float) -> Look:
-    later = bisect_left([look.done for look in looks], done)
+def _when(samples: Sequence[Sample], done: float) -> Sample:
+    later = bisect_left([sample.done for sample in samples], done)
     if later == 0:
-        raise ValueError("a third was done before the first look: there is nothing to take the middle of")
-    a, b = looks[later - 1], looks[later]
+        raise ValueError("a third was done before the first sample: there is nothing to take the middle of")
+    a, b = samples[later - 1], samples[later]
     part = (done - a.done) / (b.done - a.done)
     cpu = {process: used + part * (b.cpu[process] - used) for process, used in a.cpu.items()}
-    return Look(a.at + part * (b.at - a.at), done, cpu)
+    return Sample(a.at + part * (b.at - a.at), done, cpu)
 
 
-def await_fact(what: str, look: Callable[[], bool], timeout: float = 300, pause: float = 0.1) -> None:
-    """Look again and again until it is so; the looks cost all sides the same."""
+def await_fact(what: str, is_so: Callable[[], bool], timeout: float = 300, pause: float = 0.1) -> None:
+    """Ask again and again until it is so; that costs all sides the same."""
     end = time.monotonic() + timeout
-    while not look():
+    while not is_so():
         if time.monotonic() > end:
             raise TimeoutError(f"{what}: not so within {timeout:.0f} s")
         time.sleep(pause)
@@ -137,7 +137,7 @@ def last_write(client: Client, database: str, after: Timestamp) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """A stretch of the log.
+    """A part of the log.
 
     `weight` is the bytes of keys, values and headers, as they are before compression; `sizes` those of each record, by
     partition; `seconds` is the time from the first append to the last, `began` that of the first (seconds since 1970).

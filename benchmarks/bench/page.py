@@ -65,7 +65,7 @@ def _chapter(one: Mapping[str, Any], pictures: Sequence[str]) -> Iterator[str]:
     for part in one["parts"]:
         yield f"**{part['title']}**, medians of {_runs(part)}:"
         yield ""
-        yield from _figures(part)
+        yield from _numbers(part)
     for note in one["notes"]:
         yield f"- {note}"
     yield from [""] if one["notes"] else []
@@ -79,8 +79,8 @@ def _runs(part: Mapping[str, Any]) -> str:
     return f"{count} runs a side" if count > 1 else "one run a side"
 
 
-def _figures(part: Mapping[str, Any]) -> Iterator[str]:
-    """Figures as lines when there are few sides, sides as lines when there are many."""
+def _numbers(part: Mapping[str, Any]) -> Iterator[str]:
+    """Numbers as lines when there are few sides, sides as lines when there are many."""
     medians, ratios = part["medians"], part["ratios"]
     names = list(dict.fromkeys(name for of in medians.values() for name in of))
     if len(medians) > 4:

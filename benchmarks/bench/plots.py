@@ -23,7 +23,7 @@ _OTHER = "#6b705c"
 
 def plots(found: Mapping[str, Any], directory: Path) -> list[Path]:
     """Draw all pictures of one benchmark; a benchmark that has none gives none."""
-    # the same figures give the same file, byte for byte
+    # the same numbers give the same file, byte for byte
     mpl.rcParams.update({"svg.hashsalt": "towpath", "svg.fonttype": "none", "axes.spines.top": False})
     made = []
     for name, title, draw in _PICTURES.get(found["benchmark"], ()):

@@ -51,7 +51,7 @@ def _copied(stack: embedded.Stack, it: Way, documents: int) -> Run:
 
 
 def _replayed(stack: embedded.Stack, third: str, name: str, documents: int) -> Run:
-    """From the start of the command to the last write; the look at the log and the connector's start are in it."""
+    """From the start of the command to the last write; the reading of the log and the connector's start are in it."""
     with Client(third) as client:
         client.drop_database(DATABASE)
         before, after, start = processor(stack, SOURCE, WORKER, BROKER), newest(client), time.time()

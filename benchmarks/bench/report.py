@@ -35,24 +35,24 @@ class Part:
     rated: bool = True
     """Whether the time that the work took may be compared."""
 
-    def figures(self, run: Run) -> dict[str, float]:
-        """Every figure of a run, by its name in tables."""
+    def numbers(self, run: Run) -> dict[str, float]:
+        """Every number of a run, by its name in tables."""
         cpu = {f"{process}: CPU µs/{self.item}": run.micros(process) for process in run.cpu}
         in_all = {f"{IN_ALL}: CPU µs/{self.item}": run.micros(*run.cpu)} if len(run.cpu) > 1 else {}
-        middle = self.figures(run.steady) if run.steady else {}
+        middle = self.numbers(run.steady) if run.steady else {}
         return {
             **({per_second(self.item): run.per_second} if self.rated else {}),
             **cpu,
             **in_all,
-            **run.figures,
+            **run.numbers,
             **{f"{STEADY}: {name}": value for name, value in middle.items()},
         }
 
     def medians(self) -> dict[str, dict[str, float]]:
-        """Side → figure → its median; Towpath first."""
+        """Side → number → its median; Towpath first."""
         found = {}
         for side in sorted({run.side for run in self.runs}, key=lambda side: (not side.startswith(BASE), side)):
-            mine = [self.figures(run) for run in self.runs if run.side == side]
+            mine = [self.numbers(run) for run in self.runs if run.side == side]
             found[side] = {key: median(one[key] for one in mine) for key in mine[0]}
         return found
 
@@ -86,12 +86,12 @@ def at_most(what: str, found: float, wanted: float, unit: str = "times") -> Goal
 
 
 def told(what: str, found: str) -> Goal:
-    """What nobody demanded, and is worth a line."""
+    """What no goal demands, and is worth a line."""
     return Goal(what, "", found, True)
 
 
 def machine() -> dict[str, Any]:
-    """What the figures were measured on."""
+    """What the numbers were measured on."""
     names = [
         line for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines() if line.startswith("model name")
     ]
@@ -140,7 +140,7 @@ def per_second(item: str) -> str:
 
 
 def _table(part: Part) -> Table:
-    """A line for each figure, a column for each side: the median, and from where to where the runs went."""
+    """A line for each number, a column for each side: the median, and from where to where the runs went."""
     medians, ratios = part.medians(), ratios_of(part.medians())
     table = Table()
     table.add_column("median (least–most)")
@@ -153,7 +153,7 @@ def _table(part: Part) -> Table:
 
 
 def _spread(part: Part, side: str, name: str) -> str:
-    runs = [part.figures(run).get(name) for run in part.runs if run.side == side]
+    runs = [part.numbers(run).get(name) for run in part.runs if run.side == side]
     found = [value for value in runs if value is not None]
     if not found:
         return ""
@@ -162,7 +162,7 @@ def _spread(part: Part, side: str, name: str) -> str:
 
 
 def ratios_of(medians: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """Side → figure → how many times as much as Towpath's; nothing where Towpath's is zero, or is not there."""
+    """Side → number → how many times as much as Towpath's; nothing where Towpath's is zero, or is not there."""
     base = medians.get(BASE, {})
     return {
         side: {name: value / base[name] for name, value in found.items() if base.get(name)}
@@ -184,7 +184,7 @@ def _part(part: Part) -> dict[str, Any]:
     return {
         "title": part.title,
         "item": part.item,
-        "runs": [told | _rounded(part.figures(run)) for told, run in zip(runs, part.runs, strict=True)],
+        "runs": [told | _rounded(part.numbers(run)) for told, run in zip(runs, part.runs, strict=True)],
         "medians": {side: _rounded(found) for side, found in medians.items()},
         "ratios": {side: _rounded(found) for side, found in ratios_of(medians).items()},
     }

@@ -1,7 +1,7 @@
 """`stream`: a mixed workload through the change stream. How many changes a second a side sustains, and how far it lags.
 
-Sustained: changes are written while capture is stopped; then it goes on, and the time counts from the first append to
-the log to the last write at the destination. Nothing else uses the machine meanwhile, and nobody has to keep a pace.
+Sustained: changes are written while capture is stopped; then it continues, and the time counts from the first append to
+the log to the last write at the destination. Nothing else uses the machine during this, and nothing has to keep a pace.
 
 Lag: changes are written at a fixed rate, and among them marker documents. The lag of a marker is the time between its
 entries in the oplogs of both primaries; a change is visible from that on.
@@ -63,7 +63,7 @@ def bench(stack: embedded.Stack, *, documents: int, changes: int, seconds: int, 
         label = f"{side} at {rate:,.0f}/s"
         run, lags[label] = run_paced(stack, f"stream-paced-{number}", side, label, seed, documents, rate, seconds)
         runs.append(run)
-    own = runs[-1].figures["lag p99, ms"]
+    own = runs[-1].numbers["lag p99, ms"]
     goals = [
         at_least("sustained changes a second against stock", rates["towpath"] / rates["stock"], 2),
         at_most("p99 lag at half of Towpath's own sustained rate", own / 1000, 1, "s"),
@@ -102,14 +102,14 @@ def run_backlog(
             done = it.applied()
             return sum(done.get(place, start) - start for place, start in starts.items())
 
-        with watched(stack, applied) as looks:
+        with watched(stack, applied) as samples:
             it.connect.resume(it.source)
             it.await_captured(moment)
             it.await_applied()
         cpu = used_since(stack, before)
         seconds = last_write(destination, DATABASE, after) - logged(it.topics, starts).began
         _same(stack, side, documents)
-    return Run(side, changes, seconds, cpu, steady=steady(side, changes, looks))
+    return Run(side, changes, seconds, cpu, steady=steady(side, changes, samples))
 
 
 @contextmanager
@@ -155,9 +155,9 @@ def run_paced(
         cpu = used_since(stack, before)
         lags = lags_of(source, destination, begun)
         _same(stack, side, documents)
-    figures = lag_figures(lags)
-    say(f"{name}: {label}: p99 {figures['lag p99, ms']:,.0f} ms")
-    return Run(label, written, took, cpu, figures), lags
+    numbers = lag_numbers(lags)
+    say(f"{name}: {label}: p99 {numbers['lag p99, ms']:,.0f} ms")
+    return Run(label, written, took, cpu, numbers), lags
 
 
 def lags_of(source: Client, destination: Client, since: tuple[Timestamp, Timestamp]) -> list[float]:
@@ -168,7 +168,7 @@ def lags_of(source: Client, destination: Client, since: tuple[Timestamp, Timesta
     return hundredths([1000 * (here[marker] - there[marker]) for marker in there])
 
 
-def lag_figures(lags: Sequence[float]) -> dict[str, float]:
+def lag_numbers(lags: Sequence[float]) -> dict[str, float]:
     return {f"lag {name}, ms": value for name, value in percentiles(lags).items()}
 
 

@@ -68,10 +68,10 @@ def bench(
         for side in in_turn(list(sides), turn):
             name = re.sub(r"[^a-z0-9]+", "-", f"cutover-{side}-{turn}")[:50].strip("-")
             runs.append(_run(stack, name, side, sides[side], seed))
-            say(f"cutover: {side}: {runs[-1].figures}")
+            say(f"cutover: {side}: {runs[-1].numbers}")
     goals: list[Goal] = []
     for direction in ("", _BACK):
-        pauses = {side: median(run.figures[direction + PAUSE] for run in runs if run.side == side) for side in sides}
+        pauses = {side: median(run.numbers[direction + PAUSE] for run in runs if run.side == side) for side in sides}
         for side, limit in ((few, _QUIET_S), (writing, _WRITING_S), (spread, _COLLECTIONS_S)):
             if side in pauses:
                 goals.append(at_most(f"{direction}pause, {side}", pauses[side], limit, "s"))
@@ -82,7 +82,7 @@ def bench(
                 at_most(f"{direction}pause, {many:,} against {documents:,}", pauses[grown] / pauses[few], _GROWTH)
             )
     if many:
-        after = median(run.figures[_AFTER] for run in runs if run.side == grown)
+        after = median(run.numbers[_AFTER] for run in runs if run.side == grown)
         goals.append(told(f"after it, {many:,} documents' indexes become unique", f"{after:.1f} s"))
     title = f"documents of 0.1 KB with three unique indexes and one with TTL, there and back; {spread} have two indexes"
     return Found([Part(title, "cutover", runs, rated=False)], goals)
@@ -125,17 +125,17 @@ def _run(stack: embedded.Stack, name: str, side: str, data: Data, seed: int) -> 
                 subprocess.run([_TOWPATH, command[0], file, *command[1:]], check=True, stdout=sys.stderr)
             is_written = writer if data.writes else None
             with _writing(writer) if data.writes else nullcontext(), removed(file.with_name(f"{name}-back.toml")):
-                figures = cut_over(file, is_written, destination)
+                numbers = cut_over(file, is_written, destination)
                 if is_written is not None:
                     writer.wait_for_more(data.writes)
                 back = cut_over(file, is_written, source, "--back")
-            figures |= {f"{_BACK}{figure}": seconds for figure, seconds in back.items()}
+            numbers |= {f"{_BACK}{name}": seconds for name, seconds in back.items()}
             subprocess.run([_TOWPATH, "wait", file, "--timeout", str(_COPY_S)], check=True, stdout=sys.stderr)
             if data.writes:
                 writer.assert_all_at(source)
         if data.documents <= _COMPARED:
             oracle.assert_same(stack.source, stack.destination, data.namespaces, at_least=data.documents)
-    return Run(side, 1, figures[PAUSE], {}, figures)
+    return Run(side, 1, numbers[PAUSE], {}, numbers)
 
 
 @contextmanager
@@ -160,7 +160,7 @@ def cut_over(
 ) -> dict[str, float]:
     """The seconds of the pause, of each step in it and after it. The writer continues at `new`."""
     command: list[str | Path] = [_TOWPATH, "cutover", file, "--json", *options]
-    figures: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     stopped = 0.0
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None and process.stdout is not None
@@ -172,13 +172,13 @@ def cut_over(
                         writer.pause()
                     print(file=process.stdin, flush=True)
                 case "step" if stopped:
-                    figures[f"{event['step']} s"] = event["seconds"]
+                    numbers[f"{event['step']} s"] = event["seconds"]
                 case "switch":
-                    figures = {PAUSE: event["pause_seconds"], _WAITED: time.monotonic() - stopped, **figures}
+                    numbers = {PAUSE: event["pause_seconds"], _WAITED: time.monotonic() - stopped, **numbers}
                     if writer is not None and new is not None:
                         writer.send(new)
                 case "gate" | "end" | "not converted":
                     say(f"cutover: {event['words'] or event['findings']}")
-    if process.returncode or PAUSE not in figures:
+    if process.returncode or PAUSE not in numbers:
         raise ValueError(f"the cutover ended with {process.returncode}")
-    return figures
+    return numbers

@@ -31,7 +31,7 @@ from towpath_verifier.reads import collection
 _PAIR = Pair(f"{DATABASE}.{COLLECTION}", f"{DATABASE}.{COLLECTION}")
 _READING, _SCREEN, _CLIENT = "reading", f"{BASE} --screen", "client"
 _MOST_TIME, _MOST_MB, _MOST_SHARE = 1.5, 300, 5.0
-_LOOKS = 0.05  # seconds between looks at the memory of the processes
+_SAMPLES = 0.05  # seconds between samples of the memory of the processes
 
 
 def bench(stack: embedded.Stack, *, documents: int, processes: int, repetitions: int, seed: int) -> Found:
@@ -58,8 +58,8 @@ def bench(stack: embedded.Stack, *, documents: int, processes: int, repetitions:
 def _goals(runs: list[Run]) -> list[Any]:
     mine, reading, screen = ([run for run in runs if run.side == side] for side in (BASE, _READING, _SCREEN))
     time_ratio = median(a.seconds / b.seconds for a, b in zip(mine, reading, strict=True))
-    share = median(a.figures[_BYTES] / b.figures[_BYTES] for a, b in zip(screen, mine, strict=True))
-    memory = max(run.figures[_MEMORY] for run in (*mine, *screen))
+    share = median(a.numbers[_BYTES] / b.numbers[_BYTES] for a, b in zip(screen, mine, strict=True))
+    memory = max(run.numbers[_MEMORY] for run in (*mine, *screen))
     return [
         at_most("wall time of a full comparison against merely reading both sides", time_ratio, _MOST_TIME),
         at_most("memory of a worker process", memory, _MOST_MB, "MB"),
@@ -85,8 +85,8 @@ def _measured(stack: embedded.Stack, side: str, documents: int, work: Callable[[
     cpu = {**used_since(stack, before), _CLIENT: _used() - client}
     if seen.documents != documents:
         raise ValueError(f"{side}: {seen.documents:,} documents were seen of {documents:,}")
-    figures = {_MEMORY: memory.most / 2**20, _BYTES: (_moved(stack) - moved) / documents}
-    return Run(side, documents, seen.seconds, cpu, figures)
+    numbers = {_MEMORY: memory.most / 2**20, _BYTES: (_moved(stack) - moved) / documents}
+    return Run(side, documents, seen.seconds, cpu, numbers)
 
 
 def _used() -> float:
@@ -112,12 +112,12 @@ class _Memory:
 
 @contextmanager
 def _watched() -> Iterator[_Memory]:
-    """The largest resident memory of a process that is started meanwhile, as far as looks find it."""
+    """The largest resident memory of a process that is started during this, as far as samples find it."""
     found, ended, me = _Memory(), threading.Event(), psutil.Process()
     others = set(me.children(recursive=True))
 
     def watch() -> None:
-        while not ended.wait(_LOOKS):
+        while not ended.wait(_SAMPLES):
             for child in set(me.children(recursive=True)) - others:
                 try:
                     found.most = max(found.most, child.memory_info().rss)
@@ -134,7 +134,7 @@ def _watched() -> Iterator[_Memory]:
 
 
 def _verify(stack: embedded.Stack, options: Options) -> _Seen:
-    """Its time is that of everything, from the look at the collections to the end of the processes."""
+    """Its time is that of everything, from the listing of the collections to the end of the processes."""
     verification = Verification(stack.source, stack.destination, [_PAIR], options)
     for difference in verification:
         raise ValueError(f"both sides are equal, and a difference was told: {difference.kind}")
@@ -151,7 +151,7 @@ def _ranges(stack: embedded.Stack) -> list[Range]:
 
 
 def _read(stack: embedded.Stack, work: list[Range], processes: int, documents: int) -> _Seen:
-    """Read every range of both sides, and look at nothing of it. Its time begins when the processes stand ready."""
+    """Read every range of both sides, and compare nothing of it. Its time begins when the processes are ready."""
     ready = multiprocessing.get_context("spawn").Barrier(processes + 1)
     clients = (stack.source, stack.destination)
     with multiprocessing.get_context("spawn").Pool(processes, _connect, (ready, *clients)) as pool:

@@ -107,7 +107,7 @@ def main(
     keep_going: bool,
     file: Path,
 ) -> None:
-    """Break a stack of its own, in a temporary folder, again and again, and compare both sides after each time.
+    """Break a separate stack, in a temporary folder, again and again, and compare both sides after each time.
 
     Every round prints its seed. Ends with 0 when all held, with 1 at the first round that did not; with --keep-going
     after the last one.

@@ -1,4 +1,4 @@
-"""What breaks. A fault is broken from entry to exit of its `with`, and mended, as far as anyone has to, at the exit."""
+"""Faults. Each lasts from entry to exit of its `with`, and is repaired at the exit, as far as that is necessary."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def _connections_refused(proxy: str) -> Callable[[Site, Random, str], Broken]:
     @contextmanager
     def broken(site: Site, random: Random, pipeline: str) -> Iterator[Callable[[], None]]:
         with site.proxies[proxy].refusing() as open_before:
-            assert open_before, f"nobody is connected to {proxy}"
+            assert open_before, f"nothing is connected to {proxy}"
             yield partial(time.sleep, random.uniform(0, 8))
 
     return broken
@@ -222,7 +222,7 @@ def _moved(site: Site, name: str, pipeline: str) -> None:
     port = site.port(name)
 
     def there() -> bool:
-        tasks = [site.tasks(f"{pipeline}-{kind}", besides=name) for kind in ("source", "sink")]
+        tasks = [site.tasks(f"{pipeline}-{kind}", without=name) for kind in ("source", "sink")]
         return all(tasks) and all(
             it["state"] == "RUNNING" and not it["worker_id"].endswith(f":{port}") for of in tasks for it in of
         )
@@ -230,9 +230,9 @@ def _moved(site: Site, name: str, pipeline: str) -> None:
     until(f"rebalance without {name}", there, 90, 0.5)
 
 
-def _elected(site: Site, side: str, besides: str) -> None:
+def _elected(site: Site, side: str, without: str) -> None:
     """There is another primary; at the source, the others have what it wrote: a change stream tells nothing before."""
-    name = site.primary(side, besides)
+    name = site.primary(side, without)
     if side == SOURCE:
         until(f"majority behind {name}", lambda: _is_followed(site.hello(name)), 60, 0.05)
 

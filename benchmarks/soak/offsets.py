@@ -62,7 +62,7 @@ class SourceOffsets:
     def _bounds(self) -> tuple[int, int] | None:
         """Of the topic of requests; None while its broker is looked for again."""
         try:
-            self._consumer.list_topics(self._request_topic, timeout=5)  # else it goes on asking a leader that has died
+            self._consumer.list_topics(self._request_topic, timeout=5)  # else it keeps asking a leader that has died
             return self._consumer.get_watermark_offsets(TopicPartition(self._request_topic, 0), timeout=5)
         except KafkaException:
             return None

@@ -1,4 +1,4 @@
-"""One run: a pipeline, a writer that goes on whatever happens, faults at their states, both sides compared."""
+"""One run: a pipeline, a writer that continues whatever happens, faults at their states, both sides compared."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def strikes(site: Site) -> list[Strike]:
 
 
 def run(site: Site, plan: Plan, hits: Hits, folder: Path) -> Result:
-    """Fails when a task failed for good, a document was lost, repeated, resurrected or went back, or was set aside."""
+    """Fails when a task failed for good, or a document was lost, repeated, resurrected or older, or a dead letter."""
     folder.mkdir(parents=True, exist_ok=True)
     with _pipeline(site, plan, folder) as pipeline:
         sources = [pipeline.source(name) for name in COLLECTIONS]
@@ -142,7 +142,7 @@ def run(site: Site, plan: Plan, hits: Hits, folder: Path) -> Result:
                 pipeline.wait(240)
             _assert_tasks_run(site, pipeline)
         letters = log.records(pipeline.addresses.bootstrap, f"{pipeline.name}.dead-letters")
-        assert not letters, f"{len(letters)} records were set aside: {letters[0]}"
+        assert not letters, f"{len(letters)} records became dead letters: {letters[0]}"
         pipeline.assert_same(*COLLECTIONS, LARGE, at_least=plan.documents // 4)
         for check in scene.checks:
             check()
@@ -199,7 +199,7 @@ def _strike(scene: Scene, strike: Strike, random: Random) -> Struck:
 
 
 def _others_go_on(scene: Scene, strike: Strike) -> bool:
-    """Whether there are more of what is broken, so that nobody has to mend anything first.
+    """Whether there are more of what is broken, so that nothing has to be repaired first.
 
     A broker that sleeps is woken first: until their requests to it time out, one after another, clients wait for 30 to
     90 s (Kafka's `request.timeout.ms`).

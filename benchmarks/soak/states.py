@@ -57,7 +57,7 @@ class Scene:
     moment_s: float = 0.0
     """After which a fault comes that waits for no state."""
     blind: bool = False
-    """The fault to come takes the destination away: nobody there can be asked right after it."""
+    """The fault to come takes the destination away: nothing there can be asked right after it."""
     checks: list[Callable[[], None]] = field(default_factory=list)
     """What has to be true once all is applied."""
 
@@ -87,7 +87,7 @@ class State:
     """Parts whose faults cannot meet this state."""
     settings: Settings = _SETTINGS
     writes: bool = True
-    """Whether the source is written to meanwhile."""
+    """Whether the source is written to during this."""
     turn: int = MIDDLE
     """Its place in a round, where each turn comes once, `MIDDLE` as often as one likes."""
 
@@ -224,7 +224,7 @@ def _is_verified(client: raw.Client) -> bool:
 
 @contextmanager
 def _replaying(scene: Scene) -> Iterator[Holds]:
-    """A replay is under way. It goes on when it is asked for again, and ends with the source's documents."""
+    """A replay is under way. It continues when it is asked for again, and ends with the source's documents."""
     pipeline, place = scene.pipeline, scene.folder / f"third-{time.monotonic_ns()}"
     read_again(scene, 20)
     pipeline.wait(400)
@@ -262,7 +262,7 @@ _BEGUN_S = 3  # for so long its command waits, until the note behind it is held 
 
 
 class _Change:
-    """A schema change, made anew for each strike, of an index or a collection with a name of its own."""
+    """A schema change, made again for each strike, of an index or a collection with a separate name."""
 
     kind = ""
     command = ""
@@ -294,13 +294,13 @@ class _Change:
     def is_in(self, state: str) -> bool:
         return bool(self.stored().get("state") == state)
 
-    def stands(self) -> bool:
+    def waits(self) -> bool:
         """Whether a partition is still at it."""
         positions, change = self.scene.site.destination["towpath"]["offsets"], self.stored()["_id"]["id"]
         return positions.count_documents({"_id.pipeline": self.scene.pipeline.name, "barrier": change}) > 0
 
     def hold(self, client: raw.Client, seconds: float) -> None:
-        """All partitions stand at it, and it is begun. It goes on after these seconds, or when a build is let go."""
+        """All partitions wait at it, and it is begun. It continues after these seconds, or when a build is let go."""
         if self.command:
             _held_up(client, self.command, seconds=seconds)
         else:
@@ -466,7 +466,7 @@ def _noted(change: _Change, client: raw.Client) -> Holds:
     """The change is done, and the partitions are held up at it."""
     change.hold_note(client, "offsets")
     until("change that is done", lambda: change.is_in("done"), 30, 0.01)
-    return change.stands
+    return change.waits
 
 
 def _ddl_states() -> Iterator[State]:
@@ -513,7 +513,7 @@ STATES: dict[str, State] = {
             "replay",
             _replaying,
             at_broker=False,
-            never=frozenset(("source", "destination")),  # it has a destination of its own, and reads the log only
+            never=frozenset(("source", "destination")),  # it has its own destination, and reads the log only
             settings=Settings(write={"batch_records": 10}),
             writes=False,
             turn=END,

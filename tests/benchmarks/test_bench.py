@@ -1,4 +1,4 @@
-"""The pure parts of the benchmarks: workloads, figures, and the report that is made from results. One runs, small."""
+"""The pure parts of the benchmarks: workloads, numbers, and the report that is made from results. One runs, small."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pymongo import DeleteOne, UpdateOne
 from benchmarks.bench import __main__ as command
 from benchmarks.bench import arrays, hops, load, page, report
 from benchmarks.bench.loading import DataSet
-from benchmarks.bench.measured import Look, Run, steady
+from benchmarks.bench.measured import Run, Sample, steady
 from benchmarks.bench.pairs import in_turn, pairs
 from benchmarks.bench.streaming import hundredths, percentiles
 
@@ -62,15 +62,15 @@ def test_ids_rise_with_the_index() -> None:
 
 def test_the_middle_of_a_run_is_from_a_third_to_nine_tenths() -> None:
     # half a second of processor time an item up to a third, a tenth of a second from there on
-    looks = [
-        Look(float(at), done, {"p": cpu})
+    samples = [
+        Sample(float(at), done, {"p": cpu})
         for at, done, cpu in ((0, 0, 0.0), (5, 20, 10.0), (8, 40, 12.0), (9, 60, 14.0))
     ]
-    middle = steady("towpath", 120, looks)
+    middle = steady("towpath", 120, samples)
     assert (middle.items, middle.seconds) == (68, pytest.approx(8.7 - 5))
     assert middle.cpu == {"p": pytest.approx(13.4 - 10)}
-    with pytest.raises(ValueError, match="before the first look"):
-        steady("towpath", 120, looks[1:])
+    with pytest.raises(ValueError, match="before the first sample"):
+        steady("towpath", 120, samples[1:])
 
 
 def test_a_side_has_the_processor_time_of_all_processes_and_of_its_middle() -> None:
@@ -128,7 +128,7 @@ def _found() -> report.Found:
     runs += [Run("stock", 100, 8.0, _CPU, {"B/push": 300_000.0})]
     goals = [report.at_least("bytes", 1500, 500), report.at_most("lag", 2, 1, "s")]
     bytes_of = {f"{hop} B/push": 1.0 for hop in hops.HOPS}
-    runs = [Run(run.side, run.items, run.seconds, run.cpu, {**run.figures, **bytes_of}) for run in runs]
+    runs = [Run(run.side, run.items, run.seconds, run.cpu, {**run.numbers, **bytes_of}) for run in runs]
     series = {"growth": {"towpath": [(10, 190.0), (20, 190.0)], "stock": [(10, 3e3), (20, 6e3)]}, "reading": 100}
     return report.Found([report.Part("pushes", "push", runs)], goals, ["a | note"], series)
 
@@ -150,19 +150,21 @@ def test_the_page_tells_what_was_demanded_and_what_was_missed() -> None:
 
 
 def test_a_side_that_a_part_lacks_has_no_bar_there(tmp_path: Path) -> None:
-    plots = pytest.importorskip("benchmarks.bench.plots", reason="matplotlib comes with the extra `bench`")
+    from benchmarks.bench.plots import plots  # matplotlib takes a second to load
+
     sides = (("towpath", "stock"), ("towpath", "mongodump to mongorestore"))
     parts = [report.Part("load", "document", [Run(side, 9, 1.0, _CPU) for side in those]) for those in sides]
     told = report.as_json("load", "scripts/bench load", {}, report.Found(parts), 12)
-    assert [file.name for file in plots.plots(told, tmp_path)] == ["load.svg"]
+    assert [file.name for file in plots(told, tmp_path)] == ["load.svg"]
 
 
 def test_the_same_results_make_the_same_pictures(tmp_path: Path) -> None:
-    plots = pytest.importorskip("benchmarks.bench.plots", reason="matplotlib comes with the extra `bench`")
+    from benchmarks.bench.plots import plots  # matplotlib takes a second to load
+
     told = report.as_json("arrays", "scripts/bench arrays", {"seed": 1}, _found(), 12)
-    first = [file.read_bytes() for file in plots.plots(told, tmp_path)]
+    first = [file.read_bytes() for file in plots(told, tmp_path)]
     assert len(first) == 2 and all(b"<svg" in picture for picture in first)
-    assert [file.read_bytes() for file in plots.plots(told, tmp_path)] == first
+    assert [file.read_bytes() for file in plots(told, tmp_path)] == first
 
 
 def test_the_report_is_what_the_results_say() -> None:
@@ -179,9 +181,9 @@ def test_the_pause_of_a_cutover_is_measured(tmp_path: Path, monkeypatch: pytest.
     assert command.main() == 0
     (part,) = json.loads((tmp_path / "cutover.json").read_text())["parts"]
     assert len(part["medians"]) == 2
-    for figures in part["medians"].values():
-        there = {name: seconds for name, seconds in figures.items() if not name.startswith("back, ")}
+    for numbers in part["medians"].values():
+        there = {name: seconds for name, seconds in numbers.items() if not name.startswith("back, ")}
         outside = ("pause s", "writers waited s", "converting indexes to unique s")
         steps = sum(seconds for name, seconds in there.items() if name not in outside)
-        assert 0 < steps < figures["pause s"] < figures["writers waited s"] + 0.5
-        assert figures["back, pause s"] > 0
+        assert 0 < steps < numbers["pause s"] < numbers["writers waited s"] + 0.5
+        assert numbers["back, pause s"] > 0

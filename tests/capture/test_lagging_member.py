@@ -20,7 +20,7 @@ from tests.support.pipeline import Addresses, Pipeline, Settings, towpath
 pytestmark = pytest.mark.servers
 
 COUNT = 200
-_HELD_BACK = "rsSyncApplyStop"
+_ON_HOLD = "rsSyncApplyStop"
 
 Client = MongoClient[dict[str, Any]]
 
@@ -41,7 +41,7 @@ def test_a_collection_that_the_member_does_not_have_yet_is_copied(
         settings = Settings(capture={"read_preference": "secondary"})
         pipeline = Pipeline(name, tmp_path / f"{name}.toml", ours, it, destination_client, settings)
         try:
-            with _held_back(member):
+            with _on_hold(member):
                 documents = pipeline.source("docs").with_options(write_concern=WriteConcern("majority"))
                 documents.insert_many([{"_id": n} for n in range(COUNT)])
                 pipeline.deploy()
@@ -69,14 +69,14 @@ def _the_only_one_to_read_from(client: Client) -> Client:
 
 
 @contextmanager
-def _held_back(member: Client) -> Iterator[None]:
+def _on_hold(member: Client) -> Iterator[None]:
     """The member applies nothing."""
-    count = member.admin.command({"configureFailPoint": _HELD_BACK, "mode": "alwaysOn"})["count"]
+    count = member.admin.command({"configureFailPoint": _ON_HOLD, "mode": "alwaysOn"})["count"]
     try:
-        member.admin.command({"waitForFailPoint": _HELD_BACK, "timesEntered": count + 1, "maxTimeMS": 60_000})
+        member.admin.command({"waitForFailPoint": _ON_HOLD, "timesEntered": count + 1, "maxTimeMS": 60_000})
         yield
     finally:
-        member.admin.command({"configureFailPoint": _HELD_BACK, "mode": "off"})
+        member.admin.command({"configureFailPoint": _ON_HOLD, "mode": "off"})
 
 
 def _is_waited_for(member: Client) -> bool:

@@ -106,7 +106,7 @@ def _offsets(pipeline: Pipeline, partition: set[str]) -> list[dict[str, Any]]:
 
 
 def _spread(collection: raw.Documents) -> None:
-    """Has the documents lie in several pieces, of about 16 MB each."""
+    """Has the documents stored in several pieces, of about 16 MB each."""
     documents = list(collection.find())
     collection.drop()
     for at in range(0, len(documents), 200):

@@ -96,7 +96,7 @@ def test_the_largest_documents_and_updates_there_can_be_arrive(pipeline: Pipelin
 
 
 @pytest.mark.nightly
-def test_a_record_that_its_topic_does_not_take_is_set_aside_and_repaired_once_it_does(pipeline: Pipeline) -> None:
+def test_a_record_that_its_topic_refuses_is_a_dead_letter_and_is_repaired_later(pipeline: Pipeline) -> None:
     documents = pipeline.source("docs")
     documents.insert_one({"_id": 0})
     pipeline.deploy()

@@ -40,7 +40,7 @@ COPIED, CHANGED = "docs", "other"
 
 @dataclass(slots=True)
 class Seen:
-    """What was committed while the copy went on."""
+    """What was committed while the copy continued."""
 
     phases: list[tuple[str, int]] = field(default_factory=list)
     """Each phase with its round, in order."""
@@ -144,7 +144,7 @@ def copied_in_rounds(
     pipeline: Pipeline,
     seed: int,
     documents: int,
-    meanwhile: Callable[[Writer], None],
+    during: Callable[[Writer], None],
     rounds: int,
     timeout: float = 120,
 ) -> Seen:
@@ -154,7 +154,7 @@ def copied_in_rounds(
     until("full oplog", lambda: _is_full(pipeline.source_client), timeout=60)
     with Watch(pipeline, pipeline.source_client) as seen, Writer(changes, per_second=60) as writer:
         pipeline.deploy()
-        meanwhile(writer)
+        during(writer)
         until("end of the copy", lambda: pipeline.status()["copy"]["done"], timeout=timeout, every=1)
         writer.wait_for(writer.applied + 100)
     print(seen)

@@ -28,7 +28,7 @@ def insert_all(pipeline: Pipeline, specimens: Mapping[str, list[Specimen]]) -> N
 
 
 def assert_stored(pipeline: Pipeline, specimens: Mapping[str, list[Specimen]]) -> None:
-    """The source holds what the corpus says: a driver that mends what it writes would hide what is to be tested."""
+    """The source holds what the corpus says: a driver that repairs what it writes would hide what is to be tested."""
     for collection, documents in specimens.items():
         for specimen in documents:
             stored = raw.read_one(pipeline.source(collection), specimen)
@@ -57,7 +57,7 @@ COPIED = {
 
 @pytest.fixture(scope="module")
 def shared(make_shared_pipeline: MakePipeline) -> Pipeline:
-    """A pipeline that has copied `COPIED`; each test changes collections of its own."""
+    """A pipeline that has copied `COPIED`; each test changes its own collections."""
     pipeline = make_shared_pipeline(Settings(write=BATCHES["huge"]))
     insert_all(pipeline, COPIED)
     pipeline.create("raw_streamed")

@@ -21,7 +21,7 @@ from towpath.clients.kafka.topics import Topics
 
 pytestmark = pytest.mark.servers
 
-#: For a URI where nobody answers: that is known at once, and not after the 10 s that a server may take to come back.
+#: For a URI where nothing answers: that is known at once, and not after the 10 s that a server may take to come back.
 SOON = "serverSelectionTimeoutMS=500"
 
 
@@ -209,7 +209,7 @@ def test_a_standalone(filled: Pipeline, tmp_path: Path) -> None:
     assert "--replSet" in advice
 
 
-def test_a_file_that_cannot_be_read_is_trouble(make_pipeline: MakePipeline) -> None:
+def test_a_file_that_cannot_be_read_is_an_error(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(Settings(extra="[log]\nretain = 'forever'"))
     said = towpath("check", pipeline.write(), "--json", expect=2)
     assert "log.retain: unknown key" in said.stderr

@@ -131,7 +131,7 @@ def test_a_topic_that_is_not_as_the_file_says(change: dict[str, str], partitions
 
 
 def test_advice_is_what_was_raised_as_such() -> None:
-    """Not what comes after a semicolon of somebody's sentence."""
+    """Not what comes after a semicolon of someone's sentence."""
     for error, found, advice in (
         (Refused("it; is; odd", "do; this"), "it; is; odd", "do; this"),
         (
@@ -139,7 +139,7 @@ def test_advice_is_what_was_raised_as_such() -> None:
             "GET /: 500: one; two",
             "",
         ),
-        (ConnectUnreachable("nobody is there", advice="start it"), "nobody is there", "start it"),
+        (ConnectUnreachable("nothing is there", advice="start it"), "nothing is there", "start it"),
     ):
         finding = refusal("x", error)
         assert (finding.finding, finding.advice) == (found, advice)

@@ -1,13 +1,16 @@
-"""The command line before a verb is called."""
+"""The command line before a command is called."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
 import click
+import pytest
 from click.testing import CliRunner
 
+from tests.support.pipeline import TOWPATH
 from towpath.cli import towpath
 
 #: What takes long to import, and help and version have no use for.
@@ -24,7 +27,7 @@ _SLOW = (
 )
 
 
-def test_help_and_version_load_no_verb() -> None:
+def test_help_and_version_load_no_command() -> None:
     code = f"""
 import sys
 from towpath.cli import towpath
@@ -37,12 +40,26 @@ print([name for name in {_SLOW} if name in sys.modules])
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-def test_each_verb_is_there_and_its_line_of_help_fits_a_terminal() -> None:
+@pytest.mark.serial
+@pytest.mark.parametrize("option", ["--version", "--help"])
+def test_help_and_version_take_a_tenth_of_a_second(option: str) -> None:
+    """Of the processor, which is what they take: they wait for nothing."""
+
+    def seconds() -> float:
+        before = os.times()
+        subprocess.run([TOWPATH, option], stdout=subprocess.DEVNULL, check=True)
+        after = os.times()
+        return after.children_user + after.children_system - before.children_user - before.children_system
+
+    assert min(seconds() for _ in range(20)) <= 0.1
+
+
+def test_each_command_is_there_and_its_line_of_help_fits_a_terminal() -> None:
     context = click.Context(towpath)
     for name in towpath.list_commands(context):
-        verb = towpath.get_command(context, name)
-        assert verb is not None
-        assert verb.name == name
+        command = towpath.get_command(context, name)
+        assert command is not None
+        assert command.name == name
     listed = CliRunner().invoke(towpath, ["--help"], terminal_width=80).output.partition("Commands:\n")[2].splitlines()
-    assert [line.split()[0] for line in listed] == towpath.list_commands(context)  # none goes on in a second line
+    assert [line.split()[0] for line in listed] == towpath.list_commands(context)  # none continues in a second line
     assert max(map(len, listed)) <= 80

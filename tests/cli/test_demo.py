@@ -37,14 +37,14 @@ class Clock:
 
 def test_elsewhere_than_on_a_terminal_there_is_a_line_for_each_step_only(capsys: pytest.CaptureFixture[str]) -> None:
     with progress_line() as show:
-        for progress, figures in (
+        for progress, numbers in (
             ("starting", "0/s"),
             ("starting", "0/s"),
             ("5 of 9", "3/s"),
             ("done", "1/s"),
             ("done", "2/s"),
         ):
-            show(progress, figures)
+            show(progress, numbers)
     assert capsys.readouterr().err.splitlines() == ["    starting; 0/s", "    5 of 9; 3/s", "    done; 1/s"]
 
 
@@ -107,7 +107,7 @@ def test_a_demo_ends_with_both_sides_the_same_and_prints_what_the_readme_shows(
 
 
 def test_the_readme_shows_each_step_once() -> None:
-    """Progress in other figures only would be a line that the demo does not print."""
+    """Progress in other numbers only would be a line that the demo does not print."""
     lines = [line.split(";")[0] for line in SHOWN if line.strip() != "…"]
     assert len(lines) == len(set(lines)) > 15
     assert [line[:3] for line in lines if re.match(r"\d/6 ", line)] == [f"{step}/6" for step in range(1, 7)]

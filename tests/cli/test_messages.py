@@ -1,4 +1,4 @@
-"""Trouble that people run into: one clear message each, exit status 2, no stack trace."""
+"""Errors that people meet: one clear message each, exit code 2, no stack trace."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
 
 
-def refused(pipeline: Pipeline, *, verb: str = "deploy", **changed: str) -> str:
+def refused(pipeline: Pipeline, *, command: str = "deploy", **changed: str) -> str:
     """Deploy with other addresses; return the one message of the refusal."""
     addresses = Addresses(**{**asdict(pipeline.addresses), **changed})
     other = replace(pipeline, addresses=addresses, file=pipeline.file.with_suffix(".other"))
     try:
-        said = towpath(verb, other.write(), expect=2, timeout=60).stderr
+        said = towpath(command, other.write(), expect=2, timeout=60).stderr
     except AssertionError:
         pipeline.write()  # it may have been deployed, and is removed at the end
         raise
@@ -64,7 +64,7 @@ def nowhere() -> str:
 
 
 @pytest.mark.parametrize(("side", "more"), [("source", ""), ("destination", "&serverSelectionTimeoutMS=500")])
-def test_nobody_at_the_uri(filled: Pipeline, side: str, more: str) -> None:
+def test_no_server_at_the_uri(filled: Pipeline, side: str, more: str) -> None:
     address = nowhere()
     said = refused(filled, **{side: f"mongodb://{address}/?replicaSet=rs0{more}"})
     assert f"cannot reach the {side} at mongodb://{address}" in said
@@ -175,7 +175,7 @@ def test_not_deployed(filled: Pipeline, addresses: Addresses) -> None:
     assert addresses.connect in said
 
 
-def test_removing_what_is_not_there_is_no_trouble(filled: Pipeline) -> None:
+def test_removing_what_is_not_there_is_no_error(filled: Pipeline) -> None:
     filled.write()
     for _ in range(2):
         filled.remove()

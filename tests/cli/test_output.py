@@ -1,4 +1,4 @@
-"""Output that fails, and signals: what a command does, and how it ends, when nobody can read what it prints."""
+"""Output that fails, and signals: what a command does, and how it ends, when no one can read what it prints."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ def close(file):
     except KeyboardInterrupt:
         raise SystemError("<method 'close'> returned NULL without setting an exception")
 
-sys.modules["verbs"] = sys.modules["__main__"]
+sys.modules["commands"] = sys.modules["__main__"]
 for name in ("work", "show", "wait", "close"):
-    cli._COMMANDS[name] = ("verbs", name)
+    cli._COMMANDS[name] = ("commands", name)
 cli._PRINTING |= {"show"}
 cli.main()
 """
@@ -147,16 +147,16 @@ def test_a_terminal_that_does_not_block_is_waited_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.parametrize("verb", ["wait", "close"])
-def test_each_signal_ends_it_as_ctrl_c_does(tmp_path: Path, verb: str, number: signal.Signals) -> None:
+@pytest.mark.parametrize("command", ["wait", "close"])
+def test_each_signal_ends_it_as_ctrl_c_does(tmp_path: Path, command: str, number: signal.Signals) -> None:
     """Also when it is Kafka's client that is interrupted, which makes something else of it."""
     file = tmp_path / "file"
-    running = start(verb, file, stderr=subprocess.PIPE)
+    running = start(command, file, stderr=subprocess.PIPE)
     until("it to wait", lambda: file.exists() and file.read_text() == "waiting", 60, 0.05)
     running.send_signal(number)
     _, said = running.communicate(timeout=60)
     assert (running.returncode, said.strip()) == (2, "stopped")
-    assert file.read_text() == ("waiting, undone" if verb == "wait" else "waiting")
+    assert file.read_text() == ("waiting, undone" if command == "wait" else "waiting")
 
 
 def test_what_nohup_ignores_stays_ignored(tmp_path: Path) -> None:

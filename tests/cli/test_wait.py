@@ -22,7 +22,7 @@ pytestmark = pytest.mark.servers
 
 @pytest.mark.usefixtures("quiet_source")
 def test_what_was_written_before_wait_is_there_when_it_returns(pipeline: Pipeline) -> None:
-    """With a source where nothing else happens: its time goes on by the server's own entry once a second."""
+    """With a source where nothing else happens: its time advances by the server's own entry once a second."""
     documents, copies = pipeline.source("docs"), pipeline.destination("docs")
     documents.insert_one({"_id": "counter", "n": 0})
     pipeline.deploy()
@@ -53,14 +53,14 @@ def test_wait_gives_up_with_exit_1_while_the_sink_is_paused(pipeline: Pipeline) 
 
 
 def test_wait_does_not_take_the_end_of_what_can_be_read_for_the_end_of_what_was_written(pipeline: Pipeline) -> None:
-    """A transaction of somebody else's stands for one of which a broker has not heard yet that it was committed."""
+    """A transaction of someone else's stands for one of which a broker has not heard yet that it was committed."""
     pipeline.source("docs").insert_one({"_id": 1})
     pipeline.deploy()
     pipeline.wait()
     producer = Producer({"bootstrap.servers": pipeline.addresses.bootstrap, "transactional.id": pipeline.name})
     producer.init_transactions(30)
     producer.begin_transaction()
-    producer.produce(pipeline.topic("docs"), b"nobody's", b"nobody's", partition=0)
+    producer.produce(pipeline.topic("docs"), b"unknown", b"unknown", partition=0)
     producer.flush(30)
     said = towpath("wait", pipeline.file, "--timeout", "3", expect=1)
     assert f"a transaction on {pipeline.topic('docs')}, partition 0, has not ended" in said.stderr
@@ -77,7 +77,7 @@ def test_a_transaction_that_has_lost_its_end_is_told_until_it_is_ended(pipeline:
     producer = Producer({"bootstrap.servers": pipeline.addresses.bootstrap, "transactional.id": pipeline.name})
     producer.init_transactions(30)
     producer.begin_transaction()
-    producer.produce(place.topic, b"nobody's", b"nobody's", partition=0)
+    producer.produce(place.topic, b"unknown", b"unknown", partition=0)
     producer.flush(30)
     pipeline.source("docs").insert_many([{"_id": n} for n in range(2, 50)])
 
@@ -87,13 +87,13 @@ def test_a_transaction_that_has_lost_its_end_is_told_until_it_is_ended(pipeline:
         def told(longest: float) -> None:
             lag.refuse_hanging_transactions(it.pipeline, it.topics, pipeline_ends(it.pipeline, it.topics), longest)
 
-        def only_nobodys() -> list[lag.OpenTransaction] | None:
+        def only_unknown() -> list[lag.OpenTransaction] | None:
             """Once the source connector has ended its own for the new documents."""
             found = lag.open_transactions(it.pipeline, it.topics, pipeline_ends(it.pipeline, it.topics), 0)
             return found if [one.place for one in found] == [(place.topic, 0)] else None
 
         told(60)
-        hanging = until("no transaction but nobody's is open", only_nobodys)
+        hanging = until("no transaction but the unknown one is open", only_unknown)
         assert hanging[0].seconds < 60
         with pytest.raises(TopicError, match=f"{place.topic}, partition 0: .* has not ended"):
             told(0)

@@ -40,7 +40,7 @@ _MADE = shutil.ignore_patterns("__pycache__", "*.egg-info", "target", ".*", "bui
 PAGE = (_ROOT / "docs" / "tutorial.md").read_text()
 INSTALL = "\n".join(re.findall(r"^```sh\n(.*?)^```", PAGE, re.M | re.S))
 COMMANDS = commands(PAGE)
-#: All that the page needs besides Python and Java.
+#: All that the page needs in addition to Python and Java.
 _PROGRAMS = ("bash", "awk", "grep")
 #: Between the outputs of two commands.
 _MARK = "@@ %d"

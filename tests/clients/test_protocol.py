@@ -48,7 +48,7 @@ def test_a_gap_is_empty_if_no_batch_in_it_has_records(stored: bytes, is_empty: b
 def test_a_gap_of_two_markers_is_empty_and_one_with_a_record_behind_a_marker_is_not() -> None:
     assert are_markers(MARKER + batch(8, 8, marker=True), 7, 9)
     assert not are_markers(MARKER + batch(8, 8, marker=False), 7, 9)
-    assert not are_markers(MARKER, 7, 9), "nobody has said what is at 8"
+    assert not are_markers(MARKER, 7, 9), "nothing has said what is at 8"
 
 
 def test_the_layout_is_that_of_kafka() -> None:

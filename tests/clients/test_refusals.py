@@ -53,7 +53,7 @@ from towpath.run.report import Problem, Replays
 
 URI = "mongodb://127.0.0.1:1/?directConnection=true"
 DENIED = OperationFailure("not authorized on towpath", 13, {"errmsg": "not authorized on towpath"})
-AWAY = ConnectUnreachable("nobody is there")
+AWAY = ConnectUnreachable("nothing is there")
 NO_PLAN = Plan(only=(), until=None, follow=False, forced=False, began=0.0, letters=0, log={})
 REFUSED, GONE = MongoError("the destination refused: no"), MongoUnreachable("cannot reach the destination")
 

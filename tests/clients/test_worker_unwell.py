@@ -1,6 +1,6 @@
-"""Commands that talk to a real Connect worker through a proxy that is unwell: words and a status, and a repeat mends.
+"""Commands that talk to a real Connect worker through an unwell proxy: words and a status, and a repeat repairs it.
 
-With `TOWPATH_FUZZ_TIMES`, every command meets every fault, else a share of the pairs: each at a request of its own; now
+With `TOWPATH_FUZZ_TIMES`, every command meets every fault, else a share of the pairs: each at a separate request; now
 the request did not reach the worker, now only its answer is lost.
 """
 
@@ -50,7 +50,7 @@ def docs(pipeline: Pipeline) -> Pipeline:
     return pipeline
 
 
-def test_a_command_that_met_a_fault_says_so_and_its_repeat_mends(docs: Pipeline) -> None:
+def test_a_command_that_met_a_fault_says_so_and_its_repeat_repairs_it(docs: Pipeline) -> None:
     random, outcomes = Random(SEED), Counter[str]()
     for command, fault in pairs(random):
         if command != "deploy":

@@ -1,4 +1,4 @@
-"""A cluster that blocks writes: who still writes, what stays, what goes on, and what a primary's end changes."""
+"""A cluster that blocks writes: who still writes, what stays, what continues, and what a primary's end changes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def blocked(guarded: dict[str, Client]) -> Iterator[dict[str, Client]]:
     write_block.unblock(guarded["blocker"])
 
 
-def test_users_with_the_bypass_write_on_and_nobody_else(blocked: dict[str, Client]) -> None:
+def test_users_with_the_bypass_still_write_and_no_one_else(blocked: dict[str, Client]) -> None:
     assert {name: write_block.writes_through(privileges(one)) for name, one in blocked.items()} == {
         "root": True,
         "application": False,
@@ -91,7 +91,7 @@ def test_snapshot_reads_and_change_streams_go_on_and_so_does_the_time(blocked: d
         blocked["sink"].shop.orders.insert_one({"_id": 1})
         assert stream.next()["documentKey"] == {"_id": 1}
         assert client.shop.orders.count_documents({}, session=session) == 1
-        until("the time to go on", lambda: client.admin.command("hello")["operationTime"].time > before.time, 30)
+        until("the time to advance", lambda: client.admin.command("hello")["operationTime"].time > before.time, 30)
 
 
 def test_blocking_and_unblocking_twice_is_as_once(guarded: dict[str, Client]) -> None:

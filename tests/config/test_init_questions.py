@@ -190,7 +190,7 @@ def test_faults_of_a_uri(uri: str, fault: str) -> None:
 
 
 class Terminal:
-    """A command on a terminal of its own."""
+    """A command on a separate terminal."""
 
     def __init__(self, *arguments: str | Path) -> None:
         self._master, terminal = pty.openpty()
@@ -242,21 +242,21 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
 @pytest.mark.servers
 def test_on_a_real_terminal_it_tests_each_server(addresses: Addresses, tmp_path: Path) -> None:
     file = tmp_path / "shop.toml"
-    nobody = f"127.0.0.1:{free_port()}"
+    unused = f"127.0.0.1:{free_port()}"
     terminal = Terminal("init", file)
     terminal.answer("Test each connection", "")
-    terminal.answer("source URI", f"mongodb://{nobody}/?serverSelectionTimeoutMS=300")
+    terminal.answer("source URI", f"mongodb://{unused}/?serverSelectionTimeoutMS=300")
     terminal.answer("Enter it again?", "y")
     terminal.answer("source URI", addresses.source)
     terminal.answer("destination URI", addresses.destination)
     terminal.answer("namespaces", "shop.*")
     terminal.answer("leave out", "")
     terminal.answer("Kafka brokers", addresses.bootstrap)
-    terminal.answer("Connect URL", f"http://{nobody}")
+    terminal.answer("Connect URL", f"http://{unused}")
     terminal.answer("Enter it again?", "n")
     assert terminal.end() == 0, terminal.shown
     assert "ok: replica set source, 1 member, MongoDB 6." in terminal.shown
     assert "ok: 1 broker, cluster" in terminal.shown
     found = read(file)
     assert (found.source.uri, found.destination.uri) == (addresses.source, addresses.destination)
-    assert (found.kafka.bootstrap, found.connect.url) == (addresses.bootstrap, f"http://{nobody}")
+    assert (found.kafka.bootstrap, found.connect.url) == (addresses.bootstrap, f"http://{unused}")

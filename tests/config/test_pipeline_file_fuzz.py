@@ -1,4 +1,4 @@
-"""Pipeline files that nobody meant to write: a clear message and exit code 2, never a stack trace."""
+"""Pipeline files that no one meant to write: a clear message and exit code 2, never a stack trace."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ VALUES = [
     '"\\u0000"',
     '"a\\nb"',
     '"\\u202e"',
-    '"~nobody-of-that-name/x"',
+    '"~no-user-of-that-name/x"',
     '"' + "x" * 5000 + '"',
     '"http://[::1"',
     '"http://h:99999999"',
@@ -116,7 +116,7 @@ def edited(draw: st.DrawFn) -> bytes:
 
 def _exit_code(monkeypatch: pytest.MonkeyPatch, path: Path) -> int:
     monkeypatch.setattr(sys, "argv", ["towpath", "status", str(path)])
-    return cli.exit_status()
+    return cli.exit_code()
 
 
 @settings(max_examples=3 * settings().max_examples, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -120,7 +120,7 @@ class Containers:
             raise LookupError(f"not all services are healthy: {health}")
 
     def end(self, service: str) -> None:
-        """End its process, as if by itself; then wait until the restart policy has brought it back."""
+        """End its process, as if it failed; then wait until the restart policy has brought it back."""
         before = self[service].attrs["State"]["StartedAt"]
         self[service].exec_run(["bash", "-c", "kill -TERM 1"])
         until(f"a restart of {service}", lambda: self[service].attrs["State"]["StartedAt"] != before)
@@ -152,13 +152,13 @@ class Site:
         return str(answer.output.decode())
 
     def towpath(self, arguments: str) -> str:
-        """Run the tool in a container of its own; returns all that it prints."""
+        """Run the tool in a separate container; returns all that it prints."""
         return shell(f"{compose_command()} run --rm -T towpath {arguments}")
 
 
 @pytest.fixture(scope="module")
 def site(engine: docker.DockerClient, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """The compose file brought up with ports of its own; down with its volumes at the end, however that comes."""
+    """The compose file brought up with its own ports; down with its volumes at the end, however that comes."""
     project = f"towpath-test-{secrets.token_hex(4)}"
     source, destination, kafka, page = (str(free_port()) for _ in range(4))
     environment = {

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 from pymongo.errors import AutoReconnect, OperationFailure
 
-from tests.cutover.test_undo import RETURNED, TROUBLES, WAYS, at, begin, handlers, signals, world
+from tests.cutover.test_undo import FAILURES, RETURNED, WAYS, at, begin, handlers, signals, world
 from tests.support.cutover_world import World
 from towpath.cli import deploy
 from towpath.config.events import CutoverNote, TimedEvent
@@ -60,9 +60,9 @@ def finish(command: Machine) -> object:
     return command._convert()
 
 
-@pytest.mark.parametrize("trouble", TROUBLES)
+@pytest.mark.parametrize("failure", FAILURES)
 @pytest.mark.parametrize("way", WAYS)
-def test_whatever_ends_it_a_later_command_completes_it(world: World, way: str, trouble: str) -> None:
+def test_whatever_ends_it_a_later_command_completes_it(world: World, way: str, failure: str) -> None:
     finish(switched(world, way))
     names = list(world.calls)
     assert {"convert", "converted"} <= set(names), names
@@ -71,10 +71,10 @@ def test_whatever_ends_it_a_later_command_completes_it(world: World, way: str, t
         for done in (False, True):
             command = switched(world, way)
             side = primary(world)
-            at(world, index, TROUBLES[trouble], done=done)
+            at(world, index, FAILURES[failure], done=done)
             finish(command)
             assert side in world.state.enforced | world.state.unique, (names[index], done)
-            world.trouble = lambda name, is_done: None
+            world.on_call = lambda name, is_done: None
             if "converted" not in world.calls or index == first or not done:  # what is not stored is repeated
                 assert command._left and "towpath cutover " in command._left[0], (names[index], done)
                 assert world.marker is not None and world.marker.conversions, (names[index], done)
@@ -126,11 +126,11 @@ def test_a_fail_back_begins_with_a_conversion_left_and_its_undo_keeps_it(world: 
     def fail() -> None:
         raise MongoUnreachable("away")
 
-    def trouble(name: str, is_done: bool) -> None:
+    def on_call(name: str, is_done: bool) -> None:
         if name == "late writes":
             fail()
 
-    world.trouble = trouble
+    world.on_call = on_call
     assert not world.go_back(world.command(Interrupts(once=True)))
     assert world.marker.state == "destination primary" and world.marker.conversions == left
     assert world.state.enforced == {"destination"}
@@ -147,7 +147,7 @@ def test_the_marker_names_the_conversions_before_the_pause(world: World, way: st
         if name == "block" and not is_done and world.marker:
             stored.append(world.marker)
 
-    world.trouble = at_block
+    world.on_call = at_block
     assert WAYS[way](world, command)
     (paused,) = stored
     assert world.marker is not None and world.marker.conversions == paused.later != ()

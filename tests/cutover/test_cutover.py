@@ -54,7 +54,7 @@ def ready(pipeline: Pipeline, per_second: int = 1000) -> Iterator[AcknowledgedWr
 
 
 def not_returned(pipeline: Pipeline, folder: Path) -> None:
-    """Where the server would refuse Towpath's own writes as well, and while somebody writes on."""
+    """Where the server would refuse Towpath's own writes as well, and while someone continues to write."""
     with cutover(pipeline, folder, "--back", "--block-writes") as running:
         checks = {one["subject"]: one for one in running.event("gate")["findings"]}
         told = running.ended(1)
@@ -131,7 +131,7 @@ STEPS = (
 
 
 def begun(pipeline: Pipeline, folder: Path, step: str) -> Cutover:
-    """A cutover that has done that step and goes on with the next."""
+    """A cutover that has done that step and continues with the next."""
     running = Cutover(pipeline, folder, "--block-writes")
     running.until(lambda one: str(one.get("step", "")).startswith(step))
     return running
@@ -143,7 +143,7 @@ def new_user(pipeline: Pipeline) -> None:
 
 
 def assert_as_before(pipeline: Pipeline) -> None:
-    """The source takes writes, the pipeline goes on, and nothing is left of the cutover."""
+    """The source takes writes, the pipeline continues, and nothing is left of the cutover."""
     new_user(pipeline)
     pipeline.wait()
     pipeline.assert_same("orders", "users", at_least=100)
@@ -190,7 +190,7 @@ def killed(pipeline: Pipeline, folder: Path, step: str) -> None:
 
 
 def kept(pipeline: Pipeline) -> dict[str, Any]:
-    """All that a look must leave as it is, but for positions, which go on."""
+    """All that a check must leave as it is, but for positions, which advance."""
     addresses, state = pipeline.addresses, Path(os.environ.get("XDG_STATE_HOME", Path.home() / ".local" / "state"))
     folders = pipeline.file.parent, addresses.secrets, state / "towpath" / pipeline.name
     files = [file for folder in folders for file in sorted(folder.rglob("*")) if file.is_file()]
@@ -235,7 +235,7 @@ def refused(pipeline: Pipeline, folder: Path) -> None:
 
 @contextmanager
 def without_sink(pipeline: Pipeline) -> Iterator[None]:
-    """Nothing is applied meanwhile."""
+    """Nothing is applied during this."""
     sink = f"{pipeline.addresses.connect}/connectors/{pipeline.name}-sink"
     httpx.put(f"{sink}/pause", timeout=90).raise_for_status()
     try:
@@ -250,7 +250,7 @@ def seconds_until(told: list[dict[str, Any]], words: str, since: datetime) -> fl
 
 
 def seen_late(pipeline: Pipeline, folder: Path) -> None:
-    """A write to a collection that came in the pause, while the sink goes on with nothing."""
+    """A write to a collection that came in the pause, while the sink continues with nothing."""
     with cutover(pipeline, folder) as running:
         running.event("stop writes")
         with without_sink(pipeline):
@@ -271,7 +271,7 @@ def seen_late(pipeline: Pipeline, folder: Path) -> None:
 
 
 def ended_by_a_schema(pipeline: Pipeline, folder: Path) -> None:
-    """Which changes on either side while somebody is asked to stop the writers."""
+    """Which changes on either side while someone is asked to stop the writers."""
     for collection, side in ((pipeline.source("users"), "source"), (pipeline.destination("users"), "destination")):
         with cutover(pipeline, folder) as running:
             running.event("stop writes")

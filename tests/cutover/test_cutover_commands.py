@@ -1,4 +1,4 @@
-"""What is to stop the writers, looked at before a cutover begins: commands that cannot run, and nobody to answer."""
+"""What is to stop the writers, checked before a cutover begins: commands that cannot run, and no one to answer."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def test_a_late_write_ends_it_from_another_thread() -> None:
         begun(LONG_S, act)
 
 
-def test_a_write_that_is_seen_when_it_is_over_disturbs_nobody() -> None:
+def test_a_write_that_is_seen_when_it_is_over_disturbs_nothing() -> None:
     pauses: list[Pause] = []
     begun(LONG_S, pauses.append)
     pauses[0].end("too late")

@@ -49,7 +49,7 @@ def uris(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
 def look(
     folder: Path, rule: Callable[[Readiness], Result], source: str, destination: str, *, returns: bool = False
 ) -> Finding:
-    options = CutoverOptions(10, 10, 1, False, True, None, None, 10, 30)
+    options = CutoverOptions(max_age=10, newest=1, blocks=True, timeout=10)
     with opened(folder / "shop.toml", pipeline_text(source, destination, more=RENAME)) as session:
         (line,) = run([_line("a rule", rule)], Readiness(session, None, options, returns=returns, answers=False))
         return line

@@ -140,7 +140,7 @@ def options(**changed: Any) -> Callable[[Case], None]:
     return lambda case: setattr(case, "options", replace(case.options, **changed))
 
 
-def nobody(case: Case) -> None:
+def no_one(case: Case) -> None:
     case.options = replace(case.options, stop_with=None, blocks=False)
     case.patch.setattr(sys, "stdin", Path("/dev/null").open(encoding="utf-8"))  # noqa: SIM115
 
@@ -229,7 +229,7 @@ RED: list[tuple[str, Callable[[Case], None], str]] = [
     ),
     ("commands", options(stop_with="/nowhere/stop"), "--stop-with: /nowhere/stop does not exist"),
     ("commands", options(switch_with="if true"), "--switch-with: 'if true' is not a valid command"),
-    ("commands", nobody, "no one could confirm that the writes have stopped: standard input is /dev/null"),
+    ("commands", no_one, "no one could confirm that the writes have stopped: standard input is /dev/null"),
     ("own writes", no_bypass("destination"), "Towpath has to write there, and no user may without access control"),
     ("own writes", no_bypass("source", returns=True), "while writes to the source are blocked"),
     ("late writes", fake("watch", raising(OperationFailure("not authorized", 13))), "not authorized"),

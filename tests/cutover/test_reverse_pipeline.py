@@ -1,4 +1,4 @@
-"""The way back of a pipeline: what is written at the destination comes back, nothing goes round, and one can return."""
+"""The way back of a pipeline: writes at the destination come back, nothing goes in circles, and one can return."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def swallowed() -> None:
     raise SystemError("returned NULL without setting an exception")
 
 
-TROUBLES: dict[str, Act] = {
+FAILURES: dict[str, Act] = {
     "failure": fail,
     "Kafka": swallowed,
     **{number.name: lambda number=number: signal.raise_signal(number) for number in ENDING},  # type: ignore[misc]
@@ -99,7 +99,7 @@ WAYS: dict[str, Callable[[World, Machine], bool]] = {"there": World.cut_over, "b
 
 def begin(world: World, way: str) -> State:
     """Put everything as it is before this way; return that."""
-    world.trouble = lambda name, is_done: None
+    world.on_call = lambda name, is_done: None
     world.marker, world.state.blocked, world.state.sinks = None, set(), {"shop": "RUNNING"}
     world.state.relaxed, world.state.captures_back = {"destination"}, False
     world.state.enforced, world.state.unique, world.problem = set(), set(), ""
@@ -122,13 +122,13 @@ def calls_of(world: World, way: str) -> list[str]:
 def at(world: World, index: int, act: Act, *, done: bool, later: Act = lambda: None) -> None:
     """Do something at the call of this number, before or after it is done, and `later` at every call after that."""
 
-    def trouble(name: str, is_done: bool) -> None:
+    def on_call(name: str, is_done: bool) -> None:
         if len(world.calls) == index + 1 and is_done == done:
             act()
         elif len(world.calls) > index + 1:
             later()
 
-    world.trouble = trouble
+    world.on_call = on_call
 
 
 def assert_as_before(world: World, way: str, before: State, where: object) -> None:
@@ -137,10 +137,10 @@ def assert_as_before(world: World, way: str, before: State, where: object) -> No
 
 
 @pytest.mark.parametrize("kind", ["fine", "closed", "full"])
-@pytest.mark.parametrize("trouble", TROUBLES)
+@pytest.mark.parametrize("failure", FAILURES)
 @pytest.mark.parametrize("way", WAYS)
 def test_whatever_ends_it_all_is_as_before(
-    world: World, way: str, trouble: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: World, way: str, failure: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = calls_of(world, way)
     first = names.index("take") + 1 if way == "back" else 0
@@ -150,9 +150,9 @@ def test_whatever_ends_it_all_is_as_before(
             for done in (False, True):
                 for again in (lambda: None, lambda: signal.raise_signal(signal.SIGTERM)):
                     before, where = begin(world, way), (name, index, done, again)
-                    at(world, index, TROUBLES[trouble], done=done, later=again)
+                    at(world, index, FAILURES[failure], done=done, later=again)
                     is_done = WAYS[way](world, world.command(signals(), print_shown))
-                    if name in SWITCH and (done or trouble.startswith("SIG")):  # the reply was lost, or held
+                    if name in SWITCH and (done or failure.startswith("SIG")):  # the reply was lost, or held
                         assert is_done and world.marker and world.marker.state == name.removeprefix("mark "), where
                     else:
                         assert not is_done, where
@@ -197,7 +197,7 @@ def test_the_undo_is_done_before_anything_is_printed(
         with standard_streams():
             command = world.command(signals())
 
-            def trouble(name: str, is_done: bool) -> None:
+            def on_call(name: str, is_done: bool) -> None:
                 if name == "begin" and is_done:  # from here on all that is printed waits
                     world.say = say
                     command.report = print_shown
@@ -207,7 +207,7 @@ def test_the_undo_is_done_before_anything_is_printed(
                 if name == "delete" and is_done:
                     undone.set()
 
-            world.trouble = trouble
+            world.on_call = on_call
             assert not world.cut_over(command)
     reader.join(30)
     assert in_time == [True]
@@ -236,7 +236,7 @@ def test_what_cannot_be_undone_is_told_and_a_later_undo_does_it(
     names = calls_of(world, way)
     before, is_begun = begin(world, way), False
 
-    def trouble(name: str, is_done: bool) -> None:
+    def on_call(name: str, is_done: bool) -> None:
         nonlocal is_begun
         if name == "late writes":
             is_begun = True
@@ -245,7 +245,7 @@ def test_what_cannot_be_undone_is_told_and_a_later_undo_does_it(
             raise error
 
     assert "late writes" in names
-    world.trouble = trouble
+    world.on_call = on_call
     with pytest.raises(NotUndone, match=r"towpath cutover .*shop.toml --undo"):
         WAYS[way](world, world.command(signals()))
     assert world.marker is not None and world.marker.state in ("cutting over", "failing back")
@@ -253,14 +253,14 @@ def test_what_cannot_be_undone_is_told_and_a_later_undo_does_it(
     left = [event.words for event in world.events if getattr(event, "event", "") == "not undone"]
     assert len(left) == 1 and str(error) in str(left[0])
     assert not (world.state.sinks["shop"] == "RUNNING" and world.state.captures_back), "changes would circulate"
-    world.trouble = lambda name, is_done: None
+    world.on_call = lambda name, is_done: None
     assert world.command(signals()).undo()
     assert_as_before(world, way, before, step)
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_who_is_overtaken_touches_nothing_any_more(world: World, way: str) -> None:
-    """Another command, on another machine, takes the cutover over at each call; then this one fails, or goes on."""
+    """Another command, on another machine, takes the cutover over at each call; then this one fails, or continues."""
     names = calls_of(world, way)
     entered = 1 if way == "there" else names.index("mark a step") + 1
     for act in (fail, lambda: None):
@@ -269,10 +269,10 @@ def test_who_is_overtaken_touches_nothing_any_more(world: World, way: str) -> No
             others = list[str]()
 
             def overtaken(act: Act = act, others: list[str] = others) -> None:
-                trouble, world.trouble = world.trouble, lambda name, is_done: None
+                on_call, world.on_call = world.on_call, lambda name, is_done: None
                 other = world.command(Interrupts(once=True))
                 others.append(other.sides.take().token)
-                world.trouble = trouble
+                world.on_call = on_call
                 act()
 
             at(world, index, overtaken, done=False)
@@ -308,7 +308,7 @@ def test_nothing_is_undone_while_it_is_unknown_who_is_primary(world: World, way:
     with pytest.raises(SwitchUnknown, match=r"it is unknown whether .* Nothing is undone.*--undo"):
         WAYS[way](world, world.command(signals()))
     assert world.state.blocked == {"source" if way == "there" else "destination"}
-    world.is_reachable, world.trouble = True, lambda name, is_done: None
+    world.is_reachable, world.on_call = True, lambda name, is_done: None
     if is_stored and way == "there":
         with pytest.raises(Refused, match="is complete and cannot be undone"):
             world.command(signals()).undo()
@@ -347,7 +347,7 @@ def test_a_destination_that_is_away_does_not_keep_writes_stopped(world: World) -
     with pytest.raises(NotUndone):
         world.cut_over(world.command(signals()))
     assert not world.state.blocked
-    world.is_reachable, world.trouble = True, lambda name, is_done: None
+    world.is_reachable, world.on_call = True, lambda name, is_done: None
     assert world.command(signals()).undo()
     assert_as_before(world, "there", before, "away")
 
@@ -397,13 +397,13 @@ def test_a_signal_counts_also_after_an_earlier_attempt_was_undone(
     before = begin(world, "there")
     world.marker, world.state.blocked = Cutover("cutting over", ("blocking writes",), 0.0), {"source"}
 
-    def trouble(name: str, is_done: bool) -> None:
+    def on_call(name: str, is_done: bool) -> None:
         if name == moment and not is_done and not said:
             said.append(name)
             signal.raise_signal(number)
 
     said: list[str] = []
-    world.trouble = trouble
+    world.on_call = on_call
     command = world.command(signals())
 
     def again() -> None:
@@ -420,7 +420,7 @@ def test_an_undo_waits_behind_a_command_that_is_under_way(world: World, way: str
     before, waits = begin(world, way), False
     new = "destination" if way == "there" else "source"
 
-    def trouble(name: str, is_done: bool) -> None:
+    def on_call(name: str, is_done: bool) -> None:
         nonlocal waits
         if name == f"enforce {new}" and not is_done:
             waits = True
@@ -429,7 +429,7 @@ def test_an_undo_waits_behind_a_command_that_is_under_way(world: World, way: str
             waits = False
             world.state.enforced.add(new)
 
-    world.trouble = trouble
+    world.on_call = on_call
     assert not WAYS[way](world, world.command(signals()))
     assert_as_before(world, way, before, "enforce")
 
@@ -463,10 +463,10 @@ def test_a_fail_back_stops_ttl_at_the_destination_before_it_switches(world: Worl
     begin(world, "back")
     seen = list[set[str]]()
 
-    def trouble(name: str, is_done: bool) -> None:
+    def on_call(name: str, is_done: bool) -> None:
         if name == "mark source primary" and not is_done:
             seen.append(set(world.state.relaxed))
 
-    world.trouble = trouble
+    world.on_call = on_call
     assert world.go_back(world.command(signals()))
     assert seen == [{"destination"}], "the source's TTL is active again, the destination's is not any more"

@@ -263,13 +263,13 @@ def test_a_signal_during_the_checks_is_no_failure(
 
 
 def test_what_is_undone_is_reported(world: World) -> None:
-    def trouble(name: str, is_done: bool) -> None:
+    def on_call(name: str, is_done: bool) -> None:
         if name == "late writes":
             raise Refused("someone writes")
 
     assert command(world).undo()
     assert ends(world) == ["nothing to undo: no cutover is under way, and the source is primary"]
-    world.trouble = trouble
+    world.on_call = on_call
     assert not world.cut_over(command(world))
     undone = [str(event.words) for event in world.events if getattr(event, "event", "") == "undone"]
     assert undone[0] == "undone: blocking writes" and undone[-1] == "everything is as before: the source is primary"
@@ -279,11 +279,11 @@ def test_what_is_undone_is_reported(world: World) -> None:
 
 
 def test_an_undo_says_that_it_starts_no_writers(world: World) -> None:
-    def trouble(name: str, is_done: bool) -> None:
+    def on_call(name: str, is_done: bool) -> None:
         if name == "late writes":
             raise Refused("someone writes")
 
-    world.trouble = trouble
+    world.on_call = on_call
     it = command(world, options=replace(cutover_world.OPTIONS, stop_with="true"))
     assert not world.cut_over(it)
     words = [str(event.words) for event in world.events if getattr(event, "event", "") == "undone"]

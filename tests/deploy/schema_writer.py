@@ -90,7 +90,7 @@ class SchemaWriter:
             "drop and insert": self._drop_and_insert,
             "dropDatabase": self._drop_database,
             "$out": self._out,
-            "$out anew": self._out_anew,
+            "$out again": self._out_again,
             "$merge": self._merge,
             "transaction": self._transaction,
         }
@@ -394,7 +394,7 @@ class SchemaWriter:
     def _out(self) -> bool:
         return self._copy(self._pick(exists=True))
 
-    def _out_anew(self) -> bool:
+    def _out_again(self) -> bool:
         return self._copy(self._pick(exists=False))
 
     def _merge(self) -> bool:

@@ -1,4 +1,4 @@
-"""What is done to collections at the source as such is noticed, told with the commands that mend it, and resolved."""
+"""What is done to collections at the source as such is noticed, told with the commands that repair it, and resolved."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_drops_renames_indexes_and_options_are_told_until_both_sides_are_the_sam
 
     left = json.loads(towpath("ddl", pipeline.file, "--json", expect=1).stdout)["unfollowed"]
     assert [one["kind"] for one in left] == ["createIndexes", "modify"]
-    mend(pipeline)
+    repair(pipeline)
     assert towpath("ddl", pipeline.file).stdout == "0 schema changes to resolve\n"
     database["kept2"].drop()
     until("the drop told", lambda: of(pipeline, {("drop", "kept2")}), 20)
@@ -81,7 +81,7 @@ def test_drops_renames_indexes_and_options_are_told_until_both_sides_are_the_sam
     assert {one["life"] for one in pipeline.destination("kept2").find({"_id": {"$lt": 2}})} == {2}
 
 
-def mend(pipeline: Pipeline) -> None:
+def repair(pipeline: Pipeline) -> None:
     """What the commands say, which are for MongoDB's shell."""
     with MongoClient[dict[str, Any]](pipeline.addresses.destination) as client:
         client[pipeline.name]["kept"].create_index("life")

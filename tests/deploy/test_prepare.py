@@ -1,4 +1,4 @@
-"""What the source has besides documents is made at the destination, harmless while changes stream in."""
+"""What the source has in addition to documents is made at the destination, harmless while changes stream in."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def prepared(pipeline: Pipeline, *options: str, expect: int = 0) -> dict[str, An
 
 
 def verdict(pipeline: Pipeline, *options: str, expect: int = 0) -> tuple[str, int, int]:
-    """What `verify` finds, and how much differs besides documents, and is deferred."""
+    """What `verify` finds, and how much differs except documents, and is deferred."""
     found = json.loads(towpath("verify", pipeline.file, "--json", *options, expect=expect).stdout.splitlines()[-1])
     return found["verdict"], found["metadata"], found["deferred"]
 

@@ -268,7 +268,7 @@ def run_reports(pipeline: Pipeline, collection: str) -> None:
 
 @pytest.fixture
 def third(tmp_path: Path) -> Iterator[tuple[str, raw.Client]]:
-    """A replica set of its own, which knows fail points."""
+    """A separate replica set, which knows fail points."""
     options = ("--setParameter", "enableTestCommands=1")
     with (
         mongod.start_replica_set(tmp_path / "third", name="third", sizes=SMALL, options=options) as servers,
@@ -279,7 +279,7 @@ def third(tmp_path: Path) -> Iterator[tuple[str, raw.Client]]:
 
 @contextmanager
 def builds_held(client: raw.Client, at: Mapping[str, Any]) -> Iterator[None]:
-    """Index builds of a server go on behind a document with these fields only at the end of the `with`."""
+    """Index builds of a server continue behind a document with these fields only at the end of the `with`."""
     point = "hangIndexBuildDuringCollectionScanPhaseBeforeInsertion"
     client.admin.command("configureFailPoint", point, mode="alwaysOn", data={"fieldsToMatch": at})
     try:

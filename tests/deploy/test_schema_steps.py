@@ -41,8 +41,8 @@ class Server:
             self.under_way -= 1
 
 
-def step(name: str, verb: str, **arguments: Any) -> Step:
-    return Step(f"shop.{name}", Command("shop", {verb: name, **arguments}))
+def step(name: str, operation: str, **arguments: Any) -> Step:
+    return Step(f"shop.{name}", Command("shop", {operation: name, **arguments}))
 
 
 def release(name: str) -> Step:

@@ -60,7 +60,7 @@ class Lines(list[str]):
 
 @contextmanager
 def watched_processes(seen: set[str]) -> Iterator[None]:
-    """Notes the command line of every process that there is meanwhile."""
+    """Notes the command line of every process that there is during this."""
     over = threading.Event()
 
     def watch() -> None:

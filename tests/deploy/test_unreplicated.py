@@ -72,7 +72,7 @@ def test_a_rename_is_told_until_it_is_verified_and_the_new_name_has_a_topic_firs
     assert told(of("rename", to="other.b")) is None, "neither side has it any more"
 
 
-def test_options_and_indexes_are_told_with_the_command_that_mends_them():
+def test_options_and_indexes_are_told_with_the_command_that_repairs_them():
     commands = (Command("shop", {"x": 1}), Command("shop", {"y": 1}))
     differs = MetadataDifference(Pair("shop.a", "shop.a"), "index", "x", "the index x is missing", {}, None, commands)
     found = told(of("createIndexes"), metadata=[differs])

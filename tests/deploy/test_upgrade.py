@@ -1,4 +1,4 @@
-"""A pipeline that the version before has deployed goes on after an upgrade of the plugin and of the tool."""
+"""A pipeline that the version before has deployed continues after an upgrade of the plugin and of the tool."""
 
 from __future__ import annotations
 

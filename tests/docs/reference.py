@@ -129,7 +129,7 @@ def template() -> str:
 
 
 def definitions() -> str:
-    """The connectors' configurations, as they lie in connectors/."""
+    """The connectors' configurations, as they are in connectors/."""
     files = sorted((ROOT / "connectors").glob("*.json"), key=lambda file: (file.name.startswith("plain"), file.name))
     return "\n".join(f"`connectors/{file.name}`:\n\n```json\n{file.read_text()}```\n" for file in files)
 

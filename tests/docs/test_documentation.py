@@ -24,7 +24,7 @@ JAVA_FILE = re.compile(r"\b\w+\.java\b")
 #: A program of the reader's own.
 SAVED = re.compile(r"Save (?:this|it) as `([\w.]+)`")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-#: A command in a `console` block, with the lines that it goes on in, or in backticks.
+#: A command in a `console` block, with the lines that it continues in, or in backticks.
 COMMAND = re.compile(r"(?:^\s*\$ |`)towpath ((?:[^`\n#|\\]|\\\n)+)", re.M)
 SHELL = re.compile(r"^ *```(console|sh)\n(.*?)^ *```", re.M | re.S)
 FILE = re.compile(r"^( *)```toml\n(.*?)^\1```", re.M | re.S)
@@ -69,13 +69,13 @@ def test_files_on_pages_have_the_options_that_there_are():
 
 
 def is_unknown(line):
-    """Whether a line `VERB [OPTION …]` has a verb or an option that is not there."""
-    group, (verb, *rest) = towpath, [word.rstrip(",.;:)") for word in line.split()]
-    if verb == "stack" and rest:
-        group, verb = group.get_command(CONTEXT, verb), rest[0]
-    if verb in ("VERB", "of", "--version", "--help"):  # `towpath of REV`: what a benchmark compares
+    """Whether a line `COMMAND [OPTION …]` has a command or an option that is not there."""
+    group, (name, *rest) = towpath, [word.rstrip(",.;:)") for word in line.split()]
+    if name == "stack" and rest:
+        group, name = group.get_command(CONTEXT, name), rest[0]
+    if name in ("COMMAND", "of", "--version", "--help"):  # `towpath of REV`: what a benchmark compares
         return False
-    command = group.get_command(CONTEXT, verb)
+    command = group.get_command(CONTEXT, name)
     if command is None:
         return True
     known = {word for parameter in command.params for word in (*parameter.opts, *parameter.secondary_opts)}

@@ -1,4 +1,4 @@
-"""`docs/json.md` describes exactly the events of `towpath/config/events.py`, and every verb that has `--json`."""
+"""`docs/json.md` describes exactly the events of `towpath/config/events.py`, and every command that has `--json`."""
 
 from __future__ import annotations
 
@@ -77,24 +77,24 @@ def test_a_kind_is_described_with_all_its_fields_and_no_others(kind: type[Event]
 
 
 def test_the_page_describes_no_kind_that_is_gone() -> None:
-    verbs = {name for name in page() if name.islower()}
-    assert page().keys() - verbs == {kind.__name__ for kind in KINDS}
+    commands = {name for name in page() if name.islower()}
+    assert page().keys() - commands == {kind.__name__ for kind in KINDS}
 
 
-def test_every_verb_with_json_is_described() -> None:
+def test_every_command_with_json_is_described() -> None:
     context = click.Context(towpath)
-    verbs = {name: towpath.get_command(context, name) for name in towpath.list_commands(context)}
-    having = {name for name, verb in verbs.items() if verb and any("--json" in one.opts for one in verb.params)}
+    commands = {name: towpath.get_command(context, name) for name in towpath.list_commands(context)}
+    having = {name for name, one in commands.items() if one and any("--json" in option.opts for option in one.params)}
     assert having - {"resnapshot"} | {"stack"} == {name for name in page() if name.islower()}
 
 
-@pytest.mark.parametrize(("verb", "sample"), SAMPLES)
-def test_an_event_is_read_as_it_was_written(verb: str, sample: Event) -> None:
+@pytest.mark.parametrize(("command", "sample"), SAMPLES)
+def test_an_event_is_read_as_it_was_written(command: str, sample: Event) -> None:
     assert sample.line.endswith("}\n")
     found = parse(sample.line)
     assert found is not None
     assert (type(found), found.line) == (type(sample), sample.line)
-    assert type(found) in events.BY_COMMAND[verb]
+    assert type(found) in events.BY_COMMAND[command]
 
 
 def test_half_a_pair_of_surrogates_is_a_line_too() -> None:

@@ -14,7 +14,7 @@ from tests.docs.reference import BLOCKS, FOLDER, PACKAGES, ROOT, filled, package
 from tests.docs.test_documentation import PAGES
 
 PAGE_NAMES = sorted({page for page, _ in BLOCKS})
-#: What a browser fetches by itself.
+#: What a browser fetches automatically.
 _FETCHED = re.compile(r"""<(?:script|link|img|iframe|source)\b[^>]*?\b(?:src|href)=["']?(?:https?:)?//[^>]*>""")
 #: Links that are not fetched, such as to the canonical address of a page.
 _NAMED = re.compile(r"""rel=["']?(?:canonical|next|prev)\b""")

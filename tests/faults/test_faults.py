@@ -80,7 +80,7 @@ def strike(there: Site, folder: Path, seed: int, *pairs: Pair) -> Result:
     raise AssertionError(f"not all of {pairs} met in {_TRIES} tries")
 
 
-def test_a_new_primary_at_the_destination_and_a_broker_that_comes_back_lose_nothing_and_nobody_has_to_help(
+def test_a_new_primary_at_the_destination_and_a_broker_that_comes_back_lose_nothing_and_need_no_help(
     there: Site, tmp_path: Path, seed: int
 ) -> None:
     pairs = ("destination-primary-kill", "transaction"), ("broker-kill", "streaming")
@@ -142,7 +142,7 @@ def test_a_destination_that_is_over_its_quota_is_waited_for(there: Site, tmp_pat
 def test_a_primary_of_the_destination_that_sleeps_while_much_is_written_to_it_is_given_up(
     there: Site, tmp_path: Path
 ) -> None:
-    """What it does not take fills the connection: nobody answers, and the driver would go on writing for ever."""
+    """What it does not take fills the connection: nothing answers, and the driver would continue to write forever."""
     with there.deployed(tmp_path, 1) as pipeline:
         pipeline.wait()
         copies, primary = pipeline.destination("docs"), there.primary("destination")
@@ -157,7 +157,7 @@ def test_a_primary_of_the_destination_that_sleeps_while_much_is_written_to_it_is
         there.kill(primary, signal.SIGSTOP)
         try:
             httpx.put(f"{sink}/resume", timeout=30).raise_for_status()
-            there.primary("destination", besides=primary)
+            there.primary("destination", without=primary)
             begun = time.monotonic()
             promised("large document", lambda: copies.count_documents({}) > 1, 100, 0.1)
             assert time.monotonic() - begun < 15

@@ -223,7 +223,7 @@ def break_the_rule(pipeline: Pipeline, ids: list[int], other: int) -> set[bytes]
 
 
 @pytest.mark.nightly
-def test_a_broken_rule_is_found_and_mended_also_when_the_updates_were_committed(make_pipeline: MakePipeline) -> None:
+def test_a_broken_rule_is_found_and_repaired_also_when_the_updates_were_committed(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(Settings(partitions=1, extra=logged(lag=2)))
     pipeline.source("docs").insert_many([{"_id": n, "n": 0} for n in range(50)])
     pipeline.deploy()
@@ -246,7 +246,7 @@ def test_a_broken_rule_is_found_and_mended_also_when_the_updates_were_committed(
 
 
 def commit_the_end(pipeline: Pipeline) -> None:
-    """As if somebody had moved the group's offsets by hand."""
+    """As if someone had moved the group's offsets by hand."""
     place = (pipeline.topic("docs"), 0)
     _, end = ends(pipeline, ("docs",))[place]
     group, admin = f"{pipeline.name}-compact", AdminClient({"bootstrap.servers": pipeline.addresses.bootstrap})

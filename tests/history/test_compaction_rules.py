@@ -21,7 +21,7 @@ from towpath.config.pipeline import Pipeline
 from towpath.config.sections import Log
 from towpath.history import compaction
 from towpath.history.compaction import interval
-from towpath.history.unprotected import Figures, First, Part, figures
+from towpath.history.unprotected import First, Part, Summary, summary
 from towpath.log.definitions import change_settings, definitions, plain_settings, request_settings
 from towpath.log.records import is_update
 from towpath.run.report import TopicLog
@@ -66,13 +66,13 @@ def test_a_document_or_a_delete_protects_the_updates_before_it_and_none_after_it
 
 def test_nothing_is_committed_of_a_partition_of_which_nothing_is_known() -> None:
     assert Part().safe is None
-    assert part().figures(5) == Figures(5, 0, None, None, False)
+    assert part().summary(5) == Summary(5, 0, None, None, False)
 
 
-def test_figures_come_back_as_they_were_and_nobody_elses_are_taken_for_them() -> None:
-    found = part((A, UPDATE)).figures(77)
-    assert figures(found.written()) == found == Figures(77, 1, 0, 0, False)
-    assert [figures(text) for text in ("", "x", "{}", "[]", '{"at": 1}')] == [None] * 5
+def test_summary_is_read_as_it_was_written_and_other_metadata_is_not_one() -> None:
+    found = part((A, UPDATE)).summary(77)
+    assert summary(found.written()) == found == Summary(77, 1, 0, 0, False)
+    assert [summary(text) for text in ("", "x", "{}", "[]", '{"at": 1}')] == [None] * 5
 
 
 def test_a_quiet_partition_is_asked_for_a_record_once_and_again_when_deletes_may_go() -> None:
@@ -169,7 +169,7 @@ def test_status_warns_from_half_of_the_lag_on() -> None:
 
 NOW_MS = 1_000 * HOUR
 HALF = COMPACTION.compaction_lag // 2
-PROTECTED = Figures(NOW_MS, 0, None, NOW_MS, False)
+PROTECTED = Summary(NOW_MS, 0, None, NOW_MS, False)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ PROTECTED = Figures(NOW_MS, 0, None, NOW_MS, False)
     ],
 )
 def test_the_cleaner_is_let_at_a_topic_only_where_every_partition_was_seen_protected_lately(
-    committed: Figures | None, protected: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    committed: Summary | None, protected: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other partition is protected, and is committed by another instance of the service."""
     monkeypatch.setattr(compaction.time, "time", lambda: NOW_MS / 1000)

@@ -1,4 +1,4 @@
-"""The log is written to another destination, as of now or of a moment, or to the pipeline's own anew."""
+"""The log is written to another destination, as of now or of a moment, or to the pipeline's own again."""
 
 from __future__ import annotations
 

@@ -54,8 +54,8 @@ def pipeline(tmp_path: Path, addresses: Addresses, destination_client: Any) -> I
         destination_client.drop_database(name)
 
 
-def connector(pipeline: Pipeline, verb: str) -> None:
-    url = f"{pipeline.addresses.connect}/connectors/{pipeline.name}-source/{verb}"
+def connector(pipeline: Pipeline, request: str) -> None:
+    url = f"{pipeline.addresses.connect}/connectors/{pipeline.name}-source/{request}"
     httpx.put(url, timeout=60).raise_for_status()
 
 
@@ -110,7 +110,7 @@ def _is_warned_of(pipeline: Pipeline, stack: embedded.Stack) -> None:
 
 
 def _lose_history(pipeline: Pipeline) -> str:
-    """Change everything in every way while nobody looks; the cluster time of the last change that is captured."""
+    """Change everything in every way while it is not captured; the cluster time of the last change that is captured."""
     documents = pipeline.source("docs")
     connector(pipeline, "stop")
     moment = pipeline.source_client.admin.command("ping")["operationTime"]
@@ -145,7 +145,7 @@ def _is_told(pipeline: Pipeline, lost: str) -> None:
 
 
 def _interrupted(pipeline: Pipeline) -> None:
-    """The command is killed once the copy has begun anew."""
+    """The command is killed once the copy has begun again."""
     with started([TOWPATH, "resnapshot", pipeline.file, "--yes"], stderr=subprocess.DEVNULL) as command:
         until("gap", lambda: offset(pipeline).get("gap"))
         command.send_signal(signal.SIGKILL)
@@ -154,7 +154,7 @@ def _interrupted(pipeline: Pipeline) -> None:
 
 
 def _is_right_in_the_log(pipeline: Pipeline, lost: str, place: Path) -> None:
-    """A moment before the end of the resnapshot is refused, and a replay holds nothing that was deleted meanwhile."""
+    """A moment before the end of the resnapshot is refused, and a replay holds nothing that was deleted during it."""
     with mongod.start_replica_set(place / "other", name="other", sizes=MongodSizes(cache_gb=0.25)) as other:
         to = ("replay", pipeline.file, "--destination", other.uri, "--name", "other")
         assert f"earliest point in time that can be rebuilt: {offset(pipeline)['copied']}" in words(

@@ -23,13 +23,14 @@ from towpath.log.bounds import Break
 from towpath.log.lag import GapContents
 from towpath.log.source_offsets import SELECTION, Requests, SourceState
 from towpath.session import Say, Session, unsaid
+from towpath.store.positions import Applied
 from towpath.store.schema_changes import OPEN, STUCK
 
 PLACE: Place = ("move.shop.a", 0)
 GAP = Break("TWP-LOG-GAP", *PLACE, position=5, first=9, end=20, last_at=None)
 #: Stand for services that are only handed on.
 CONNECT: Any = SimpleNamespace()
-TOPICS: Any = SimpleNamespace(all=lambda: {})
+TOPICS: Any = SimpleNamespace(all=lambda: {}, ids=lambda names: {})
 ONCE: Any = SimpleNamespace(connect=CONNECT, until=lambda check: check())
 TARGET = ClusterTime(100, 1)
 
@@ -49,7 +50,10 @@ class Log:
         self.away: Exception | None = None
         patch.setattr(barrier, "pipeline_ends", self._ends)
         patch.setattr(barrier, "pipeline_written", self._written)
+        patch.setattr(TOPICS, "ends", lambda existing: self._ends(PIPELINE, TOPICS), raising=False)
+        patch.setattr(TOPICS, "written", lambda existing: self._written(PIPELINE, TOPICS), raising=False)
         patch.setattr(barrier, "applied", self._applied)
+        patch.setattr(bounds, "_done", lambda of: {PLACE: Applied(self.done, 0)})
         patch.setattr(barrier, "peek", self._peek)
         patch.setattr(barrier, "_uncaptured", self._uncaptured)
         patch.setattr(barrier, "holdup", self._holdup)
@@ -95,7 +99,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Log:
 
 
 def apply(log: Log) -> None:
-    barrier._wait_applied(session(), ONCE, {PLACE: (0, 20)})
+    barrier._wait_applied(session(), ONCE, {PLACE: 20}, {PLACE: (0, 20)})
 
 
 def applied_late(log: Log) -> Any:
@@ -111,18 +115,18 @@ def applied_late(log: Log) -> Any:
     return SimpleNamespace(connect=CONNECT, until=until)
 
 
-@pytest.mark.parametrize("lost", ["before", "meanwhile", "while nothing was to wait for"])
+@pytest.mark.parametrize("lost", ["before", "during it", "while nothing was to wait for"])
 def test_records_that_are_lost_are_not_taken_for_applied_ones(
     lost: str, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    readings = iter([(), (GAP,), (GAP,)] if lost == "meanwhile" else [(GAP,), (GAP,)])
+    readings = iter([(), (GAP,), (GAP,)] if lost == "during it" else [(GAP,), (GAP,)])
     monkeypatch.setattr(bounds, "_RECHECK", 0)
     monkeypatch.setattr(bounds, "suspected", lambda *args: next(readings))
     if lost == "before":
         log.done, log.records = 19, 1
-    waiting = applied_late(log) if lost == "meanwhile" else ONCE
+    waiting = applied_late(log) if lost == "during it" else ONCE
     with pytest.raises(TowpathError, match="TWP-LOG-GAP"):
-        barrier._wait_applied(session(), waiting, {PLACE: (0, 20)})
+        barrier._wait_applied(session(), waiting, {PLACE: 20}, {PLACE: (0, 20)})
     assert list(readings) == []
 
 
@@ -152,7 +156,7 @@ def test_the_ends_of_the_log_are_those_after_all_that_was_written(log: Log) -> N
     with pytest.raises(NotYet, match="has not ended"):
         barrier._committed_ends(PIPELINE, TOPICS, ONCE)
     log.written = iter([20])
-    assert barrier._committed_ends(PIPELINE, TOPICS, ONCE) == {PLACE: (0, 20)}
+    assert barrier._committed_ends(PIPELINE, TOPICS, ONCE) == ({PLACE: 20}, {PLACE: (0, 20)})
 
 
 def test_a_difference_is_proven_when_capture_brokers_and_sink_have_passed_it(log: Log) -> None:
@@ -228,7 +232,7 @@ def test_of_many_points_in_time_the_ends_of_the_newest_are_kept(log: Log, monkey
 def test_a_gap_that_was_looked_at_is_looked_at_again_once_the_sink_has_moved(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounds, "refuse", lambda of: checks.append(of))
+    monkeypatch.setattr(bounds, "refuse", lambda of, *known: checks.append(of))
     checks: list[Session] = []
     log.done, log.records, log.held_up = 17, 1, "the drop of shop.a is held"
 
@@ -243,7 +247,7 @@ def test_a_gap_that_was_looked_at_is_looked_at_again_once_the_sink_has_moved(
             assert log.peeked == peeked
 
     waited = session()
-    barrier._wait_applied(waited, SimpleNamespace(connect=CONNECT, until=until), {PLACE: (0, 20)})
+    barrier._wait_applied(waited, SimpleNamespace(connect=CONNECT, until=until), {PLACE: 20}, {PLACE: (0, 20)})
     assert checks == [waited] * 2, "at the first look that finds records, and at the end"
 
 
@@ -257,7 +261,7 @@ def test_wait_is_for_capture_then_requests_then_the_sink(
     asked, said = [], list[str]()
     monkeypatch.setattr(bounds, "refuse", lambda *_: None)
     monkeypatch.setattr(barrier, "passed_time", lambda source: TARGET if source.side == "source" else None)
-    monkeypatch.setattr(barrier.reread_requests, "end", lambda *of: 7 if of == (OWN, TOPICS, {}) else 0)
+    monkeypatch.setattr(barrier.reread_requests, "end", lambda *of: 7 if of == (OWN, TOPICS) else 0)
     monkeypatch.setattr(barrier, "_wait_answered", lambda *args: asked.append((args[:2], args[2].names, args[3])))
     barrier.wait(session(OWN, said.append), 5, said.append, given)
     assert asked == [((OWN, TOPICS), OWN.connectors, 7)]

@@ -47,7 +47,7 @@ def test_a_delete_has_no_value() -> None:
     assert (shown["kind"], shown["value"]) == ("delete", None)
 
 
-def test_what_connect_itself_set_aside_is_shown_in_hexadecimal_where_it_is_no_bson() -> None:
+def test_a_dead_letter_of_connect_itself_is_shown_in_hexadecimal_where_it_is_no_bson() -> None:
     names = {"topic": "a.b.c", "partition": "0", "offset": "9", "exception.message": "no record"}
     headers = {f"__connect.errors.{name}": text for name, text in names.items()}
     shown = dead_letter(message(headers, value=b"\1\2")).as_json(canonical=False)

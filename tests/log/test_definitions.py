@@ -192,7 +192,7 @@ def test_requests_and_dead_letters_lie_on_one_partition() -> None:
     assert re.search("has 3 partitions and must have one", refused.finding)
 
 
-def test_a_task_s_numbers_are_nought_until_they_are_told() -> None:
+def test_a_task_s_numbers_are_zero_until_they_are_told() -> None:
     found = task_state({"_id": {"pipeline": "move", "task": 1}, "records": 5, "bytesOut": 7, "withoutDocument": 2})
     assert (found.task, found.counts, found.reason) == (1, Counts(records=5, bytes_out=7, without_document=2), "")
     told = task_state({"_id": {"pipeline": "move", "task": 1}, "retries": 2, "lastRetry": {"reason": "no primary"}})

@@ -1,4 +1,4 @@
-"""How far a sink is behind: by the source's clock, and without reading what nobody needs."""
+"""How far a sink is behind: by the source's clock, and without reading what nothing needs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Watched:
         return found
 
     def close(self) -> None:
-        self.consumer.poll(0.1)  # the figures of the last reads come with the next event
+        self.consumer.poll(0.1)  # the numbers of the last reads come with the next event
         self.consumer.close()
 
 

@@ -296,6 +296,37 @@ def test_a_topic_that_was_recreated_and_records_that_are_not_committed(
     assert [code for _, code, _ in found(bounds.suspected(session))] == ["TWP-LOG-TOPIC"] * 2
 
 
+@pytest.mark.parametrize(
+    ("done", "known", "expected"),
+    [
+        ((20, 20), ((6, 20), (0, 20)), []),
+        ((20, 20), ((6, 19), (0, 20)), []),  # it has applied more since: what was known is too old to judge that
+        ((20, 21), ((6, 20), (0, 20)), [(TWO, "TWP-LOG-END", 21)]),
+        ((4, 20), ((6, 20), (0, 20)), [(ONE, "TWP-LOG-GAP", 4)]),
+    ],
+)
+def test_ends_that_were_read_before_the_sink_reached_them_are_not_read_again(
+    topics: MemoryTopics,
+    monkeypatch: pytest.MonkeyPatch,
+    done: tuple[int, int],
+    known: tuple[tuple[int, int], tuple[int, int]],
+    expected: list[tuple[Place, str, int]],
+) -> None:
+    monkeypatch.setattr(bounds, "_RECHECK", 0)
+    position(monkeypatch, p0=Applied(done[0], 1), p1=Applied(done[1], 1))
+    read: list[int] = []
+    ends = bounds.pipeline_ends
+    monkeypatch.setattr(bounds, "pipeline_ends", lambda *of, **how: read.append(1) or ends(*of, **how))
+    session, window = session_of(OWN, topics=topics), dict(zip((ONE, TWO), known, strict=True))
+    if expected:
+        with pytest.raises(TowpathError, match=rf"{expected[0][1]}: move\.shop\.one, partition {expected[0][0][1]}"):
+            bounds.refuse(session, window)
+    else:
+        bounds.refuse(session, window)
+        is_enough = all(one <= end for one, (_, end) in zip(done, known, strict=True))
+        assert read == ([] if is_enough else [1])
+
+
 def at(second: int) -> datetime:
     return datetime.fromtimestamp(second, UTC)
 

@@ -1,4 +1,4 @@
-"""Records that nobody of ours wrote, in the hands of everything that reads the log: shown, counted or passed over."""
+"""Records that nothing of ours wrote, in the hands of everything that reads the log: shown, counted or skipped."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_a_key_is_an_id_alone() -> None:
 
 @pytest.mark.parametrize("kind", [b"\x03", b"\x04"])
 @pytest.mark.parametrize("levels", [100, 200, 245, 255, 400, 900, 3000, 50_000])
-def test_a_key_of_many_levels_is_shown_and_sorted_or_nobodys(kind: bytes, levels: int) -> None:
+def test_a_key_of_many_levels_is_shown_and_sorted_or_unknown(kind: bytes, levels: int) -> None:
     key = b"\x05\0\0\0\0"
     for name in [b"0"] * levels + [b"_id"]:
         key = (len(key) + len(name) + 7).to_bytes(4, "little") + kind + name + b"\0" + key + b"\0"

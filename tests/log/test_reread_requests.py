@@ -88,7 +88,7 @@ def test_a_request_waits_until_the_connector_that_captures_its_namespace_has_ans
     for namespace in ("shop.orders", "shop.odd", "other.orders", "shop.orders"):
         topics.write("move.requests", (None, *values(namespace, ids(1)), 1))
     topics.write("move.requests", (None, b"no request", 1))
-    assert reread_requests.end(OWN, topics, topics.all()) == 10
+    assert reread_requests.end(OWN, topics) == 10
 
     def first(connector: str, answered: int, upto: int = 10) -> int | None:
         return reread_requests.waiting(OWN, topics, connector, answered, upto)
@@ -98,7 +98,7 @@ def test_a_request_waits_until_the_connector_that_captures_its_namespace_has_ans
     assert first(SOURCE, 1, upto=6) is None, "later requests are not waited for"
     topics.cut("move.requests", 1)  # as retention does
     assert first(SOURCE, 0) == 6
-    assert reread_requests.end(OWN, topics, {}) == 0
+    assert reread_requests.end(OWN, MemoryTopics()) == 0
 
 
 class Broker:

@@ -73,15 +73,15 @@ def test_of_debezium_s_own_connector_there_is_a_position_only() -> None:
 
 def test_ranges_add_up_in_any_order() -> None:
     offsets = [
-        part("shop.a", 10, 30, retries=2, reason="later trouble"),
-        part("shop.a", 2, 400, done=True, t="120:9", retries=1, reason="first trouble"),
+        part("shop.a", 10, 30, retries=2, reason="later error"),
+        part("shop.a", 2, 400, done=True, t="120:9", retries=1, reason="first error"),
         plan("shop.a", 12),
         root("copy", "shop.b", "shop.a"),
         part("shop.a", 1, 300, done=True, t="120:10"),
     ]
     a, b = source_state(offsets).copies
     assert (a.namespace, a.planned, a.ranges_done, a.rows, a.bytes_read) == ("shop.a", 12, 2, 730, 7300)
-    assert (a.time, a.retries, a.reason) == (ClusterTime(120, 10), 3, "later trouble")
+    assert (a.time, a.retries, a.reason) == (ClusterTime(120, 10), 3, "later error")
     assert (b.namespace, b.planned, b.rows, b.done) == ("shop.b", None, 0, False)
 
 
@@ -244,7 +244,7 @@ def test_offsets_say_the_same_in_any_order(offsets: list[dict[str, Any]]) -> Non
 
 
 @given(st.data(), st.integers(0, len(GOOD) - 1), anything)
-def test_offsets_that_somebody_has_changed_are_understood_or_refused(data: st.DataObject, at: int, value: Any) -> None:
+def test_offsets_that_someone_has_changed_are_understood_or_refused(data: st.DataObject, at: int, value: Any) -> None:
     changed = {**GOOD[at], "offset": dict(GOOD[at]["offset"])}
     changed["offset"][data.draw(st.sampled_from(sorted(changed["offset"])))] = value
     try:

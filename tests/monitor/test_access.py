@@ -191,7 +191,7 @@ def test_what_cannot_be_used_is_named(tmp_path: Path, token_file: Path) -> None:
         (listen_at("127.0.0.1:99999"), "is not an address; write host:port"),
         (listen_at("127.0.0.1:0", hosts=("*.example",)), "'*.example' is not the name of a host; give each name"),
         (listen_at("127.0.0.1:0", token_file=missing), "missing: cannot read the token: No such file or directory"),
-        (listen_at("127.0.0.1:0", key=token_file), "a key without a certificate; give --certificate FILE, too"),
+        (listen_at("127.0.0.1:0", key=token_file), "a key without a certificate; also give --certificate FILE"),
         (listen_at("127.0.0.1:0", certificate=missing), "missing: cannot use the certificate: No such file or dir"),
         (listen_at("127.0.0.1:0", certificate=token_file), "cannot use the certificate: no PEM files of a chain"),
         (listen_at("nowhere.invalid:0", read_only=True), "cannot listen at nowhere.invalid:0: "),
@@ -269,7 +269,7 @@ def test_commands_need_the_token_and_pages_of_other_sites_cannot_send_them(clien
     assert client.post(path, headers={"Origin": "http://evil.example"}).status_code == 403
     assert client.post(path, headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
     assert client.post("/login", data={"token": TOKEN}, headers={"Origin": "http://evil.example"}).status_code == 403
-    basic = {"Origin": "http://evil.example", "Authorization": "Basic dG93cGF0aDo="}  # browsers add that by themselves
+    basic = {"Origin": "http://evil.example", "Authorization": "Basic dG93cGF0aDo="}  # browsers add that automatically
     assert client.post(path, headers=basic).status_code == 403
     for method in ("PUT", "DELETE", "OPTIONS", "TRACE"):
         assert client.request(method, path, headers=BEARER).status_code == 405

@@ -169,7 +169,7 @@ def test_the_page_shows_what_happens_to_a_pipeline(
         pipeline.source(name).insert_many([{"_id": n, "total": n, "note": NOTE} for n in range(1750)])
     with browser(folder) as page, served(tmp_path, "run", pipeline.write(), "--deploy", "--json") as run:
         sign_in(page, run, pipeline)
-        with opened(pipeline.file) as session:  # a verb takes longer to say how it is
+        with opened(pipeline.file) as session:  # a command takes longer to say how it is
             a_copy(page, session)
             a_stream(page, pipeline)
             a_worker_that_dies(page, stack)
@@ -244,7 +244,7 @@ def a_dead_letter(page: Page, pipeline: Pipeline, session: Session) -> None:
     pipeline.source("orders").update_one({"_id": 5}, {"$set": {"refused": True}})
     until("dead letter", lambda: status(session).dead_letters)
     page.shows("dead-letters", "Document failed validation (121)")
-    # the section is drawn anew with each look, and what has the focus keeps it
+    # the section is drawn again with each poll, and what has the focus keeps it
     page.driver.execute_script("document.querySelector('#dead-letters summary').focus()")
     ActionChains(page.driver).send_keys(Keys.ENTER).perform()
     page.shows("dead-letters", '"refused"')

@@ -182,7 +182,7 @@ DASHBOARD: Mapping[str, tuple[Panel, ...]] = {
             "Schema changes that wait",
             "short",
             {"{{pipeline}}": _of("towpath_ddl_waiting")},
-            "`towpath ddl` lists them with the commands that settle them.",
+            "`towpath ddl` lists them with the commands that resolve them.",
             kind="stat",
             width=4,
             colours={0: "green", 1: "red"},

@@ -153,7 +153,7 @@ def monitored(port: int, *files: Path) -> Iterator[None]:
 
 
 def without(pipeline: Pipeline, address: str, name: str) -> Path:
-    """Its file with an address at which nobody answers, and another name."""
+    """Its file with an address at which nothing answers, and another name."""
     file, text = pipeline.file.with_name(f"without-{name}.toml"), pipeline.file.read_text()
     assert address in text
     text = text.replace(f'name = "{pipeline.name}"', f'name = "{name}"')
@@ -178,7 +178,7 @@ def answers(url: str) -> bool:
         return False
 
 
-def test_prometheus_sees_a_pipeline_through_its_troubles(
+def test_prometheus_sees_the_failures_of_a_pipeline(
     make_pipeline: MakePipeline, stack: embedded.Stack, tmp_path: Path
 ) -> None:
     pipeline, listen = make_pipeline(SETTINGS), free_port()
@@ -195,7 +195,7 @@ def test_prometheus_sees_a_pipeline_through_its_troubles(
         no_source = without(pipeline, addresses.source.partition("?")[0], pipeline.name)
         with monitored(other, no_worker, no_source):
             write_targets(tmp_path, listen, other)
-            make_trouble(pipeline, run)
+            make_failures(pipeline, run)
             look.await_fired(set(rules.NAMES) - {DOWN, MISSING})
             api.refuse(rest.get(f"http://127.0.0.1:{listen}/api/v1/pipelines/{pipeline.name}").json(), "Pipeline")
         with Connect(addresses.connect) as connect:
@@ -205,7 +205,7 @@ def test_prometheus_sees_a_pipeline_through_its_troubles(
             pipeline.deploy()
             await_empty("alert that fires", lambda: look.firing() & {DOWN, MISSING, ERRORS})
         write_targets(tmp_path, listen)
-        with mended(pipeline, look, tmp_path):
+        with repaired(pipeline, look, tmp_path):
             look.await_health()
             lose_connect(stack, look)
             look.await_health()
@@ -213,8 +213,8 @@ def test_prometheus_sees_a_pipeline_through_its_troubles(
         assert_panels_have_data(look, pipeline)
 
 
-def make_trouble(pipeline: Pipeline, run: Running) -> None:
-    """One of each kind; that nobody has verified, and that `towpath compact` does not run, are two more."""
+def make_failures(pipeline: Pipeline, run: Running) -> None:
+    """One of each kind; that no one has verified, and that `towpath compact` does not run, are two more."""
     fill_oplog(pipeline)
     pipeline.source("b").drop()
     pipeline.destination("a").update_one({"_id": 7}, {"$set": {"n": "damaged"}})
@@ -226,7 +226,7 @@ def make_trouble(pipeline: Pipeline, run: Running) -> None:
 
 
 @contextmanager
-def mended(pipeline: Pipeline, look: Monitor, folder: Path) -> Iterator[None]:
+def repaired(pipeline: Pipeline, look: Monitor, folder: Path) -> Iterator[None]:
     """What the runbooks say, while it lasts."""
     pipeline.destination_client[pipeline.name].command({"collMod": "a", "validator": {}})
     resize_oplog(pipeline, 512 << 10)

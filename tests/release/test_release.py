@@ -132,7 +132,7 @@ def test_the_sbom_names_every_jar_of_kafkas_archive_and_is_the_same_at_every_bui
 def test_two_builds_of_the_plugin_have_the_same_bytes(
     plugin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second is built in a cache of its own, from the jars that Maven keeps."""
+    """The second is built in a separate cache, from the jars that Maven keeps."""
     monkeypatch.setenv("TOWPATH_CACHE", str(tmp_path / "cache"))
     again = parts.plugins(print) / "towpath"
     assert again != plugin

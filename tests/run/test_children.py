@@ -57,8 +57,8 @@ SILENT = "import time; time.sleep(300)"
 DEAF = "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); print(1, flush=True); time.sleep(300)"
 
 
-def child(program: str, verb: str = "compact") -> Child:
-    return Child.start(verb, [sys.executable, "-c", program])
+def child(program: str, command: str = "compact") -> Child:
+    return Child.start(command, [sys.executable, "-c", program])
 
 
 def printing(*lines: str) -> str:
@@ -74,17 +74,17 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def told_of(file: Path, verb: Literal["compact", "verify"], program: str) -> tuple[list[TimedEvent], Service]:
+def told_of(file: Path, command: Literal["compact", "verify"], program: str) -> tuple[list[TimedEvent], Service]:
     """All that a service whose child is this program tells, until that has ended."""
     told: list[TimedEvent] = []
     with opened(file) as it:
-        service = Service(verb, (), child(program, verb))
+        service = Service(command, (), child(program, command))
         supervised = Services(it, Events(told.append), [service], launcher)
         until("end of the child", lambda: supervised.turn(time.monotonic(), can_run=False) or service.child is None)
     return told, service
 
 
-@pytest.mark.parametrize("verb", ["compact", "verify"])
+@pytest.mark.parametrize("command", ["compact", "verify"])
 @pytest.mark.parametrize(
     "line",
     [
@@ -98,12 +98,12 @@ def told_of(file: Path, verb: Literal["compact", "verify"], program: str) -> tup
         '{"event": "pass"}',
     ],
 )
-def test_a_line_that_is_no_record_is_told_as_text(file: Path, verb: str, line: str) -> None:
-    told, _ = told_of(file, verb, printing(line))
+def test_a_line_that_is_no_record_is_told_as_text(file: Path, command: str, line: str) -> None:
+    told, _ = told_of(file, command, printing(line))
     words = [event.words or "" for event in told if event.event == "problem"]
-    assert words == [f"{verb} printed an unreadable line: {Line('out', line).shown}"]
+    assert words == [f"{command} printed an unreadable line: {Line('out', line).shown}"]
     assert len(words[0]) < 500
-    assert str(told[-1].words).startswith(f"{verb} ended: ")
+    assert str(told[-1].words).startswith(f"{command} ended: ")
 
 
 def test_what_comes_after_such_a_line_is_taken_in(file: Path) -> None:
@@ -200,7 +200,7 @@ def test_a_deployment_that_says_nothing_is_given_up(file: Path, monkeypatch: pyt
         run._deploy(it, Events(lambda event: None), lambda: None)
 
 
-def test_one_that_cannot_be_waited_for_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_cannot_be_waited_for_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """As one that hangs in the kernel."""
     monkeypatch.setattr(children, "_LAST_LINES_TIMEOUT", 0.1)
     found = child(SILENT)
@@ -237,7 +237,7 @@ def test_whatever_a_step_meets_is_told_and_the_next_one_is_made(
         assert supervisor.verdict().exit == 2
 
 
-def test_what_was_set_aside_while_a_side_is_away_is_not_forgotten(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dead_letters_while_a_side_is_away_are_not_forgotten(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     key = bson.encode({"_id": 5})
     letter = DeadLetter(("shop.shop.orders", 0, 7), "shop.orders", "121", "refused", None, key, None, at=3)
     monkeypatch.setattr(dead_letters, "end", lambda *_: 4)
@@ -284,10 +284,10 @@ def test_dead_letters_beyond_those_that_are_remembered_are_not_forgotten(
         assert {id[1] for id in aside._refusals} == {id_key(keys[n]) for n in (5, 6, 8, 9)}
 
 
-def test_a_verb_takes_no_module_of_the_folder_that_it_is_called_in(
+def test_a_command_takes_no_module_of_the_folder_that_it_is_called_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "click.py").write_text("raise SystemExit('a script of somebody else')")
+    (tmp_path / "click.py").write_text("raise SystemExit('a script of someone else')")
     monkeypatch.chdir(tmp_path)
     child = Child.start("--version", launcher("--version", ()))
     assert (child.process.wait(60), [line.text.split()[-1] for line in child.lines()]) == (

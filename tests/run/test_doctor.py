@@ -16,7 +16,7 @@ from towpath.run.doctor import _logs
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """Of a pipeline where nobody answers at any address."""
+    """Of a pipeline where nothing answers at any address."""
     a, b, c, d = (free_port() for _ in range(4))
     options = "replicaSet=a&serverSelectionTimeoutMS=500"
     source, destination = (f"mongodb://me:s3cr3t@127.0.0.1:{port}/?{options}" for port in (a, b))

@@ -80,11 +80,11 @@ def test_a_transaction_that_has_lost_its_end_gets_the_one_that_was_decided(there
         def open_ones() -> set[int]:
             return {partition for topic, partition in it.topics.open_transactions() if topic.startswith(_TOPIC)}
 
-        for verb in ("restart", "run"):
-            topic = f"{_TOPIC}-{verb}"
+        for command in ("restart", "run"):
+            topic = f"{_TOPIC}-{command}"
             lose_ends(there, f"{pipeline.name}-source", topic)
             assert open_ones() == {0, 1}
-            if verb == "restart":
+            if command == "restart":
                 said = towpath("restart", pipeline.file).stderr
             else:
                 with Command(tmp_path, pipeline.file, "run") as running:

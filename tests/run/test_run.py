@@ -1,4 +1,4 @@
-"""`towpath run`: what fails is restarted, what was set aside is repaired, and its own death loses nothing."""
+"""`towpath run`: what fails is restarted, dead letters are repaired, and its own death loses nothing."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_supervisor_restarts_repairs_verifies_and_survives(make_pipeline: Make
 
 
 class Deaf(Topics):
-    """The stack's topics, and consumers to which nobody answers."""
+    """The stack's topics, and consumers to which nothing answers."""
 
     def consumer(self, **settings: Any) -> Consumer:
         return Topics("127.0.0.1:1").consumer(**settings)
@@ -99,13 +99,13 @@ def test_dead_letters_of_a_silent_broker_hold_nothing_up(pipeline: Pipeline, mon
     name = f"{pipeline.name}.dead-letters"
     topics.create([name], 1, 1, {})
     producer = topics.producer()
-    producer.produce(name, b"of somebody else")
+    producer.produce(name, b"of someone else")
     assert producer.flush(60) == 0
     monkeypatch.setattr(consume, "_PATIENCE", 0.5)
     with pytest.raises(TopicError, match=f"no answer from Kafka for 0 s when reading {name}"):
         list(letters(read(pipeline.write()), topics, follow=False))
     heard = letters(read(pipeline.file), Topics(pipeline.addresses.bootstrap), follow=False)
-    assert [(one.at, one.value) for one in heard] == [(0, b"of somebody else")]
+    assert [(one.at, one.value) for one in heard] == [(0, b"of someone else")]
 
 
 def test_documents_that_someone_removed_are_dead_letters_until_run_rereads_them(

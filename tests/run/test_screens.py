@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.checks.test_check_judgements import PIPELINE
 from tests.support.sessions import session_of
 from towpath import stack as embedded
-from towpath.cli import status as status_verb
+from towpath.cli import status as status_command
 from towpath.cli.options import print_tables
 from towpath.cli.stack import _show
 from towpath.clients.connect.rest import Connector, Task
@@ -54,7 +54,7 @@ def state(task, counts, retried_at=None, reason=""):
 
 
 def shown(capsys, **more):
-    print_tables(status_verb.screen(status(**more), Verified()))
+    print_tables(status_command.screen(status(**more), Verified()))
     return capsys.readouterr().out
 
 
@@ -118,7 +118,7 @@ def test_what_splices_saved_is_a_line(capsys):
     assert f"splices       0 arrays as splices, 0 bytes saved; {forgotten}" in lines
 
 
-def test_a_lag_that_nobody_tells_is_not_nought(capsys):
+def test_an_unknown_lag_is_not_zero(capsys):
     assert "lag           unknown" in shown(capsys, lag=Lag(None, 0.0))
     assert report.as_json(Lag(None, 0.0))["seconds"] is None
 

@@ -72,7 +72,7 @@ GAP = "io.towpath.sink.LogBounds$Broken: TWP-LOG-GAP: records of shop.shop.order
 BAD = "org.apache.kafka.common.config.ConfigException: Invalid value shop for configuration towpath.rename: no JSON"
 REFUSES = (
     "org.apache.kafka.connect.errors.ConnectException: 300 of 300 records were refused; that is more than"
-    " towpath.refused.percent allows, so it may not be about single documents: mend the cause and restart the task"
+    " towpath.refused.percent allows, so it may not be about single documents: fix the cause and restart the task"
 )
 STEPPED = "Caused by: com.mongodb.MongoNotPrimaryException: Command failed with error 10107 (NotWritablePrimary)"
 
@@ -91,7 +91,7 @@ STEPPED = "Caused by: com.mongodb.MongoNotPrimaryException: Command failed with 
         ("x: TWP-NOT-EXACTLY-ONCE: this worker writes without transactions", ["check"]),
     ],
 )
-def test_what_no_restart_mends_says_what_does(trace, commands):
+def test_what_no_restart_repairs_says_what_does(trace, commands):
     found = lasting([Failure.of(trace).code])
     assert [name for name, *_ in found.commands] == commands
 

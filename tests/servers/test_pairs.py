@@ -1,4 +1,4 @@
-"""Pairs of versions of MongoDB, each on a stack of its own. `scripts/test --servers` runs the whole core on each.
+"""Pairs of versions of MongoDB, each on a separate stack. `scripts/test --servers` runs the whole core on each.
 
 TOWPATH_TEST_MONGOD names a mongod of yours, such as one of 8.0, which then is a pair with itself.
 """

@@ -57,7 +57,7 @@ def lines(*arguments: Any) -> list[dict[str, Any]]:
     return [json.loads(line) for line in towpath(*arguments, "--json").stdout.splitlines()]
 
 
-def test_garbage_in_the_topics_is_set_aside_and_stops_nobody(make_pipeline: MakePipeline) -> None:
+def test_garbage_in_the_topics_becomes_dead_letters_and_stops_nothing(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(Settings(extra="[log]\ncompact = true"))
     documents = pipeline.source("docs")
     documents.insert_many([{"_id": i, "n": 0} for i in range(COUNT)])
@@ -93,4 +93,4 @@ def test_garbage_in_the_topics_is_set_aside_and_stops_nobody(make_pipeline: Make
     towpath("repair", pipeline.file, "--dead-letters")
     pipeline.wait()
     pipeline.assert_same("docs", at_least=COUNT)
-    assert sum(one.epoch for one in applied(pipeline).values()) == epochs, "a task began anew"
+    assert sum(one.epoch for one in applied(pipeline).values()) == epochs, "a task began again"

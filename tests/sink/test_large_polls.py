@@ -21,7 +21,7 @@ _COMPRESSIBLE, _RANDOM = 48, 24
 
 
 def documents() -> Iterator[dict[str, Any]]:
-    """As large as documents can be. Most of them lie in the log as a few KB each, so that a fetch holds many."""
+    """As large as documents can be. Most of them are in the log as a few KB each, so that a fetch holds many."""
     some = random.Random(1)
     for number in range(_COMPRESSIBLE):
         yield {"_id": f"zeros {number}", "bytes": bytes(_LARGE)}

@@ -1,5 +1,5 @@
-"""What was deleted from the log before the sink applied it is told, stops the sink, and is mended; so is a log that was
-cut short or made again. What is deleted after it was applied is nothing."""
+"""What was deleted from the log before the sink applied it is told, stops the sink, and is repaired; so is a log that
+was cut short or made again. What is deleted after it was applied is nothing."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def deployed(pipeline: Pipeline, count: int = 100) -> None:
     pipeline.wait()
 
 
-def mend(pipeline: Pipeline, at_least: int) -> None:
+def repair(pipeline: Pipeline, at_least: int) -> None:
     pipeline.wait()
     towpath("verify", pipeline.file, expect=1)
     towpath("repair", pipeline.file, "--yes")
@@ -123,13 +123,13 @@ def test_records_that_are_gone_before_they_are_applied_stop_everything_until_tha
     said = towpath("restart", pipeline.file, "--accept-log-gap").stderr
     assert f"the sink continues at offset {first:,}" in said and "towpath verify" in said and "towpath repair" in said
     assert "when a gap in the log was accepted" in pipeline.status()["verification"]["doubt"]
-    mend(pipeline, 1200)
+    repair(pipeline, 1200)
     assert pipeline.status()["log_breaks"] == []
     assert "nothing to accept" in towpath("restart", pipeline.file, "--accept-log-gap", expect=2).stderr
 
 
 @pytest.mark.nightly
-def test_a_running_sink_stops_where_records_are_gone_and_a_rebuild_mends_it(make_pipeline: MakePipeline) -> None:
+def test_a_running_sink_stops_where_records_are_gone_and_a_rebuild_repairs_it(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(ONE)
     deployed(pipeline)
     with connect(pipeline) as found:
@@ -145,7 +145,7 @@ def test_a_running_sink_stops_where_records_are_gone_and_a_rebuild_mends_it(make
     assert "--force" in towpath("replay", pipeline.file, "--rebuild", "--yes", expect=1).stderr
     towpath("replay", pipeline.file, "--rebuild", "--yes", "--force", expect=1)
     assert pipeline.destination("docs").count_documents({}) == 50
-    mend(pipeline, 200)
+    repair(pipeline, 200)
 
 
 def supervised(pipeline: Pipeline) -> None:
@@ -196,7 +196,7 @@ def test_a_log_that_was_cut_before_the_position_stops_the_sink(
     resume(pipeline)
     assert failures(pipeline)[0].startswith("TWP-LOG-END: ")
     towpath("restart", pipeline.file, "--accept-log-gap")
-    mend(pipeline, 150)
+    repair(pipeline, 150)
 
 
 def test_a_topic_that_was_made_again_stops_the_sink_wherever_its_end_is(make_pipeline: MakePipeline) -> None:
@@ -230,7 +230,7 @@ def ends(pipeline: Pipeline) -> tuple[int, int]:
 
 @pytest.mark.nightly
 def test_what_is_deleted_after_it_was_applied_is_nothing(make_pipeline: MakePipeline) -> None:
-    """Neither for a sink that was just stopped by the version before, nor for one that runs on."""
+    """Neither for a sink that was just stopped by the version before, nor for one that continues."""
     pipeline = make_pipeline(ONE)
     deployed(pipeline)
     stop(pipeline)
@@ -264,4 +264,4 @@ def test_in_plain_mode_a_gap_is_told_while_the_sink_stands(make_pipeline: MakePi
     assert "TWP-LOG-GAP" in towpath("wait", pipeline.file, expect=2).stderr
     assert [(one["code"], one["first"]) for one in broken(pipeline)] == [("TWP-LOG-GAP", first)]
     assert f"the sink continues at offset {first:,}" in towpath("restart", pipeline.file, "--accept-log-gap").stderr
-    mend(pipeline, 200)
+    repair(pipeline, 200)

@@ -1,4 +1,4 @@
-"""A sink that may have missed deletes stops, and goes on when that is accepted."""
+"""A sink that may have missed deletes stops, and continues when that is accepted."""
 
 from __future__ import annotations
 

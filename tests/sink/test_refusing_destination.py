@@ -1,6 +1,6 @@
 """A destination that refuses writes and accepts them again: some documents, all of them, a user's, or for want of room.
 
-One pipeline goes through it, with updates at the source all the time, to a destination of its own on a small disk.
+One pipeline goes through it, with updates at the source all the time, to a separate destination on a small disk.
 With `TOWPATH_FUZZ_TIMES`, so often, with its longer parts.
 """
 
@@ -111,7 +111,7 @@ def test_a_destination_that_refuses_and_accepts_again_has_lost_nothing(pipeline:
             before = epochs(pipeline), len(letters(pipeline))
             a_role_is_gone(pipeline, changes)
             the_disk_is_full(pipeline, changes, disk)
-            assert (epochs(pipeline), len(letters(pipeline))) == before, "a task began anew, or set something aside"
+            assert (epochs(pipeline), len(letters(pipeline))) == before, "a task began again, or made a dead letter"
         if IS_LONG:
             all_are_refused(pipeline)
         same(pipeline)
@@ -190,7 +190,7 @@ def answers(pipeline: Pipeline) -> bool:
 
 
 def all_are_refused(pipeline: Pipeline) -> None:
-    """Too many to be about documents: the task stops, says so, and goes on where it was."""
+    """Too many to be about documents: the task stops, says so, and continues where it was."""
     validate(pipeline, {"impossible": {"$exists": True}})
     pipeline.source("docs").update_many({}, {"$inc": {"n": 1}})
 

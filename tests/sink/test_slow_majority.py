@@ -1,4 +1,4 @@
-"""A destination whose majority is slow to confirm: the sink goes on in large transactions and keeps its partitions."""
+"""A destination whose majority confirms slowly: the sink continues in large transactions and keeps its partitions."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ class Edits:
     def fill(self) -> list[dict[str, Any]]:
         return [{"_id": number} | fields(self.random) for number in range(self.documents)]
 
-    def stretch(self, count: int) -> list[Write]:
+    def segment(self, count: int) -> list[Write]:
         """About so many writes, in the order in which they are to be done."""
         found: list[Write] = []
         while len(found) < count:

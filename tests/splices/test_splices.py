@@ -32,8 +32,8 @@ from towpath.session import opened
 pytestmark = pytest.mark.servers
 
 EDITS = 6_000 if fuzz.TIMES == 1 else 10_000 * fuzz.TIMES
-DOCUMENTS, STRETCH = 120, 500
-#: `[write]` one after another, and what is killed meanwhile. A broker without replicas may lose the end of a
+DOCUMENTS, SEGMENT = 120, 500
+#: `[write]` one after another, and what is killed during that. A broker without replicas may lose the end of a
 #: transaction when it is killed (KAFKA-20734), so it is told to end.
 TURNS: tuple[tuple[Mapping[str, Any], str, signal.Signals], ...] = (
     ({}, workers.FIRST, signal.SIGKILL),
@@ -47,19 +47,19 @@ _NUMBERS = count()
 
 
 def write(pipeline: Pipeline, edits: Edits, number: int) -> None:
-    """So many edits in stretches: most as an ordered bulk, some as a transaction; now and then a re-read."""
+    """So many edits in segments: most as an ordered bulk, some as a transaction; now and then a re-read."""
     documents, odd = pipeline.source("docs"), pipeline.source("odd")
     done, random = 0, edits.random
     while done < number:
-        stretch = edits.stretch(min(STRETCH, number - done))
-        done += len(stretch)
+        segment = edits.segment(min(SEGMENT, number - done))
+        done += len(segment)
         if random.random() < 0.8:
-            documents.bulk_write(stretch, ordered=True)
+            documents.bulk_write(segment, ordered=True)
             odd.bulk_write([dotted(random, random.randrange(5)), UpdateOne({"_id": 0}, {"$push": {ROWS: row(random)}})])
             continue
 
-        def together(session: ClientSession, stretch: list[Any] = stretch) -> None:
-            documents.bulk_write(stretch, ordered=True, session=session)
+        def together(session: ClientSession, segment: list[Any] = segment) -> None:
+            documents.bulk_write(segment, ordered=True, session=session)
 
         with pipeline.source_client.start_session() as session:
             session.with_transaction(together)
@@ -202,7 +202,7 @@ def _sink(pipeline: Pipeline, records: int) -> dict[str, int] | None:
 
 
 @pytest.mark.parametrize("pushes", [1, pytest.param(40, marks=pytest.mark.nightly)])
-def test_an_array_that_somebody_damaged_makes_dead_letters_until_it_is_reread(pipeline: Pipeline, pushes: int) -> None:
+def test_an_array_that_someone_damaged_makes_dead_letters_until_it_is_reread(pipeline: Pipeline, pushes: int) -> None:
     """A document that is changed often does not stop the others."""
     deployed(pipeline, 50)
     for _ in range(2):
@@ -230,7 +230,7 @@ def test_an_array_that_somebody_damaged_makes_dead_letters_until_it_is_reread(pi
 
 
 @pytest.mark.nightly
-def test_run_rereads_documents_whose_arrays_somebody_damaged(pipeline: Pipeline) -> None:
+def test_run_rereads_documents_whose_arrays_someone_damaged(pipeline: Pipeline) -> None:
     deployed(pipeline, 10)
     for _ in range(2):
         capped(pipeline, range(10))

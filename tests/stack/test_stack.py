@@ -174,7 +174,7 @@ def test_a_fixed_port_in_use_is_told_with_its_holder_and_nothing_is_started(tmp_
     assert _towpath("status", "--dir", tmp_path / "other").returncode == 2
 
 
-def test_servers_with_users_let_nobody_else_in(tmp_path: Path) -> None:
+def test_servers_with_users_let_no_one_else_in(tmp_path: Path) -> None:
     root = Root("root", "p@ss/word")
     with mongod.start_replica_set(tmp_path / "set", root=root) as guarded:
         with MongoClient[dict[str, object]](guarded.uri) as client:
@@ -238,7 +238,7 @@ def test_what_was_down_comes_up_with_the_same_ports_and_data(
     after = embedded.up(embedded.StackOptions(directory, monitor=monitored))
     if monitored:
         jobs = until("scrapes", lambda: up_by_job(after.prometheus))
-        assert jobs.keys() == {"connect", "kafka", "towpath"}  # the last is up where somebody's `run` listens on 9300
+        assert jobs.keys() == {"connect", "kafka", "towpath"}  # the last is up where someone's `run` listens on 9300
         assert (jobs["connect"], jobs["kafka"]) == ("1", "1")
         assert after.prometheus in _towpath("status", "--dir", directory).stdout
     assert (after.source, after.destination, after.bootstrap) == (before.source, before.destination, before.bootstrap)

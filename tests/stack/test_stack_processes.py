@@ -77,7 +77,7 @@ def test_stop_ends_a_process_that_was_stopped_by_a_signal(sleeper: Process) -> N
     assert time.monotonic() - begun < 10
 
 
-def test_a_dead_child_does_not_run_although_nobody_waited_for_it(tmp_path: Path) -> None:
+def test_a_dead_child_does_not_run_although_nothing_waited_for_it(tmp_path: Path) -> None:
     process = processes.spawn(_shell(tmp_path, "exit 3"))
     assert processes.await_end([process], 10)
 

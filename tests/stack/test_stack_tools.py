@@ -75,7 +75,7 @@ def test_a_command_that_works_returns_what_it_printed() -> None:
 def test_pip_takes_no_module_of_the_folder_that_it_is_called_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "pip.py").write_text("raise SystemExit('a script of somebody else')")
+    (tmp_path / "pip.py").write_text("raise SystemExit('a script of someone else')")
     monkeypatch.chdir(tmp_path)
     assert tools.run("ask pip for its version", [*tools.pip(), "--version"]).startswith("pip ")
 

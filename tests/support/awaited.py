@@ -29,6 +29,6 @@ def promised(what: str, look: Callable[[], Fact | None], seconds: float, every: 
 def _awaited(what: str, look: Callable[[], Fact | None], seconds: float, every: float) -> Fact:
     end = time.monotonic() + seconds
     while not (found := look()):
-        assert time.monotonic() < end, f"no {what} within {seconds:.0f} s; the last look gave {found!r}"
+        assert time.monotonic() < end, f"no {what} within {seconds:.0f} s; the last check gave {found!r}"
         time.sleep(every)
     return found

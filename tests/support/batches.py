@@ -31,7 +31,7 @@ def sink_paused(pipeline: Pipeline) -> Iterator[None]:
 
 
 def await_backlog(pipeline: Pipeline, records: int) -> None:
-    """Wait until that many records lie in the log that the paused sink has not applied."""
+    """Wait until that many records are in the log that the paused sink has not applied."""
     until(
         f"{records} records in the log", lambda: (pipeline.status(expect=1)["lag"]["records"] or 0) >= records, 120, 0.5
     )

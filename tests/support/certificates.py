@@ -1,4 +1,4 @@
-"""What a secured stack asks for, made anew: a CA, certificates of every kind and random passwords, all in files."""
+"""What a secured stack asks for, made again: a CA, certificates of every kind and random passwords, all in files."""
 
 from __future__ import annotations
 

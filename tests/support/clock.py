@@ -1,4 +1,4 @@
-"""A source whose time goes on, as that of one in use does: `wait` and positions are told by it.
+"""A source whose time advances, as that of one in use does: `wait` and positions are told by it.
 
 An idle server writes an entry to its oplog once a second, no more often, and so each `wait` on it takes two to three.
 """

@@ -1,7 +1,7 @@
 """The command line without its imports: a process that has them forks for every command.
 
-A command is a process of its own as ever, with its arguments, its environment, its output and its exit status; half a
-second of imports is what is saved, a few hundred times. It is killed once nobody waits for it. `python -m
+A command is still a separate process, with its arguments, its environment, its output and its exit code; half a
+second of imports is what is saved, a few hundred times. It is killed once nothing waits for it. `python -m
 tests.support.commands SOCKET` is the process that forks, and ends with whoever started it.
 """
 
@@ -79,7 +79,7 @@ def _forked(asked: socket.socket) -> dict[str, Any]:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     if pid := os.fork():
         over = os.pidfd_open(pid)
-        if over not in select.select([over, asked], [], [])[0]:  # nobody waits any more for its end
+        if over not in select.select([over, asked], [], [])[0]:  # nothing waits any more for its end
             os.kill(pid, signal.SIGKILL)
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         with suppress(BrokenPipeError):
@@ -98,10 +98,10 @@ if __name__ == "__main__":
 
     from towpath.cli import main, towpath
 
-    for verb in towpath.list_commands(context := click.Context(towpath)):
-        towpath.get_command(context, verb)  # imports it
+    for name in towpath.list_commands(context := click.Context(towpath)):
+        towpath.get_command(context, name)  # imports it
     gc.freeze()  # what is shared with the forks is not looked through, and so not copied
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how its forks ended
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nothing asks how its forks ended
     command = _serve(socket.socket(fileno=int(sys.argv[1])))
     os.chdir(command["folder"])
     os.environ.clear()

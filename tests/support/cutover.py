@@ -73,7 +73,7 @@ def cutover(pipeline: Pipeline, folder: Path, *options: str) -> Iterator[Cutover
 
 
 def fail_back(pipeline: Pipeline, folder: Path, writer: AcknowledgedWriter, *options: str) -> None:
-    """The writer stops when it is asked to, and goes on at the source."""
+    """The writer stops when it is asked to, and continues at the source."""
     with cutover(pipeline, folder, "--back", *options) as running:
         running.event("stop writes")
         writer.pause()

@@ -35,9 +35,7 @@ from towpath.store.cutover import SWITCHED, Conversion, Cutover
 from towpath_verifier import Command
 from towpath_verifier.metadata import NEVER
 
-OPTIONS = CutoverOptions(
-    max_lag=10, max_age=10, newest=1, quiet=False, blocks=True, stop_with=None, switch_with=None, timeout=9, max_pause=9
-)
+OPTIONS = CutoverOptions(max_age=10, newest=1, blocks=True, timeout=9, max_pause=9)
 SWITCH = "mark destination primary", "mark source primary"
 
 
@@ -62,7 +60,7 @@ class World:
     marker: Cutover | None = None
     """As the destination has it."""
     calls: list[str] = field(default_factory=list)
-    trouble: Callable[[str, bool], object] = lambda name, is_done: None
+    on_call: Callable[[str, bool], object] = lambda name, is_done: None
     """Called with the name of each call, before and after it is done; may raise."""
     events: list[TimedEvent] = field(default_factory=list)
     is_reachable: bool = True
@@ -70,6 +68,8 @@ class World:
     say: Callable[[str], None] = unsaid
     problem: str = ""
     """Of a conversion."""
+    is_watched: bool = True
+    """Whether it is known that no schema has changed since it was read."""
 
     def command(self, signals: Interrupts, show: Callable[[TimedEvent], None] | None = None) -> Machine:
         """A command, which has read the marker."""
@@ -103,9 +103,9 @@ class World:
     def does(self, name: str, effect: Callable[..., Any]) -> Callable[..., Any]:
         def do(*arguments: Any, **named: Any) -> Any:
             self.calls.append(name)
-            self.trouble(name, False)
+            self.on_call(name, False)
             result = effect(*arguments, **named)
-            self.trouble(name, True)
+            self.on_call(name, True)
             return result
 
         return do
@@ -186,6 +186,9 @@ def pipeline_of(
 #: The sink's positions, and the ends of the log, of the pipeline.
 APPLIED, ENDS = {("shop.users", 0): SimpleNamespace(offset=7)}, {("shop.users", 0): 9}
 
+#: The present time of each side, and when the capture of the reverse pipeline begins.
+TIMES, BEGUN = {"source": ClusterTime(7, 1), "destination": ClusterTime(8, 1)}, ClusterTime(9, 1)
+
 #: Steps of a schema, as `State` keeps them.
 STOP_TTL, RESTORE_TTL, ENFORCE, CONVERT, RELEASE = (
     Step("shop.users", Command("shop", {"collMod": "users", "index": {"name": "n", **change}}))
@@ -200,9 +203,10 @@ STOP_TTL, RESTORE_TTL, ENFORCE, CONVERT, RELEASE = (
 
 
 class _SchemaWatches:
-    def __init__(self, it: World) -> None:
-        self.begin = it.does("read schemas", lambda contexts: None)
-        self._compare = it.does("compare schemas", lambda: True)
+    def __init__(self, it: World, session: Session, end: Callable[[str], None]) -> None:
+        assert session.pipeline.name in ("shop", "shop-back") and callable(end)
+        self.begin = it.does("read schemas", lambda contexts: contexts.callback(unsaid, ""))
+        self._compare = it.does("compare schemas", lambda: it.is_watched)
 
     @property
     def unchanged(self) -> bool:
@@ -215,7 +219,7 @@ class _Verification:
     duration_s = 0.0
 
     def __init__(self, verify: Callable[[], int], session: Session, capturing: Session, applied: Any = None) -> None:
-        if applied is not None:  # a fail back compares the sides of the reverse pipeline
+        if session is not capturing:  # a fail back compares the sides of the reverse pipeline
             assert (session.pipeline.name, capturing.pipeline.name) == ("shop-back", "shop")
             assert applied == {place: position.offset for place, position in APPLIED.items()}
         self.verify_new = verify
@@ -279,13 +283,27 @@ def world(folder: Path, patch: pytest.MonkeyPatch) -> World:
     def removed(session: Session, *, log: bool, say: Callable[[str], None]) -> None:
         assert session.pipeline.name == "shop-back"
         assert log, "a later reverse pipeline would read the old one's log"
+        say("removed")
         state.sinks.pop("shop-back", None)
         state.captures_back = False
 
-    def begun(*_: Any) -> ClusterTime:
+    def begun(reverse: Session, pipeline: Pipeline) -> ClusterTime:
+        assert (reverse.pipeline.name, pipeline.name) == ("shop-back", "shop")
         assert state.sinks["shop"] == "STOPPED", "both sinks would run"
         state.captures_back = True
-        return ClusterTime(1, 1)
+        return BEGUN
+
+    def await_begun(reverse: Session, begun: ClusterTime, timeout: float) -> None:
+        assert reverse.pipeline.name == "shop-back" and begun is BEGUN and 0 < timeout <= OPTIONS.timeout
+
+    def block(client: str, *, patience: float) -> None:
+        assert 0 < patience <= OPTIONS.max_pause - 3, "the undo has no time to find out whose transactions are open"
+        state.blocked.add(client)
+
+    def late_writes(cluster: FakeCluster, pipeline: Pipeline, side: str, end: Callable[[str], None]) -> Any:
+        assert cluster.side == side and pipeline.name == {"source": "shop", "destination": "shop-back"}[side]
+        assert callable(end)
+        return nullcontext(_LateWrites(it.does("late writes", nothing)))
 
     def nothing(*_: Any, **__: Any) -> int:
         return 1
@@ -308,21 +326,21 @@ def world(folder: Path, patch: pytest.MonkeyPatch) -> World:
     for name in ("insert", "replace_own", "take", "delete_own", "read", "require_switched", "converted", "require_own"):
         patch.setattr(sides.cutovers, name, getattr(it, name))
     for name, value in {
-        "SchemaWatches": lambda *_: _SchemaWatches(it),
-        "plan": plan,
+        "SchemaWatches": lambda *about: _SchemaWatches(it, *about),
+        "plan": it.does("plan", plan),
         "plan_in_place": plan_in_place,
         "change_schema": change_schema,
         "undo_schema": change_schema,
     }.items():
         everywhere(name, value)
     patch.setattr(conversions, "_convert", it.does("convert", convert))
-    everywhere("operation_time", it.does("time", lambda _: ClusterTime(1, 1)))
+    everywhere("operation_time", it.does("time", TIMES.__getitem__))
     everywhere("writes_through", lambda cluster: True)
     everywhere("allow", it.does("allow", lambda cluster: state.blocked.discard(cluster.side)))
-    patch.setattr(writes.write_block, "block", it.does("block", lambda side, **_: state.blocked.add(side)))
+    patch.setattr(writes.write_block, "block", it.does("block", block))
     everywhere("IncrementalVerification", lambda *about: _Verification(it.does("verify", nothing), *about))
-    everywhere("positions", lambda client, pipeline: APPLIED if pipeline.name == "shop" else {})
-    everywhere("LateWrites", lambda *_: nullcontext(_LateWrites(it.does("late writes", nothing))))
+    everywhere("positions", lambda client, pipeline: {("destination", "shop"): APPLIED}[client, pipeline.name])
+    everywhere("LateWrites", late_writes)
     everywhere("wait_stopped", it.does("wait stopped", nothing))
     everywhere("wait_running", it.does("wait running", running))
     patch.setattr(steps.barrier, "wait", it.does("wait", awaited))
@@ -333,7 +351,7 @@ def world(folder: Path, patch: pytest.MonkeyPatch) -> World:
         "refuse_existing": it.does("look for a reverse pipeline", nothing),
         "make_ready": ready,
         "begin": it.does("begin", begun),
-        "wait_begun": it.does("wait begun", nothing),
+        "wait_begun": it.does("wait begun", await_begun),
         "written_ends": it.does("ends", written_ends),
         "skip_to_end": it.does("skip", skip),
     }.items():

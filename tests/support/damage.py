@@ -22,7 +22,7 @@ _NAN, _OTHER_NAN = (
 
 
 def document(number: int) -> Document:
-    """A document that all kinds of damage suit; `v` may be counted up meanwhile."""
+    """A document that all kinds of damage suit; `v` may be counted up in the meantime."""
     return {
         "_id": number,
         "v": 0,

@@ -41,7 +41,7 @@ class Disk:
 
 @contextmanager
 def small_disk(place: Path, megabytes: int) -> Iterator[Disk]:
-    """A file system of its own in memory. Skips the test where that may not be mounted."""
+    """A separate file system in memory. Skips the test where that may not be mounted."""
     place.mkdir(parents=True)
     asked = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(place)]
     done = subprocess.run(asked, capture_output=True, text=True, check=False)

@@ -46,7 +46,7 @@ class Before:
                 command.kill()
         psutil.wait_procs(left, 30)
         for place, names in self.stacks.items():
-            mend(place, names)
+            repair(place, names)
             _unblock(embedded.status(place))
             _end_transactions(embedded.status(place))
 
@@ -78,7 +78,7 @@ def running(directory: Path) -> set[str]:
     return {name for name, process in embedded.status(directory).processes.items() if process.running}
 
 
-def mend(directory: Path, names: Collection[str]) -> None:
+def repair(directory: Path, names: Collection[str]) -> None:
     """Have these processes of a stack run and answer: no longer stopped, started again where dead or without answer."""
     for process in embedded.status(directory).processes.values():
         processes.send(process, signal.SIGCONT)

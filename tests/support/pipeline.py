@@ -25,7 +25,7 @@ TOWPATH = Path(sys.executable).parent / "towpath"
 
 
 def towpath(*arguments: str | Path, expect: int = 0, timeout: float = 600) -> subprocess.CompletedProcess[str]:
-    """Run the command line; fail with all it said unless it ends with the exit status that is expected."""
+    """Run the command line; fail with all it said unless it ends with the exit code that is expected."""
     start, words = time.monotonic(), [str(one) for one in arguments]
     done = commands.run(words, timeout)
     said = f"stdout:\n{done.stdout}\nstderr:\n{done.stderr}"

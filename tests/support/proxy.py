@@ -19,7 +19,7 @@ _RESET = struct.pack("ii", 1, 0)  # SO_LINGER of no time: closing sends RST
 
 
 class Proxy:
-    """Listens on a port of its own from entry to exit of a `with`; `target` tells the port where connections go."""
+    """Listens on a separate port from entry to exit of a `with`; `target` tells the port where connections go."""
 
     def __init__(self, target: Callable[[], int]) -> None:
         self.passed = 0
@@ -58,7 +58,7 @@ class Proxy:
 
     @contextmanager
     def holding(self) -> Iterator[None]:
-        """Nothing goes through, either way, and nothing is said about it; at the end all goes on."""
+        """Nothing goes through, either way, and nothing is said about it; at the end all continues."""
         self._loop.call_soon_threadsafe(self._flows.clear)
         try:
             yield

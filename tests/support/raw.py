@@ -1,4 +1,4 @@
-"""Reads and writes of raw BSON: nothing is decoded on the way, so nothing can be mended or refused by the driver."""
+"""Reads and writes of raw BSON: nothing is decoded on the way, so nothing can be repaired or refused by the driver."""
 
 from __future__ import annotations
 

@@ -45,30 +45,30 @@ def page() -> dict[str, tuple[tuple[str, ...], Table]]:
 
 
 def refuse(arguments: Sequence[str], lines: str) -> None:
-    """Fail on a line that a verb printed with `--json` and that the page does not describe."""
-    verb = arguments[0]
-    if "--json" in arguments and verb != "--help":
+    """Fail on a line that a command printed with `--json` and that the page does not describe."""
+    command = arguments[0]
+    if "--json" in arguments and command != "--help":
         for line in lines.splitlines():
-            wrong = list(complaints(verb, json.loads(line)))
-            assert not wrong, f"{verb} printed what docs/json.md does not describe: {wrong}\n{line}"
+            wrong = list(complaints(command, json.loads(line)))
+            assert not wrong, f"{command} printed what docs/json.md does not describe: {wrong}\n{line}"
 
 
-def complaints(verb: str, line: Mapping[str, Any]) -> Iterator[str]:
+def complaints(command: str, line: Mapping[str, Any]) -> Iterator[str]:
     """What of a line is not as the page says."""
     line = dict(line)
-    if verb != "stack" and line.pop("v") != events.VERSION:
+    if command != "stack" and line.pop("v") != events.VERSION:
         yield "v"
-    verb = "verify" if verb == "resnapshot" else verb
-    if verb not in events.BY_COMMAND:
-        yield from _fields("", line, page()[verb][1])
+    command = "verify" if command == "resnapshot" else command
+    if command not in events.BY_COMMAND:
+        yield from _fields("", line, page()[command][1])
         return
     found = events.event(line)
-    if found is None or type(found) not in events.BY_COMMAND[verb]:
-        yield f"{found!r} is no event of {verb}"
+    if found is None or type(found) not in events.BY_COMMAND[command]:
+        yield f"{found!r} is no event of {command}"
         return
     about = dict(page()[type(found).__name__][1])
-    if verb in ("run", "cutover"):
-        about |= page()[verb][1]
+    if command in ("run", "cutover"):
+        about |= page()[command][1]
     if line.pop("event") not in page()[type(found).__name__][0]:
         yield "event"
     yield from _fields("", line, about)

@@ -30,16 +30,16 @@ class Served:
 
 
 @contextmanager
-def served(folder: Path, verb: str, *arguments: str | Path, options: bool = True) -> Iterator[Served]:
+def served(folder: Path, name: str, *arguments: str | Path, options: bool = True) -> Iterator[Served]:
     """The command, which serves at a free port with `TOKEN`, until the end of the `with`; it fails if it complained.
 
     Without `options`, the pipeline file has to say so; the token is in `folder / "token"`.
     """
-    token, out, errors = folder / "token", folder / f"{verb}.out", folder / f"{verb}.err"
+    token, out, errors = folder / "token", folder / f"{name}.out", folder / f"{name}.err"
     token.write_text(TOKEN)
     token.chmod(0o600)
     listen = ["--listen", "127.0.0.1:0", "--token-file", token] if options else []
-    command = [TOWPATH, verb, *arguments, *listen]
+    command = [TOWPATH, name, *arguments, *listen]
     with out.open("w") as stdout, errors.open("w") as stderr:
         process = subprocess.Popen(command, stdout=stdout, stderr=stderr)
         try:

@@ -1,4 +1,4 @@
-"""Servers that a test needs besides the stack: mongods, and a Connect worker without plugins."""
+"""Servers that a test needs in addition to the stack: mongods, and a Connect worker without plugins."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from towpath.stack import parts
 
 
 def free_port() -> int:
-    """A port on 127.0.0.1 on which nobody listens."""
+    """A port on 127.0.0.1 on which nothing listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -28,7 +28,7 @@ def free_port() -> int:
 
 @contextmanager
 def mongod(directory: Path, *options: str, program: Path | None = None) -> Iterator[str]:
-    """A mongod of its own, with a small cache; yields its `host:port` once it answers."""
+    """A separate mongod, with a small cache; yields its `host:port` once it answers."""
     port, place = free_port(), directory / "mongod"
     place.mkdir(parents=True)
     command = [

@@ -60,13 +60,13 @@ class Site:
     def port(self, name: str) -> int:
         return self.processes[name].port
 
-    def primary(self, side: str, besides: str = "") -> str:
-        """The primary of a side, once there is one; `besides` is a node that is not asked."""
-        return until(f"primary of the {side}", partial(self._primary, side, besides), 60, 0.05)
+    def primary(self, side: str, without: str = "") -> str:
+        """The primary of a side, once there is one; `without` is a node that is not asked."""
+        return until(f"primary of the {side}", partial(self._primary, side, without), 60, 0.05)
 
-    def _primary(self, side: str, besides: str) -> str | None:
+    def _primary(self, side: str, without: str) -> str | None:
         for name in self.nodes(side):
-            if name != besides and self.hello(name).get("isWritablePrimary"):
+            if name != without and self.hello(name).get("isWritablePrimary"):
                 return name
         return None
 
@@ -89,14 +89,14 @@ class Site:
             connectTimeoutMS=timeout_ms,
         )
 
-    def url(self, besides: str = "") -> str:
-        """A worker's address, not that of `besides`."""
-        return next(f"http://{HOST}:{self.port(name)}" for name in self.workers if name != besides)
+    def url(self, without: str = "") -> str:
+        """A worker's address, not that of `without`."""
+        return next(f"http://{HOST}:{self.port(name)}" for name in self.workers if name != without)
 
-    def tasks(self, connector: str, besides: str = "") -> list[dict[str, Any]]:
+    def tasks(self, connector: str, without: str = "") -> list[dict[str, Any]]:
         """The tasks of a connector, as a worker sees them; none while the workers share out their work."""
         try:
-            answer = rest.get(f"{self.url(besides)}/connectors/{connector}/status", timeout=10)
+            answer = rest.get(f"{self.url(without)}/connectors/{connector}/status", timeout=10)
         except httpx.HTTPError:
             return []
         if answer.status_code != 200:

@@ -1,4 +1,4 @@
-"""Processes beside a test that end with it, also when it fails: `with Popen(…)` alone would wait for them for ever."""
+"""Processes beside a test that end with it, also when it fails: `with Popen(…)` alone would wait for them forever."""
 
 from __future__ import annotations
 

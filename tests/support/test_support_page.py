@@ -19,7 +19,7 @@ def test_commands_are_what_follows_a_dollar_in_console_blocks() -> None:
         (["a", "c"], "a\nb\nc\n", "c"),
         (["a", "…", "d"], "a\nb\nc\n", "d"),
         (["a"], "a\nb\n", "b"),
-        ([], "trouble\n", "trouble"),
+        ([], "an error\n", "an error"),
         (["0 s"], "", "0 s"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Something done again and again, at even times, on a thread of its own."""
+"""Something done again and again, at even times, on a separate thread."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self.wfile.write(b" ")
                 self.wfile.flush()
         except OSError:
-            return  # nobody listens any more
+            return  # nothing listens any more
 
     def log_message(self, format: str, *arguments: object) -> None:
         """Says nothing."""

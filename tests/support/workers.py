@@ -51,7 +51,7 @@ def tasks(connect: str, connector: str, port: int) -> list[int]:
 
 @contextmanager
 def asleep_in_a_transaction(directory: Path, name: str, destination: raw.Client) -> Iterator[dict[str, Any]]:
-    """Stop the worker (SIGSTOP) while it has a transaction open at the destination; let it go on at the end."""
+    """Stop the worker (SIGSTOP) while it has a transaction open at the destination; let it continue at the end."""
     pid = embedded.status(directory).processes[name].pid
     assert pid is not None, f"{name} does not run"
     try:

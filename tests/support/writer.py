@@ -1,4 +1,4 @@
-"""A workload on a thread of its own, so that it goes on while something else happens."""
+"""A workload on a separate thread, so that it continues while something else happens."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Steps(Protocol):
 
 
 class Writer:
-    """Applies a workload's operations from entry to exit of a `with`, whatever happens meanwhile.
+    """Applies a workload's operations from entry to exit of a `with`, whatever happens in the meantime.
 
     `per_second` bounds the rate; on two cores an unbounded writer takes the processor from what it is to test.
     """

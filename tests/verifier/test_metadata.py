@@ -1,4 +1,4 @@
-"""Options, views and indexes: every difference is named, and the commands that come with them mend all of it."""
+"""Options, views and indexes: every difference is named, and the commands that come with them repair all of it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SMALL, LARGE = {"$jsonSchema": {"required": ["n"]}}, {"n": {"$gt": Int64(5), "$l
 
 @pytest.fixture(scope="module")
 def clients(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Client, Client]]:
-    """Two replica sets of their own: the source and the destination."""
+    """Two separate replica sets: the source and the destination."""
     directory = tmp_path_factory.mktemp("metadata")
     with (
         mongod.start_replica_set(directory / "source", name="one") as one,
@@ -210,7 +210,7 @@ def run(client: Client, found: list[MetadataDifference]) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_difference_is_named_and_its_command_mends_it(clients: tuple[Client, Client], name: str) -> None:
+def test_a_difference_is_named_and_its_command_repairs_it(clients: tuple[Client, Client], name: str) -> None:
     source, destination = clients
     case, pair = CASES[name], Pair("here.it", "there.it")
     for client, database, made in ((source, "here", case.source), (destination, "there", case.destination)):
@@ -264,7 +264,7 @@ IN_PLACE = {
 
 @pytest.mark.parametrize("version", [(6, 0), (5, 0)])
 @pytest.mark.parametrize("name", IN_PLACE)
-def test_what_was_held_back_of_an_index_comes_in_place_where_the_server_can(
+def test_what_was_deferred_of_an_index_comes_in_place_where_the_server_can(
     clients: tuple[Client, Client], name: str, version: tuple[int, int]
 ) -> None:
     source, destination = clients

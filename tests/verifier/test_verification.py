@@ -233,7 +233,7 @@ def test_screening_moves_few_bytes_and_finds_what_digests_show(sides: Sides, see
     assert run.verdict.tallies[0].verdict == "not the same"
 
 
-def test_hashes_compare_what_nobody_writes_to_and_refuse_what_is_written(sides: Sides) -> None:
+def test_hashes_compare_what_nothing_writes_to_and_refuse_what_is_written(sides: Sides) -> None:
     sides.fill("c", [document(number) for number in range(2_000)])
     sides.fill("d", [document(number) for number in range(2_000)])
     sides.destination.v.d.update_one({"n": 1_500}, {"$set": {"n": Int64(1_500)}})
@@ -282,7 +282,7 @@ def test_what_is_no_plain_collection_is_told_in_words(sides: Sides) -> None:
         ("v.folded", "missing"),
     ]
     assert tallies["view"].errors == [
-        "v.view at the destination is a view, which holds no documents of its own: it is not compared"
+        "v.view at the destination is a view, which stores no documents: it is not compared"
     ]
     assert "is a time-series collection" in tallies["series"].errors[0]
     assert tallies["capped"].notes[0].startswith("v.capped is capped at the source")
@@ -358,7 +358,7 @@ def test_the_rights_that_the_readme_names_suffice(tmp_path: Path) -> None:
         with changing(source.v.c, lambda documents, count: _set("count", count)(documents, 8)):
             run, found = sides.verify()
         assert not Schemas.read(sides.source, sides.destination, [Pair("v.c", "v.c")]).differences()
-        assert named(found) == [("different", 8), ("missing", 7)], "nobody replicates: 8 differs, however it changes"
+        assert named(found) == [("different", 8), ("missing", 7)], "nothing replicates: 8 differs, however it changes"
         assert not run.verdict.errors
         destination.admin.command("updateUser", "writer", roles=[])
         with pytest.raises(VerifierError, match="not authorized"):

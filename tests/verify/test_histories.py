@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from tests.checks.test_check_judgements import PIPELINE as PLAIN
 from tests.support.sessions import session_of
 from towpath.checks.capture import Captured
-from towpath.cli import control, resnapshot
+from towpath.cli import control
 from towpath.clients.connect.rest import Connector, Task
 from towpath.clients.mongo.client import ClusterTime
 from towpath.errors import Refused
-from towpath.history import rebuild
+from towpath.history import rebuild, resnapshot
 from towpath.history.plan import Plan
+from towpath.history.resnapshot import Captures
 from towpath.log.source_offsets import SourceState
 from towpath.store import verdict
 
@@ -75,13 +74,8 @@ def test_a_resnapshot_voids_what_was_compared_where_changes_are_lost(
 
     since = ClusterTime(1, 1)
     captured = Captured("move-source", SourceState(None, start=since), since, is_lost, "", ".*", reselects)
-    session: Any = session_of(PIPELINE, SimpleNamespace(offsets=None, config=None))
-    monkeypatch.setattr(type(session), "require_deployed", lambda _: None)
-    monkeypatch.setattr(resnapshot, "opened", lambda _: nullcontext(session))
-    monkeypatch.setattr(resnapshot.target, "require_own", lambda _: None)
-    monkeypatch.setattr(resnapshot, "read_captured", lambda *_: [captured])
-    monkeypatch.setattr(resnapshot.resnapshots, "start", start)
+    monkeypatch.setattr(resnapshot, "start", start)
     with pytest.raises(Refused, match="that is enough"):
-        resnapshot.resnapshot.main(["shop.toml", "--yes"], standalone_mode=False)
+        resnapshot.run(session_of(PIPELINE), Captures(PIPELINE, [captured], ()), 1.0)
     began = ["destination: a resnapshot began, because changes were lost"] if is_lost or reselects else []
     assert done == [*began, "started"]

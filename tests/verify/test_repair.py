@@ -1,4 +1,4 @@
-"""What was damaged at the destination is found, read again through the log while the source changes, and mended."""
+"""What was damaged at the destination is found, read again through the log while the source changes, and repaired."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def lines(*arguments: str | Path, expect: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """What a verb prints as JSON: the lines, and the last one, which counts them."""
+    """What a command prints as JSON: the lines, and the last one, which counts them."""
     found = [json.loads(line) for line in towpath(*arguments, "--json", expect=expect).stdout.splitlines()]
     return found[:-1], found[-1]
 
@@ -69,7 +69,7 @@ def pipeline(make_pipeline: MakePipeline) -> Pipeline:
     return made
 
 
-def test_damage_of_every_kind_is_found_and_mended_while_the_source_changes(pipeline: Pipeline, seed: int) -> None:
+def test_damage_of_every_kind_is_found_and_repaired_while_the_source_changes(pipeline: Pipeline, seed: int) -> None:
     with writer(pipeline.source("docs"), seed) as changes:
         harmed = damage(pipeline.destination("docs"), Random(seed), range(COUNT), PLACES)
         found, counts = lines("verify", pipeline.file, expect=1)
@@ -99,7 +99,7 @@ def test_only_what_the_newest_records_are_about_is_verified(pipeline: Pipeline) 
     pipeline.wait()
     copies.update_one({"_id": 50}, {"$set": {"deep.list.0.to.1": "c"}})
     copies.insert_one(document(changed))
-    copies.delete_one({"_id": COUNT - 1})  # which nobody has changed lately
+    copies.delete_one({"_id": COUNT - 1})  # which nothing has changed lately
     harmed = {bson.encode({"_id": 50}): "different", bson.encode({"_id": changed}): "extra"}
     found, counts = lines("verify", pipeline.file, "--last", str(changed + 1), expect=1)
     assert (named(found), counts["compared"]) == (harmed, changed + 1)

@@ -71,7 +71,7 @@ def test_the_steps_of_a_cutover_fill_its_time_line() -> None:
         step("waiting", 120.0, 8.0),
     ]
     first, second = _steps(events)
-    assert (first.left, first.width, first.paused, first.figures) == (0, 50, False, "2,000 documents")
+    assert (first.left, first.width, first.paused, first.counts) == (0, 50, False, "2,000 documents")
     assert (second.left, second.width, second.paused) == (60, 40, True)
     findings = [{"subject": "lag", "level": "error", "finding": "9 records"}]
     page = report.page(

@@ -38,7 +38,7 @@ def verdict() -> RunningVerdict:
     )
 
 
-def test_it_is_read_back_as_it_was_written_and_by_nobody_else() -> None:
+def test_it_is_read_back_as_it_was_written_and_by_no_other() -> None:
     assert verdict_file.read_running("shop") is None
     verdict_file.write_running("shop", verdict())
     found = verdict_file.read_running("shop")
@@ -63,7 +63,7 @@ def test_it_tells_what_differs_and_how_old_it_is() -> None:
     assert "2 missing, 1 order, 4 to be compared again, 5 not judged;" in worse.description
 
 
-def test_one_that_nobody_keeps_any_more_is_not_said_to_follow() -> None:
+def test_one_that_nothing_keeps_any_more_is_not_said_to_follow() -> None:
     left = replace(verdict(), at=time.time() - 60)
     assert not left.is_kept
     assert left.as_json()["following"] is False

@@ -27,7 +27,7 @@ from towpath.store.verdict_file import FollowState
 from towpath.verify import full_verdict
 from towpath.verify.full_verdict import VerdictContext
 from towpath.verify.origin import Origin
-from towpath.verify.result import VerificationResult, figures
+from towpath.verify.result import VerificationResult, as_fields
 from towpath.verify.run import reason_to_restart, resumed
 from towpath_verifier import Journal, Options, Pair, Tally, Verdict, id_key
 
@@ -172,7 +172,7 @@ def test_a_cutover_needs_everything_the_same_by_all_bytes_and_lately(
 )
 def test_a_verdict_says_what_was_not_compared(options: Options, headline: str) -> None:
     result = VerificationResult(Verdict([Tally(Pair("shop.a", "shop.a"), options.way)]))
-    found = figures(result)
+    found = as_fields(result)
     assert (found["verdict"], found["clean"]) == (headline, True)
     assert 0 <= full_verdict.age(found) < 60
 
@@ -294,10 +294,10 @@ def test_a_page_is_whole_for_whoever_reads_it_meanwhile(tmp_path: Path) -> None:
     assert place.read_text() == "second \\udcff"
     assert list(tmp_path.iterdir()) == [place]
     assert place.stat().st_mode & 0o777 == 0o600, "it shows documents"
-    publish(Path(os.devnull), "nobody reads this")
+    publish(Path(os.devnull), "no one reads this")
 
 
-def test_nobody_can_place_a_link_where_a_file_is_about_to_be_written(tmp_path: Path) -> None:
+def test_no_one_can_place_a_link_where_a_file_is_about_to_be_written(tmp_path: Path) -> None:
     place, names = tmp_path / "page.html", set[str]()
     for _ in range(2):
         with replacing(place):

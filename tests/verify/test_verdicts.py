@@ -1,4 +1,4 @@
-"""What a verdict counts for: one life of a pipeline and its two clusters, whoever else verifies meanwhile."""
+"""What a verdict counts for: one life of a pipeline and its two clusters, whoever else verifies at the same time."""
 
 from __future__ import annotations
 
@@ -39,9 +39,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def gate(pipeline: Pipeline) -> str:
     """What the cutover's gate says of the verification."""
     with opened(pipeline.file) as it:
-        good, found, advice = rules.verified(
-            Readiness(it, None, CutoverOptions(10, 3600, 1, False, False, None, None, 10, 30))
-        )
+        good, found, advice = rules.verified(Readiness(it, None, CutoverOptions(max_age=3600, newest=1, timeout=10)))
     return f"{'ok' if good else 'red'} {found} {advice}"
 
 

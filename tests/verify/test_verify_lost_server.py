@@ -27,7 +27,7 @@ PAIR = Pair("v.c", "v.c")
 RECHECK = Recheck(first=0.1, tries=2)
 DOCUMENTS, RANGES = 20_000, 20
 AWAY = 2  # seconds
-_MANY = 400  # ranges: of more than 64, whose messages nobody takes, workers wait with the next
+_MANY = 400  # ranges: of more than 64, whose messages nothing takes, workers wait with the next
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def sets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sets]:
         try:
             yield Sets(one.uri, two.uri, place / "two")
         finally:
-            stack.down(place / "two")  # what a test has started anew
+            stack.down(place / "two")  # what a test has started again
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +146,7 @@ def test_a_run_that_lost_a_server_for_good_goes_on_where_it_was(filled: Sets, tm
     assert run.verdict.compared == DOCUMENTS
     assert run.verdict.since < resumed_at, "it is as old as its oldest range"
     assert returned < DOCUMENTS * (_MANY - ended + 1) / _MANY + 100, "ranges that were done were read again"
-    assert not journal.exists(), "nothing is left to go on with"
+    assert not journal.exists(), "nothing is left to continue with"
 
 
 def forking() -> list[psutil.Process]:

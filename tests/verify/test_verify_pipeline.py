@@ -1,4 +1,4 @@
-"""`towpath verify` of a pipeline that runs: from its exit status to the page for a change ticket."""
+"""`towpath verify` of a pipeline that runs: from its exit code to the page for a change ticket."""
 
 from __future__ import annotations
 

@@ -221,7 +221,7 @@ def _documents(count: int, *, is_deployed: bool) -> Finding:
 def _traps(collection: Collection, indexes: Iterable[Mapping[str, Any]], pipeline: Pipeline) -> Iterator[Finding]:
     options, (database, name) = collection.options, collection.namespace.split(".", 1)
     refused = f"a document that it refuses {'becomes a dead letter' if pipeline.exactly_once else 'stops the sink'}"
-    if "validator" in options and options.get("validationAction") != "warn":  # 8.1 has errorAndLog too
+    if "validator" in options and options.get("validationAction") != "warn":  # 8.1 also has errorAndLog
         yield warning(
             f"has a validator, which may refuse what the source accepted: {refused}",
             f'in {database}: db.runCommand({{collMod: "{name}", validationLevel: "off"}}) while the pipeline runs',
@@ -229,7 +229,7 @@ def _traps(collection: Collection, indexes: Iterable[Mapping[str, Any]], pipelin
     if options.get("capped"):
         yield warning(
             "is capped: it removes documents automatically, and then the two sides differ",
-            "keep it only if the source's collection is capped too; else drop it and let the sink create it",
+            "keep it only if the source's collection is also capped; else drop it and let the sink create it",
         )
     for index in indexes:
         if index.get("unique"):

@@ -300,7 +300,7 @@ def _kafka_disks(facts: Facts) -> tuple[Disk, ...]:
 
 
 def _destination_disk(facts: Facts, captured: tuple[Extent, ...]) -> Disk:
-    """The primary's. A database that does not exist yet shows none, so Towpath's and MongoDB's are asked too."""
+    """The primary's. A database that does not exist yet shows none, so Towpath's and MongoDB's are also asked."""
     names = dict.fromkeys((*(one.destination.partition(".")[0] for one in captured), DATABASE, "admin"))
     answers = [facts.destination.ask(partial(_stats, name)) for name in names]
     if all(stats is None for stats in answers):

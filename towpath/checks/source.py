@@ -115,7 +115,7 @@ def filterable(facts: Facts) -> Iterator[Finding]:
                 f"the source cannot filter its change stream by [collections]: it refuses Debezium's expression of"
                 f" {len(expression):,} characters, which names all of include and exclude: {refused}",
                 "use patterns such as shop.orders_* in place of names, and [collections] exclude for the few that they"
-                " match too; or divide the collections between two pipelines",
+                " also match; or divide the collections between two pipelines",
             )
 
 
@@ -204,7 +204,7 @@ def collections(facts: Facts) -> Iterator[Finding]:
         elif collection.options.get("capped") and not any(kind(collection, facts.pipeline)):
             yield warning(
                 "is capped: documents that it drops cause no change event and stay at the destination forever",
-                "make the collection at the destination capped too, or leave it out with [collections] exclude",
+                "also make the collection at the destination capped, or leave it out with [collections] exclude",
                 about=subject,
             )
         if collection.kind == "collection":
@@ -226,7 +226,7 @@ RULES = (
 
 
 def documents(client: Client, namespace: str, count: int) -> Iterator[RawBSONDocument]:
-    """A sample of some hundred documents, limited in bytes and time too.
+    """A sample of some hundred documents, also limited in bytes and time.
 
     `$sample` picks from a large collection without reading all of it. A small one it would sort, so that is scanned.
     """

@@ -135,11 +135,11 @@ def main() -> None:
     All is closed then; a usual exit would wait half a second for the driver's monitors, which sleep.
     """
     sys.unraisablehook = _unraisable
-    os._exit(exit_status())
+    os._exit(exit_code())
 
 
-def exit_status() -> int:
-    """Run the command line. Only this turns errors into messages and an exit status."""
+def exit_code() -> int:
+    """Run the command line. Only this turns errors into messages and an exit code."""
     signals = Interrupts()
     handle(signals)
     with standard_streams() as streams:

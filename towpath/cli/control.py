@@ -109,7 +109,7 @@ def restart(file: Path, everything: bool, accept_deletes: bool, accept_gap: bool
             if session.pipeline.ddl.apply:
                 say(
                     f"a schema change may wait for partitions that have gone past it: `towpath ddl {file}` shows that,"
-                    " and with --skip it goes on without the change"
+                    " and with --skip it continues without the change"
                 )
         if accept_deletes:
             say(
@@ -161,13 +161,13 @@ def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -
     """Remove the connectors of PIPELINE. The documents of both clusters stay as they are.
 
     Run it to end a pipeline. Without --topics the log and the positions stay: `deploy` continues from there while the
-    source's oplog still holds the changes since. With --topics the pipeline's replays end too, because their log is
+    source's oplog still holds the changes since. With --topics the pipeline's replays also end, because their log is
     gone; it lists the topics that were made for the pipeline, and leaves others whose names are like theirs.
 
     Exit codes: 0 removed; 2 it cannot be done, or you did not confirm.
     """
     if label is not None and log:
-        raise click.UsageError("give one of --topics and --replay: a replay has no log of its own")
+        raise click.UsageError("give one of --topics and --replay: a replay has no separate log")
     with opened(file) as session:
         session.topics.brokers()  # first: without Kafka, every request to Connect blocks for 90 s
         if label is not None:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import click
 
-from towpath.checks.pause import LONGEST_S
 from towpath.cli import DIFFERENT, report
 from towpath.cli.options import FILE, duration, flag, json_option, opened, pipeline_argument, print_json, say
 from towpath.config.events import CutoverNote, Gate, Step, Switch, TimedEvent
@@ -24,6 +23,7 @@ from towpath.errors import Refused
 from towpath.signals import Interrupts, handle
 from towpath.store.state_files import alone
 
+_DEFAULTS = CutoverOptions()
 _STOP_STEP = "stopping the writers"
 _MARKS = {
     "ok": click.style("ok  ", fg="green"),
@@ -50,26 +50,31 @@ _MARKS = {
 @click.option(
     "--last",
     "newest",
-    default=500_000,
+    default=_DEFAULTS.newest,
     type=click.IntRange(min=1),
     help="How many of the newest records to verify just before the pause.",
 )
 @flag("--quiet", help="During the pause, also compare all documents by dbHash.")
 @click.option(
     "--max-lag",
-    default=10.0,
+    default=_DEFAULTS.max_lag,
     type=click.FloatRange(min=0),
     help="Largest lag, in seconds, with which a cutover may begin.",
 )
-@click.option("--verified-within", default="24h", callback=duration, help="Largest age of the last full verification.")
+@click.option(
+    "--verified-within",
+    default=f"{_DEFAULTS.max_age / 3600:.0f}h",
+    callback=duration,
+    help="Largest age of the last full verification.",
+)
 @flag(
     "--no-reverse-pipeline",
     help="Create no reverse pipeline: nothing is written to the source afterwards.",
 )
-@click.option("--timeout", default=120.0, help="Seconds that a step before the pause may take.")
+@click.option("--timeout", default=_DEFAULTS.timeout, help="Seconds that a step before the pause may take.")
 @click.option(
     "--max-pause",
-    default=f"{LONGEST_S:.0f}s",
+    default=f"{_DEFAULTS.max_pause:.0f}s",
     callback=duration,
     help="Longest time from when the writers are asked to stop until the other side is primary.",
 )
@@ -127,9 +132,17 @@ def cutover(
         told.append(event := with_words(event))
         (print_json if as_json else print_event)(event)
 
-    max_age, pause = verified_within.total_seconds(), max_pause.total_seconds()
     options = CutoverOptions(
-        max_lag, max_age, newest, quiet, blocks, stop_with, switch_with, timeout, pause, rebuilds_later
+        max_lag=max_lag,
+        max_age=verified_within.total_seconds(),
+        newest=newest,
+        quiet=quiet,
+        blocks=blocks,
+        stop_with=stop_with,
+        switch_with=switch_with,
+        timeout=timeout,
+        max_pause=max_pause.total_seconds(),
+        rebuilds_later=rebuilds_later,
     )
     with ExitStack() as stack:
         session = stack.enter_context(opened(file))
@@ -191,7 +204,7 @@ class _Bar:
     """A step on the time line of all steps; `left` and `width` are per cent of the line."""
 
     name: str
-    figures: str
+    counts: str
     seconds: float
     left: float
     width: float
@@ -256,10 +269,10 @@ def _steps(events: Sequence[TimedEvent]) -> Iterator[_Bar]:
     switched = next((event.reported_at for event in events if isinstance(event, Switch)), last)
     percent = 100 / max((last - first).total_seconds(), 0.001)
     for step in steps:
-        figures = ", ".join(f"{count:,} {name}" for name, count in step.counts.items())
+        counts = ", ".join(f"{count:,} {name}" for name, count in step.counts.items())
         left = (_start(step) - first).total_seconds() * percent
         paused = stopped < step.reported_at <= switched
-        yield _Bar(step.step, figures, step.seconds, left, step.seconds * percent, paused)
+        yield _Bar(step.step, counts, step.seconds, left, step.seconds * percent, paused)
 
 
 def _start(step: Step) -> datetime:

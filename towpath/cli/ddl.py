@@ -27,7 +27,7 @@ from towpath.store.schema_changes import Decision
 @click.command()
 @pipeline_argument
 @click.option("--apply", "applied", metavar="ID|NAMESPACE", help="Make this schema change, which is held or refused.")
-@click.option("--skip", "skipped", metavar="ID|NAMESPACE", help="Go on without this schema change.")
+@click.option("--skip", "skipped", metavar="ID|NAMESPACE", help="Continue without this schema change.")
 @click.option("--replay", "label", metavar="LABEL", help="Of this replay's destination.")
 @flag("--accept", help="Mark all that is not in the log as resolved, whatever the destination holds.")
 @json_option
@@ -35,7 +35,7 @@ def ddl(file: Path, applied: str | None, skipped: str | None, label: str | None,
     """Show schema changes at the source of PIPELINE that are not at the destination.
 
     With [ddl] in the file, schema changes are made at the destination in their order, and this shows those that wait,
-    run, are held or were refused. --apply makes one of them, --skip goes on without it. Without [ddl], or before it,
+    run, are held or were refused. --apply makes one of them, --skip continues without it. Without [ddl], or before it,
     the log does not hold these changes. Then each is shown with the commands that bring both sides in sync, until both
     sides are the same or you --accept it.
 

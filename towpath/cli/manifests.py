@@ -12,7 +12,8 @@ from towpath.cli.options import FOLDER, opened, pipeline_argument, say
 from towpath.config import loading
 from towpath.deploy.manifests.plan import PIPELINES, Options, Plan
 from towpath.deploy.manifests.resources import as_yaml, resources
-from towpath.errors import ConnectUnreachable, TowpathError
+from towpath.errors import ConnectUnreachable
+from towpath.files import file_errors, replacing
 from towpath.store import credentials
 
 _VERSION = version("towpath")
@@ -77,12 +78,11 @@ def manifests(
     if output is None:
         click.echo(as_yaml(resource for part in parts.values() for resource in part), nl=False)
         return
-    try:
+    with file_errors(f"write to {output}"):
         output.mkdir(parents=True, exist_ok=True)
         for name, part in parts.items():
-            (output / f"{name}.yaml").write_text(as_yaml(part), encoding="utf-8")
-    except OSError as error:
-        raise TowpathError(f"cannot write to {output}: {error.strerror}") from error
+            with replacing(output / f"{name}.yaml") as stream:
+                stream.write(as_yaml(part))
     say(f"wrote {', '.join(f'{name}.yaml' for name in parts)} to {output}")
 
 

@@ -29,7 +29,7 @@ from towpath.verify import repair as rereads
 from towpath.verify.repair import DocumentRef, NotRepaired, Outcome, Repaired
 from towpath_verifier import Key, extended_json, id_key
 
-_MAX_LINES = 50  # documents with a line of their own
+_MAX_LINES = 50  # documents with a separate line
 
 
 @click.command()

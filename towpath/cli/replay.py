@@ -103,7 +103,9 @@ def replay(
         )
     target = None if rebuild else destination(uri, uri_file, uri_env)
     end = point_in_time(until) if until else None
-    options = Options(only, force, timeout, target, label, end, follow, empty)
+    options = Options(
+        only, force=force, timeout=timeout, uri=target, label=label, until=end, follow=follow, empty=empty
+    )
 
     def confirm(question: str) -> None:
         if not yes:

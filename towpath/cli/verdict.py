@@ -82,8 +82,8 @@ def _end(result: VerificationResult) -> Iterator[str]:
     yield ""
     rate = f"{verdict.compared / verdict.seconds:,.0f} a second" if verdict.seconds else ""
     network = f"{verdict.read / verdict.compared:,.4g} bytes a document in replies" if verdict.read else ""
-    figures = ", ".join(part for part in (f"{verdict.seconds:,.1f} s", rate, network) if part)
-    yield f"{result.headline}: {counted(verdict.compared, 'document')} in {figures}{_metadata_summary(result)}"
+    numbers = ", ".join(part for part in (f"{verdict.seconds:,.1f} s", rate, network) if part)
+    yield f"{result.headline}: {counted(verdict.compared, 'document')} in {numbers}{_metadata_summary(result)}"
     if result.headline == SCREENED:
         yield SCREEN_LIMITS
 

@@ -107,7 +107,9 @@ def verify(
     refuse_bad_patterns(only)
     try:
         recheck = Recheck(tries=tries, patience=patience)
-        options = Options(processes, recheck, ignore_field_order, screen, quiet, resume=resume)
+        options = Options(
+            processes, recheck, ignore_field_order=ignore_field_order, screen=screen, quiet=quiet, resume=resume
+        )
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     recent = bool(last or since)

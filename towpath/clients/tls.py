@@ -1,4 +1,4 @@
-"""Finds TLS problems of a connection with a handshake of its own, which shows more than the clients' errors.
+"""Finds TLS problems of a connection with a separate handshake, which shows more than the clients' errors.
 
 It sends nothing but the handshake, which needs no password.
 """

@@ -53,7 +53,7 @@ def _toml(content: str, path: Path) -> dict[str, Any]:
         return tomllib.loads(content)
     except RecursionError as error:
         raise BadPipelineFile(f"{path} is not TOML: it is nested too deeply", where=str(path)) from error
-    except ValueError as error:  # besides TOMLDecodeError: a number with thousands of digits
+    except ValueError as error:  # not only TOMLDecodeError: a number with thousands of digits
         raise BadPipelineFile(f"{path} is not TOML: {error}", where=str(path)) from error
 
 

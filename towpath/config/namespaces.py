@@ -18,7 +18,7 @@ from towpath.errors import Refused
 #: The characters and the length that Kafka allows for a topic name (org.apache.kafka.common.internals.Topic).
 TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _PATTERN = re.compile(r"[^.\0/\\\s\"$]+\.[^\0$]+")  # what MongoDB allows in names
-#: The server's own databases, and Towpath's: what it keeps at a destination, which may be a source too.
+#: The server's own databases, and Towpath's: what it keeps at a destination, which may also be a source.
 RESERVED = ("admin", "config", "local", "towpath")
 _NEVER = rf"(?!(?:{'|'.join(RESERVED)})\.)(?![^.]+\.system\.)"
 _UUID = "-".join(f"[0-9a-f]{{{length}}}" for length in (8, 4, 4, 4, 12))

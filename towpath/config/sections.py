@@ -300,7 +300,7 @@ class Run(Section):
     def _listens(self) -> Self:
         options = (self.token_file, self.certificate, self.key, self.read_only, self.hosts)
         if any(options) and not self.listen:
-            raise ValueError("token_file, read_only, certificate, key and hosts belong to listen; set that too")
+            raise ValueError("token_file, read_only, certificate, key and hosts belong to listen; set listen")
         return self
 
 

@@ -123,12 +123,12 @@ Result = tuple[bool, str, str]
 
 
 def _line(
-    name: str, look: Callable[[Readiness], Result], applies: Callable[[Readiness], bool] = lambda readiness: True
+    name: str, find: Callable[[Readiness], Result], applies: Callable[[Readiness], bool] = lambda readiness: True
 ) -> Rule[Readiness]:
     """A rule that yields one finding, green or red. Where `applies` is False, the line is left out."""
 
     def check(readiness: Readiness) -> Iterator[Finding]:
-        good, found, advice = look(readiness)
+        good, found, advice = find(readiness)
         yield ok(found) if good else error(found, advice)
 
     return Rule(name, check, applies=applies)

@@ -434,7 +434,7 @@ class Machine:
         self.report(CutoverNote(event="end", words=words, error=error))
 
     def _write_failure(self) -> None:
-        """Write the report of a failed cutover. If that fails too, only say so: the cutover's error matters more."""
+        """Write the report of a failed cutover. If that also fails, only say so: the cutover's error matters more."""
         try:
             self.write_report()
         except TowpathError as error:

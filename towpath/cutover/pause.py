@@ -13,12 +13,12 @@ from towpath.errors import Overtaken, TowpathError
 from towpath.session import ERRORS
 
 _REPEAT_S = 1.0  # to the next alarm, in case a library has swallowed one
-_GRACE_S = 0.5  # in which a wait that knows the limit can end by itself and report what it saw last
+_GRACE_S = 0.5  # in which a wait that knows the limit can end without it and report what it saw last
 _SOON_S = 0.001
 
 
 class _PauseEnded(BaseException):
-    """Ends whatever runs in the pause, as Ctrl-C does: no code mistakes it for a failure of its own and retries."""
+    """Ends whatever runs in the pause, as Ctrl-C does: no code mistakes it for its own failure and retries."""
 
 
 @dataclass(slots=True)

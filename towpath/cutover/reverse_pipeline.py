@@ -2,7 +2,7 @@
 
 To begin it, while the caller makes sure that nothing writes:
 
-    make_ready             beforehand, while writes go on: topics, an idle sink, the source connectors STOPPED
+    make_ready             beforehand, while writes continue: topics, an idle sink, the source connectors STOPPED
     barrier.wait           of the pipeline: its sink has applied all
     control.stop           of the pipeline's sink; its capture continues
     begin                  the capture starts
@@ -48,7 +48,7 @@ from towpath.errors import NotYet, Refused, TowpathError
 from towpath.files import replacing
 from towpath.history import rebuild
 from towpath.log.definitions import pipeline_topics
-from towpath.log.lag import pipeline_ends, pipeline_written, unread
+from towpath.log.lag import change_topics, unread
 from towpath.log.source_offsets import read_state
 from towpath.session import Session
 from towpath.store import positions
@@ -90,11 +90,10 @@ def begin(reverse: Session, forward: Pipeline) -> ClusterTime:
     """Have Connect start the capture of the reverse pipeline from `make_ready`; return its source's time before that.
 
     Nothing that the sink of `forward` wrote is later, as that sink is STOPPED; nothing may write until `wait_begun`
-    returns. Raises `Refused` when a connector is not STOPPED, or when records or positions of an earlier one are left.
+    returns. Raises `Refused` when a connector is not STOPPED.
     """
     names = reverse.pipeline.source_connectors
     refuse_unstopped(reverse.connect, [forward.sink_connector, *names])
-    _refuse_used(reverse)
     with reverse.source.connected() as client:
         before = operation_time(client)
     for name in names:
@@ -131,11 +130,11 @@ def written_ends(session: Session, timeout: float) -> dict[Place, int]:
     The ends are the high watermarks: the last stable offset may come before the last commit. `timeout` is in seconds.
     Raises `NotYet`.
     """
-    ends = pipeline_written(session.pipeline, session.topics)
-    until = time.monotonic() + timeout
+    topics = session.topics
+    existing = change_topics(session.pipeline, topics.all())
+    ends, until = topics.written(existing), time.monotonic() + timeout
     while True:
-        stable = pipeline_ends(session.pipeline, session.topics)
-        open_ends = list(unread(ends, stable))
+        open_ends = list(unread(ends, topics.ends(existing)))
         if not open_ends:
             return ends
         if time.monotonic() > until:
@@ -269,7 +268,7 @@ def checked_reverse_file(path: Path) -> str:
 
 
 def _ddl(pipeline: Pipeline) -> dict[str, str]:
-    """Schema changes after the switch go back in the same way."""
+    """Schema changes after the switch are replicated back in the same way."""
     return {"drop": pipeline.ddl.drop} if pipeline.ddl.apply else {}
 
 

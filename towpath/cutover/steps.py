@@ -1,7 +1,7 @@
 """The steps of a cutover and of a fail back: one table, in order, for both directions.
 
 `towpath.cutover.machine` runs it. Before a step with an undo begins, the marker at the destination names it; until the
-switch, every step that the marker names can be undone, after a kill too, and as often as it takes.
+switch, every step that the marker names can be undone, also after a kill, and as often as it takes.
 
 Capture never stops, so that the log stays whole. The sink stops only once it has applied everything. The reverse
 pipeline captures what the destination takes from then on, also what a restored TTL index deletes there. In a fail back,
@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 
 import pymongo
 
+from towpath.checks.pause import LONGEST_S
 from towpath.clients.connect.control import wait_running, wait_stopped
 from towpath.clients.mongo import write_block
 from towpath.clients.mongo.client import ClusterTime
@@ -40,29 +41,29 @@ from towpath.verify.recent import DocumentsDiffer, IncrementalVerification, requ
 from towpath_verifier import Options, Verification
 
 _SHORT_S, _ROUNDS = 2.0, 5  # the pause begins once a comparison takes no longer than this, or after so many
-_BATCH = 100  # commands to change a schema, between two looks at whose the marker is
+_BATCH = 100  # commands to change a schema, between two checks of whose the marker is
 _LATE_S = 0.2  # after the limit of the pause, so that an error names it
 _BLOCK_S, _REPORT_S = 33.0, 3.0  # seconds for open transactions to end, and of those to find out whose they are
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CutoverOptions:
     """The options of the command line."""
 
-    max_lag: float
+    max_lag: float = 10.0
     """In seconds, with which a cutover may begin."""
-    max_age: float
+    max_age: float = 24 * 3600.0
     """Of the last full verification, in seconds."""
-    newest: int
+    newest: int = 500_000
     """Records of the log that are verified before the pause."""
-    quiet: bool
+    quiet: bool = False
     """Whether all documents are compared in the pause, by dbHash."""
-    blocks: bool
-    stop_with: str | None
-    switch_with: str | None
-    timeout: float
+    blocks: bool = False
+    stop_with: str | None = None
+    switch_with: str | None = None
+    timeout: float = 120.0
     """In seconds, for a step that waits."""
-    max_pause: float
+    max_pause: float = LONGEST_S
     """Longest pause in the writes, in seconds."""
     rebuilds_later: bool = False
     """Whether indexes that a server before MongoDB 6.0 has to rebuild are rebuilt after the switch."""
@@ -374,13 +375,13 @@ STEPS = (
     ),
     Step("applying the rest of the log", _apply_rest),
     Step(STOP_SINK, _stop_sink, undo=_resume_sink),
-    Step("verifying the rest of the log", lambda work: work.changes.verify_new()),
-    Step("comparing all documents", _compare_all, when=lambda work: work.options.quiet),
     Step(
         "waiting until the sink has stopped",
         lambda work: wait_stopped(work.session.connect, work.session.pipeline.sink_connector),
     ),
-    Step("starting the reverse pipeline", _start_reverse, when=_makes_reverse),
+    Step("starting the reverse pipeline", _start_reverse, when=_makes_reverse),  # Connect takes a second for it
+    Step("verifying the rest of the log", lambda work: work.changes.verify_new()),
+    Step("comparing all documents", _compare_all, when=lambda work: work.options.quiet),
     Step("moving the sink to the end of the log", _skip_echoes, when=_fails_back),
     Step(ENFORCE, _enforce, undo=_release, unit="commands"),
     Step("waiting for the reverse pipeline", _await_reverse, when=_makes_reverse),
@@ -425,7 +426,7 @@ CONVERT = "converting indexes to unique"
 
 
 def relax_existing_schema(session: Session) -> int:
-    """Relax what would delete or reject documents at a destination with a schema of its own; the number of commands."""
+    """Relax what would delete or reject documents at a destination with a different schema; the number of commands."""
     return change_schema(session, plan_in_place(session).steps)
 
 

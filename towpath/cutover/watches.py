@@ -138,7 +138,7 @@ def watch(client: Client, pipeline: Pipeline, **start: Any) -> ChangeStream[Any]
 
 #: Events of a change stream with `showExpandedEvents` (MongoDB 6.0) that change a schema.
 _OF_SCHEMA = ("create", "createIndexes", "drop", "dropIndexes", "modify", "rename")
-_CONNECTIONS = 3  # of the watches for late writes and for schemas, and of what runs meanwhile
+_CONNECTIONS = 3  # of the watches for late writes and for schemas, and of what runs during them
 
 
 class _SchemaWatch(_Watch):

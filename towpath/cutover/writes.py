@@ -1,4 +1,4 @@
-"""What stops the writes to a cluster: a command of the user, somebody who confirms it, or the server."""
+"""What stops the writes to a cluster: a command of the user, someone who confirms it, or the server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from towpath.clients.mongo.client import Cluster
 from towpath.clients.mongo.privileges import privileges
 from towpath.errors import TowpathError
 
-#: Advice when nobody can confirm that the writes have stopped.
+#: Advice when no one can confirm that the writes have stopped.
 ANSWER = "answer with Enter, or use --stop-with or --block-writes"
 #: The program that a command starts with, unless it is quoted or expanded by the shell.
 _PROGRAM = re.compile(r"\s*([\w@%+:,./-]+)(?=[\s;&|]|$)")
@@ -74,7 +74,7 @@ def command_problem(command: str) -> str:
 
 
 def stdin_problem() -> str:
-    """Why nobody can answer on standard input; empty if somebody can."""
+    """Why no one can answer on standard input; empty if someone can."""
     try:
         file, mode = sys.stdin.fileno(), os.fstat(sys.stdin.fileno())
     except (AttributeError, OSError, ValueError):

@@ -384,7 +384,7 @@ def apply(
         def told(done: int, total: int, description: str) -> None:
             building[step.namespace] = done, total
             running = dict(building)
-            done, total = (sum(figures) for figures in zip(*running.values(), strict=True))
+            done, total = (sum(counts) for counts in zip(*running.values(), strict=True))
             on_progress(done, total, description if len(running) == 1 else f"indexes of {', '.join(sorted(running))}")
 
         on_step(step)

@@ -22,7 +22,7 @@ from towpath.store.schema_changes import STUCK, SchemaChange
 UNREAD = "schema changes in the log are unknown: the destination, which holds them, does not answer"
 _LATEST = 5  # changes that are over
 _PATIENCE = timedelta(minutes=5)  # in which a server's problem passes
-_VERBS = {
+_ACTIONS = {
     "create": "create",
     "collMod": "change",
     "createIndexes": "build indexes on",
@@ -56,9 +56,9 @@ class Shown:
     def description(self) -> str:
         """What is done, such as `drop shop.orders`."""
         change = self.change
-        verb = _VERBS.get(change.kind, change.kind)
+        action = _ACTIONS.get(change.kind, change.kind)
         indexes = f" ({', '.join(change.indexes)})" if change.indexes and "Indexes" in change.kind else ""
-        return f"{verb} {change.namespace}{f' to {change.to}' if change.to else ''}{indexes}"
+        return f"{action} {change.namespace}{f' to {change.to}' if change.to else ''}{indexes}"
 
     def line(self, file: Path | str = "PIPELINE") -> str:
         """For people. `file` is the pipeline file, for commands."""

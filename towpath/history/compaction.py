@@ -26,7 +26,7 @@ from towpath.config.namespaces import namespace_of
 from towpath.config.pipeline import Pipeline
 from towpath.config.sections import Log
 from towpath.errors import NotYet, Refused, TopicError, TowpathError
-from towpath.history.unprotected import Part, figures
+from towpath.history.unprotected import Part, summary
 from towpath.log import reread_requests
 from towpath.log.definitions import MARK, POLICY, change_settings, is_compacted
 from towpath.log.records import is_key, is_update
@@ -203,7 +203,7 @@ class Reader:
     def _commit(self, parts: Mapping[Place, Part]) -> None:
         now = int(time.time() * 1000)
         offsets = [
-            TopicPartition(*place, part.safe, part.figures(now).written())
+            TopicPartition(*place, part.safe, part.summary(now).written())
             for place, part in parts.items()
             if part.safe is not None
         ]
@@ -213,7 +213,7 @@ class Reader:
     def _assigned(self, consumer: Consumer, new: list[TopicPartition]) -> None:
         self.joined = True
         committed: dict[Place, TopicPartition] = {}
-        with suppress(KafkaException):  # the client then begins at the committed offset, without figures
+        with suppress(KafkaException):  # the client then begins at the committed offset, without a summary
             committed = {(p.topic, p.partition): p for p in consumer.committed(new, timeout=_ANSWER_S)} if new else {}
         for partition in new:
             place = partition.topic, partition.partition
@@ -229,7 +229,7 @@ class Reader:
             return Part(), OFFSET_BEGINNING
         if committed is None:
             return Part(), OFFSET_STORED
-        known = figures(committed.metadata or "")
+        known = summary(committed.metadata or "")
         part = Part(last_ms=known.last, quiet=known.quiet) if known else Part()
         return part, committed.offset if committed.offset >= 0 else OFFSET_BEGINNING
 
@@ -316,8 +316,8 @@ class Compactor:
                 yield name
 
     def _is_protected(self, metadata: str) -> bool:
-        """Whether every unprotected update is younger than half of the lag, by the figures of a commit."""
-        committed = figures(metadata)
+        """Whether every unprotected update is younger than half of the lag, by the summary of a commit."""
+        committed = summary(metadata)
         if committed is None:
             return False
         since = committed.at if committed.oldest is None else min(committed.at, committed.oldest)

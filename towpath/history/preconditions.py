@@ -254,7 +254,7 @@ def point_in_time(facts: ReplayFacts) -> Iterator[Finding]:
 
 
 def _looked_up(until: ClusterTime, facts: ReplayFacts) -> Iterator[Finding]:
-    """The record of an update is what a look-up found, which may be later than --until."""
+    """The record of an update is what a lookup found, which may be later than --until."""
     whole = facts.pipeline.captured_whole
     names = [name for name in namespaces(facts.pipeline, facts.log) if whole and whole.matches(name)]
     if names:
@@ -308,7 +308,7 @@ def registration(facts: ReplayFacts) -> Registration:
 def writable(facts: ReplayFacts) -> Iterator[Finding]:
     """No view and no time-series collection is in the place of a collection.
 
-    With [ddl] the log has views too, and the sink finds out what is in their place.
+    With [ddl] the log also has views, and the sink finds out what is in their place.
     """
     databases = sorted({target.partition(".")[0] for target in facts.targets})
     kinds = ("collection", "view") if facts.pipeline.ddl.apply else ("collection",)

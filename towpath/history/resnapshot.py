@@ -12,18 +12,30 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
 
 import bson
 
-from towpath.checks.capture import EVERYTHING, Captured
+from towpath.checks import target
+from towpath.checks.capture import EVERYTHING, Captured, read_captured
 from towpath.checks.facts import RESNAPSHOT, RESNAPSHOT_ONLY
-from towpath.checks.rule import Finding, error, rules
+from towpath.checks.rule import Finding, error, require, rules
 from towpath.clients.connect.control import Wait
+from towpath.config.events import as_line
 from towpath.config.pipeline import Pipeline
+from towpath.deploy import operator
+from towpath.deploy.schema import Listing
 from towpath.errors import NotYet
-from towpath.log import reread_requests
+from towpath.log import barrier, reread_requests
 from towpath.log.source_offsets import SourceState, read_state
 from towpath.session import Session, unsaid
+from towpath.store import state_files, verdict
+from towpath.verify import repair
+from towpath.verify.repair import DocumentRef, NotRepaired
+from towpath.verify.result import VerificationResult, as_fields
+from towpath.verify.run import differences
+from towpath_verifier import Verification
 
 _UNREACHABLE_S = 60.0  # how long a worker may not answer, in waits without a timeout
 
@@ -83,6 +95,68 @@ def all_that_is_lost(captures: Captures) -> Iterator[Finding]:
 
 
 RULES = rules("resnapshot", something_captured, same_only, copied, all_that_is_lost)
+
+
+def read(session: Session, only: tuple[str, ...]) -> Captures:
+    """What the rules read. Raises the first precondition of a resnapshot that does not hold."""
+    operator.refuse_change(session.pipeline, "a resnapshot")
+    reread_requests.refuse_unable(session.pipeline)
+    session.require_deployed()
+    target.require_own(session)
+    with session.source.connected() as client:
+        states = partial(read_state, session.connect)
+        captured = read_captured(client, session.pipeline, states, session.connect.config)
+    captures = Captures(session.pipeline, captured, only)
+    require(RULES, captures)
+    return captures
+
+
+def run(session: Session, captures: Captures, timeout: float) -> None:
+    """Re-read all, remove documents that were deleted during this, and mark the log as whole again.
+
+    `timeout` is in seconds: for the sink, for a batch of re-reads, and for the source to answer the last of them.
+    """
+    if any(connector.lost or connector.reselects for connector in captures.captured):
+        with session.destination.connected() as client:
+            verdict.begin_history(client, session.pipeline, "a resnapshot began, because changes were lost")
+    name = start(session, captures.interrupted, captures.only)
+    wait_copied(session, name)
+    barrier.wait(session, timeout, session.say)
+    session.say("comparing both sides, to find documents that were deleted during this")
+    _compare(session, captures.only)
+    with barrier.passing(session) as passed:
+        outcomes = repair.repair(session, _to_reread(session, captures.only), passed, timeout)
+        left = [outcome for outcome in outcomes if isinstance(outcome, NotRepaired)]
+    for outcome in left[:10]:
+        session.say(f"left {outcome.document.namespace} {outcome.document.id.hex()}: {outcome.kind}: {outcome.reason}")
+    close(session, name, timeout)
+
+
+def _compare(session: Session, only: tuple[str, ...]) -> None:
+    """Compare both sides, and write the differences in the form of a verdict, which names the documents to re-read."""
+    pipeline = session.pipeline
+    with barrier.asking(session) as passed, state_files.writing(_differences_file(session)) as file:
+        uris = pipeline.source.uri, pipeline.destination.uri
+        verification = Verification(*uris, Listing.read(session).pairs(only), passed=passed, say=session.say)
+        for difference in differences(session, verification, [], resumable=False):
+            file.write(difference.line)
+        file.write(as_line(as_fields(VerificationResult(verification.verdict))))
+
+
+def _differences_file(session: Session) -> Path:
+    """Not the verdict of the pipeline: it is older than the removal of deleted documents."""
+    return state_files.folder(session.pipeline.name) / "resnapshot.jsonl"
+
+
+def _to_reread(session: Session, only: tuple[str, ...]) -> Iterator[DocumentRef]:
+    """Documents that differ, and dead letters, whose documents may be deleted at the source."""
+    yield from repair.of_verdicts([_differences_file(session)])
+    if not session.pipeline.exactly_once:
+        return
+    names = {pair.source for pair in Listing.read(session).pairs(only)}
+    for document in repair.of_dead_letters(session.pipeline, session.topics):
+        if document.namespace in names:
+            yield document
 
 
 def expression(pipeline: Pipeline, only: Iterable[str]) -> str:

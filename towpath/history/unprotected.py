@@ -22,7 +22,7 @@ class First:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class Summary:
     """The service's last state of a partition, stored as the metadata of its committed offset. Times are in ms."""
 
     at: int
@@ -38,11 +38,11 @@ class Figures:
         return json.dumps(asdict(self), separators=(",", ":"))
 
 
-def figures(metadata: str) -> Figures | None:
-    """The figures in a committed offset's metadata; None when another client committed it."""
+def summary(metadata: str) -> Summary | None:
+    """The summary in a committed offset's metadata; None when another client committed it."""
     try:
         fields: dict[str, Any] = json.loads(metadata)
-        return Figures(**fields)
+        return Summary(**fields)
     except (ValueError, TypeError):
         return None
 
@@ -91,6 +91,6 @@ class Part:
         """The offset at which a restarted service has to begin; None when unknown."""
         return self.oldest.offset if self.oldest else self.next
 
-    def figures(self, now_ms: int) -> Figures:
+    def summary(self, now_ms: int) -> Summary:
         oldest = self.oldest.time_ms if self.oldest else None
-        return Figures(now_ms, len(self.dirty), oldest, self.last_ms, self.quiet)
+        return Summary(now_ms, len(self.dirty), oldest, self.last_ms, self.quiet)

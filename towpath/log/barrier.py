@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bson.timestamp import Timestamp
@@ -17,13 +17,14 @@ from pymongo.errors import PyMongoError
 
 from towpath.clients.connect.control import Wait
 from towpath.clients.connect.rest import Connect
+from towpath.clients.kafka.consume import Window
 from towpath.clients.kafka.topics import Place, Topics
 from towpath.clients.mongo.client import ANSWER_S, Cluster, ClusterTime
 from towpath.clients.mongo.replica_set import passed_time
 from towpath.config.pipeline import Pipeline
 from towpath.errors import NoSuchConnector, NotYet, TowpathError
 from towpath.log import bounds, reread_requests
-from towpath.log.lag import applied, gaps, peek, pipeline_ends, pipeline_written, unread
+from towpath.log.lag import applied, change_topics, gaps, peek, pipeline_ends, pipeline_written, unread
 from towpath.log.source_offsets import SELECTION, CollectionCopy, SourceState, read_state
 from towpath.session import Say, Session
 from towpath.store import schema_changes
@@ -42,14 +43,14 @@ def wait(session: Session, timeout: float, say: Say, target: ClusterTime | None 
     pipeline, topics = session.pipeline, session.topics
     waiting = _waiting(session, timeout, say)
     target = target or passed_time(session.source)
-    requests_end = reread_requests.end(pipeline, topics, topics.all()) if pipeline.has_own_source else 0
+    requests_end = reread_requests.end(pipeline, topics) if pipeline.has_own_source else 0
     _wait_captured(pipeline, waiting, target, say)
     if requests_end:
         say("waiting until all requested documents are re-read")
         _wait_answered(pipeline, topics, waiting, requests_end)
-    ends = _committed_ends(pipeline, topics, waiting)
+    written, ends = _committed_ends(pipeline, topics, waiting)
     say(f"waiting until the sink has applied {len(ends)} partitions up to their present ends")
-    _wait_applied(session, waiting, ends)
+    _wait_applied(session, waiting, written, ends)
 
 
 def wait_captured(session: Session, timeout: float, say: Say) -> None:
@@ -130,37 +131,40 @@ def _wait_answered(pipeline: Pipeline, topics: Topics, waiting: Wait, requests_e
     waiting.until(answered)
 
 
-def _committed_ends(pipeline: Pipeline, topics: Topics, waiting: Wait) -> dict[Place, tuple[int, int]]:
-    """The ends of the log, after all records that are in it at the call.
+def _committed_ends(
+    pipeline: Pipeline, topics: Topics, waiting: Wait
+) -> tuple[dict[Place, int], dict[Place, tuple[int, int]]]:
+    """The end of all that is in the log at the call, and its stable ends after that.
 
     Brokers learn one after another that a transaction was committed: its records may still be unreadable after the
     source's position, which was committed with them, can be read.
     """
-    written = pipeline_written(pipeline, topics)
+    existing = change_topics(pipeline, topics.all())
+    written = topics.written(existing)
 
     def committed() -> dict[Place, tuple[int, int]]:
-        ends = pipeline_ends(pipeline, topics)
+        ends = topics.ends(existing)
         for topic, partition in unread(written, ends):
             raise NotYet(f"a transaction on {topic}, partition {partition}, has not ended")
         return ends
 
-    return waiting.until(committed)
+    return written, waiting.until(committed)
 
 
-def _wait_applied(session: Session, waiting: Wait, ends: dict[Place, tuple[int, int]]) -> None:
+def _wait_applied(session: Session, waiting: Wait, written: Mapping[Place, int], ends: Window) -> None:
     pipeline, topics = session.pipeline, session.topics
     peeked_at: dict[Place, int] = {}
-    is_checked = False
+    unread, is_checked = dict(ends), False
     with applied(session) as done:
 
         def all_applied() -> None:
             nonlocal is_checked
-            unapplied = gaps(ends, done())
+            unapplied = gaps(unread, done())
             moved = {place: gap for place, gap in unapplied.items() if peeked_at.get(place) != gap[0]}
             for place, contents in peek(topics, moved, limit=0).items():
                 peeked_at[place] = unapplied[place][0]
                 if not contents.records:  # control records only
-                    del ends[place], unapplied[place]
+                    del unread[place], unapplied[place]
             if unapplied and not is_checked:
                 bounds.refuse(session)  # what the log has lost never comes
                 is_checked = True
@@ -170,7 +174,8 @@ def _wait_applied(session: Session, waiting: Wait, ends: dict[Place, tuple[int, 
                 raise NotYet(f"{first} ({len(unapplied)} partitions are behind){held_up and f'; {held_up}'}")
 
         waiting.until(all_applied)
-    bounds.refuse(session)  # lost records look like applied ones
+    # lost records look like applied ones
+    bounds.refuse(session, {place: (first, written[place]) for place, (first, _) in ends.items()})
 
 
 def holdup(

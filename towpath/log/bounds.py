@@ -57,7 +57,7 @@ class Break:
     @property
     def resume_at(self) -> int:
         """The offset at which the sink continues once the break is accepted: the beginning, or the end of a log that
-        was cut short, of which nobody knows which records are new."""
+        was cut short, of which nothing shows which records are new."""
         return self.end if self.code == "TWP-LOG-END" else self.first
 
     @property
@@ -92,7 +92,7 @@ def judge(
     *,
     transactional: bool,
 ) -> tuple[Break, ...]:
-    """The positions that are not in the log. `ends` count uncommitted records too, and must be read after `done`.
+    """The positions that are not in the log. `ends` also count uncommitted records, and must be read after `done`.
 
     `transactional`: whether producers write to the log in transactions, so that it ends in a control record.
     """
@@ -165,12 +165,18 @@ def suspected(session: Session, state: LogState | None = None) -> tuple[Break, .
     is unreachable.
     """
     pipeline, topics = session.pipeline, session.topics
-    if state is None:
-        done, ends = _done(session), pipeline_ends(pipeline, topics, stable=False)
-        state = LogState(done, ends, topics.ids(topic for topic, _ in ends))
+    state = state or _state(session)
     # without a position a sink begins at offset 0
     done = dict.fromkeys(state.ends, Applied(0, 0)) | dict(state.done) if pipeline.exactly_once else state.done
     return _breaks(pipeline, topics, LogState(done, state.ends, state.ids))
+
+
+def _state(session: Session, known: Window | None = None) -> LogState:
+    """`known` are ends that were read before. They are enough, unless the sink has applied more since."""
+    done, topics = _done(session), session.topics
+    if known is None or any(place in known and known[place][1] < one.offset for place, one in done.items()):
+        known = pipeline_ends(session.pipeline, topics, stable=False)
+    return LogState(done, known, topics.ids(topic for topic, _ in known))
 
 
 def _breaks(pipeline: Pipeline, topics: Topics, state: LogState) -> tuple[Break, ...]:
@@ -229,9 +235,13 @@ def cut_short(session: Session, log: Window) -> dict[Place, str]:
     return {place: reasons[place] for place in sorted(reasons) if place in log}
 
 
-def refuse(session: Session) -> None:
-    """Raise `TowpathError` when a position is not in the log."""
-    if breaks := confirmed(session):
+def refuse(session: Session, applied: Window | None = None) -> None:
+    """Raise `TowpathError` when a position is not in the log.
+
+    `applied` saves reading the ends of the log: (first offset, end), uncommitted records included, which were read
+    before the sink's positions reached them. What the log has lost since then looks applied at any later reading too.
+    """
+    if breaks := confirmed(session, None if applied is None else _state(session, applied)):
         raise TowpathError(describe(breaks), where=breaks[0].topic, code=breaks[0].code)
 
 
@@ -240,7 +250,7 @@ def accept(session: Session) -> tuple[Break, ...]:
 
     Verdicts of before no longer count. The sink stays STOPPED.
 
-    Raises `Refused` when there is no break: nobody can accept one in advance.
+    Raises `Refused` when there is no break: no one can accept one in advance.
     """
     pipeline = session.pipeline
     if not suspected(session):

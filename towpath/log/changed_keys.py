@@ -66,7 +66,7 @@ def ids_after(
 def _newest(topics: Topics, within: Window, count: int) -> Window:
     """The shortest time up to now that covers at least `count` offsets, as a window of each partition.
 
-    Control records have offsets too, so that the window may hold fewer records.
+    Control records also have offsets, so that the window may hold fewer records.
     """
     now, back = int(time.time() * 1000) + 60_000, 60_000  # a broker's clock may be ahead
 

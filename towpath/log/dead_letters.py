@@ -1,4 +1,4 @@
-"""Dead letters: records that the destination rejected, kept in a topic of their own with the reason.
+"""Dead letters: records that the destination rejected, kept in a separate topic with the reason.
 
 A dead letter is the unchanged record, with headers for its origin (`topic`, `partition`, `offset`), its destination
 (`namespace`) and the server's error (`code`, `reason`). A retried batch can write the same record twice; topic,

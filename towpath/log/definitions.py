@@ -146,7 +146,7 @@ def _sink(pipeline: Pipeline) -> dict[str, str]:
 def _login(pipeline: Pipeline) -> dict[str, str]:
     """Settings of a connector for all clients that Connect creates for it: setting → reference to the secrets file.
 
-    Not the address: Connect writes the offsets of a source with an address of its own to a second topic as well, in an
+    Not the address: Connect writes the offsets of a source with a separate address to a second topic as well, in an
     order that a transaction does not allow.
     """
     return {

@@ -222,7 +222,7 @@ class Scan:
         """
         last = self.start - 1 if self._old is None else self._old.offset() or 0
         following = self.end if self._young is None else self._young.offset() or 0
-        if following - last - 1 <= 1:  # a control record has an offset too
+        if following - last - 1 <= 1:  # a control record also has an offset
             return None if self._old is None else _time(self._old)
         return ClusterTime(cut.time_ms // 1000 + 1, 0) if self._young is None else _time(self._young)
 

@@ -197,7 +197,7 @@ def refuse_hanging_transactions(
 
 
 def _written_at(topics: Topics, begun: Mapping[Place, int]) -> dict[Place, float]:
-    """When the record at each offset was written, in seconds since the epoch, without records deleted meanwhile."""
+    """When the record at each offset was written, in seconds since the epoch, without deleted records."""
     if not begun:
         return {}
     times: dict[Place, float] = {}

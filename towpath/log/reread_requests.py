@@ -8,7 +8,7 @@ the log stays a complete history. Only source connectors write to the change top
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 import bson
 from bson.raw_bson import RawBSONDocument
@@ -113,9 +113,9 @@ def _document(elements: bytes) -> bytes:
     return struct.pack("<i", len(elements) + 5) + elements + b"\0"
 
 
-def end(pipeline: Pipeline, topics: Topics, existing: Mapping[str, Topic]) -> int:
+def end(pipeline: Pipeline, topics: Topics) -> int:
     """The offset after the last request; 0 without a request topic."""
-    return _bounds(pipeline, topics)[1] if pipeline.request_topic in existing else 0
+    return _bounds(pipeline, topics)[1] if topics.ids([pipeline.request_topic]) else 0
 
 
 def _bounds(pipeline: Pipeline, topics: Topics) -> tuple[int, int]:

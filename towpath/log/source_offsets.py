@@ -124,7 +124,7 @@ class Splices:
     saved: int = 0
     """Bytes by which the records are smaller than with these arrays."""
     dropped: int = 0
-    """Arrays that were forgotten for want of room."""
+    """Arrays that were forgotten for lack of memory."""
 
     def __add__(self, other: Splices) -> Splices:
         return Splices(self.splices + other.splices, self.saved + other.saved, self.dropped + other.dropped)

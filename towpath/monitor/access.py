@@ -120,7 +120,7 @@ def access_of(listening: Run) -> Access:
             "give --token-file FILE, or --read-only if everyone who reaches it may read",
         )
     if listening.key and not listening.certificate:
-        raise TowpathError("a key without a certificate", "give --certificate FILE, too")
+        raise TowpathError("a key without a certificate", "also give --certificate FILE")
     token = read_token(listening.token_file) if listening.token_file and not listening.read_only else ""
     names = ("localhost", host, socket.gethostname(), socket.getfqdn(), *listening.hosts)
     if wild := [name for name in names if "*" in name]:

@@ -337,7 +337,7 @@ _REPLAYS: Table[ReplayState] = {
     "replay_dead_letters": ("Records that the replay's destination refused", "dead_letters"),
 }
 
-#: What the process says of itself; besides `process_…`, the standard metrics of a process.
+#: What the process says of itself, in addition to `process_…`, the standard metrics of a process.
 OWN = {
     "towpath_clients": ("gauge", "Clients that follow the page or the events"),
     "towpath_dropped_updates_total": ("counter", "Updates that slow clients did not get"),

@@ -38,8 +38,6 @@ _SLOW_INTERVAL = 5.0
 _DIFFERENCES = 20
 _LONGEST_VALUE = 64 * 1024  # bytes; a larger value is not shown
 _LONGEST_TEXT = 4_000  # characters
-#: What the command line has by default.
-_OPTIONS = CutoverOptions(10.0, 86_400.0, 500_000, False, False, None, None, 120.0, 30.0)
 
 
 @dataclass(slots=True)
@@ -81,7 +79,7 @@ class Reporter:
             sink_records_per_second=self._rate(found),
             differences=self._differences,
             dead_letter_examples=tuple(map(_example, found.raw.letters)),
-            checks=tuple(gate.known(self.session, _OPTIONS, found, verified)),
+            checks=tuple(gate.known(self.session, CutoverOptions(), found, verified)),
         )
         return self.last
 

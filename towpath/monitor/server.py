@@ -300,7 +300,7 @@ def _tls(listening: Run) -> Callable[..., ssl.SSLContext] | None:
     try:
         # without `password`, OpenSSL would ask the terminal for one
         context.load_cert_chain(listening.certificate, listening.key, password="")
-    except OSError as error:  # an `SSLError` is one, too
+    except OSError as error:  # an `SSLError` is also one
         files = " and ".join(str(file) for file in (listening.certificate, listening.key) if file)
         no_pem = "no PEM files of a chain and its key without a passphrase"
         why = no_pem if isinstance(error, ssl.SSLError) else error.strerror

@@ -1,4 +1,4 @@
-"""The services that `towpath run` keeps running besides the connectors: `compact` and `verify --follow`."""
+"""The services that `towpath run` keeps running next to the connectors: `compact` and `verify --follow`."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from towpath.errors import MongoError, MongoUnreachable, NoSuchConnector, Towpat
 from towpath.history import rebuild
 from towpath.history.plan import Replay, find_all
 from towpath.history.plan import change_topics as replayed_topics
-from towpath.history.unprotected import Figures, figures
+from towpath.history.unprotected import Summary, summary
 from towpath.log import bounds, dead_letters, reread_requests, source_offsets
 from towpath.log.bounds import Break, LogState, still_in_log
 from towpath.log.definitions import SETTINGS, is_compacted, pipeline_topics
@@ -329,7 +329,7 @@ def read_log(session: Session, raw: Raw) -> LogReport:
     names, sizes = sorted({topic for topic, _ in ends}), topics.bytes_on_disk()
     settings = topics.settings_of_all(names, SETTINGS)
     committed = topics.committed_with_metadata(pipeline.compaction_group) if pipeline.log.compact else {}
-    reports = {place: (offset, report) for place, (offset, words) in committed.items() if (report := figures(words))}
+    reports = {place: (offset, report) for place, (offset, words) in committed.items() if (report := summary(words))}
     by_topic: dict[str, dict[Place, tuple[int, int]]] = {name: {} for name in names}
     for place, partition in ends.items():
         by_topic[place[0]][place] = partition
@@ -348,7 +348,7 @@ def _topic(
     name: str,
     partitions: Mapping[Place, tuple[int, int]],
     settings: Mapping[str, str],
-    reports: Mapping[Place, tuple[int, Figures]],
+    reports: Mapping[Place, tuple[int, Summary]],
     sizes: Mapping[str, int] | None,
 ) -> TopicLog:
     """`partitions`: those of the topic → first offset and end; `reports`: (topic, partition) → the offset up to which

@@ -335,6 +335,6 @@ def described(status: Report) -> str:
     if status.cutover is not None:
         return f"{status.state}; cutover: {status.cutover.description}"
     if status.state in ("paused", "stopped"):
-        return f"{status.state} on request; to go on: towpath resume"
+        return f"{status.state} on request; to continue: towpath resume"
     missing = ": its connectors are not deployed; run: towpath deploy" if status.state == "missing" else ""
     return f"{status.state}{missing}"

@@ -21,7 +21,7 @@ State = Literal["waiting", "running", "held", "refused", "done", "skipped"]
 Decision = Literal["apply", "skip"]
 #: What has not been made, and has not been left out.
 OPEN: tuple[State, ...] = ("waiting", "running", "held", "refused")
-#: What goes on only with a decision, or once its cause is gone.
+#: What continues only with a decision, or once its cause is gone.
 STUCK: tuple[State, ...] = ("held", "refused")
 _OVER: tuple[State, ...] = ("done", "skipped")
 
@@ -115,7 +115,7 @@ def exist(client: Client, pipeline: Pipeline) -> bool:
 
 
 def decide(client: Client, pipeline: Pipeline, ids: Iterable[str], decision: Decision) -> int:
-    """Have the sink make these changes, or go on without them. Returns how many of them were not over.
+    """Have the sink make these changes, or continue without them. Returns how many of them were not over.
 
     Where no partition waits for a change, as a log gap was accepted, no task would carry out that it is skipped.
     """

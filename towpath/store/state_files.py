@@ -73,7 +73,7 @@ def locked(place: Path, *, wait: bool = False) -> Iterator[str]:
 
 
 def holder(place: Path) -> str:
-    """The holder of a lock file; empty when nobody holds it."""
+    """The holder of a lock file; empty when no process holds it."""
     if not place.exists():
         return ""
     with _file_errors(place), place.open(encoding="utf-8") as file:

@@ -17,7 +17,7 @@ from towpath.log.lag import pipeline_ends
 from towpath.session import Session
 from towpath.store import state_files, verdict_file
 from towpath.verify.origin import current_fields
-from towpath.verify.result import VerificationResult, figures
+from towpath.verify.result import VerificationResult, as_fields
 from towpath_verifier import (
     Difference,
     Namespace,
@@ -153,7 +153,7 @@ def require_same(session: Session, verification: RecentVerification | Verificati
             while first:
                 file.write(verdict_file.difference(first, destination(first.namespace)).line)
                 first = next(differences, None)
-            end = figures(VerificationResult(verdict)) | {"of": of, "ddl": [], "only": []} | current_fields(session)
+            end = as_fields(VerificationResult(verdict)) | {"of": of, "ddl": [], "only": []} | current_fields(session)
             file.write(as_line(end))
         raise DocumentsDiffer(
             f"{verdict.differences:,} documents differ, such as {example}", f"run towpath repair {session.file}"

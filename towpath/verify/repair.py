@@ -106,8 +106,8 @@ def _id(line: str) -> bytes:
 def source_name(pipeline: Pipeline, name: Namespace) -> Namespace:
     """The source namespace for a name that may be the one at the destination.
 
-    Renames go before patterns, which can match the destination's name too: documents requested under a wrong name would
-    not be found at the source, and would be deleted.
+    Renames go before patterns, which can also match the destination's name: documents requested under a wrong name
+    would not be found at the source, and would be deleted.
     """
     if name in pipeline.collections.rename:
         return name

@@ -59,8 +59,8 @@ class VerificationResult:
         return next((weaker for weaker in (SCREENED, UNORDERED) if weaker in words), "same")
 
 
-def figures(result: VerificationResult) -> dict[str, Any]:
-    """The counts of a verdict."""
+def as_fields(result: VerificationResult) -> dict[str, Any]:
+    """The fields of a verdict in JSON, and their values."""
     verdict = result.verdict
     return {
         "clean": result.headline in ("same", SCREENED, UNORDERED),

@@ -31,7 +31,7 @@ from towpath.verify import origin as origins
 from towpath.verify.full_verdict import EVERYTHING, VerdictContext
 from towpath.verify.origin import Origin
 from towpath.verify.recent import RecentVerification
-from towpath.verify.result import Example, VerificationResult, figures
+from towpath.verify.result import Example, VerificationResult, as_fields
 from towpath_verifier import (
     Journal,
     Options,
@@ -83,7 +83,7 @@ def run(
             report(event)
         if now is not None:
             _refuse_other_history(session, now, options.lost_for)
-        last = events.Verdict(**figures(result), of=request.of, ddl=request.ddl, only=request.only, id=request.id)
+        last = events.Verdict(**as_fields(result), of=request.of, ddl=request.ddl, only=request.only, id=request.id)
         whole = last.as_json() | {"origin": now and now.as_json()}
         file.write(as_line(whole))
     if request.of == full_verdict.EVERYTHING:

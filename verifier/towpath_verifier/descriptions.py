@@ -172,7 +172,7 @@ _READS = {"$lookup": "from", "$graphLookup": "from", "$unionWith": "coll"}
 def renamed(view: Described, pair: Pair, names: Mapping[Namespace, Namespace]) -> Described:
     """The view as it must be at the destination; anything but a view unchanged.
 
-    A view reads only collections of its own database, so a collection that moved to another database keeps its name.
+    A view reads only collections of the same database, so a collection that moved to another database keeps its name.
     """
     if view.kind != "view":
         return view

@@ -2,7 +2,7 @@
 
 Nearly all documents are equal, so whole blocks are compared at once; only a block that differs is compared document by
 document. Documents of equal bytes are the same document, whatever the order. Where the order is not the one that
-`raw` knows (a collation), documents that do not differ may be named too, and no difference is missed.
+`raw` knows (a collation), documents that do not differ may also be named, and no difference is missed.
 """
 
 from __future__ import annotations

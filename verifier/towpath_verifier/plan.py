@@ -66,7 +66,7 @@ class Options:
 
 
 _NO_DOCUMENTS = {
-    "view": "a view, which holds no documents of its own",
+    "view": "a view, which stores no documents",
     "timeseries": "a time-series collection, which has no index on _id",
 }
 #: An entry of the server's `listCollections`; None for a namespace that does not exist.

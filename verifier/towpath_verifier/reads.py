@@ -216,7 +216,7 @@ class Bounds:
 
     @property
     def stage(self) -> dict[str, Any]:
-        """The `$match` of an aggregation; `$expr` has no type bracketing, and uses the index too."""
+        """The `$match` of an aggregation; `$expr` has no type bracketing, and also uses the index."""
         parts: list[Any] = []
         for operator, bound in (("$gte", self.low), ("$lt", self.high)):
             if bound is not None:

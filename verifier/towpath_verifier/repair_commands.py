@@ -60,9 +60,9 @@ _UNIQUE_IN_PLACE: Version = (6, 0)
 _TTL_IN_PLACE: Version = (5, 1)
 
 
-def command(namespace: str, verb: str, **arguments: Any) -> Command:
+def command(namespace: str, operation: str, **arguments: Any) -> Command:
     database, name = namespace.split(".", 1)
-    return Command(database, {verb: name, **arguments})
+    return Command(database, {operation: name, **arguments})
 
 
 def drop(namespace: str) -> Command:
@@ -168,7 +168,7 @@ def _changes_in_place(field: str, wanted: Options, current: Options, version: Ve
 
 
 def _changes(wanted: Options, fields: Sequence[str]) -> Iterator[Options]:
-    """`unique` needs `prepareUnique`, a command of its own; both come last, so that duplicates block nothing else."""
+    """`unique` needs `prepareUnique`, a separate command; both come last, so that duplicates block nothing else."""
     together = {field: wanted.get(field, False) for field in ("expireAfterSeconds", "hidden") if field in fields}
     if together:
         yield together

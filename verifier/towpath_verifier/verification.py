@@ -30,7 +30,7 @@ from towpath_verifier.rereads import Passed, Recheck, Rereads
 from towpath_verifier.workers import Finished, Job, Message, Report, running
 
 _HELD, _HELD_BYTES = 100_000, 64 << 20  # ids that wait for a re-read; beyond that the workers wait
-_QUIET = "the option quiet requires that nobody writes"
+_QUIET = "the option quiet requires that nothing writes"
 _TICK = 0.25  # seconds between two reports of progress
 
 

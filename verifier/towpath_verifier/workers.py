@@ -1,4 +1,4 @@
-"""Worker processes that compare ranges, each with clients of its own; they send messages to the verification.
+"""Worker processes that compare ranges, each with its own clients; they send messages to the verification.
 
 One process, which has no client and no thread, imports the driver and forks the workers: the import takes longer than a
 worker needs for 100,000 documents.

@@ -96,8 +96,8 @@ def test_connectors_of_an_operator_are_compared_and_left_alone(pipeline: Pipelin
     by_hand = config | {"towpath.batch.records": "4321"}
     httpx.put(config_url(owned, "sink"), json=by_hand, timeout=90).raise_for_status()
     difference = f"connector {name}-sink differs from the file (towpath.batch.records)"
-    for verb in ("deploy", "check"):
-        done = towpath(verb, owned.file, expect=1)
+    for command in ("deploy", "check"):
+        done = towpath(command, owned.file, expect=1)
         assert difference in done.stdout + done.stderr
         assert "kubectl apply -f - -l app.kubernetes.io/component=connectors" in done.stdout + done.stderr
         assert "4321" not in done.stdout + done.stderr
@@ -116,8 +116,8 @@ def test_connectors_of_an_operator_are_compared_and_left_alone(pipeline: Pipelin
         ("remove",): f"kubectl delete kafkaconnector/{name}-source kafkaconnector/{name}-sink",
         ("remove", "--topics", "--yes"): '{"spec":{"state":"stopped"}}',
     }
-    for (verb, *options), words in refusals.items():
-        assert words in towpath(verb, owned.file, *options, expect=2).stderr
+    for (command, *options), words in refusals.items():
+        assert words in towpath(command, owned.file, *options, expect=2).stderr
     assert rest.get(config_url(owned, "sink")).json() == by_hand
 
 

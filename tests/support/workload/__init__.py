@@ -77,7 +77,7 @@ class Workload:
 
     `moves` adds pipelines that move existing fields; `odd_names` adds fields with dots, `$` or no name at all, and
     pipelines that change them. A change stream does not tell either of them from something else. `versions` has every
-    write raise a counter, as `tests.support.order` wants it. `may_lose` goes on where the server does not answer.
+    write raise a counter, as `tests.support.order` wants it. `may_lose` continues where the server does not answer.
     """
 
     def __init__(

@@ -70,7 +70,7 @@ def _unset(random: Random) -> Change:
 
 
 def _compatible(paths: set[str]) -> set[str]:
-    """Leave out paths that lie inside another one: the server refuses the pair."""
+    """Leave out paths that are inside another one: the server refuses the pair."""
     return {path for path in paths if not any(path.startswith(other + ".") for other in paths)}
 
 

@@ -68,7 +68,7 @@ def _replace_with(random: Random, fresh: Iterator[str]) -> Change:
 
 
 def _new_fields(random: Random, fresh: Iterator[str]) -> Change:
-    """Several new fields, on top and inside, in an order of their own."""
+    """Several new fields, on top and inside, in another order."""
     parent = random.choice(v.OBJECTS)
     names = [next(fresh), next(fresh), f"{parent}.{next(fresh)}", f"{parent}.{next(fresh)}"]
     return Change([{"$set": {name: {"$literal": v.leaf(random)} for name in names}}])

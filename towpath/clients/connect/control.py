@@ -14,7 +14,7 @@ from towpath.errors import ConnectUnreachable, NoSuchConnector, NotYet, TowpathE
 T = TypeVar("T")
 _STOPS = 60.0  # seconds until a connector and its tasks must have stopped
 _STOPPING_PAUSE = 0.05  # writers may wait for it
-_SHORTEST_PAUSE = 0.02  # a look costs the worker a few milliseconds
+_SHORTEST_PAUSE = 0.02  # a poll costs the worker a few milliseconds
 
 
 def statuses(connect: Connect, names: Iterable[str]) -> list[Connector]:
@@ -34,7 +34,7 @@ def missing(connect: Connect, connectors: Iterable[Connector], advice: str) -> N
 class Wait:
     """Waits for a condition, until a connector has failed or the time is over; times are in seconds.
 
-    It goes on waiting during errors that may pass, such as a worker that rebalances or does not answer.
+    It continues to wait during errors that may pass, such as a worker that rebalances or does not answer.
     """
 
     connect: Connect
@@ -44,7 +44,7 @@ class Wait:
     late: str
     """The beginning of the message when the time is over."""
     pause: float = 0.2
-    """The longest between two looks; the first ones are a quarter of the time waited so far."""
+    """The longest between two polls; the first ones are a quarter of the time waited so far."""
     failed_for: float = 5.0
     """How long a failure must last: it may be of tasks that a change is about to replace."""
     passing: tuple[type[TowpathError], ...] = (ConnectUnreachable, Passing)
@@ -74,14 +74,14 @@ class Wait:
             except TowpathError as error:
                 if isinstance(error, NoSuchConnector) or not isinstance(error, (NotYet, *self.passing)):
                     raise
-                self._go_on(error)
+                self._pause(error)
 
-    def _go_on(self, last: TowpathError) -> None:
+    def _pause(self, last: TowpathError) -> None:
         connectors: list[Connector] = []
         failed: TowpathError | None = None
         try:
             connectors = statuses(self.connect, self.names)
-            failed = missing(self.connect, connectors, "was it removed meanwhile?") or failure(connectors)
+            failed = missing(self.connect, connectors, "was it removed in the meantime?") or failure(connectors)
         except self.passing as error:
             last = error
         is_error = not isinstance(last, NotYet)

@@ -52,7 +52,7 @@ _FOREIGN = {
     r"\b(?:error|code) 286\b|may no longer be in the oplog": "TWP-HISTORY-LOST",
     "Invalid value .* for configuration|Failed to find any class": "TWP-CONFIG",
 }
-#: User and password of a MongoDB URI, also where somebody has not escaped an @, a slash or a space.
+#: User and password of a MongoDB URI, also where someone has not escaped an @, a slash or a space.
 _USER = re.compile(r"(mongodb(?:\+srv)?://)(?:[^@\s]*|[^@/]*)@(?:\S*@)?")
 
 
@@ -182,7 +182,7 @@ _NO_LOGIN = ConnectLogin()
 class Connect:
     """A Connect cluster behind the URL of one of its workers.
 
-    Every call raises `ConnectUnreachable` when nobody answers and `ConnectError` with method, path, status and
+    Every call raises `ConnectUnreachable` when no worker answers and `ConnectError` with method, path, status and
     Connect's own message when the answer is not a success. Failures that Connect calls temporary are retried for 60 s.
     """
 

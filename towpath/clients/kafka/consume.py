@@ -17,7 +17,7 @@ _AT_ONCE = 1_000  # messages that the client returns at a time
 _GATHERED = 0.05  # seconds for which the client collects them
 _PATIENCE = 20.0  # seconds until an unresponsive broker is given up
 _WAIT = 0.5  # seconds to wait for the next message when following
-#: Errors about brokers that are unavailable or no longer lead a partition; the client recovers by itself.
+#: Errors about brokers that are unavailable or no longer lead a partition; the client recovers automatically.
 _PASSING = frozenset(
     {
         KafkaError._TRANSPORT,

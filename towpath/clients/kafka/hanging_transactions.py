@@ -101,7 +101,7 @@ def _group(transactional_id: str, connector: str) -> str | None:
 def _decision(topics: Topics, hanging: HangingTransaction) -> bool:
     """Whether the last transaction of that producer and epoch that included the partition was to be committed.
 
-    Since `transaction.version` 2 each transaction has an epoch of its own, and the decision has the next one.
+    Since `transaction.version` 2 each transaction has a separate epoch, and the decision has the next one.
     """
     log = topics.all().get(_LOG)
     if log is None:

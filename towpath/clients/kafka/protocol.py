@@ -46,7 +46,7 @@ class Protocol(KafkaAdminClient):  # type: ignore[misc]
     """A client that may be used by several threads. Only `_ask` uses private parts of kafka-python."""
 
     _leaders: dict[Place, int]
-    """As of the last look at the topics."""
+    """As of the last poll of the topics."""
 
     @classmethod
     def of(cls, bootstrap: str, login: Mapping[str, Any]) -> Self:

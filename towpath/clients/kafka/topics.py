@@ -101,7 +101,7 @@ class Topic:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """For calls of the client that run callbacks: the client may lose an interrupt meanwhile (seen with 2.16.1)."""
+    """For calls of the client that run callbacks: the client may lose an interrupt during them (seen with 2.16.1)."""
     try:
         yield
     except SystemError as error:  # "returned NULL without setting an exception" is all that remains of it

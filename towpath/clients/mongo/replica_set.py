@@ -142,7 +142,7 @@ def clocks(client: Client) -> tuple[ClusterTime, float]:
 
 
 def passed_time(source: Cluster) -> ClusterTime:
-    """The source's time now, which its change streams pass at once also where nobody writes.
+    """The source's time now, which its change streams pass at once also where nothing writes.
 
     An entry in the oplog that changes nothing does that. A user without the privilege `appendOplogNote` waits for the
     server's own such entry, which comes every `periodicNoopIntervalSecs` (10 by default).

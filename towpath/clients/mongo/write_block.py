@@ -10,7 +10,7 @@ The behaviour while it is on, as tried on 6.0.5 (`tests/clients/test_write_block
 - The TTL monitor deletes nothing, neither by TTL indexes nor in clustered collections. It resumes after `unblock`.
 - Reads, snapshot reads and change streams continue. The cluster time advances through the servers' own no-ops.
 - The mode is a replicated document: it survives restarts, elections and the loss of a primary.
-- Switching it on takes the global lock. It waits for every open transaction, also one that only reads, and meanwhile
+- Switching it on takes the global lock. It waits for every open transaction, also one that only reads, and during this
   **all reads and writes of the cluster wait behind it**. Therefore `block` tries for two seconds at a time, with pauses
   of one second. Switching it off waits for nothing. Without open transactions either takes some hundredths of a second.
 """

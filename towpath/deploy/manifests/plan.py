@@ -124,7 +124,7 @@ class Plan:
                 )
         for key, path in self._worker_files():
             if path.parent != self.pipeline.secrets_file.parent:
-                yield f"{key} = {path}: the workers read it too, so it has to be in {workers}"
+                yield f"{key} = {path}: the workers also read it, so it has to be in {workers}"
 
     def _files(self) -> Iterator[tuple[str, Path]]:
         file = self.file

@@ -40,7 +40,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/** A new version of Connect, Debezium, mongo-kafka or Kafka's clients brings no setting that nobody has judged. */
+/** A new version of Connect, Debezium, mongo-kafka or Kafka's clients brings no setting that no one has judged. */
 class InheritedSettingsTest {
     private static final String JUDGE =
             "read what each does, then pass it on, require its values, or reject it, in the rules of ";

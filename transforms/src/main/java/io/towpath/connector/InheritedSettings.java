@@ -11,7 +11,7 @@ import java.util.Optional;
  */
 public final class InheritedSettings {
     /**
-     * @param names of settings; with * at the end, all that begin so and have no rule of their own
+     * @param names of settings; with * at the end, all that begin so and have no separate rule
      * @param values the only ones that are accepted; empty: any, or none if there is a reason
      * @param why other values are rejected; empty: any value is passed on
      */

@@ -11,7 +11,7 @@ import org.bson.BsonValue;
 
 /**
  * The {@code cursor.pipeline} by which all parts of a change event reach the transform as bytes. The driver reads {@code documentKey} and
- * {@code updateDescription} with codecs of its own, out of the hook's reach, and only {@code fullDocument} and
+ * {@code updateDescription} with its own codecs, out of the hook's reach, and only {@code fullDocument} and
  * {@code fullDocumentBeforeChange} with ours. So the server puts both into the latter.
  */
 public final class CursorPipeline {

@@ -225,7 +225,7 @@ public final class DebeziumStream implements AutoCloseable {
     }
 
     public void commitRecord(SourceRecord record, RecordMetadata metadata) throws InterruptedException {
-        DebeziumTask current = task; // an error can end it meanwhile
+        DebeziumTask current = task; // an error can end it in the meantime
         if (current != null) current.commitRecord(record, metadata);
     }
 

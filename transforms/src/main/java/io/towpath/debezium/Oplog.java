@@ -57,7 +57,7 @@ public record Oplog(long first, long last, double fill, double kept, long size, 
         return left(time) < (1 - NEAR) * window();
     }
 
-    /** Reads the first entry again when the server drops it meanwhile. */
+    /** Reads the first entry again when the server drops it before that. */
     private static long first(MongoCollection<BsonDocument> oplog) {
         for (int left = TRIES; ; left--) {
             try {

@@ -11,7 +11,7 @@ import javax.net.ssl.SSLContext;
 import org.bson.codecs.configuration.CodecRegistries;
 
 /**
- * Debezium's hook {@code mongodb.authentication.class}: authenticates as Debezium does by itself, with PEM files where they are named, and
+ * Debezium's hook {@code mongodb.authentication.class}: authenticates as Debezium does, with PEM files where they are named, and
  * makes every document keep the bytes it has on the wire. An unresponsive server is given up ({@link SilentServers}).
  */
 public final class RawDocuments extends DefaultMongoDbAuthProvider {

@@ -339,7 +339,7 @@ public final class SourceCluster implements AutoCloseable {
         }
     }
 
-    /** A session without a cluster time of its own: its commands name theirs. */
+    /** A session without its own cluster time: its commands name theirs. */
     public ClientSession session() {
         return client.startSession(
                 ClientSessionOptions.builder().causallyConsistent(false).build());

@@ -3,7 +3,7 @@ package io.towpath.record;
 import java.util.Optional;
 
 /**
- * What a record says besides its key and value, as UTF-8 text in one header: version of the contract, operation, cluster time and wall clock
+ * What a record says next to its key and value, as UTF-8 text in one header: version of the contract, operation, cluster time and wall clock
  * with a space between them, as in {@code 1 u 1700000000:7 1700000000123}. An update whose document's row may follow it in the log has
  * {@code row-follows} behind these.
  *

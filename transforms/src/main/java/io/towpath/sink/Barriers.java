@@ -28,12 +28,12 @@ import org.apache.kafka.connect.sink.SinkRecord;
 import org.apache.kafka.connect.sink.SinkTaskContext;
 
 /**
- * The partitions of a task that stand at schema changes. Connect reads nothing of them meanwhile, and what it had read behind the change is
+ * The partitions of a task that wait at schema changes. Connect reads nothing of them during this, and what it had read behind the change is
  * dropped and read again.
  */
 final class Barriers implements AutoCloseable {
     /** How often the destination is asked how the changes are. */
-    private static final long LOOK_MS = 200;
+    private static final long CHECK_MS = 200;
     /** While a change is made here, or partitions have just come to it: mostly the rest takes little time. */
     private static final long SOON_MS = 20;
 
@@ -43,17 +43,17 @@ final class Barriers implements AutoCloseable {
     private final SinkTaskContext context;
     private final SinkMetrics metrics;
     private final SchemaChanges changes;
-    private final Map<TopicPartition, Barrier> standing = new HashMap<>();
-    private long nextLookNs = System.nanoTime();
+    private final Map<TopicPartition, Barrier> waiting = new HashMap<>();
+    private long nextCheckNs = System.nanoTime();
     /** When the last partition came to a change. */
-    private long arrivedNs = nextLookNs - NEW_NS;
-    /** When to look again if a change that is made here has come further. */
-    private long nextNewsNs = nextLookNs;
+    private long arrivedNs = nextCheckNs - NEW_NS;
+    /** When to check again if a change that is made here has come further. */
+    private long nextNewsNs = nextCheckNs;
 
     /**
-     * What a look has shown.
+     * What a check has shown.
      *
-     * @param partitions that stand no longer, whose positions are moved
+     * @param partitions that no longer wait, whose positions are moved
      * @param made the changes that were made
      * @param isDisplaced whether a position is not where this task left it: the log may not be continued where it ended
      */
@@ -103,21 +103,21 @@ final class Barriers implements AutoCloseable {
                 .toList();
     }
 
-    /** The records of partitions that do not stand. */
+    /** The records of partitions that do not wait. */
     List<SinkRecord> withoutStanding(List<SinkRecord> records) {
-        if (standing.isEmpty()) return records;
+        if (waiting.isEmpty()) return records;
         return records.stream()
-                .filter(record -> !standing.containsKey(Records.partition(record)))
+                .filter(record -> !waiting.containsKey(Records.partition(record)))
                 .toList();
     }
 
-    /** These partitions stand now. */
+    /** These partitions wait now. */
     void arrived(Map<TopicPartition, Barrier> barriers) {
         if (barriers.isEmpty()) return;
-        standing.putAll(barriers);
+        waiting.putAll(barriers);
         context.pause(barriers.keySet().toArray(TopicPartition[]::new));
         arrivedNs = System.nanoTime();
-        nextLookNs = arrivedNs;
+        nextCheckNs = arrivedNs;
     }
 
     private boolean isNew() {
@@ -127,7 +127,7 @@ final class Barriers implements AutoCloseable {
     /** These partitions are read from their positions, or by another task. */
     void forget(Collection<TopicPartition> partitions) {
         for (TopicPartition partition : partitions) {
-            if (standing.remove(partition) == null) continue;
+            if (waiting.remove(partition) == null) continue;
             try {
                 context.resume(partition);
             } catch (IllegalWorkerStateException error) {
@@ -136,15 +136,15 @@ final class Barriers implements AutoCloseable {
         }
     }
 
-    /** From time to time, looks at how the changes are, and makes what this task has to make. */
-    Moved look(MongoClient client, Offsets offsets) {
-        if (standing.isEmpty()) {
+    /** From time to time, checks how far the changes are, and makes what this task has to make. */
+    Moved check(MongoClient client, Offsets offsets) {
+        if (waiting.isEmpty()) {
             metrics.schemaChanges(0, 0, changes.made());
             return Moved.NOTHING;
         }
-        context.timeout(changes.isMaking() || isNew() ? SOON_MS : LOOK_MS);
+        context.timeout(changes.isMaking() || isNew() ? SOON_MS : CHECK_MS);
         long now = System.nanoTime();
-        if (now - (changes.hasNews() ? nextNewsNs : nextLookNs) < 0) return Moved.NOTHING;
+        if (now - (changes.hasNews() ? nextNewsNs : nextCheckNs) < 0) return Moved.NOTHING;
         try {
             Moved moved = moved(client, offsets);
             metrics.schemaChanges(changes.waiting(), changes.refused(), changes.made());
@@ -155,15 +155,15 @@ final class Barriers implements AutoCloseable {
             return Moved.NOTHING;
         } finally {
             nextNewsNs = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(SOON_MS);
-            nextLookNs = isNew() ? nextNewsNs : now + TimeUnit.MILLISECONDS.toNanos(LOOK_MS);
+            nextCheckNs = isNew() ? nextNewsNs : now + TimeUnit.MILLISECONDS.toNanos(CHECK_MS);
         }
     }
 
     private Moved moved(MongoClient client, Offsets offsets) {
         Map<String, Barrier> distinct = new LinkedHashMap<>();
-        standing.values().forEach(barrier -> distinct.put(barrier.change().id(), barrier));
+        waiting.values().forEach(barrier -> distinct.put(barrier.change().id(), barrier));
         Map<String, List<TopicPartition>> partitions = new HashMap<>();
-        Set<TopicPartition> all = new HashSet<>(standing.keySet());
+        Set<TopicPartition> all = new HashSet<>(waiting.keySet());
         distinct.forEach((id, barrier) -> partitions.put(id, partitions(barrier.change())));
         partitions.values().forEach(all::addAll);
         Map<TopicPartition, OffsetDocument> stored = offsets.stored(all);
@@ -171,12 +171,12 @@ final class Barriers implements AutoCloseable {
         Set<TopicPartition> moved = new HashSet<>();
         Map<TopicPartition, Barrier> here = new HashMap<>();
         LogSettings log = settings.log();
-        standing.forEach((partition, barrier) -> {
+        waiting.forEach((partition, barrier) -> {
             OffsetDocument position = stored.get(partition);
             OffsetDocument own = offsets.position(partition);
             if (position == null || own == null || position.epoch() != own.epoch()) return; // another task's
             if (position.offset() == barrier.offset()
-                    && stands(position, barrier.change().id())) {
+                    && waits(position, barrier.change().id())) {
                 if (!log.endsBefore(partition, barrier.offset())) here.put(partition, barrier);
             } else if (offsets.reload(partition)) moved.add(partition);
         });
@@ -188,7 +188,7 @@ final class Barriers implements AutoCloseable {
                         .toList())
                 .forEach(id ->
                         arrivals.add(arrival(distinct.get(id), partitions.get(id), stored, here.keySet(), offsets)));
-        Map<String, Boolean> over = changes.look(client, arrivals);
+        Map<String, Boolean> over = changes.check(client, arrivals);
         here.values().removeIf(barrier -> !over.containsKey(barrier.change().id()));
         if (!here.isEmpty() && offsets.pass(here)) moved.addAll(here.keySet());
         else here.clear();
@@ -200,7 +200,7 @@ final class Barriers implements AutoCloseable {
         return new Moved(moved, made, isDisplaced);
     }
 
-    /** The partitions of a change that this sink reads. The owner of the first one that stands at the change makes it. */
+    /** The partitions of a change that this sink reads. The owner of the first one that waits at the change makes it. */
     private List<TopicPartition> partitions(SchemaChange change) {
         return new TreeSet<>(changes.topics(change))
                 .stream()
@@ -223,7 +223,7 @@ final class Barriers implements AutoCloseable {
                         && (position.barrier().equals(id) || SchemaChange.isLater(position.barrier(), id)))
                 .count();
         TopicPartition first = partitions.stream()
-                .filter(partition -> stands(stored.get(partition), id)
+                .filter(partition -> waits(stored.get(partition), id)
                         && !settings.log()
                                 .endsBefore(partition, stored.get(partition).offset()))
                 .findFirst()
@@ -233,13 +233,13 @@ final class Barriers implements AutoCloseable {
             long epoch = offsets.position(first).epoch();
             makes = client -> {
                 OffsetDocument position = new OffsetStore(settings.pipeline(), client).position(first);
-                return stands(position, id) && position.epoch() == epoch;
+                return waits(position, id) && position.epoch() == epoch;
             };
         }
         return new Arrival(barrier, arrived, partitions.size(), makes);
     }
 
-    private static boolean stands(OffsetDocument position, String change) {
+    private static boolean waits(OffsetDocument position, String change) {
         return position != null && change.equals(position.barrier());
     }
 

@@ -58,7 +58,7 @@ final class BatchWriter {
      * Returns when all records are applied, or will be delivered again. Throws {@link RetriableException} when it takes too long, after at
      * least one attempt: when the same records are delivered again, it skips those that are applied.
      *
-     * @param barriers schema changes behind these records, at which their partitions then stand
+     * @param barriers schema changes behind these records, at which their partitions then wait
      * @param untilNs no transaction is begun after this, by {@link System#nanoTime}
      * @return whether all is applied; else it will be delivered again
      */
@@ -99,7 +99,7 @@ final class BatchWriter {
         return barriers.isEmpty() || arrive(barriers);
     }
 
-    /** Notes at the destination that partitions stand at schema changes. */
+    /** Notes at the destination that partitions wait at schema changes. */
     private boolean arrive(Map<TopicPartition, Barrier> barriers) {
         while (true) {
             RuntimeException problem = DISPLACED;

@@ -107,7 +107,7 @@ final class Connection implements AutoCloseable {
 
     /** Moves partitions on whose schema change has been made or left out. Connect seeks when the task has taken what it delivered. */
     void passBarriers() {
-        Barriers.Moved moved = barriers.look(client, offsets);
+        Barriers.Moved moved = barriers.check(client, offsets);
         if (moved.isDisplaced()) writer.startOver();
         moved.made().forEach(this::changed);
         for (TopicPartition partition : moved.partitions()) {
@@ -182,7 +182,7 @@ final class Connection implements AutoCloseable {
         writer = new BatchWriter(settings, context, writes, offsets, deadLetters, transaction, metrics, silence);
     }
 
-    /** The records of partitions that are neither stale nor stand. The others are delivered again from the destination's position. */
+    /** The records of partitions that are neither stale nor wait. The others are delivered again from the destination's position. */
     List<SinkRecord> awaited(Collection<SinkRecord> records) {
         stale.forEach(
                 partition -> context.offset(partition, offsets.next(partition).orElseThrow()));

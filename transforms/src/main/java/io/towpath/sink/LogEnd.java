@@ -21,7 +21,7 @@ import org.slf4j.LoggerFactory;
 
 /**
  * Reads from Kafka what is at a position, or follows it. That Connect delivers nothing proves nothing: it delivers nothing to a paused connector either.
- * Offsets prove nothing either: the markers of transactions have offsets too.
+ * Offsets prove nothing either: the markers of transactions also have offsets.
  */
 final class LogEnd {
     private static final Logger LOG = LoggerFactory.getLogger(LogEnd.class);

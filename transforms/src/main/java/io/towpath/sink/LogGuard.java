@@ -86,7 +86,7 @@ final class LogGuard implements AutoCloseable {
         if (offsets.isEmpty()) return;
         Map<TopicPartition, OptionalLong> times = log.timesAt(offsets);
         if (!times.keySet().containsAll(offsets.keySet())) throw new Unanswered(FAILURE);
-        // after the records were read: retention may have deleted one meanwhile
+        // after the records were read: retention may have deleted one since
         bounds(offsets.keySet()).forEach((partition, bounds) -> {
             OffsetDocument position = positions.get(partition);
             bounds.overgrown(partition, position, times.get(partition), mayBeCleaned(position))

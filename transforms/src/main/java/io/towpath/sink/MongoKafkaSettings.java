@@ -32,7 +32,7 @@ public final class MongoKafkaSettings {
             .requires(
                     "change.data.capture.handler",
                     List.of(RecordHandler.class.getName()),
-                    "the log has records of its own form")
+                    "the log has records of a separate form")
             .rejects(
                     "the topic's name says where its documents belong",
                     "collection",

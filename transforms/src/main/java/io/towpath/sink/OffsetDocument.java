@@ -16,7 +16,7 @@ import org.bson.conversions.Bson;
  * @param clear at least {@code offset}: the log holds no record from there up to this one
  * @param topicId of the topic that the offset belongs to; null until a sink of this version has taken the partition over
  * @param lastAtMs the broker's time of the record at {@link #lastRead}; null if it is not known
- * @param barrier the schema change at {@code offset}, at which the partition stands; null when it does not
+ * @param barrier the schema change at {@code offset}, at which the partition waits; null when it does not
  */
 record OffsetDocument(long epoch, long offset, long clear, String topicId, Long lastAtMs, String barrier) {
     static final String OFFSET = "offset";
@@ -27,7 +27,7 @@ record OffsetDocument(long epoch, long offset, long clear, String topicId, Long 
     static final String LAST_AT = "lastAt";
     static final String BARRIER = "barrier";
 
-    /** Of a partition that stands at no schema change. */
+    /** Of a partition that waits at no schema change. */
     OffsetDocument(long epoch, long offset, long clear, String topicId, Long lastAtMs) {
         this(epoch, offset, clear, topicId, lastAtMs, null);
     }
@@ -89,7 +89,7 @@ record OffsetDocument(long epoch, long offset, long clear, String topicId, Long 
         return barrier == null ? offset : offset + 1;
     }
 
-    /** The offset of the last record that was applied, or of the schema change at which the partition stands; -1 before the first. */
+    /** The offset of the last record that was applied, or of the schema change at which the partition waits; -1 before the first. */
     long lastRead() {
         return next() - 1;
     }

@@ -156,7 +156,7 @@ final class Offsets {
     }
 
     /**
-     * Notes that partitions, of which all before is applied, stand at these schema changes. Returns false when one is not where it should
+     * Notes that partitions, of which all before is applied, wait at these schema changes. Returns false when one is not where it should
      * be: see {@link #drifts}. Throws as {@link LogGuard#require}.
      */
     boolean arrive(Map<TopicPartition, Barrier> barriers) {

@@ -58,11 +58,11 @@ final class SinkMetrics implements AutoCloseable {
             .add("Refused", "Records that became dead letters", () -> refused)
             .add(
                     "SchemaChangesWaiting",
-                    "Schema changes at which partitions of this task stand: they are being made, wait for other partitions or a decision",
+                    "Schema changes at which partitions of this task wait: they are being made, wait for other partitions or a decision",
                     () -> schemaChangesWaiting)
             .add(
                     "SchemaChangesRefused",
-                    "Schema changes that the destination refuses, at which partitions of this task stand",
+                    "Schema changes that the destination refuses, at which partitions of this task wait",
                     () -> schemaChangesRefused)
             .add("SchemaChangesDone", "Schema changes that this task has made", () -> schemaChangesMade)
             .add("Retries", "Transactions that were retried after a transient error", retries::total)

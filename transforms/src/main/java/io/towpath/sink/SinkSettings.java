@@ -112,7 +112,7 @@ record SinkSettings(
                         16L << 20,
                         Range.atLeast(1),
                         Importance.LOW,
-                        "The most bytes of records in one transaction (a single larger record has one of its own).")
+                        "The most bytes of records in one transaction (a single larger record has a separate one).")
                 .define(
                         RETRY_TIMEOUT,
                         Type.INT,

@@ -21,7 +21,7 @@ import org.bson.BsonInt64;
 import org.bson.BsonString;
 
 /**
- * What a task has done, stored at the destination for {@code towpath status}: about once a second, by a thread of its own, outside the
+ * What a task has done, stored at the destination for {@code towpath status}: about once a second, by a separate thread, outside the
  * transactions, if possible. The numbers are whole sums and never fall, so a write whose answer is lost counts nothing twice.
  */
 final class TaskFacts {

@@ -45,7 +45,7 @@ final class WriteCommand {
     private static final int MOST_CONDITIONAL = 500;
     /** Of the documents in one query. */
     private static final int MOST_LOOKED_UP = 500;
-    /** Of a write besides its documents, at most. */
+    /** Of a write without its documents, at most. */
     private static final int OVERHEAD = 128;
 
     /**

@@ -83,7 +83,7 @@ final class Writes {
                         : "its key is not {_id: …} alone, in the canonical form");
     }
 
-    /** A change as writes of its own, often one. */
+    /** A change as separate writes, often one. */
     static List<Write> of(RecordedChange change) {
         List<RecordedChange> changes = List.of(change);
         if (change.isInsert()) return List.of(insert(changes, change.value()));

@@ -18,7 +18,7 @@ import org.apache.kafka.common.config.ConfigValue;
 import org.apache.kafka.connect.connector.Task;
 
 /**
- * Debezium's MongoDB connector with an initial copy of its own, in one linear history per document: rows of the copy, then the stream
+ * Debezium's MongoDB connector with its own initial copy, in one linear history per document: rows of the copy, then the stream
  * without what the rows hold already, and re-read documents in between.
  */
 public final class MongoSource extends MongoDbConnector {

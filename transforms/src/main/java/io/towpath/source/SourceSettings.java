@@ -18,7 +18,7 @@ import org.apache.kafka.common.config.ConfigDef.Type;
 import org.apache.kafka.common.config.ConfigDef.ValidString;
 import org.apache.kafka.common.config.ConfigException;
 
-/** The settings of MongoSource besides Debezium's. */
+/** The settings that MongoSource adds to Debezium's. */
 public record SourceSettings(
         String name,
         boolean wholeDocuments,

@@ -188,7 +188,7 @@ public final class TowpathSourceTask extends SourceTask {
     }
 
     /**
-     * Re-reads what a resnapshot names: while the stream goes on if it can, and otherwise before it restarts. One transaction stores that
+     * Re-reads what a resnapshot names: while the stream continues if it can, and otherwise before it restarts. One transaction stores that
      * and deletes the offsets of the stream and of the earlier copy.
      */
     private void resnapshot(String selection, boolean isBack) {
@@ -216,7 +216,7 @@ public final class TowpathSourceTask extends SourceTask {
 
     /**
      * Copies collections that are newly selected, and forgets those that are no longer selected. Returns whether some were captured before:
-     * without a resnapshot of them, throws {@link ConnectException}, as a copy does not show what was deleted meanwhile.
+     * without a resnapshot of them, throws {@link ConnectException}, as a copy does not show what was deleted in the meantime.
      */
     private boolean reselect(String selection) {
         Map<String, String> before = new HashMap<>(configuration);
@@ -242,7 +242,7 @@ public final class TowpathSourceTask extends SourceTask {
         return !back.isEmpty();
     }
 
-    /** While the stream goes on, rows are read as of its position, and no event is compared with them. */
+    /** While the stream continues, rows are read as of its position, and no event is compared with them. */
     private List<String> added(Predicate<String> isNew) {
         return ledger.isStreaming() ? source.namespaces(isNew) : source.comparableNamespaces(isNew);
     }

@@ -13,7 +13,7 @@ import java.util.stream.Collectors;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/** What {@link DebeziumTask} repeats, replaces and puts together is what it was when somebody last compared the two. */
+/** What {@link DebeziumTask} repeats, replaces and puts together is what it was when someone last compared the two. */
 class DebeziumContractTest {
     /** When the digests here were written. */
     private static final String VERSION = "3.6.1.Final";

@@ -73,7 +73,7 @@ final class DebeziumRecords {
         return this;
     }
 
-    /** A description as Debezium gives it by itself. */
+    /** A description as Debezium makes it. */
     DebeziumRecords describedInJson() {
         description = new Struct(DESCRIPTION).put("updatedFields", "{\"a\": 1}");
         return this;

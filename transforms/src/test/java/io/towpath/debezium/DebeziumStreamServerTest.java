@@ -84,7 +84,7 @@ class DebeziumStreamServerTest {
                     new DebeziumStream(new SourceContext(configuration), configuration, source, start)) {
                 while (Optional.ofNullable(stream.poll()).orElse(List.of()).isEmpty()) Thread.onSpinWait();
                 long before = usedBytes();
-                Thread.sleep(3_000); // nobody polls
+                Thread.sleep(3_000); // nothing polls
                 long held = usedBytes() - before;
                 assertTrue(held < 80L * MB, () -> "%,d bytes are held of %d MB".formatted(held, DOCUMENTS));
             }

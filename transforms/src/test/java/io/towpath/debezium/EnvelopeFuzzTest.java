@@ -151,7 +151,7 @@ class EnvelopeFuzzTest {
         };
     }
 
-    /** Garbage with another {@code _id} would be another document's, which nobody can tell here. */
+    /** Garbage with another {@code _id} would be another document's, which no one can tell here. */
     private static byte[] cut(Random random, byte[] good) {
         byte[] bad = new Garbage(random).like(good);
         return random.nextBoolean() ? java.util.Arrays.copyOf(good, random.nextInt(good.length)) : Raw.join(bad, bad);

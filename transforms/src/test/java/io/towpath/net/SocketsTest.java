@@ -27,7 +27,7 @@ import javax.net.ssl.TrustManagerFactory;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Reads that nobody answers end, and writes that nobody takes, with TLS and without. */
+/** Reads that no one answers end, and writes that no one takes, with TLS and without. */
 class SocketsTest {
     private static final char[] PASSWORD = "secret".toCharArray();
 
@@ -103,7 +103,7 @@ class SocketsTest {
             CompletableFuture<Socket> answering = CompletableFuture.supplyAsync(() -> answersOnce(server));
             Socket socket = answered(server, tls);
             CompletableFuture<Void> write = CompletableFuture.runAsync(() -> fill(socket));
-            assertThrows(TimeoutException.class, () -> write.get(2, TimeUnit.SECONDS), "nobody takes so much");
+            assertThrows(TimeoutException.class, () -> write.get(2, TimeUnit.SECONDS), "no one takes so much");
             ServerAddress address = new ServerAddress("localhost", server.getLocalPort());
             CompletableFuture<Integer> closing =
                     CompletableFuture.supplyAsync(() -> sockets.close(address, System.nanoTime()));

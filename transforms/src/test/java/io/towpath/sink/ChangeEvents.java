@@ -39,7 +39,7 @@ public final class ChangeEvents {
         this.random = random;
     }
 
-    /** All changes that are made meanwhile, as the server's own documents; the last is an insert of {@code _id: "last"}. */
+    /** All changes that are made during this, as the server's own documents; the last is an insert of {@code _id: "last"}. */
     public static List<BsonDocument> during(MongoCollection<RawBsonDocument> source, Runnable changes) {
         List<BsonDocument> events = new ArrayList<>();
         try (MongoCursor<RawBsonDocument> stream = source.aggregate(List.of(BsonDocument.parse("{$changeStream: {}}")))

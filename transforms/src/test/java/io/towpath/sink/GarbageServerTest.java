@@ -16,11 +16,11 @@ import org.apache.kafka.connect.sink.SinkRecord;
 import org.bson.RawBsonDocument;
 import org.junit.jupiter.api.Test;
 
-/** Garbage between the records of the same documents, on a real destination: the good ones are applied, the others set aside. */
+/** Garbage between the records of the same documents, on a real destination: the good ones are applied, the others are dead letters. */
 class GarbageServerTest extends DestinationTest {
     private static final int RECORDS = 400;
     private static final int DOCUMENTS = 25;
-    /** Of documents whose updates nobody can know to be right. */
+    /** Of documents whose updates may not be right. */
     private static final int DOUBTFUL = 1_000_000;
 
     @Test
@@ -75,10 +75,10 @@ class GarbageServerTest extends DestinationTest {
             List<String> doubtful = new ArrayList<>(reported);
             doubtful.removeAll(expected);
             expected.removeAll(reported);
-            assertEquals(List.of(), expected, "not set aside");
+            assertEquals(List.of(), expected, "no dead letter");
             assertTrue(
                     doubtful.stream().allMatch(offset -> isDoubtful(all.get(Integer.parseInt(offset)))),
-                    () -> "set aside without need: " + doubtful);
+                    () -> "dead letters without need: " + doubtful);
         }
         assertHolds(clean);
         assertEquals(TestTask.documents("{_id: 5, a: 1}", "{_id: 6}"), TestTask.stored(bystander));

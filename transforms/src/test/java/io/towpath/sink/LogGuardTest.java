@@ -365,7 +365,7 @@ class LogGuardTest {
         return new LogBounds("id", 0, stable, end, 1);
     }
 
-    /** Brokers lose the end of the log, and the source writes on. */
+    /** Brokers lose the end of the log, and the source continues to write. */
     private void cutShort() {
         times.put(9L, 7_000L);
         log = new LogBounds("id", 0, 100, 100, 2);

@@ -20,7 +20,7 @@ import org.bson.BsonDocument;
 import org.bson.BsonInt32;
 import org.bson.BsonString;
 
-/** Records of one topic, some as they should be, some as nobody should write them. */
+/** Records of one topic, some as they should be, some as nothing should write them. */
 final class OddRecords {
     /** Names of places that cannot be what an update says of them, alone or together. */
     private static final String[] PATHS = {
@@ -92,7 +92,7 @@ final class OddRecords {
         };
     }
 
-    /** An update whose places nobody knows to be right: the destination has to say. */
+    /** An update whose places may not be right: the destination has to say. */
     SinkRecord doubtful(int id, long offset) {
         BsonDocument update = new BsonDocument();
         if (random.nextInt(4) > 0) update.append("$set", places(false));

@@ -118,7 +118,7 @@ class RedeliveredServerTest extends DestinationTest {
         }
     }
 
-    /** The second silence in a row has the task connect anew and forget what waits. */
+    /** The second silence in a row has the task connect again and forget what waits. */
     private void beSilentTwice(Worker worker, int silenceMs) {
         server.fail(
                 "alwaysOn", "failCommands: ['update', 'insert'], blockConnection: true, blockTimeMS: " + 3 * silenceMs);

@@ -158,7 +158,7 @@ class SchemaChangesServerTest extends DestinationTest {
             try {
                 at(collection).distinct("life", Integer.class).forEach(lives::add);
             } catch (MongoCommandException error) {
-                // the sink drops or renames the collection meanwhile
+                // the sink drops or renames the collection in the meantime
                 if (!ServerError.QueryPlanKilled.is(error)) throw error;
                 continue;
             }
@@ -412,7 +412,7 @@ class SchemaChangesServerTest extends DestinationTest {
         until("made", () -> isIn(drop, "done"));
         assertEquals(0, at("a").countDocuments());
         until(
-                "it goes on",
+                "it continues",
                 () -> server.offsets()
                                 .find(OffsetDocument.filter(TestTask.PIPELINE, later))
                                 .first()
@@ -600,7 +600,7 @@ class SchemaChangesServerTest extends DestinationTest {
             String reason = state(create).getString("reason").getValue();
             assertTrue(reason.contains("Unauthorized") && reason.contains("dbAdmin on " + DESTINATION), reason);
             server.fail("off", "");
-            decide(create, "apply"); // as it would be by itself after 30 s
+            decide(create, "apply"); // as it would be automatically after 30 s
             drain();
             assertTrue(isIn(create, "done"));
         }

@@ -88,7 +88,7 @@ final class SchemaSinks implements AutoCloseable {
         return member;
     }
 
-    /** Partitions that nobody has go to the tasks in turn. */
+    /** Partitions that no task has go to the tasks in turn. */
     void share() {
         Set<TopicPartition> owned = new HashSet<>();
         members.forEach(member -> owned.addAll(member.worker.assigned()));
@@ -117,7 +117,7 @@ final class SchemaSinks implements AutoCloseable {
         return killed;
     }
 
-    /** As {@link #kill}, but the former task does not know, and goes on. */
+    /** As {@link #kill}, but the former task does not know, and continues. */
     void displace(int number) {
         zombies.add(kill(number));
     }
@@ -154,7 +154,7 @@ final class SchemaSinks implements AutoCloseable {
         });
     }
 
-    /** Throws the task away as a killed worker does: nothing of it goes on. */
+    /** Throws the task away as a killed worker does: nothing of it continues. */
     void end(Member member) {
         member.task.task.stop();
     }

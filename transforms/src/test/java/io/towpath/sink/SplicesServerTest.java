@@ -286,7 +286,7 @@ class SplicesServerTest extends DestinationTest {
         assertEquals(16 + 1, collection.countDocuments(BsonDocument.parse("{l: [1]}")));
     }
 
-    /** Of the limit, one damaged array takes one, however often it changes; what is not about it goes on, and a whole one repairs it. */
+    /** Of the limit, one damaged array takes one, however often it changes; what is not about it continues, and a whole one repairs it. */
     @ParameterizedTest
     @CsvSource({"true", "false"})
     void oneDamagedArrayDoesNotStopTheSink(String fold) throws Exception {

@@ -29,7 +29,7 @@ import org.apache.kafka.connect.sink.SinkRecord;
 import org.bson.BsonDocument;
 import org.bson.RawBsonDocument;
 
-/** A real task of the sink on a real destination, with a log of its own: partitions of a collection's topic, one unless more are opened. */
+/** A real task of the sink on a real destination, with its own log: partitions of a collection's topic, one unless more are opened. */
 final class TestTask implements AutoCloseable {
     static final String PIPELINE = "test";
 

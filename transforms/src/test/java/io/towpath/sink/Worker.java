@@ -30,7 +30,7 @@ final class Worker {
         this.pollRecords = pollRecords;
     }
 
-    /** The log of a partition goes on with these. */
+    /** The log of a partition continues with these. */
     void append(TopicPartition partition, List<SinkRecord> records) {
         log.computeIfAbsent(partition, unused -> new ArrayList<>()).addAll(records);
     }

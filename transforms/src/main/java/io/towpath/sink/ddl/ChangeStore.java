@@ -101,7 +101,7 @@ final class ChangeStore {
         return stored.isBinary(name) ? stored.getBinary(name) : null;
     }
 
-    /** So many of the change's partitions stand at it. */
+    /** So many of the change's partitions wait at it. */
     void arrived(Barrier barrier, String namespace, int arrived, int expected) {
         BsonDocument first = new BsonDocument("t", new BsonString(barrier.time()))
                 .append("at", new BsonInt64(barrier.atMs()))
@@ -167,7 +167,7 @@ final class ChangeStore {
                 in(STATE, states.stream().map(State::text).toList()));
     }
 
-    /** Removes changes that were over before the newest ones. A partition that still has to come to a change, or stands at it, keeps it. */
+    /** Removes changes that were over before the newest ones. A partition that still has to come to a change, or waits at it, keeps it. */
     void prune() {
         Bson over = and(
                 eq("_id.pipeline", pipeline),

@@ -33,7 +33,7 @@ final class Making {
     private static final Set<State> OPEN = EnumSet.complementOf(EnumSet.copyOf(State.OVER));
     private static final Logger LOG = LoggerFactory.getLogger(Making.class);
     private static final long SHORTEST_MS = 50;
-    /** Other changes wait for the thread: after this pause, the next look makes another attempt. */
+    /** Other changes wait for the thread: after this pause, the next check makes another attempt. */
     private static final long LONGEST_MS = 3_200;
     /** After so many plans for what the destination is no longer like, it is something else that it does not take. */
     private static final int MOST_OUTDATED = 5;
@@ -192,7 +192,7 @@ final class Making {
         return Outcome.NOT_MADE;
     }
 
-    /** The sink's user may not make the change. Somebody has to grant it that; also what describes an existing collection waits. */
+    /** The sink's user may not make the change. Someone has to grant it that; also what describes an existing collection waits. */
     private Outcome forbidden(MongoException error) {
         Set<String> databases =
                 new TreeSet<>(Set.of(names.of(change.namespace()).getDatabaseName()));

@@ -25,7 +25,7 @@ record Names(Map<String, MongoNamespace> renamed) {
     }
 
     /**
-     * The options of a view with the names of the destination, as far as they have any. A view reads only collections of its own database,
+     * The options of a view with the names of the destination, as far as they have any. A view reads only collections of the same database,
      * so one that moved to another database keeps its name.
      *
      * @param namespace of the view at the source

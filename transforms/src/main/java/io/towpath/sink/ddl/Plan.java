@@ -124,7 +124,7 @@ sealed interface Plan {
     private static Plan create(Situation now) {
         if (now.change.options().containsKey("timeseries") || isOfBuckets(now.change))
             return new Refused(
-                    "it is a time series collection, which is not replicated; `towpath ddl PIPELINE --skip %s` goes on without it"
+                    "it is a time series collection, which is not replicated; `towpath ddl PIPELINE --skip %s` continues without it"
                             .formatted(now.change.namespace()),
                     null);
         if (now.isOfOtherKind()) return otherKind(now.namespace(), now.present);

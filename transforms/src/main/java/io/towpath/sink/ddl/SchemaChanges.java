@@ -22,8 +22,8 @@ import java.util.function.Supplier;
 import java.util.stream.Collectors;
 
 /**
- * The schema changes at which partitions of a task stand. The task that has the first partition that stands at a change makes it, in a
- * thread of its own, as an index can take hours; what is stored at the destination tells the other tasks.
+ * The schema changes at which partitions of a task wait. The task that has the first partition that waits at a change makes it, in a
+ * separate thread, as an index can take hours; what is stored at the destination tells the other tasks.
  */
 public final class SchemaChanges implements AutoCloseable {
     /** Changes of one kind that a task makes at the same time. */
@@ -57,14 +57,14 @@ public final class SchemaChanges implements AutoCloseable {
     private final Supplier<MongoClient> connect;
     private final Predicate<RuntimeException> isTransient;
     private final ThreadPoolExecutor instant;
-    /** Of their own: these may take hours, and nothing else waits for them. */
+    /** Separate: these may take hours, and nothing else waits for them. */
     private final ThreadPoolExecutor builds;
 
     private final Map<String, Attempt> attempts = new ConcurrentHashMap<>();
     private final AtomicLong made = new AtomicLong();
     private MongoClient client;
     private volatile boolean closed;
-    /** Since the last look, an attempt has ended. */
+    /** Since the last check, an attempt has ended. */
     private volatile boolean ended;
 
     private int waiting;
@@ -76,7 +76,7 @@ public final class SchemaChanges implements AutoCloseable {
     /**
      * @param database where Towpath keeps its own state at the destination
      * @param connect connects to the destination for commands that take long
-     * @param isTransient whether an error of the server passes by itself
+     * @param isTransient whether an error of the server passes automatically
      */
     public SchemaChanges(
             String pipeline,
@@ -112,7 +112,7 @@ public final class SchemaChanges implements AutoCloseable {
         return topics.isEmpty() ? change.partitions().keySet() : topics;
     }
 
-    /** Whether {@link #look} has something new to see. */
+    /** Whether {@link #check} has something new to see. */
     public boolean hasNews() {
         return ended;
     }
@@ -122,7 +122,7 @@ public final class SchemaChanges implements AutoCloseable {
         return attempts.values().stream().anyMatch(Attempt::isRunning);
     }
 
-    /** How many changes partitions of this task waited for at the last look, apart from those refused. */
+    /** How many changes partitions of this task waited for at the last check, apart from those refused. */
     public int waiting() {
         return waiting;
     }
@@ -143,7 +143,7 @@ public final class SchemaChanges implements AutoCloseable {
      *
      * @param tasks a client of the task's own
      */
-    public Map<String, Boolean> look(MongoClient tasks, Collection<Arrival> arrivals) {
+    public Map<String, Boolean> check(MongoClient tasks, Collection<Arrival> arrivals) {
         ended = false;
         waiting = 0;
         refused = 0;
@@ -204,7 +204,7 @@ public final class SchemaChanges implements AutoCloseable {
                 made.incrementAndGet();
                 store.prune();
             } catch (MongoException | IllegalStateException error) {
-                // the task was closed, or the next look tries again
+                // the task was closed, or the next check tries again
             } finally {
                 long now = System.nanoTime();
                 Attempt attempt = new Attempt(false, isDecided, now + pauseNs(isDecided, now - began));
@@ -225,7 +225,7 @@ public final class SchemaChanges implements AutoCloseable {
         return client;
     }
 
-    /** Ends what is being made: its next owner goes on with it. */
+    /** Ends what is being made: its next owner continues it. */
     @Override
     public void close() {
         closed = true;

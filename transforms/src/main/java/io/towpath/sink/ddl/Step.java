@@ -2,7 +2,7 @@ package io.towpath.sink.ddl;
 
 import org.bson.BsonBinary;
 
-/** What a task does next about a schema change at which partitions of it stand. */
+/** What a task does next about a schema change at which partitions of it wait. */
 enum Step {
     WAIT,
     MAKE,
@@ -11,7 +11,7 @@ enum Step {
 
     /**
      * @param stored null when nothing is stored of the change yet
-     * @param makes whether all of its partitions stand there, and this task is the one that makes it
+     * @param makes whether all of its partitions wait there, and this task is the one that makes it
      */
     static Step after(Progress stored, boolean makes) {
         if (stored == null) return WAIT;

@@ -1,2 +1,2 @@
-/** Schema changes in the log: where partitions stand at one, what it needs at the destination, and who makes it. Knows no positions. */
+/** Schema changes in the log: where partitions wait at one, what it needs at the destination, and who makes it. Knows no positions. */
 package io.towpath.sink.ddl;

@@ -37,7 +37,7 @@ final class CopyReports {
     /** A read failed permanently. */
     record Failed(String namespace, Throwable cause) implements Report {}
 
-    /** Memory of a report besides its documents. */
+    /** Memory of a report without its documents. */
     private static final long OVERHEAD = 1 << 10;
 
     private final int mostBytes;

@@ -104,7 +104,7 @@ final class CopyThreads implements AutoCloseable {
             }
         } catch (InterruptedException stopped) {
             Thread.currentThread().interrupt();
-        } catch (Throwable error) { // also an Error: the task would wait for a dead thread for ever
+        } catch (Throwable error) { // also an Error: the task would wait for a dead thread forever
             fail(namespace, error);
         }
     }
@@ -186,7 +186,7 @@ final class CopyThreads implements AutoCloseable {
         natural.close();
     }
 
-    /** Growing pauses, until an error is not transient or has lasted too long. An outage goes on in the next round. */
+    /** Growing pauses, until an error is not transient or has lasted too long. An outage continues in the next round. */
     private final class Patience {
         private final String namespace;
         private final long began;

@@ -78,7 +78,7 @@ public final class InitialCopy implements AutoCloseable {
     public List<SourceRecord> poll() throws InterruptedException {
         List<SourceRecord> records = new ArrayList<>();
         if (watch.updateCopy() && share.isFirst()) records.add(ledger.rootRecord());
-        if (others.isDue()) look();
+        if (others.isDue()) check();
         if (over) return null;
         if (!ending && watch.isRoundOver()) {
             ending = true;
@@ -89,10 +89,10 @@ public final class InitialCopy implements AutoCloseable {
         return records.isEmpty() ? null : records;
     }
 
-    private void look() {
-        boolean goesOn = others.look(ending && threads.haveEnded());
-        if (goesOn && !share.isFirst()) resume();
-        over = !goesOn;
+    private void check() {
+        boolean continues = others.check(ending && threads.haveEnded());
+        if (continues && !share.isFirst()) resume();
+        over = !continues;
     }
 
     /** Returns whether all reports were taken of threads that had ended before. */
@@ -154,7 +154,7 @@ public final class InitialCopy implements AutoCloseable {
         return cause instanceof Error || cause.getMessage() == null ? cause.toString() : cause.getMessage();
     }
 
-    /** Whether the task has nothing left to read in this round; or, of the first, whether another object has to go on with it. */
+    /** Whether the task has nothing left to read in this round; or, of the first, whether another object has to continue it. */
     public boolean isOver() {
         return over;
     }

@@ -41,7 +41,7 @@ final class NaturalReads implements AutoCloseable {
     }
 
     /**
-     * Reads a range of record ids. Throws {@link OutdatedPlanException} when the member's record ids are not those of the plan, besides the
+     * Reads a range of record ids. Throws {@link OutdatedPlanException} when the member's record ids are not those of the plan, as well as the
      * driver's exceptions.
      */
     PageRead read(RangeRead.Range range, PageRead.Size size) {

@@ -27,7 +27,7 @@ public final class OplogWatch {
     private static final int PAUSES_A_WINDOW = 64;
     /** A round lasts this part of what the oplog reaches back. */
     private static final int ROUNDS_A_WINDOW = 8;
-    /** The shortest round, as the stream needs time too. */
+    /** The shortest round, as the stream also needs time. */
     private static final double SHORTEST_ROUND_S = 1;
     /** A round where the user may not read the oplog. */
     private static final double BLIND_ROUND_S = 300;

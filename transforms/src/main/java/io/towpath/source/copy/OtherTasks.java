@@ -13,15 +13,15 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * What a task knows of the connector's other tasks: only what they have committed to the connector's offsets. A look reads those offsets to
+ * What a task knows of the connector's other tasks: only what they have committed to the connector's offsets. A check reads those offsets to
  * the end of their topic, and waits for transactions that are storing some.
  */
 final class OtherTasks {
     private static final Logger LOGGER = LoggerFactory.getLogger(OtherTasks.class);
     private static final long PAUSE_NS = Duration.ofSeconds(1).toNanos();
-    /** So many times as long as a look takes is the pause after it, at least. */
-    private static final int PAUSES_A_LOOK = 20;
-    /** Both are shorter while the task only waits, as the stream does too. */
+    /** So many times as long as a check takes is the pause after it, at least. */
+    private static final int PAUSES_A_CHECK = 20;
+    /** Both are shorter while the task only waits, as the stream also does. */
     private static final int WAITING = 4;
 
     private static final long LOG_PAUSE_NS = Duration.ofMinutes(1).toNanos();
@@ -30,7 +30,7 @@ final class OtherTasks {
     private final Ledger ledger;
     private final CopyShare share;
     private final OffsetStorageReader offsets;
-    private long nextLookNs = System.nanoTime();
+    private long nextCheckNs = System.nanoTime();
     private boolean haveEnded;
     private long nextLogNs = System.nanoTime();
 
@@ -41,25 +41,25 @@ final class OtherTasks {
         this.offsets = offsets;
     }
 
-    /** Whether it is time for a look. */
+    /** Whether it is time for a check. */
     boolean isDue() {
-        return !share.isWhole() && System.nanoTime() >= nextLookNs;
+        return !share.isWhole() && System.nanoTime() >= nextCheckNs;
     }
 
     /**
-     * Updates the ledger: for the first task by how far the others are, for the others by plans. Returns whether the round goes on.
+     * Updates the ledger: for the first task by how far the others are, for the others by plans. Returns whether the round continues.
      *
      * @param isWaiting whether the task has nothing to read
      */
-    boolean look(boolean isWaiting) {
+    boolean check(boolean isWaiting) {
         long began = System.nanoTime();
-        boolean goesOn = share.isFirst() || ledger.followFirst(offsets);
+        boolean continues = share.isFirst() || ledger.followFirst(offsets);
         if (share.isFirst()) follow();
         long now = System.nanoTime();
-        long pause = Math.max(PAUSE_NS, PAUSES_A_LOOK * (now - began));
-        nextLookNs = now + (isWaiting ? pause / WAITING : pause);
+        long pause = Math.max(PAUSE_NS, PAUSES_A_CHECK * (now - began));
+        nextCheckNs = now + (isWaiting ? pause / WAITING : pause);
         if (share.isFirst()) report();
-        return goesOn;
+        return continues;
     }
 
     private void follow() {

@@ -24,7 +24,7 @@ import org.bson.RawBsonDocument;
 final class RecordIdCutter {
     /** A collection is scattered if the record ids of less than this share of pairs of documents are in the order of their {@code _id}s. */
     private static final double RISING = 0.95;
-    /** A collection fits the cache up to this share of it, as others need the cache too. */
+    /** A collection fits the cache up to this share of it, as others also need the cache. */
     private static final double CACHE_SHARE = 0.5;
 
     private static final int COMPARED = 1_000;
@@ -91,7 +91,7 @@ final class RecordIdCutter {
         return Optional.of(recordIds);
     }
 
-    /** Falling record ids are as good as rising ones: neighbours lie in the same block. */
+    /** Falling record ids are as good as rising ones: neighbours are in the same block. */
     private static boolean isScattered(List<Long> recordIds) {
         List<Long> sample = thinned(recordIds, COMPARED);
         long rising = 0;

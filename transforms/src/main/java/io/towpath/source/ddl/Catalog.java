@@ -51,7 +51,7 @@ final class Catalog {
         }
     }
 
-    /** How often it is read again because a collection was renamed meanwhile: its indexes are asked for by its name. */
+    /** How often it is read again because a collection was renamed during that: its indexes are asked for by its name. */
     static final int MOST_READS = 10;
 
     private static final String COLLECTION = "collection";

@@ -34,7 +34,7 @@ record Ddl(ClusterTime time, String kind, String namespace, String to) {
                 to);
     }
 
-    /** Whether the event concerns a captured collection. A new collection is relevant only with options of its own. */
+    /** Whether the event concerns a captured collection. A new collection is relevant only if it has options. */
     static boolean isRelevant(ChangeStreamDocument<BsonDocument> event, Predicate<String> selection) {
         Ddl change = of(event);
         boolean isCaptured = selection.test(change.namespace) || !change.to.isEmpty() && selection.test(change.to);

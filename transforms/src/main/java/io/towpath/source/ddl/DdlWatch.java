@@ -21,7 +21,7 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Watches for schema changes, which Debezium's stream does not report, with a change stream and a thread of its own, so that its errors
+ * Watches for schema changes, which Debezium's stream does not report, with a separate change stream and thread, so that its errors
  * do not hold up the changes. What it finds goes into the connector's offsets.
  */
 public final class DdlWatch implements AutoCloseable {

@@ -38,7 +38,7 @@ final class Descriptions {
     }
 
     /**
-     * What existed when the stream begins. Nobody knows what a collection was that is gone, and its changes would come: then the stream
+     * What existed when the stream begins. Nothing shows what a collection was that is gone, and its changes would come: then the stream
      * begins later. Empty when it has to be called again.
      */
     Optional<List<SourceRecord>> beforeCopy() throws InterruptedException {

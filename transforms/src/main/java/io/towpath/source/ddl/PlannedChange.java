@@ -23,7 +23,7 @@ record PlannedChange(
         List<String> views,
         String problem) {
     /** The same for a collection whose rows, which are there already, have to come again. */
-    PlannedChange anew(SchemaChange replacement) {
+    PlannedChange again(SchemaChange replacement) {
         return new PlannedChange(
                 time,
                 atMs,

@@ -223,8 +223,8 @@ public final class SchemaCapture implements AutoCloseable {
         List<SchemaChange> changes = new ArrayList<>(change.changes());
         SchemaChange first = changes.get(0);
         boolean isAhead = !first.isView() && ledger.isAhead(first.namespace(), change.time());
-        if (isAhead && first.kind() == Kind.RENAME) changes.add(anew(first, first.to()));
-        if (isAhead && first.kind() == Kind.CREATE) return emit(change.anew(anew(first, first.namespace())));
+        if (isAhead && first.kind() == Kind.RENAME) changes.add(again(first, first.to()));
+        if (isAhead && first.kind() == Kind.CREATE) return emit(change.again(again(first, first.namespace())));
         List<SourceRecord> effects = new ArrayList<>(ledger.gone(change.gone(), change.time()));
         change.refilled().ifPresent(namespace -> effects.addAll(ledger.refill(namespace)));
         update(change, changes.get(changes.size() - 1).id());
@@ -240,7 +240,7 @@ public final class SchemaCapture implements AutoCloseable {
     }
 
     /** Rows of the collection are from later times, or documents of it are pending: what the destination has of them is of no use. */
-    private SchemaChange anew(SchemaChange change, String namespace) {
+    private SchemaChange again(SchemaChange change, String namespace) {
         String topic = TopicNames.of(progress.name(), namespace);
         int end = change.id().length() - change.namespace().length();
         return new SchemaChange(

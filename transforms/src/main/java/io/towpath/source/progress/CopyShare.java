@@ -41,7 +41,7 @@ public record CopyShare(int task, int tasks) {
         return taskOf(namespace, range) == task;
     }
 
-    /** Consecutive ranges belong to different tasks, and the first ranges of small collections do too. */
+    /** Consecutive ranges belong to different tasks, and the first ranges of small collections also do. */
     int taskOf(String namespace, int range) {
         return Math.floorMod(namespace.hashCode() + range, tasks);
     }

@@ -10,7 +10,7 @@ import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.storage.OffsetStorageReader;
 
 /**
- * What the connector's offsets hold besides Debezium's own: the phase, how far the copy of each collection is, and the cluster times of
+ * What the connector's offsets hold in addition to Debezium's own: the phase, how far the copy of each collection is, and the cluster times of
  * rows until the stream has passed them.
  */
 public final class Ledger {
@@ -169,7 +169,7 @@ public final class Ledger {
     }
 
     /**
-     * Copies these once more while the stream goes on.
+     * Copies these once more while the stream continues.
      *
      * @param missing whether the log lacks changes of some of them
      */
@@ -222,7 +222,7 @@ public final class Ledger {
         phase = Phase.STREAM;
     }
 
-    /** The round is read: the stream runs until it has passed what was done meanwhile. */
+    /** The round is read: the stream runs until it has passed what was done during it. */
     public SourceRecord catchUp() {
         phase = Phase.CATCH_UP;
         return rootRecord();

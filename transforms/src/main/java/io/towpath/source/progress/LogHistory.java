@@ -71,7 +71,7 @@ public final class LogHistory {
         closed = name;
     }
 
-    /** A resnapshot re-reads documents whose changes are in the log too. */
+    /** A resnapshot re-reads documents whose changes are also in the log. */
     void begin(String name) {
         resnapshot = name;
     }

@@ -13,13 +13,13 @@ import java.util.Set;
 import java.util.TreeSet;
 
 /**
- * Documents of one collection that changed while it was copied in natural order, until they are re-read. Their keys lie in chunks, each of
+ * Documents of one collection that changed while it was copied in natural order, until they are re-read. Their keys are in chunks, each of
  * which is an offset of the connector. Only the last chunk grows or shrinks.
  */
 final class PendingKeys {
     private static final int CHUNK_KEYS = 1_000;
     private static final int CHUNK_BYTES = 64 << 10;
-    /** Memory of a key besides its bytes: its array, its buffer, and its entries in two sets. */
+    /** Memory of a key without its bytes: its array, its buffer, and its entries in two sets. */
     private static final int OVERHEAD = 200;
 
     private final List<Set<ByteBuffer>> chunks = new ArrayList<>();

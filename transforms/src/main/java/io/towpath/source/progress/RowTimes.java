@@ -259,7 +259,7 @@ public final class RowTimes {
      * is passed. A change after that, up to T2, makes the document pending: none of its changes are emitted until it is re-read.
      *
      * @param start where the round begins
-     * @param isInitial whether the initial copy goes on
+     * @param isInitial whether the initial copy continues
      */
     boolean holds(String namespace, byte[] key, ClusterTime time, ClusterTime start, boolean isInitial) {
         PendingKeys keys = pending.get(namespace);

@@ -49,7 +49,7 @@ public final class SourceMetrics implements AutoCloseable {
                     () -> oplogLeft)
             .add(
                     "CaptureSecondsBehind",
-                    "How far capture was behind at the last look; -1: none yet",
+                    "How far capture was behind at the last check; -1: none yet",
                     () -> captureBehind)
             .add("Oversized", "Documents read in place of too large events, or made dead letters", oversized::get)
             .add("SchemaChanges", "Schema changes that were emitted", schemaChanges::get)
@@ -63,7 +63,7 @@ public final class SourceMetrics implements AutoCloseable {
                     "By how much splices made records smaller, before compression",
                     spliceBytesSaved::get)
             .add("SpliceCacheBytes", "Memory of the arrays that are remembered for splices", () -> spliceCacheBytes)
-            .add("SpliceCacheDropped", "Arrays that there was no room to remember", () -> spliceCacheDropped);
+            .add("SpliceCacheDropped", "Arrays that were not remembered, for lack of memory", () -> spliceCacheDropped);
 
     public SourceMetrics(String connector, String pipeline, String prefix, CopyShare share) {
         retries.addTo(bean);

@@ -24,7 +24,7 @@ import org.slf4j.LoggerFactory;
 /**
  * Reads as of the stream's own position, between two events: requested documents, documents that changed while they were copied in natural
  * order, and collections that were added to a running pipeline.
- * What cannot be read now waits, and the stream goes on.
+ * What cannot be read now waits, and the stream continues.
  */
 public final class Rereads implements AutoCloseable {
     private static final Logger LOGGER = LoggerFactory.getLogger(Rereads.class);
@@ -68,7 +68,7 @@ public final class Rereads implements AutoCloseable {
                 && (first().isPresent() || hasAdded() || rows().nextPending().isPresent());
     }
 
-    /** Whether a collection has to be read as of the stream's position; none is while the initial copy goes on. */
+    /** Whether a collection has to be read as of the stream's position; none is while the initial copy continues. */
     private boolean hasAdded() {
         return progress.ledger().isStreaming() && !rows().isComplete();
     }
@@ -77,7 +77,7 @@ public final class Rereads implements AutoCloseable {
         return progress.ledger().rows();
     }
 
-    /** None while the initial copy goes on: a row that is read later would say nothing of a delete of what is answered now. */
+    /** None while the initial copy continues: a row that is read later would say nothing of a delete of what is answered now. */
     private Optional<RereadRequest> first() {
         return requests == null || !progress.ledger().isStreaming() ? Optional.empty() : requests.first();
     }

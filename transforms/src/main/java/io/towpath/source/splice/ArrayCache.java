@@ -7,7 +7,7 @@ import java.util.Optional;
 
 /** The remembered arrays of documents. Where they would take too much memory, it drops those of the documents that changed longest ago. */
 final class ArrayCache {
-    /** Memory of a document besides its key's bytes and its arrays: its entry and its place in the map, and six small objects. */
+    /** Memory of a document without its key's bytes and its arrays: its entry and its place in the map, and six small objects. */
     private static final int OVERHEAD = 250;
 
     private record Entry(DocumentArrays arrays, long bytes) {}

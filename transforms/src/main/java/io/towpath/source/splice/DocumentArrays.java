@@ -12,7 +12,7 @@ final class DocumentArrays {
 
     private static final int LEAST_ELEMENTS = 2;
     private static final int FIRST_CAPACITY = 64;
-    /** Memory of an array besides its path's bytes and its elements: two objects, two headers of arrays and a place in the list. */
+    /** Memory of an array without its path's bytes and its elements: two objects, two headers of arrays and a place in the list. */
     private static final int OVERHEAD = 100;
 
     private record Remembered(ArrayPath path, ElementHashes elements) {}

@@ -6,7 +6,7 @@ import java.util.Arrays;
 final class ElementHashes {
     /** Both halves of the hash of an element that is not known; no element has it. */
     private static final long UNKNOWN = 0;
-    /** Of this object and its array, besides the hashes. */
+    /** Of this object and its array, without the hashes. */
     private static final int OVERHEAD = 40;
 
     /** Two for each element. */

@@ -7,7 +7,7 @@ import java.util.function.LongSupplier;
 import org.apache.kafka.connect.source.SourceRecord;
 
 /**
- * Which of Debezium's heartbeats are left out, as each is a transaction of its own: those that move nothing, but for a sign of life now and
+ * Which of Debezium's heartbeats are left out, as each is a separate transaction: those that move nothing, but for a sign of life now and
  * then.
  */
 final class Heartbeats {

@@ -50,7 +50,7 @@ class InitialCopyServerTest {
         try (Server server = new Server();
                 SourceCluster source = Sources.connected(Sources.configuration());
                 SourceMetrics metrics = new SourceMetrics("p-source", "p", "p", new CopyShare(0, 1))) {
-            MongoCollection<RawBsonDocument> collection = server.fresh("anew");
+            MongoCollection<RawBsonDocument> collection = server.fresh("again");
             collection.insertMany(IntStream.range(0, COUNT)
                     .mapToObj(id -> RawBsonDocument.parse("{_id: %d}".formatted(id)))
                     .toList());

@@ -109,7 +109,7 @@ class SharedCopyServerTest {
         }
     }
 
-    /** So many tasks, which go on with what is stored. */
+    /** So many tasks, which continue with what is stored. */
     private final class Generation implements AutoCloseable {
         private final List<Task> tasks;
 

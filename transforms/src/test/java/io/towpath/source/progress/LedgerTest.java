@@ -237,7 +237,7 @@ class LedgerTest {
         store(ledger.copyAnew(ORDERS));
         assertNull(reader().offset(partitions.of(ORDERS, 0)));
         Ledger again = restored();
-        assertTrue(again.rows().copies().get(ORDERS).isEmpty(), "it is divided anew");
+        assertTrue(again.rows().copies().get(ORDERS).isEmpty(), "it is divided again");
         store(List.of(again.plan(ORDERS, new RangePlan(List.of(), 1, 1, 7))));
         advance(again, page(0, new ClusterTime(115, 1), true, 1));
         again.beginStream();
@@ -347,7 +347,7 @@ class LedgerTest {
         Ledger again = restored();
 
         assertFalse(again.isStreaming());
-        assertTrue(again.rows().copies().get(ORDERS).isEmpty(), "it is cut into ranges anew");
+        assertTrue(again.rows().copies().get(ORDERS).isEmpty(), "it is cut into ranges again");
         assertEquals(new ClusterTime(950, 1), again.start());
         assertEquals("once more", again.history().resnapshot());
         assertEquals(since.toString(), again.history().gap(), "the first gap is not forgotten");

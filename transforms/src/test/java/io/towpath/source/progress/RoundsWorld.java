@@ -20,7 +20,7 @@ import org.apache.kafka.connect.storage.OffsetStorageReader;
 
 /**
  * A state of a small world: the source's history, the log, the committed offsets, and what the tasks know besides. Each step is a transaction,
- * or changes only what a task knows. The decisions are those of the real classes, made anew of the offsets in each step.
+ * or changes only what a task knows. The decisions are those of the real classes, made again from the offsets in each step.
  */
 final class RoundsWorld {
     /**
@@ -46,7 +46,7 @@ final class RoundsWorld {
         ENDS_ARE_READ_LAST,
         /** A task reads again in a round that it has ended. */
         ENDED_TASK_READS,
-        /** A re-read request is answered while the initial copy goes on. */
+        /** A re-read request is answered while the initial copy continues. */
         REQUEST_IS_ANSWERED
     }
 

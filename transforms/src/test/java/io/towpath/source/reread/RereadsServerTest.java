@@ -39,7 +39,7 @@ import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** Re-reads between two events, at a real server whose collections are dropped and renamed meanwhile. */
+/** Re-reads between two events, at a real server whose collections are dropped and renamed at the same time. */
 @Tag("server")
 @EnabledIfEnvironmentVariable(named = Server.URI, matches = ".+")
 class RereadsServerTest {

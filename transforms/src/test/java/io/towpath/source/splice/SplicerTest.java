@@ -212,7 +212,7 @@ class SplicerTest {
         }
     }
 
-    /** Names that look alike, the empty one, and more than have hashes of their own. */
+    /** Names that look alike, the empty one, and more than have separate hashes. */
     @Test
     void onlyEqualNamesAreTheSame() {
         byte[] pad = Raw.string("0", "x".repeat(3_000));
@@ -234,7 +234,7 @@ class SplicerTest {
         for (byte[] element : twice) assertFalse(isSpliced(Raw.array("l", pad, once), Raw.array("l", pad, element)));
     }
 
-    /** Whether the last of these, each set by an update of its own, is a splice. */
+    /** Whether the last of these, each set by a separate update, is a splice. */
     private boolean isSpliced(byte[]... fields) {
         boolean isSpliced = false;
         for (byte[] field : fields) {

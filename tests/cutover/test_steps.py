@@ -1,0 +1,215 @@
+"""What single steps of a cutover do, without servers; their order and their undo are in `test_undo.py`."""
+
+from __future__ import annotations
+
+import io
+import itertools
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.support import cutover_world
+from tests.support.cutover_world import OPTIONS, RESTORE_TTL, STOP_TTL, TIMES, World
+from towpath.config import events
+from towpath.config.events import CutoverNote
+from towpath.cutover import steps
+from towpath.cutover.pause import Pause
+from towpath.cutover.sides import CUTOVER, FAIL_BACK, Sides
+from towpath.cutover.steps import CutoverOptions, Work
+from towpath.cutover.writes import ANSWER
+from towpath.deploy.schema import Plan, Step
+from towpath.errors import TowpathError
+from towpath.signals import Interrupts
+from towpath.verify.recent import DocumentsDiffer
+from towpath_verifier import Command
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    return cutover_world.world(tmp_path, monkeypatch)
+
+
+def work_of(world: World, contexts: ExitStack, direction: Any = CUTOVER, **changed: Any) -> Work:
+    """What the steps of a cutover share, before the first."""
+    options: CutoverOptions = replace(OPTIONS, **changed)
+    forward, reverse = world._session("shop", "source"), world._session("shop-back", "destination")
+    sides = Sides(forward, reverse, None)
+    sides.enter(direction.under_way)
+    changes: Any = SimpleNamespace(duration_s=0.0, verify_new=lambda: 1)
+    return Work(sides, options, world.events.append, contexts, Pause(options.max_pause), changes)
+
+
+def notes(world: World) -> list[tuple[str, str]]:
+    return [(one.event, one.words) for one in world.events if isinstance(one, CutoverNote)]
+
+
+def test_the_source_s_time_after_its_last_write_is_reported(world: World) -> None:
+    assert world.cut_over(world.command(Interrupts(once=True)))
+    assert world.marker is not None and world.marker.cluster_time == str(TIMES["source"])
+
+
+def test_writes_that_are_blocked_are_reported(world: World) -> None:
+    with ExitStack() as contexts:
+        steps._block_writes(work_of(world, contexts))
+    assert world.state.blocked == {"source"}
+    assert notes(world) == [("stop writes", "writes to the source (mongodb://source) are blocked from now on")]
+
+
+def test_writers_that_a_command_has_stopped_are_only_blocked(world: World) -> None:
+    with ExitStack() as contexts:
+        work = work_of(world, contexts, stop_with="true")
+        work.pause.begin()
+        began = work.pause.seconds
+        steps._block_writes(work)
+        assert work.pause.seconds >= began, "the pause began before"
+    assert world.state.blocked == {"source"} and notes(world) == []
+
+
+@pytest.mark.parametrize(("line", "is_stopped"), [("\n", True), ("", False)])
+def test_a_person_confirms_that_the_writes_have_stopped(
+    world: World, monkeypatch: pytest.MonkeyPatch, line: str, is_stopped: bool
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(line))
+    with ExitStack() as contexts:
+        work = work_of(world, contexts, blocks=False)
+        contexts.enter_context(work.pause.enforced())
+        if is_stopped:
+            steps._stop_writers(work)
+        else:
+            with pytest.raises(TowpathError) as raised:
+                steps._stop_writers(work)
+            assert ANSWER in str(raised.value)
+        assert 0 < work.pause.remaining(9) < 9, "the pause begins when the writers are asked"
+    ((event, words),) = notes(world)
+    assert event == "stop writes" and "Stop all writes to the source (mongodb://source) now" in words and "9 s" in words
+
+
+@pytest.mark.parametrize(("is_watched", "plans"), [(True, 1), (False, 2)])
+def test_schemas_that_nothing_watched_are_read_again(world: World, is_watched: bool, plans: int) -> None:
+    world.is_watched = is_watched
+    assert world.cut_over(world.command(Interrupts(once=True)))
+    assert world.calls.count("plan") == plans
+
+
+def test_what_comes_after_the_switch() -> None:
+    """Conversions, and what takes time if that was asked for."""
+    kinds = itertools.product((False, True), repeat=3)
+    later = {
+        (converts, is_quick, rebuilds_later)
+        for converts, is_quick, rebuilds_later in kinds
+        if steps._is_later(
+            SimpleNamespace(options=SimpleNamespace(rebuilds_later=rebuilds_later)),  # type: ignore[arg-type]
+            SimpleNamespace(converts=converts, is_quick=is_quick),  # type: ignore[arg-type]
+        )
+    }
+    assert later == {(True, False, False), (True, False, True), (True, True, False), (True, True, True)} | {
+        (False, False, True)
+    }
+
+
+@pytest.mark.parametrize(
+    ("returns", "has_reverse", "blocks", "writes_through", "relaxes"),
+    [
+        (True, True, True, False, True),
+        (False, True, True, True, True),
+        (False, True, True, False, False),
+        (False, True, False, False, True),
+        (False, False, False, True, False),
+        (False, False, True, True, False),
+    ],
+)
+def test_the_old_primary_is_relaxed_where_a_pipeline_writes_to_it_and_can(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    returns: bool,
+    has_reverse: bool,
+    blocks: bool,
+    writes_through: bool,
+    relaxes: bool,
+) -> None:
+    def can_write(cluster: Any) -> bool:
+        assert cluster.side == "source"
+        return writes_through
+
+    monkeypatch.setattr(steps, "writes_through", can_write)
+    with ExitStack() as contexts:
+        work = work_of(world, contexts, FAIL_BACK if returns else CUTOVER, blocks=blocks)
+        if not has_reverse:
+            work.sides.reverse = None
+        assert steps._relaxes_old(work) is relaxes
+
+
+@pytest.mark.parametrize(("seconds", "compared"), [([1.9], 1), ([2.0, 1.9], 3), ([2.0] * 9, 15)])
+def test_newer_records_are_verified_until_that_takes_less_than_two_seconds(
+    world: World, seconds: list[float], compared: int
+) -> None:
+    durations = iter(seconds)
+
+    class Changes:
+        duration_s, calls = 0.0, 0
+
+        def verify_new(self) -> int:
+            self.duration_s, self.calls = next(durations), self.calls + 1
+            return self.calls
+
+    with ExitStack() as contexts:
+        work = work_of(world, contexts)
+        work.changes = Changes()  # type: ignore[assignment]
+        assert steps._verify_until_short(work) == compared
+    assert world.calls[-1] == "wait", "the rest of it may not be applied when the pause begins"
+
+
+def test_changes_that_nothing_replicated_to_the_source_are_explained(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def differ() -> int:
+        raise DocumentsDiffer("2 documents differ", "run towpath repair shop.toml")
+
+    with ExitStack() as contexts:
+        work = work_of(world, contexts, FAIL_BACK)
+        work.echoes = SimpleNamespace(verify_new=differ)  # type: ignore[assignment]
+        with pytest.raises(DocumentsDiffer) as raised:
+            steps._verify_echoes(work)
+    assert raised.value.what == (
+        "the source has changes that did not come from the reverse pipeline, and would be lost: 2 documents differ"
+    )
+    assert raised.value.advice == (
+        "end what writes to the source; run towpath repair shop.toml,"
+        " which gives the source the destination's documents"
+    )
+
+
+def test_drops_come_first_when_a_schema_is_relaxed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While an index is built, other changes are refused."""
+    drop = Step("shop.users", Command("shop", {"dropIndexes": "users", "index": "half"}))
+    assert drop.drops and not STOP_TTL.drops
+    monkeypatch.setattr(steps, "plan", lambda session, overwrite: Plan(indexes=(STOP_TTL, drop, RESTORE_TTL)))
+    ran: list[Step] = []
+    monkeypatch.setattr(steps, "change_schema", lambda session, changes: ran.extend(changes) or len(ran))
+    assert steps.relax_schema(world._session("shop", "source")) == 3
+    assert ran == [drop, STOP_TTL, RESTORE_TTL]
+
+
+def test_the_backlog_s_commands_are_counted(world: World) -> None:
+    assert world.cut_over(world.command(Interrupts(once=True)))
+    world.state.relaxed.clear()
+    world.events.clear()
+    world.command(Interrupts(once=True))._perform([steps.APPLY_BACKLOG])
+    (step,) = (one for one in world.events if isinstance(one, events.Step))
+    assert (step.step, step.commands, step.documents) == (steps.APPLY_BACKLOG.name, 1, None)
+
+
+def test_schemas_that_changed_since_the_gate_are_named(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    changed = [
+        SimpleNamespace(pair=SimpleNamespace(source=f"shop.{name}"), what="validator") for name in ("users", "orders")
+    ]
+    monkeypatch.setattr(steps, "plan", lambda session, final: SimpleNamespace(unexplained=changed, capped=[]))
+    with (
+        ExitStack() as contexts,
+        pytest.raises(TowpathError, match=r"shop\.users: validator; shop\.orders: validator;"),
+    ):
+        steps._plan_schemas(work_of(world, contexts))
