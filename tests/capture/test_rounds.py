@@ -19,7 +19,7 @@ from pymongo import MongoClient
 from tests.support import control, mongod, progress, raw
 from tests.support.awaited import until
 from tests.support.mongod import MongodSizes
-from tests.support.pipeline import Addresses, Pipeline, Settings
+from tests.support.pipeline import Addresses, Pipeline, Settings, towpath
 from tests.support.workload import Workload
 from tests.support.writer import Writer
 from towpath import stack as embedded
@@ -177,6 +177,17 @@ def await_round(pipeline: Pipeline, number: int) -> None:
     until(f"round {number}", lambda: _root(pipeline).get("round", 0) >= number, 120, 0.1)
 
 
+def assert_under_way(pipeline: Pipeline) -> None:
+    """Each command says that the copy is not done."""
+    copy, lag = (pipeline.status()[part] for part in ("copy", "lag"))
+    assert not copy["done"] and copy["round"] >= 2 and lag["seconds"] >= 0
+    waited = towpath("wait", pipeline.file, "--timeout", "1", expect=1)
+    assert "is still making the initial copy" in waited.stderr
+    verified = towpath("verify", pipeline.file, "--patience", "1", expect=2)
+    print(verified.stdout, verified.stderr)
+    assert "no verdict" in verified.stdout + verified.stderr
+
+
 def await_phase(pipeline: Pipeline, phase: str) -> None:
     """Of a round after the first; or what follows the first."""
 
@@ -202,7 +213,12 @@ def test_a_long_copy_in_rounds(
 ) -> None:
     settings = Settings(capture={"documents_per_second": 60, **capture})
     with small(tmp_path, addresses, destination_client, settings) as pipeline:
-        assert copied_in_rounds(pipeline, seed, 6_000, nothing, rounds=5, timeout=600).largest_share <= 0.5
+
+        def during(writer: Writer) -> None:
+            await_round(pipeline, 2)
+            assert_under_way(pipeline)
+
+        assert copied_in_rounds(pipeline, seed, 6_000, during, rounds=5, timeout=600).largest_share <= 0.5
 
 
 @pytest.mark.nightly
