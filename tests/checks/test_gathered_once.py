@@ -81,7 +81,7 @@ def test_status_asks_for_the_offsets_once(filled: Pipeline) -> None:
 
 
 def test_the_gate_of_a_cutover_lists_each_side_once_and_asks_once_for_privileges(filled: Pipeline) -> None:
-    options = CutoverOptions(10, 3600, 1, False, True, None, None, 10, 30)
+    options = CutoverOptions(newest=1, blocks=True)
     with counting(filled.file) as (session, asked):
         found = run((*GATE, *PRECONDITIONS), Readiness(session, None, options, answers=False))
         assert [one.subject for one in found if one.level == "error"] == ["verified"], found
