@@ -8,19 +8,34 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 FILES = (ROOT / "Dockerfile", ROOT / "docker-compose.yml")
 _DIGEST = r"@sha256:[0-9a-f]{64}"
 #: A default of a build argument or a variable, with a tag; images that are built here have none.
-_IMAGE = re.compile(rf"(^ARG \w+_IMAGE=|\w+_IMAGE:-)([\w./-]+:[\w.-]+)(?:{_DIGEST})?", re.MULTILINE)
+_IMAGE = re.compile(rf"(^ARG \w+_IMAGE=|\w+_IMAGE:-)([\w./-]+:[\w.-]+)({_DIGEST})?", re.MULTILINE)
 
 
 def pinned(text: str, digest: Callable[[str], str]) -> str:
     """The text with the digest of each image behind its tag; `digest` is called with `name:tag`."""
     return _IMAGE.sub(lambda found: found[1] + found[2] + digest(found[2]), text)
+
+
+def unpinned(text: str) -> list[str]:
+    """The images that have a tag and no digest."""
+    return [found[2] for found in _IMAGE.finditer(text) if not found[3]]
+
+
+def refuse_unpinned(version: str, changelog: str, files: Iterable[Path] = FILES) -> None:
+    """Exit if the changelog has this version, so that it is a release, and an image of the files has no digest."""
+    images = {image for file in files for image in unpinned(file.read_text(encoding="utf-8"))}
+    if images and f"\n## [{version}]" in changelog:
+        raise SystemExit(
+            f"CHANGELOG.md has the version {version}, and these images have tags without digests:"
+            f" {', '.join(sorted(images))}; run `python -m release.images`"
+        )
 
 
 def ask(image: str) -> str:

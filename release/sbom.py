@@ -16,7 +16,6 @@ from cyclonedx.model.bom import Bom
 from cyclonedx.model.component import Component, ComponentType
 from cyclonedx.output.json import JsonV1Dot6
 from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 from packageurl import PackageURL
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -85,6 +84,8 @@ def of_jars(archive: Path, version: str) -> Path:
             bom.components.add(_component(jar.rpartition("/")[2], opened.read(jar)))
     bom.register_dependency(bom.metadata.component, bom.components)
     text = JsonV1Dot6(bom).output_as_string(indent=2)
+    from cyclonedx.validation.json import JsonStrictValidator  # it makes parsers for a second
+
     if fault := JsonStrictValidator(SchemaVersion.V1_6).validate_str(text):
         raise ValueError(f"the SBOM of {archive.name} is not valid CycloneDX: {fault}")
     file.write_text(text + "\n", encoding="utf-8")

@@ -7,7 +7,8 @@ TowpathError                    root
 │   ├── NoSuchConnector         Connect does not know the connector
 │   └── Unresolved              a worker cannot read a file that a configuration refers to
 ├── ConnectorFailed             a connector or one of its tasks has failed, and stays so
-├── KafkaUnreachable            no broker answers at the bootstrap address, or none accepts the login
+├── KafkaRefused                the brokers refuse the login or the connection, or its settings cannot be used
+├── KafkaUnreachable            no broker answers at the bootstrap address
 ├── TopicError                  a topic is not as the record contract needs it
 ├── Refused                     the change would break the order of records or lose some of them
 │   └── Overtaken               another command is at the same work by now
@@ -79,8 +80,12 @@ class ConnectorFailed(TowpathError):
     """A connector or one of its tasks has failed, and stays so."""
 
 
+class KafkaRefused(TowpathError):
+    """The brokers refuse the login or the connection, or the settings of [kafka] client cannot be used."""
+
+
 class KafkaUnreachable(TowpathError):
-    """No broker answers at the bootstrap address, or none accepts the login."""
+    """No broker answers at the bootstrap address. It may be lost."""
 
 
 class TopicError(TowpathError):

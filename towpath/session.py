@@ -50,7 +50,7 @@ class Session:
             return self._replays.setdefault(uri, Cluster.of_replay(uri))
 
     def require_deployed(self) -> None:
-        """Raise `NoSuchConnector` unless the pipeline has been deployed, `KafkaUnreachable` when no broker answers.
+        """Raise `NoSuchConnector` unless the pipeline has been deployed, and what `Topics` raises without Kafka.
 
         Kafka is queried first: without it Connect answers every request with 500, after 90 s.
         """

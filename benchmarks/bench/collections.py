@@ -133,7 +133,7 @@ def _polls(file: Path) -> dict[str, float]:
         status = read_status(session)
         kinds: dict[str, Callable[[], object]] = {
             _STATUS: lambda: read_status(session),
-            _WARNINGS: lambda: read_log(session, status.raw.ends),
+            _WARNINGS: lambda: read_log(session, status.raw),
             _VERDICT: lambda: VerdictContext.read(session, status.raw.topic_ids),
             _SCHEMAS: lambda: metadata(session, ()),
             _CHECK: lambda: deployment.findings(Facts(session)),

@@ -59,6 +59,15 @@ def test_a_collection_with_documents_can_be_added_and_once_taken_out_not_come_ba
     assert f"{exactly_once.name}.later was included in this pipeline before, and then excluded" in refused(both)
 
 
+#: What `deploy` says beforehand.
+LOST = "that continue it: the connector will not capture anything (TWP-HISTORY-LOST)"
+
+
+def planned(pipeline: Pipeline) -> str:
+    """What `deploy` would do."""
+    return towpath("deploy", pipeline.write(), "--dry-run").stderr
+
+
 def wait_lost(pipeline: Pipeline, reason: str) -> None:
     """The source task has stopped as its history is lost, and says why."""
 
@@ -80,9 +89,17 @@ def test_neither_lost_offsets_nor_a_collection_that_comes_back_lose_deletes(
     connect.stop(source)
     wait_stopped(connect, source)
     both.source("docs").delete_one({"_id": 7})
+    assert LOST not in planned(both)
     connect.forget_offsets(source)
+    assert LOST in planned(both)
+    config = connect.config(source)
+    assert config is not None
+    connect.delete(source)
+    assert "if its offsets are also lost" in planned(both)
+    connect.create_stopped(source, config)
     connect.resume(source)
     wait_lost(both, "offsets are lost")
+    assert LOST in planned(both), "the connector has stored that"
     towpath("restart", both.file, expect=2)
     assert "offsets that continue it are lost" in towpath("check", both.file, expect=1).stdout
     assert "TWP-HISTORY-LOST" in towpath("wait", both.file, expect=2).stderr
@@ -116,6 +133,8 @@ def test_mode_and_copy_of_a_deployed_pipeline_stay_and_its_speed_changes(exactly
     towpath("remove", exactly_once.write())
     assert 'was deployed with mode = "exactly-once"' in refused(plain), "its log is still there"
     assert kept(exactly_once, "offsets"), "positions are kept"
+    said = planned(exactly_once)
+    assert "create connector" in said and "TWP-HISTORY-LOST" not in said, "so are the source's offsets"
     exactly_once.source("docs").insert_one({"_id": 2})
     exactly_once.deploy()
     exactly_once.wait()

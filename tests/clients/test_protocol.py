@@ -130,6 +130,8 @@ def test_both_clients_tell_the_same(topic: tuple[Topics, str], monkeypatch: pyte
         name: {"retention.ms": "-1", "cleanup.policy": "delete"},
         "__consumer_offsets": {"retention.ms": "604800000", "cleanup.policy": "compact"},
     }
+    disks = brokers.disks()
+    assert disks and {name.partition(":")[0] for name in disks} == {f"broker {number}" for number in brokers.brokers()}
     with pytest.raises(TopicError, match="cannot read the settings"):
         brokers.settings_of_all([f"{name}-gone"], ("retention.ms",))
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
 from dns.resolver import NXDOMAIN
 from pymongo.errors import (
     AutoReconnect,
@@ -27,11 +29,22 @@ from towpath.checks.facts import Facts
 from towpath.cli import deploy, manifests
 from towpath.clients.connect import rest
 from towpath.clients.connect.rest import Connect
+from towpath.clients.kafka import topics as kafka
+from towpath.clients.kafka.topics import Topics
 from towpath.clients.mongo import client as clusters
 from towpath.clients.mongo.client import Cluster
 from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.clients.tls import TlsProblem
-from towpath.errors import ConnectError, ConnectUnreachable, MongoError, MongoUnreachable, TowpathError
+from towpath.config.logins import CA, PROTOCOL, KafkaLogin
+from towpath.errors import (
+    ConnectError,
+    ConnectUnreachable,
+    KafkaRefused,
+    KafkaUnreachable,
+    MongoError,
+    MongoUnreachable,
+    TowpathError,
+)
 from towpath.history import preconditions
 from towpath.history import replay as replaying
 from towpath.history.plan import Plan, Replay
@@ -102,8 +115,10 @@ def failing(error: TowpathError) -> Callable[..., Any]:
 @pytest.mark.parametrize("error", [REFUSED, GONE])
 def test_deploy_makes_no_collection_without_its_options(error: MongoError, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deploy, "plan", failing(error))
+    facts = Facts(session_of(LOGGED))
+    facts.collections = ()
     with pytest.raises(TowpathError, match="nothing was deployed") as raised:
-        deploy._schema_plan(session_of(LOGGED))
+        deploy._schema_plan(facts)
     assert "--no-prepare" in raised.value.advice
 
 
@@ -117,10 +132,10 @@ def test_status_says_that_a_rebuild_cannot_be_read(monkeypatch: pytest.MonkeyPat
 
 
 def test_check_names_what_keeps_it_from_the_oplog(monkeypatch: pytest.MonkeyPatch) -> None:
-    session = session_of(LOGGED.changed(capture={"copy_method": "towpath"}), SimpleNamespace(offsets=None, config=None))
-    for error, levels in ((REFUSED, ["warning"]), (GONE, []), (ConnectError("500"), ["warning"]), (AWAY, [])):
+    session = session_of(LOGGED.changed(capture={"copy_method": "towpath"}))
+    for error, levels in ((REFUSED, ["warning"]), (GONE, [])):
         monkeypatch.setattr(capture, "read_captured", failing(error))
-        assert [finding.level for finding in capture.check(session)] == levels
+        assert [finding.level for finding in capture.check(session, {}, {})] == levels
 
 
 def test_a_replay_to_a_cluster_that_may_be_the_source_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,3 +208,26 @@ def test_a_url_that_cannot_be_used_is_no_worker_that_is_away(url: str) -> None:
     with Connect(url) as connect, pytest.raises(ConnectError, match="cannot reach Kafka Connect") as raised:
         connect.names()
     assert type(raised.value) is ConnectError
+
+
+def test_brokers_that_refuse_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka, "_REACHED", 0.0)
+    with Topics("127.0.0.1:1") as topics:
+        with pytest.raises(KafkaUnreachable, match="is a broker running there"):
+            topics.brokers()
+        topics._errors = Refusals()
+        with pytest.raises(KafkaRefused, match="the brokers refuse the user or the password: wrong password"):
+            topics.brokers()
+
+
+class Refusals(list[KafkaError]):
+    """What librdkafka tells of a login, of which no broker knows here."""
+
+    def clear(self) -> None:
+        self[:] = [KafkaError(KafkaError._AUTHENTICATION, "sasl_plaintext://k: wrong password")]
+
+
+def test_a_client_that_cannot_be_used_is_no_broker_that_is_away(tmp_path: Path) -> None:
+    login = KafkaLogin({PROTOCOL: "SSL", CA: str(tmp_path / "nothing.pem")})
+    with pytest.raises(KafkaRefused, match="cannot use"):
+        Topics("127.0.0.1:1", login).brokers()

@@ -1,12 +1,13 @@
 """The coordinators' log of transactions, as Kafka writes it."""
 
+import ast
 import inspect
 import struct
 
 import kafka
 import pytest
 
-from towpath.clients.kafka import hanging_transactions
+from towpath.clients.kafka import hanging_transactions, protocol
 from towpath.clients.kafka.hanging_transactions import _group, _hash, _places
 
 _HEAD = ">hqhib"  # version, producer's id and epoch, timeout, state
@@ -58,10 +59,20 @@ def test_the_workers_group_is_seen_in_the_id_of_a_task(transactional_id, group):
 
 def test_kafka_python_has_what_ending_a_transaction_needs() -> None:
     """Its public classes can only abort. After an upgrade that fails here, adapt `Protocol._sent` first."""
-    client = hanging_transactions.Protocol
+    client = protocol.Protocol
     told = inspect.getsource(client.abort_transaction) + inspect.getsource(client._async_abort_transaction)
     for use in ("self._manager.run(", "self._manager.send(request, node_id=leader)"):
         assert use in told, f"kafka-python {kafka.__version__} sends an end of a transaction without {use}"
-    fields = {field.name for field in hanging_transactions.WriteTxnMarkersRequest.WritableTxnMarker._struct._fields}
+    fields = {field.name for field in protocol.WriteTxnMarkersRequest.WritableTxnMarker._struct._fields}
     needed = {"producer_id", "producer_epoch", "transaction_result", "topics", "coordinator_epoch"}
     assert needed <= fields, f"kafka-python {kafka.__version__} has no {needed - fields} in WriteTxnMarkersRequest"
+
+
+def test_no_other_private_part_of_kafka_python_is_used() -> None:
+    used = set[str]()
+    for module in (hanging_transactions, protocol):
+        names = (
+            node.attr for node in ast.walk(ast.parse(inspect.getsource(module))) if isinstance(node, ast.Attribute)
+        )
+        used.update(name for name in names if name.startswith("_"))
+    assert used - {*vars(protocol.Protocol), *protocol.Protocol.__annotations__} == {"_manager"}

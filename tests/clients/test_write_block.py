@@ -18,6 +18,7 @@ from tests.support import mongod, servers
 from tests.support.awaited import until
 from tests.support.secured import documented_roles
 from towpath.clients.mongo import write_block
+from towpath.clients.mongo.privileges import privileges
 from towpath.errors import TowpathError
 from towpath.stack import processes
 from towpath_verifier import feature_version
@@ -62,14 +63,14 @@ def blocked(guarded: dict[str, Client]) -> Iterator[dict[str, Client]]:
 
 
 def test_users_with_the_bypass_still_write_and_no_one_else(blocked: dict[str, Client]) -> None:
-    assert {name: write_block.writes_through(one) for name, one in blocked.items()} == {
+    assert {name: write_block.writes_through(privileges(one)) for name, one in blocked.items()} == {
         "root": True,
         "application": False,
         "blocker": False,
         "sink": True,
     }
     for name, client in blocked.items():
-        if write_block.writes_through(client):
+        if write_block.writes_through(privileges(client)):
             _in_transaction(client, name)
             continue
         with pytest.raises(OperationFailure) as refused:
@@ -102,13 +103,17 @@ def test_blocking_and_unblocking_twice_is_as_once(guarded: dict[str, Client]) ->
     guarded["application"].shop.orders.insert_one({"_id": "again"})
 
 
+def problem(client: Client) -> str:
+    return write_block.problem(client, privileges(client))
+
+
 def test_who_may_not_block_is_told_the_role(guarded: dict[str, Client]) -> None:
-    found = write_block.problem(guarded["application"])
+    found = problem(guarded["application"])
     assert "application@admin may not block writes: it lacks setUserWriteBlockMode, serverStatus, getPara" in found
     assert 'grantRolesToUser: "application"' in found
     (privilege,) = documented_roles()["towpathBlocker"]
     assert "actions: [" + ", ".join(f'"{one}"' for one in privilege["actions"]) + "]" in found
-    assert write_block.problem(guarded["blocker"]) == write_block.problem(guarded["root"]) == ""
+    assert problem(guarded["blocker"]) == problem(guarded["root"]) == ""
     with pytest.raises(TowpathError, match="not authorized"):
         write_block.block(guarded["application"])
 
@@ -137,12 +142,12 @@ def test_other_servers_are_told_apart(guarded: dict[str, Client], tmp_path: Path
     root = guarded["root"]
     root.admin.command("setFeatureCompatibilityVersion", "5.0")
     try:
-        assert "MongoDB 5.0 (featureCompatibilityVersion) cannot block" in write_block.problem(root)
+        assert "MongoDB 5.0 (featureCompatibilityVersion) cannot block" in problem(root)
         assert feature_version(guarded["application"]) == (6, 0)  # who may not see more is told the server's own
     finally:
         root.admin.command("setFeatureCompatibilityVersion", "6.0")
     with mongod.start_standalone(tmp_path) as running, Client(running.uri) as client:
-        assert "a standalone mongod cannot block writes" in write_block.problem(client)
+        assert "a standalone mongod cannot block writes" in problem(client)
 
 
 @pytest.mark.nightly
@@ -151,7 +156,7 @@ def test_nothing_expires_and_no_index_is_built_while_blocked(tmp_path: Path) -> 
         servers.replica_set(tmp_path, "--setParameter", "ttlMonitorSleepSecs=1") as address,
         Client(f"mongodb://{address}/?replicaSet=guarded") as client,
     ):
-        assert write_block.problem(client) == ""
+        assert problem(client) == ""
         database = client.shop
         database.orders.create_index("until", expireAfterSeconds=0)
         database.command({"create": "visits", "clusteredIndex": {"key": {"_id": 1}, "unique": True}})
@@ -160,7 +165,7 @@ def test_nothing_expires_and_no_index_is_built_while_blocked(tmp_path: Path) -> 
         database.orders.insert_many([{"until": soon} for _ in range(50)])
         database.visits.insert_many([{"_id": soon + timedelta(milliseconds=n)} for n in range(50)])
         write_block.block(client)
-        assert not write_block.writes_through(client)
+        assert not write_block.writes_through(privileges(client))
         until("all to expire", lambda: datetime.now(UTC) > soon + timedelta(seconds=1.5), 30)
         seen = _passes(client)
         until("two more passes of the TTL monitor", lambda: _passes(client) > seen + 1, 30)

@@ -92,9 +92,10 @@ def test_there_and_back_without_loss(pipeline: Pipeline, tmp_path: Path, nightly
             end = there.ended(0)[-1]
         assert switch["primary"] == "destination" and "--back" in end["words"]
         # what a restored TTL index deletes is captured
-        assert [one["step"] for one in there.told if one["event"] == "step"][-7:] == [
+        assert [one["step"] for one in there.told if one["event"] == "step"][-8:] == [
             "waiting until the sink has stopped",
             "starting the reverse pipeline",
+            "verifying the rest of the log",
             "refusing duplicates at the new primary",
             "waiting for the reverse pipeline",
             "restoring the schema of the new primary",

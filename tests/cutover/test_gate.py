@@ -20,22 +20,25 @@ from tests.support.sessions import session_of
 from towpath.checks.rule import Finding, run
 from towpath.clients.connect.rest import Connector, Task
 from towpath.clients.mongo.privileges import Privileges
-from towpath.clients.mongo.replica_set import ReplicaSet
+from towpath.clients.mongo.replica_set import Collection, ReplicaSet
 from towpath.cutover import gate
 from towpath.cutover.gate import GATE, PRECONDITIONS, Readiness, red
-from towpath.deploy.schema import Metadata, Plan, Step
+from towpath.deploy.schema import Listing, Metadata, Plan, Step
 from towpath.deploy.schema_changes import SchemaChanges
 from towpath.errors import ConnectUnreachable, MongoUnreachable, Refused
 from towpath.run.report import Copied, Copy, Lag, Problem, Waiting
 from towpath.session import Session
 from towpath.store.cutover import Conversion
 from towpath.verify.full_verdict import Verified
-from towpath_verifier import Command, Pair
+from towpath_verifier import Command
 
 RUNNING = Connector("shop-source", "RUNNING", "w", (Task(0, "RUNNING", "w", ""),))
 FAILED = Connector("shop-source", "FAILED", "w", (Task(0, "FAILED", "w", "java.lang.Exception: boom"),), "boom")
 #: May do nothing.
 STRANGER = Privileges("me@admin", ())
+#: May change schemas.
+OWNER = Privileges("me@admin", ({"resource": {"db": "", "collection": ""}, "actions": ["collMod"]},))
+ORDERS = Collection("shop.orders", "collection", {}, "01")
 
 
 def verdict(**changed: Any) -> dict[str, Any]:
@@ -69,9 +72,11 @@ class Case:
         self.report = self.folder / "report.html"
         self.fake("DeadLetterRetries", lambda session: refused(0))
         self.fake("unresolved", lambda *_, **__: (), gate.unreplicated)
-        self.fake("metadata", lambda *_: Metadata((), ()))
-        self.fake("problem", lambda client: "", gate.write_block)
-        self.fake("writes_through", lambda client: True, gate.write_block)
+        self.fake("read", lambda session: Listing(session.pipeline, {"shop.orders": ORDERS}, {}), Listing)
+        self.fake("schemas", lambda session, pairs: pairs, gate.schema)
+        self.fake("compared", lambda _: Metadata((), ()))
+        self.fake("problem", lambda client, granted: "", gate.write_block)
+        self.fake("writes_through", lambda granted: True, gate.write_block)
         self.fake("findings", lambda facts: [Finding("warning", "kafka", "one broker")], gate.deployment)
         self.fake("refuse_existing", lambda reverse: None, gate.reverse_pipeline)
         self.fake("refuse_unmovable", lambda session: None, gate.reverse_pipeline)
@@ -80,9 +85,8 @@ class Case:
         self.fake("privileges", lambda client: None)
         self.fake("watch", lambda *_, **__: nullcontext())
         self.fake("cluster_time", lambda client: None)
-        for name in ("plan", "plan_in_place"):
+        for name in ("planned", "plan_in_place"):
             self.fake(name, lambda *_, **__: Plan(collections=(step("shop.orders", "collMod"),)))
-        self.fake("pairs", lambda *_: [Pair("shop.orders", "shop.orders")])
         self.fake("builds_under_way", lambda client, namespaces: [])
         self.fake("round_trip", lambda client: 0.001)
         self.fake("_documents", lambda client, namespace: 1_000_000)
@@ -147,7 +151,12 @@ def stranger(case: Case) -> None:
 
 
 def no_bypass(side: str, **fields: Any) -> Callable[[Case], None]:
-    return fake("writes_through", lambda client: client != side, gate.write_block, **fields)
+    def apply(case: Case) -> None:
+        case.fake("privileges", lambda client: None if client == side else OWNER)
+        case.fake("writes_through", lambda granted: granted is not None, gate.write_block)
+        change(**fields)(case)
+
+    return apply
 
 
 def in_folder(case: Case) -> None:
@@ -198,14 +207,14 @@ RED: list[tuple[str, Callable[[Case], None], str]] = [
         "different: 7 documents",
     ),
     ("verified", change(verdict=Verified(verdict(id="2", missing=3), verdict())), "3 differences found since"),
-    ("metadata", fake("metadata", lambda *_: Metadata([DIFFERENT] * 5, ())), "the index more is missing; and 2 more"),
-    ("metadata", fake("metadata", raising(MongoUnreachable("the source is away"))), "the source is away"),
+    ("metadata", fake("compared", lambda _: Metadata([DIFFERENT] * 5, ())), "the index more is missing; and 2 more"),
+    ("metadata", fake("compared", raising(MongoUnreachable("the source is away"))), "the source is away"),
     (
         "metadata",
-        fake("plan", lambda *_, **__: Plan(collections=(step("shop.ring", "convertToCapped"),))),
+        fake("planned", lambda *_, **__: Plan(collections=(step("shop.ring", "convertToCapped"),))),
         "shop.ring would become capped, which copies it and cannot be undone",
     ),
-    ("write block", fake("problem", lambda client: "it is MongoDB 5.0", gate.write_block), "it is MongoDB 5.0"),
+    ("write block", fake("problem", lambda *_: "it is MongoDB 5.0", gate.write_block), "it is MongoDB 5.0"),
     (
         "reverse pipeline",
         fake(
@@ -287,7 +296,7 @@ def test_a_source_that_is_another_replica_set_does_not_block_the_pipeline_s_mark
 def test_what_the_cutover_has_left_is_named_and_not_made_the_source_s(case: Case) -> None:
     """Before MongoDB 6.0: not unique at the primary yet, while the old source's index is."""
     left = Conversion("shop.orders", ("more",), enforced=False)
-    case.fake("metadata", lambda *_: Metadata([DIFFERENT], ()))
+    case.fake("compared", lambda _: Metadata([DIFFERENT], ()))
     case.fake("pending", lambda session: [left] if session.pipeline.name == "shop" else [], gate.conversions)
     case.returns = True
     (line,) = red(case.checks())
@@ -316,7 +325,7 @@ REBUILD = [
 def test_the_pause_is_estimated(case: Case, steps: list[Step], changed: dict[str, Any], level: str, found: str) -> None:
     options(**changed)(case)
     change(status=status(lag=Lag(0, 1.0, 0.0)))(case)
-    case.fake("plan", lambda *_, **__: Plan(collections=tuple(steps)))
+    case.fake("planned", lambda *_, **__: Plan(collections=tuple(steps)))
     case.fake("plan_in_place", lambda *_, **__: Plan())
     (line,) = [line for line in case.checks() if line.subject == "pause"]
     assert line.level == level and found in line.finding and (level == "ok" or "--max-pause" in line.advice), line

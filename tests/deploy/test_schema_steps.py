@@ -13,8 +13,7 @@ import pytest
 from pymongo.errors import AutoReconnect, OperationFailure
 
 from tests.support.awaited import until
-from tests.support.cutover_world import pipeline_of
-from tests.support.sessions import FakeCluster, session_of
+from tests.support.sessions import FakeCluster
 from towpath.deploy import schema
 from towpath.deploy.schema import Step, apply, at_once, builds_under_way
 from towpath.errors import TowpathError
@@ -186,26 +185,21 @@ PLAIN = {"key": {"m": 1}}
     ],
     ids=["relaxed", "to convert", "made", "made there", "dropped", "new"],
 )
-def test_a_final_plan_tells_what_replication_does_not_explain(
-    ours: Any, theirs: Any, unexplained: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Any
-) -> None:
+def test_a_final_plan_tells_what_replication_does_not_explain(ours: Any, theirs: Any, unexplained: list[str]) -> None:
     pair = Pair("shop.users", "shop.users")
     sides = [{} if found is None else {pair.source: Described("collection", {}, found)} for found in (ours, theirs)]
-    monkeypatch.setattr(schema, "pairs", lambda *_, **__: [pair])
-    monkeypatch.setattr(schema, "schemas", lambda *_: Schemas((pair,), sides[0], sides[1], (7, 0)))
-    plan = schema.plan(session_of(pipeline_of(tmp_path)), final=True)
+    both = Schemas((pair,), sides[0], sides[1], (7, 0))
+    plan = schema.planned(both, final=True)
     assert len(plan.unexplained) == len(unexplained)
     assert all(words in one.what for words, one in zip(unexplained, plan.unexplained, strict=True))
-    assert not schema.plan(session_of(pipeline_of(tmp_path)), overwrite=True).unexplained
+    assert not schema.planned(both, overwrite=True).unexplained
     assert unexplained or not any(step.builds or step.drops for step in plan.steps)
 
 
-def test_a_final_plan_tells_what_becomes_capped(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+def test_a_final_plan_tells_what_becomes_capped() -> None:
     pair = Pair("shop.ring", "shop.ring")
     capped = Described("collection", {"capped": {"size": 4096, "max": 5}}, {"n": UNIQUE})
     found = {pair.source: capped}, {pair.source: Described("collection", {}, {"n": {"key": {"n": 1}}})}
-    monkeypatch.setattr(schema, "pairs", lambda *_, **__: [pair])
-    monkeypatch.setattr(schema, "schemas", lambda *_: Schemas((pair,), *found, (7, 0)))
-    plan = schema.plan(session_of(pipeline_of(tmp_path)), final=True)
+    plan = schema.planned(Schemas((pair,), *found, (7, 0)), final=True)
     assert plan.capped == "shop.ring" and not plan.unexplained
     assert [next(iter(step.command.body)) for step in plan.steps] == ["convertToCapped", "collMod", "createIndexes"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import replace
@@ -12,6 +13,7 @@ import pytest
 from bson import ObjectId
 
 from tests.deploy.test_changes_in_log import LOGGED
+from tests.support.memory_topics import MemoryTopics
 from tests.support.sessions import session_of
 from towpath.checks import change, target
 from towpath.checks.facts import DESTINATION_SET, SOURCE_SET, Facts, OwnTopics
@@ -23,7 +25,16 @@ from towpath.clients.mongo.replica_set import ReplicaSet, collections
 from towpath.config.namespaces import meet
 from towpath.deploy import deployment
 from towpath.deploy.schema import Plan
-from towpath.errors import ConnectUnreachable, KafkaUnreachable, MongoError, MongoUnreachable, Refused, TowpathError
+from towpath.errors import (
+    ConnectError,
+    ConnectUnreachable,
+    KafkaRefused,
+    KafkaUnreachable,
+    MongoError,
+    MongoUnreachable,
+    Refused,
+    TowpathError,
+)
 from towpath.log.definitions import definitions
 from towpath.store import writers
 from towpath.store.writers import Registration
@@ -305,23 +316,42 @@ def test_the_log_of_another_pipeline_is_not_removed(facts: Any, words: str, monk
         require(target.OF_LOG, facts)
 
 
-@pytest.mark.parametrize("error", [KafkaUnreachable("Kafka is away"), ConnectUnreachable("Connect is away")])
-def test_only_after_the_end_of_a_replication_is_less_proven(error: TowpathError) -> None:
-    """`prepare --overwrite` is refused then."""
+def without(error: TowpathError) -> Facts:
+    """The facts where Kafka or Connect fails with this error."""
 
     def away() -> Any:
         raise error
 
     topics, connect = SimpleNamespace(overview=lambda: ([1], "k1", {})), SimpleNamespace(configs=away)
-    if isinstance(error, KafkaUnreachable):
+    if isinstance(error, KafkaUnreachable | KafkaRefused):
         topics = SimpleNamespace(overview=away)
     facts = Facts(session_of(PIPELINE, connect, topics))
     facts._answers |= {("source", facts.source._replica_set): SOURCE, ("source", collections): []}
     facts._answers |= {("destination", facts.destination._replica_set): DESTINATION}
     facts._answers |= {("destination", writers.read_all): {}}
+    return facts
+
+
+@pytest.mark.parametrize("error", [KafkaUnreachable("Kafka is away"), ConnectUnreachable("Connect is away")])
+def test_only_after_the_end_of_a_replication_is_less_proven(error: TowpathError) -> None:
+    """`prepare --overwrite` is refused then."""
+    facts = without(error)
     with pytest.raises(type(error), match="is away"):
         target.gather(facts)
     assert target.gather(facts, ended=True).kafka == ""
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        KafkaRefused("the brokers refuse the user or the password"),
+        ConnectError("401", status=401),
+        ConnectUnreachable("404, and not from Kafka Connect itself", status=404),
+    ],
+)
+def test_no_less_is_proven_where_kafka_or_connect_refuses(error: TowpathError) -> None:
+    with pytest.raises(type(error), match=re.escape(error.what)):
+        target.gather(without(error), ended=True)
 
 
 @pytest.mark.parametrize(
@@ -340,6 +370,11 @@ def test_prepare_overwrites_nothing_while_less_is_proven(
     monkeypatch.setattr(deploy.conversions, "marker", lambda _: None)
     deploy.prepare.main(["shop.toml", *options], standalone_mode=False)
     assert asked == [ended]
+
+
+_ROOT: dict[str, Any] = {"phase": "stream", "selection": "", "namespaces": "[]", "copied": "1:1"}
+OFFSETS = [{"partition": {"towpath": "move"}, "offset": _ROOT}]
+LOST = [{"partition": {"towpath": "move"}, "offset": _ROOT | {"lost": True}}]
 
 
 def changed(**values: Any) -> Any:
@@ -361,10 +396,12 @@ def changed(**values: Any) -> Any:
         "filled": {"shop.a"},
         "existing": {name: Topic(name, 4) for name in ("move.shop.a", "move.requests", "move.dead-letters")},
         "written": frozenset(["move.shop.a"]),
+        "captured": lambda topics: topics,
+        "registration": OWN,
         "own_topics": OwnTopics({}),
         "is_deployed": True,
         "is_stopped": False,
-        "offsets": lambda name: [{}],
+        "offsets": lambda name: OFFSETS,
         "state": lambda name: "RUNNING",
         "session": None,
     }
@@ -433,6 +470,12 @@ RED: list[tuple[Any, dict[str, Any], str]] = [
         "was included in this pipeline before, and then excluded",
     ),
     (change.kept_offsets, {"offsets": lambda name: []}, "Kafka Connect has no offsets of move-source"),
+    (change.kept_offsets, {"offsets": lambda name: LOST}, "Kafka Connect has no offsets of move-source"),
+    (
+        change.kept_offsets,
+        {"deployed": dict.fromkeys(_BASE.deployed), "offsets": lambda name: None},
+        "Kafka Connect has no move-source, which `towpath remove` has not removed: if its offsets are also lost",
+    ),
 ]
 
 
@@ -448,6 +491,36 @@ def test_each_rule_of_a_change_is_red(
     monkeypatch.setattr(change.cutover, "refuse", cut_over)
     found = run([Rule("deploy", rule)], changed(**what))
     assert found and all(words in finding.finding for finding in found), found
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"offsets": lambda name: [], "captured": lambda topics: frozenset()},
+        {"deployed": dict.fromkeys(_BASE.deployed), "registration": replace(OWN, removed=True)},
+        {"captured": lambda topics: frozenset(), **deployed_as("move-source", **{"collection.include.list": "-"})},
+    ],
+    ids=["nothing was captured", "`remove` keeps the offsets", "nothing was captured while it was included"],
+)
+def test_no_history_is_lost(facts: dict[str, Any]) -> None:
+    rules = [Rule("deploy", rule) for rule in (change.kept_offsets, change.not_taken_in_again)]
+    assert run(rules, changed(**facts)) == []
+
+
+def test_a_topic_without_a_committed_record_shows_no_capture() -> None:
+    topics = MemoryTopics(**dict.fromkeys(("move.shop.a", "move.shop.cut", "move.shop.none", "move.shop.open"), 2))
+    topics.write("move.shop.a", (b"k", b"v", 1), commit=False)
+    topics.write("move.shop.open", (b"k", b"v", 1), commit=None)
+    topics.write("move.shop.cut", (b"k", b"v", 1), partition=1)
+    topics.cut("move.shop.cut", 2, partition=1)
+    facts = Facts(session_of(PIPELINE, topics=topics))
+    facts.existing = topics.all()
+    assert facts.written == {"move.shop.a", "move.shop.cut", "move.shop.open"}
+    assert facts.captured(facts.written) == {"move.shop.cut"}
+    topics.write("move.shop.a", (b"k", b"v", 1), partition=1)
+    facts = Facts(session_of(PIPELINE, topics=topics))
+    facts.existing = topics.all()
+    assert facts.captured(frozenset(["move.shop.a", "move.shop.none"])) == {"move.shop.a"}
 
 
 def test_topics_are_awaited_while_the_broker_learns_of_more(monkeypatch: pytest.MonkeyPatch) -> None:

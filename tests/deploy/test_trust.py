@@ -28,10 +28,11 @@ from tests.support.secured import NAME, Secured, running, worker_by_certificate,
 from towpath import stack as embedded
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka import hanging_transactions
+from towpath.clients.kafka.protocol import Protocol
 from towpath.clients.kafka.topics import Topics, for_kafka_python, for_librdkafka
 from towpath.clients.mongo.client import Cluster
 from towpath.config.logins import ConnectLogin, kafka_login
-from towpath.errors import TopicError, TowpathError
+from towpath.errors import ConnectUnreachable, KafkaUnreachable, MongoUnreachable, TopicError, TowpathError
 
 pytestmark = [pytest.mark.servers, pytest.mark.nightly]
 
@@ -259,12 +260,12 @@ def test_the_documented_rights_are_enough_to_end_a_transaction(secured: Secured)
     assert producer.flush(30) == 0
     assert topics.open_transactions() == {place: 0}
     assert hanging_transactions.find(topics, [f"{NAME}-source"], [place]) == []
-    with closing(hanging_transactions._Admin.of(topics.bootstrap, for_kafka_python(topics.login))) as admin:
-        [found] = admin.open_at(place)
+    with closing(Protocol.of(topics.bootstrap, for_kafka_python(topics.login))) as protocol:
+        [found] = protocol.open_at(place)
         hanging = hanging_transactions.HangingTransaction(place, task, found)
         with pytest.raises(TopicError, match=r"whether to commit it is not known: .* does not show it\. Run"):
             hanging_transactions.end(topics, hanging)
-        admin.write_end(hanging, commits=False)
+        protocol.write_end(place, found, commits=False)
     assert topics.open_transactions() == {}
     producer.abort_transaction(30)
     assert hanging_transactions._decision(topics, hanging) is False
@@ -436,4 +437,5 @@ def test_whoever_does_not_get_in_is_told_why(doors: Doors, wrong: str) -> None:
     with pytest.raises(TowpathError) as refused:
         come(doors)
     assert re.search(words, str(refused.value)), str(refused.value)
+    assert not isinstance(refused.value, (ConnectUnreachable, KafkaUnreachable, MongoUnreachable))
     assert not _LEAK.search(str(refused.value)) and "0123456789abcdef" not in str(refused.value)

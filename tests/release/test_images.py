@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from release import __main__ as release
 from release import images
 
 DIGEST = "@sha256:" + "0a" * 32
@@ -22,6 +23,27 @@ def test_every_image_of_others_gets_a_digest_and_those_that_are_built_here_none(
     named = set(re.findall(r"(?:_IMAGE=|_IMAGE:-)([^}\s]+)", "\n".join(done)))
     assert {name for name in named if not name.endswith(DIGEST)} == built
     assert [images.pinned(text, lambda image: DIGEST) for text in done] == done, "those of before are replaced"
+
+
+def test_no_version_of_the_changelog_is_released_with_tags_alone(tmp_path: Path) -> None:
+    file = tmp_path / "Dockerfile"
+    file.write_text("ARG KAFKA_IMAGE=apache/kafka:4.3.1\nARG TOWPATH_IMAGE=towpath\n", encoding="utf-8")
+    released = "## [Unreleased]\n\n## [1.2.3] - 2026-11-27\n"
+    with pytest.raises(SystemExit, match=r"1\.2\.3.* apache/kafka:4\.3\.1; run `python -m release\.images`"):
+        images.refuse_unpinned("1.2.3", released, [file])
+    images.refuse_unpinned("1.2.4", released, [file])  # a trial
+    file.write_text(images.pinned(file.read_text(encoding="utf-8"), lambda image: DIGEST), encoding="utf-8")
+    images.refuse_unpinned("1.2.3", released, [file])
+
+
+def test_a_release_begins_with_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise SystemExit("no digests")
+
+    monkeypatch.setattr(images, "refuse_unpinned", refuse)
+    monkeypatch.setattr(release.shutil, "rmtree", lambda *_, **__: pytest.fail("dist is touched"))
+    with pytest.raises(SystemExit, match="no digests"):
+        release.main()
 
 
 def test_no_tag_floats() -> None:

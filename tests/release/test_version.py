@@ -11,6 +11,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
 
 ROOT = Path(__file__).parents[2]
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
@@ -29,6 +31,17 @@ def test_the_verifier_has_the_version_of_the_tool_which_requires_exactly_that() 
     verifier = tomllib.loads((ROOT / "verifier" / "pyproject.toml").read_text())["project"]
     assert verifier["version"] == VERSION
     assert f"{verifier['name']}=={VERSION}" in metadata.requires("towpath")
+
+
+@pytest.mark.parametrize(("project", "package"), [("", "kafka-python"), ("", "pymongo"), ("verifier", "pymongo")])
+def test_a_package_whose_private_parts_are_used_is_of_the_minor_version_that_is_tested(
+    project: str, package: str
+) -> None:
+    texts = tomllib.loads((ROOT / project / "pyproject.toml").read_text())["project"]["dependencies"]
+    [required] = [one for one in map(Requirement, texts) if one.name == package]
+    tested = Version(metadata.version(package))
+    assert tested in required.specifier
+    assert f"{tested.major}.{tested.minor + 1}" not in required.specifier
 
 
 def versions_in(pom: Path) -> list[str]:

@@ -63,13 +63,13 @@ class Captured:
 def read_captured(
     client: Client,
     pipeline: Pipeline,
-    offsets: Callable[[str], list[dict[str, Any]] | None],
-    config: Callable[[str], Mapping[str, str] | None],
+    states: Callable[[str], SourceState],
+    configs: Callable[[str], Mapping[str, str] | None],
 ) -> list[Captured]:
-    """Every source connector that has a position. `offsets` and `config` ask Connect about a connector."""
+    """Every source connector that has a position. The functions return what Connect knows of a connector."""
     captured = []
     for name in pipeline.source_connectors:
-        state, settings = source_state(offsets(name) or ()), config(name) or {}
+        state, settings = states(name), configs(name) or {}
         since = state.position.time if state.position else state.start
         if since is not None:
             resnapshot, only = settings.get(RESNAPSHOT, state.resnapshot), settings.get(RESNAPSHOT_ONLY, EVERYTHING)
@@ -93,26 +93,34 @@ def is_lost(client: Client, since: ClusterTime) -> bool:
         raise
 
 
-def check(session: Session) -> Iterator[Finding]:
-    """As `within_oplog`, for `status`: a server that does not answer yields nothing, one that refuses a warning."""
-    pipeline, connect = session.pipeline, session.connect
+def check(
+    session: Session, states: Mapping[str, SourceState], configs: Mapping[str, Mapping[str, str]]
+) -> Iterator[Finding]:
+    """As `within_oplog`, for `status`: a source that does not answer yields nothing, one that refuses a warning.
+
+    `states` and `configs` are those of the source connectors.
+    """
     try:
-        if pipeline.has_own_source:
+        if session.pipeline.has_own_source:
             with session.source.briefly() as client:
-                captures = read_captured(client, pipeline, connect.offsets, connect.config)
+                captures = read_captured(client, session.pipeline, states.__getitem__, configs.get)
                 oplog = read(client)
             for captured in captures:
                 yield from _about(captured, oplog)
-    except (MongoUnreachable, ConnectUnreachable):
+    except MongoUnreachable:
         return
     except TowpathError as failure:
         yield warning(f"cannot be compared with what is captured: {failure.sentence}", failure.advice, about=SUBJECT)
 
 
-def warnings(session: Session) -> tuple[str, ...]:
+def warnings(
+    session: Session, states: Mapping[str, SourceState], configs: Mapping[str, Mapping[str, str]]
+) -> tuple[str, ...]:
     """The errors and warnings of `check`, one line each, for `status`."""
     return tuple(
-        f"{finding.subject}: {finding.finding}; {finding.advice}" for finding in check(session) if finding.level != "ok"
+        f"{finding.subject}: {finding.finding}; {finding.advice}"
+        for finding in check(session, states, configs)
+        if finding.level != "ok"
     )
 
 
@@ -120,7 +128,11 @@ def within_oplog(facts: Facts) -> Iterator[Finding]:
     """The oplog still holds what the deployed source connectors have not captured."""
     if not facts.pipeline.has_own_source:
         return
-    read_all = partial(read_captured, pipeline=facts.pipeline, offsets=facts.offsets, config=facts.deployed.get)
+
+    def state(connector: str) -> SourceState:
+        return source_state(facts.offsets(connector) or ())
+
+    read_all = partial(read_captured, pipeline=facts.pipeline, states=state, configs=facts.deployed.get)
     try:
         captures = facts.source.ask(read_all)
     except ConnectUnreachable:

@@ -15,7 +15,8 @@ from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.config.namespaces import topic_of
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import first_few
-from towpath.errors import ConnectError, ConnectUnreachable
+from towpath.errors import ConnectUnreachable, TowpathError
+from towpath.log.source_offsets import source_state
 from towpath.store import cutover
 from towpath.store.writers import Registration
 
@@ -170,7 +171,7 @@ def not_taken_in_again(facts: Facts) -> Iterator[Finding]:
     if not facts.pipeline.has_own_source:
         return
     names = {topic_of(facts.pipeline.name, ns): ns for ns in facts.namespaces if _newly_captured(facts, ns)}
-    for topic in sorted(facts.written.intersection(names)) if names else ():
+    for topic in sorted(facts.captured(facts.written.intersection(names))) if names else ():
         yield error(
             f"{names[topic]} was included in this pipeline before, and then excluded: its topic {topic} holds records,"
             " and documents that were deleted at the source since then would stay at the destination forever",
@@ -179,14 +180,26 @@ def not_taken_in_again(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _has_lost_offsets(facts: Facts, connector: str) -> bool:
-    """False where Connect does not tell: it asks Kafka with the login in the connector's present configuration."""
+def _lost_offsets(facts: Facts, connector: str) -> str:
+    """What Connect has lost of a source connector, as the beginning of a sentence; empty if nothing.
+
+    Connect shows the offsets of existing connectors only, and keeps those of a connector that `remove` has removed.
+    Of an existing one it may not show them: it asks Kafka with the login in the connector's present configuration.
+    """
+    if facts.deployed[connector] is None:
+        is_removed = facts.registration is not None and facts.registration.removed
+        gone = (
+            f"Kafka Connect has no {connector}, which `towpath remove` has not removed: if its offsets are also lost,"
+        )
+        return "" if is_removed else gone
     try:
-        return not facts.offsets(connector)
+        offsets = facts.offsets(connector)
+        is_lost = not offsets or source_state(offsets).lost
     except ConnectUnreachable:
         raise
-    except ConnectError:
-        return False
+    except TowpathError:
+        return ""
+    return f"Kafka Connect has no offsets of {connector} that continue it:" if is_lost else ""
 
 
 def kept_offsets(facts: Facts) -> Iterator[Finding]:
@@ -194,10 +207,11 @@ def kept_offsets(facts: Facts) -> Iterator[Finding]:
     pipeline = facts.pipeline
     for name in pipeline.source_connectors if pipeline.has_own_source else ():
         topics = {topic_of(pipeline.name, ns) for ns in facts.namespaces if captured_by(facts.desired, ns) == name}
-        if facts.deployed[name] is not None and facts.written & topics and _has_lost_offsets(facts, name):
+        written = facts.written & topics
+        if written and (lost := _lost_offsets(facts, name)) and facts.captured(written):
             yield warning(
-                f"the log holds records of an earlier capture, and Kafka Connect has no offsets of {name} that continue"
-                " it: the connector will not capture anything (TWP-HISTORY-LOST)",
+                f"the log holds records of an earlier capture, and {lost} the connector will not capture anything"
+                " (TWP-HISTORY-LOST)",
                 "run `towpath resnapshot PIPELINE` after it, which re-reads all documents",
                 code="TWP-HISTORY-LOST",
             )

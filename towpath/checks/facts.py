@@ -18,8 +18,16 @@ from towpath.clients.mongo.client import Client, Cluster
 from towpath.clients.mongo.privileges import Privileges, if_allowed, privileges
 from towpath.clients.mongo.replica_set import Collection as CollectionInfo
 from towpath.clients.mongo.replica_set import ReplicaSet, collections, destination_set, source_set
-from towpath.errors import ConnectUnreachable, KafkaUnreachable, MongoUnreachable, NoSuchConnector, TowpathError
+from towpath.errors import (
+    ConnectUnreachable,
+    KafkaRefused,
+    KafkaUnreachable,
+    MongoUnreachable,
+    NoSuchConnector,
+    TowpathError,
+)
 from towpath.log.definitions import DDL_REPLAY, SETTINGS, definitions, pipeline_topics
+from towpath.log.lag import peek
 from towpath.session import Session
 from towpath.store import credentials, writers
 from towpath.store.writers import Registration
@@ -32,7 +40,8 @@ _KEPT = (RESNAPSHOT, RESNAPSHOT_ONLY, DDL_REPLAY)
 
 Configurations = Mapping[str, dict[str, str] | None]
 Answer = TypeVar("Answer")
-_AWAY = (MongoUnreachable, KafkaUnreachable, ConnectUnreachable)
+_NO_KAFKA = (KafkaUnreachable, KafkaRefused)
+_AWAY = (MongoUnreachable, ConnectUnreachable, *_NO_KAFKA)
 
 
 class Once:
@@ -54,7 +63,7 @@ class Once:
             except TowpathError as failure:
                 self._failures[key] = failure
                 if isinstance(failure, _AWAY):
-                    away = "kafka" if isinstance(failure, KafkaUnreachable) else server
+                    away = "kafka" if isinstance(failure, _NO_KAFKA) else server
                     self.unreachable.setdefault(away, failure)
                 raise
         answer: Answer = self._answers[key]
@@ -262,6 +271,19 @@ class Facts(Once):
         """The change topics that hold, or held, records, committed or not."""
         ends = self.once("kafka", "written", lambda: self.topics.written(self.log))
         return frozenset(name for (name, _), end in ends.items() if end > 0)
+
+    def captured(self, topics: frozenset[str]) -> frozenset[str]:
+        """The change topics among these that hold a committed record, or held one that retention has deleted.
+
+        `io.towpath.source.CapturedLog` has the same rule in the source connector.
+        """
+
+        def read() -> frozenset[str]:
+            ends = {place: window for place, window in self.ends.items() if place[0] in topics}
+            held = peek(self.topics, ends, limit=0)
+            return frozenset(place[0] for place, (first, _) in ends.items() if first > 0 or held[place].records)
+
+        return self.once("kafka", ("captured", topics), read)
 
     @cached_property
     def topic_settings(self) -> Mapping[str, Mapping[str, str]]:

@@ -208,8 +208,8 @@ def gather(facts: Facts, *, with_source: bool = True, ended: bool = False) -> Ta
     try:
         kafka, log = facts.kafka_cluster, [namespace_of(pipeline.name, topic.name) for topic in facts.log]
         configs = [config for config in facts.deployed.values() if config]
-    except (KafkaUnreachable, ConnectUnreachable):
-        if not ended:
+    except (KafkaUnreachable, ConnectUnreachable) as failure:
+        if not ended or getattr(failure, "status", None) is not None:  # something else answers for Connect
             raise
         kafka, log, configs = "", [], []
     sources = [ReplicaSet.parse(config[SOURCE_SET]) for config in configs if SOURCE_SET in config]

@@ -51,7 +51,7 @@ def deploy(file: Path, dry_run: bool, allow_missing: bool, prepares: bool, timeo
         planned = Deployment(Facts(session, allow_missing=allow_missing))
         changes, differences = planned.plan(), planned.differences()
         in_log = session.pipeline.ddl.apply  # the sink creates collections, with the options of their time
-        schema = _schema_plan(session) if prepares and not in_log else Plan()
+        schema = _schema_plan(planned.facts) if prepares and not in_log else Plan()
         if dry_run:
             for step in schema.collections:
                 say(f"would {step.description}")
@@ -80,10 +80,10 @@ def deploy(file: Path, dry_run: bool, allow_missing: bool, prepares: bool, timeo
             raise click.exceptions.Exit(1)
 
 
-def _schema_plan(session: Session) -> Plan:
-    """The collections and views to create at the destination. Raises `MongoError` if either cluster cannot be read."""
+def _schema_plan(facts: Facts) -> Plan:
+    """The collections and views to create at the destination. Raises `TowpathError` if a cluster cannot be read."""
     try:
-        return plan(session)
+        return plan(facts.session, source=facts.collections)
     except MongoError as error:
         raise TowpathError(
             f"nothing was deployed, because the collections to create at the destination are not known: {error}",

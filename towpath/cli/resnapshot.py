@@ -9,7 +9,7 @@ import click
 
 from towpath.cli import verify
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, say
-from towpath.deploy.schema import pairs
+from towpath.deploy.schema import Listing
 from towpath.history import resnapshot as resnapshots
 from towpath.history.plan import format_time
 from towpath.history.resnapshot import Captures
@@ -44,8 +44,9 @@ def resnapshot(file: Path, only: tuple[str, ...], yes: bool, dry_run: bool, time
         if captures.interrupted is None and not yes:
             click.confirm("Re-read these documents?", abort=True)
         resnapshots.run(session, captures, timeout)
-        compared, request = pairs(session, only), VerifyRequest(False, only=only)
-        result = verify.run(session, compared, Options(), request, as_json=as_json)
+        listing = Listing.read(session)
+        request = VerifyRequest(False, only=only, listing=listing)
+        result = verify.run(session, listing.pairs(only), Options(), request, as_json=as_json)
     verify.end(result.verdict, result.differences)
 
 

@@ -74,7 +74,7 @@ def _complete(session: Session, status: Report) -> Report:
 
 def _with_log(session: Session, status: Report) -> Report:
     """With the replays and the topics of the log."""
-    return replace(status.with_replays(read_replays(session)), log=read_log(session, status.raw.ends))
+    return replace(status.with_replays(read_replays(session)), log=read_log(session, status.raw))
 
 
 def _watch(session: Session, show: Callable[[Report], None], failed: Callable[[Exception], None]) -> Report | None:

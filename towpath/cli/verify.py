@@ -22,7 +22,7 @@ from towpath.config.events import Definition, Difference, Event, Followed
 from towpath.config.namespaces import is_pattern
 from towpath.deploy import schema_changes as changes
 from towpath.deploy import unreplicated
-from towpath.deploy.schema import metadata, pairs
+from towpath.deploy.schema import Listing, metadata
 from towpath.log.barrier import asking
 from towpath.session import Session
 from towpath.store import state_files
@@ -121,15 +121,16 @@ def verify(
         ddl = () if recent or resume or alone else unreplicated.passed_marks(session)  # before namespaces are listed
         if with_metadata is None:
             with_metadata = not recent
-        definitions = metadata(session, only) if with_metadata else None
-        request = VerifyRequest(alone or quiet, last, since, definitions, only, ddl)
+        listing = Listing.read(session) if with_metadata or not recent else None
+        definitions = metadata(session, only, listing) if with_metadata else None
+        request = VerifyRequest(alone or quiet, last, since, definitions, only, ddl, listing)
         start = FollowStart.find(session, request, options) if follows else None
         if start and start.continues:  # only options, views and indexes are compared again
             for definition in request.definitions:
                 print_json(definition) if as_json else _print(definition)
             result = VerificationResult(Verdict([]), (), definitions)
         else:
-            compared = [] if recent else pairs(session, only)
+            compared = listing.pairs(only) if listing and not recent else []
             with (
                 nullcontext(options)
                 if recent or quiet

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -22,23 +22,23 @@ from towpath.checks.rule import Finding, Rule, error, ok, run, warning
 from towpath.clients.connect.control import statuses
 from towpath.clients.mongo import write_block
 from towpath.clients.mongo.client import Client, Cluster
-from towpath.clients.mongo.privileges import privileges
+from towpath.clients.mongo.privileges import Privileges, privileges
 from towpath.clients.mongo.replica_set import destination_set, source_set
 from towpath.config.text import counted, duration
 from towpath.cutover import reverse_pipeline
 from towpath.cutover.steps import CutoverOptions
 from towpath.cutover.watches import watch
 from towpath.cutover.writes import ANSWER, command_problem, stdin_problem
-from towpath.deploy import conversions, deployment, operator, unreplicated
-from towpath.deploy.schema import Plan, Step, builds_under_way, metadata, pairs, plan, plan_in_place
+from towpath.deploy import conversions, deployment, operator, schema, unreplicated
+from towpath.deploy.schema import Listing, Plan, Step, builds_under_way, compared, plan_in_place, planned
 from towpath.deploy.schema_changes import UNREAD
-from towpath.errors import TowpathError
+from towpath.errors import Refused, TowpathError
 from towpath.run.dead_letters import DeadLetterRetries
 from towpath.run.report import Report
 from towpath.run.status import read_status
 from towpath.session import Session
-from towpath.verify.full_verdict import Verified, age, summary
-from towpath_verifier import cluster_time, concurrently
+from towpath.verify.full_verdict import VerdictContext, Verified, age, summary
+from towpath_verifier import Schemas, cluster_time, concurrently
 
 #: The lines that need nothing but the status and the verdict.
 _KNOWN = ("operator", "connectors", "copy", "lag", "re-read requests", "verified")
@@ -63,6 +63,7 @@ class Readiness:
     returns: bool = False
     answers: bool = True
     """Whether someone may have to confirm on standard input that the writes have stopped."""
+    _privileges: dict[str, Privileges | None] = field(default_factory=dict)
 
     @property
     def session(self) -> Session:
@@ -78,9 +79,21 @@ class Readiness:
             return str(error)
 
     @cached_property
+    def listing(self) -> Listing:
+        return Listing.read(self.session)
+
+    @cached_property
+    def schemas(self) -> Schemas:
+        """Raises `Refused` when neither side has a collection."""
+        return schema.schemas(self.session, self.listing.pairs(views=True))
+
+    @cached_property
     def restore(self) -> Plan:
         """What the new primary lacks of the old one's schema, by now."""
-        return plan(self.session, final=True)
+        try:
+            return planned(self.schemas, final=True)
+        except Refused:
+            return Plan()
 
     @cached_property
     def relax(self) -> Plan:
@@ -90,7 +103,14 @@ class Readiness:
 
     @cached_property
     def verdict(self) -> Verified:
-        return Verified.read(self.session)
+        return Verified.of(self.session.pipeline.name, VerdictContext.read(self.session, listing=self.listing))
+
+    def privileges(self, cluster: Cluster) -> Privileges | None:
+        """Those of the user at a cluster; None without access control."""
+        if cluster.uri not in self._privileges:
+            with cluster.connected() as client:
+                self._privileges[cluster.uri] = privileges(client)
+        return self._privileges[cluster.uri]
 
     @property
     def known_status(self) -> Report:
@@ -199,7 +219,7 @@ def verified(readiness: Readiness) -> Result:
 def _metadata(readiness: Readiness) -> Result:
     if capped := readiness.restore.capped:
         return False, f"{capped} would become capped, which copies it and cannot be undone", _CAPPED
-    both = metadata(readiness.session, ())
+    both = compared(readiness.schemas)
     words = "; ".join(f"{difference.pair.source}: {difference.what}" for difference in both.differences[:_SHOWN])
     more = len(both.differences) - _SHOWN
     words += f"; and {more} more" if more > 0 else ""
@@ -212,8 +232,9 @@ def _metadata(readiness: Readiness) -> Result:
 
 
 def _write_block(readiness: Readiness) -> Result:
+    granted = readiness.privileges(readiness.session.source)
     with readiness.session.source.connected() as client:
-        problem = write_block.problem(client)
+        problem = write_block.problem(client, granted)
     return not problem, problem or "the user may block writes", "or leave --block-writes out"
 
 
@@ -254,13 +275,11 @@ def own_writes(readiness: Readiness) -> Result:
         ("source", session.source, readiness.returns and same),
         ("destination", session.destination, readiness.returns or same),
     ):
-        with cluster.connected() as client:
-            if needs and not write_block.writes_through(client):
-                granted = privileges(client)
-                why = "no user may without access control"
-                if granted:
-                    why = f"{granted.user} misses {write_block.BYPASS} there"
-                blocked.append(f"while writes to the {side} are blocked, Towpath has to write there, and {why}")
+        if needs and not write_block.writes_through(granted := readiness.privileges(cluster)):
+            why = (
+                f"{granted.user} misses {write_block.BYPASS} there" if granted else "no user may without access control"
+            )
+            blocked.append(f"while writes to the {side} are blocked, Towpath has to write there, and {why}")
     words = "; ".join(blocked) or "Towpath can write while the writes of applications are blocked"
     advice = "leave --block-writes out and stop the writers with --stop-with or by hand, or grant that action"
     return not blocked, words, advice
@@ -279,7 +298,7 @@ def late_writes(readiness: Readiness) -> Result:
 def _index_builds(readiness: Readiness) -> Result:
     """A server refuses changes of a collection while an index of it is built."""
     session, found = readiness.session, list[str]()
-    replicated = pairs(session, ())
+    replicated = readiness.listing.pairs()
     for cluster, names in (
         (session.source, [pair.source for pair in replicated]),
         (session.destination, [pair.destination for pair in replicated]),
@@ -293,19 +312,18 @@ def _index_builds(readiness: Readiness) -> Result:
 def schemas(readiness: Readiness) -> Result:
     """The users may change the schemas of both sides, as far as the changes are known by now."""
     old, new = readiness.session.source, readiness.session.destination
-    missing = [*_missing(new, readiness.restore.steps), *_missing(old, readiness.relax.steps)]
+    changes = (new, readiness.restore.steps), (old, readiness.relax.steps)
+    missing = [each for side, steps in changes for each in _missing(readiness.privileges(side), side.side, steps)]
     words = "; ".join(missing[:_SHOWN]) or "the users may change the schemas"
     return not missing, words, "grant the role dbAdmin on the databases, or the actions named (docs/how-to/secure.md)"
 
 
-def _missing(cluster: Cluster, steps: Iterable[Step]) -> Iterable[str]:
-    """The privilege actions that this cluster's user misses for these steps, each once."""
-    with cluster.connected() as client:
-        granted = privileges(client)
+def _missing(granted: Privileges | None, side: str, steps: Iterable[Step]) -> Iterable[str]:
+    """The privilege actions that this side's user misses for these steps, each once."""
     if granted is None:
         return ()
     return dict.fromkeys(
-        f"{granted.user} misses {action} on {step.namespace} at the {cluster.side}"
+        f"{granted.user} misses {action} on {step.namespace} at the {side}"
         for step in steps
         for action in granted.missing([_action(step)], step.namespace)
     )

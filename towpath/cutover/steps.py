@@ -31,7 +31,7 @@ from towpath.cutover.sides import Sides
 from towpath.cutover.watches import LateWrites, SchemaWatches
 from towpath.cutover.writes import ANSWER, allow, hook, writes_through
 from towpath.deploy import conversions, deployment, schema
-from towpath.deploy.schema import Plan, apply, as_text, of_text, pairs, plan, plan_in_place, without_enforcement
+from towpath.deploy.schema import Listing, Plan, apply, as_text, of_text, plan, plan_in_place, without_enforcement
 from towpath.errors import TowpathError
 from towpath.log import barrier
 from towpath.session import Session, unsaid
@@ -257,7 +257,7 @@ def _resume_sink(sides: Sides) -> None:
 
 def _compare_all(work: Work) -> int:
     with pymongo.timeout(work.pause.remaining(work.pause.limit)):
-        pipeline, everything = work.session.pipeline, pairs(work.session, ())
+        pipeline, everything = work.session.pipeline, Listing.read(work.session).pairs()
         quiet = Verification(pipeline.source.uri, pipeline.destination.uri, everything, Options(quiet=True))
         return require_same(work.session, quiet, EVERYTHING)
 

@@ -16,6 +16,7 @@ import psutil
 
 from towpath.clients.mongo import write_block
 from towpath.clients.mongo.client import Cluster
+from towpath.clients.mongo.privileges import privileges
 from towpath.errors import TowpathError
 
 #: Advice when no one can confirm that the writes have stopped.
@@ -95,4 +96,4 @@ def allow(cluster: Cluster) -> None:
 def writes_through(cluster: Cluster) -> bool:
     """Whether this user can write while the cluster blocks the writes of applications."""
     with cluster.connected() as client:
-        return write_block.writes_through(client)
+        return write_block.writes_through(privileges(client))

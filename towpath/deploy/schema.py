@@ -15,7 +15,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any
+from typing import Any, Self
 
 import pymongo
 from bson.json_util import CANONICAL_JSON_OPTIONS, RELAXED_JSON_OPTIONS, dumps, loads
@@ -23,7 +23,6 @@ from pymongo.errors import OperationFailure, PyMongoError
 
 from towpath.clients.mongo.client import ANSWER_S, Client, Cluster
 from towpath.clients.mongo.replica_set import Collection, collections
-from towpath.config.namespaces import Selection
 from towpath.config.pipeline import Pipeline
 from towpath.errors import MongoError, Refused, TowpathError
 from towpath.session import Session
@@ -58,38 +57,48 @@ _END_S = 2.0  # seconds in which a command that was sent without a limit ends, a
 Progress = Callable[[int, int, str], None]
 
 
-def pairs(session: Session, only: Sequence[str], *, views: bool = False) -> list[Pair]:
-    """Every namespace of the pipeline that exists at either side, with its name at the destination.
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The collections and views of a pipeline on both sides, by their names at the source."""
 
-    `only` holds patterns of source namespaces; empty means all. Views are not replicated, and are included only with
-    `views`. Raises `Refused` when there are none.
-    """
-    pipeline = session.pipeline
-    selection = replace(pipeline.selection, only=tuple(only))
-    with session.source.connected(answer=ANSWER_S) as client:
-        ours = at_source(client, selection, views=views)
-    with session.destination.connected(answer=ANSWER_S) as client:
-        theirs = at_destination(client, pipeline, selection, views=views)
-    namespaces = sorted({*ours, *theirs})
-    if not namespaces:
-        patterns = ", ".join(only) or ", ".join(pipeline.collections.include)
-        raise Refused(f"neither side has a collection of the pipeline {pipeline.name} that matches {patterns}")
-    return [Pair(namespace, pipeline.renamed(namespace)) for namespace in namespaces]
+    pipeline: Pipeline
+    source: Mapping[str, Collection]
+    destination: Mapping[str, Collection]
+
+    @classmethod
+    def read(cls, session: Session, source: Iterable[Collection] | None = None) -> Self:
+        """`source`: the collections and views there, if they are known already. Raises `MongoError`."""
+        if source is None:
+            with session.source.connected(answer=ANSWER_S) as client:
+                ours = at_source(client, session.pipeline)
+        else:
+            ours = {entry.namespace: entry for entry in source}
+        with session.destination.connected(answer=ANSWER_S) as client:
+            return cls(session.pipeline, ours, at_destination(client, session.pipeline))
+
+    def pairs(self, only: Sequence[str] = (), *, views: bool = False) -> list[Pair]:
+        """Every namespace that exists at either side, with its name at the destination.
+
+        `only` holds patterns of source namespaces; empty means all. Views are not replicated, and are included only
+        with `views`. Raises `Refused` when there are none.
+        """
+        pipeline = self.pipeline
+        matches = replace(pipeline.selection, only=tuple(only)).matches
+        entries = (*self.source.items(), *self.destination.items())
+        names = {name for name, entry in entries if (views or entry.kind != "view") and matches(name)}
+        if not names:
+            patterns = ", ".join(only) or ", ".join(pipeline.collections.include)
+            raise Refused(f"neither side has a collection of the pipeline {pipeline.name} that matches {patterns}")
+        return [Pair(name, pipeline.renamed(name)) for name in sorted(names)]
 
 
-def at_source(client: Client, selection: Selection, *, views: bool = False) -> dict[str, Collection]:
-    """The pipeline's collections at the source, by name."""
-    return {
-        entry.namespace: entry
-        for entry in collections(client)
-        if (views or entry.kind != "view") and selection.matches(entry.namespace)
-    }
+def at_source(client: Client, pipeline: Pipeline) -> dict[str, Collection]:
+    """The pipeline's collections and views at the source, by name."""
+    return {entry.namespace: entry for entry in collections(client) if pipeline.selection.matches(entry.namespace)}
 
 
-def at_destination(
-    client: Client, pipeline: Pipeline, selection: Selection, *, views: bool = False
-) -> dict[str, Collection]:
-    """The pipeline's collections at the destination, by their source names."""
+def at_destination(client: Client, pipeline: Pipeline) -> dict[str, Collection]:
+    """The pipeline's collections and views at the destination, by their source names."""
     # the user may lack the privilege to list the collections of the bookkeeping database
     databases = [name for name in client.list_database_names() if name != DATABASE]
     old_names = {new: old for old, new in pipeline.collections.rename.items()}
@@ -97,7 +106,7 @@ def at_destination(
     return {
         name: entry
         for name, entry in named
-        if (views or entry.kind != "view") and selection.matches(name) and pipeline.renamed(name) == entry.namespace
+        if pipeline.selection.matches(name) and pipeline.renamed(name) == entry.namespace
     }
 
 
@@ -121,20 +130,23 @@ class Metadata:
     deferred: Sequence[MetadataDifference]
 
 
-def metadata(session: Session, only: Sequence[str]) -> Metadata:
+def metadata(session: Session, only: Sequence[str], listing: Listing | None = None) -> Metadata:
     """Compare options, views and indexes, of the namespaces that match one of `only`, if given.
 
-    Raises `TowpathError` when a side cannot be read.
+    `listing`: if it is known already. Raises `TowpathError` when a side cannot be read.
     """
-    compared = pairs(session, only, views=True)
+    listing = listing or Listing.read(session)
     try:
-        both = schemas(session, compared)
+        return compared(schemas(session, listing.pairs(only, views=True)))
     except MongoError as error:
         raise TowpathError(
             f"{error}. Options, views and indexes are compared with listCollections and listIndexes;"
             " --no-metadata leaves them out"
         ) from error
 
+
+def compared(both: Schemas) -> Metadata:
+    """All differences."""
     return _metadata(both, both.differences())
 
 
@@ -262,18 +274,26 @@ class Plan:
         }
 
 
-def plan(session: Session, *, overwrite: bool = False, final: bool = False) -> Plan:
+def plan(
+    session: Session, *, overwrite: bool = False, final: bool = False, source: Iterable[Collection] | None = None
+) -> Plan:
     """Compare both sides and plan the steps; nothing is changed.
 
-    Existing objects that differ stay, unless `overwrite`. Even then a collection is never dropped. `final` restores
-    the source's schema; the default is the relaxed schema, with which replicated changes do no harm. Raises
-    `MongoError`.
+    `source` as for `Listing.read`, the others as for `planned`. Raises `MongoError`.
     """
     try:
-        replicated = pairs(session, (), views=True)
+        replicated = Listing.read(session, source).pairs(views=True)
     except Refused:  # no collection yet, as with `deploy --allow-missing`
         return Plan()
-    both = schemas(session, replicated)
+    return planned(schemas(session, replicated), overwrite=overwrite, final=final)
+
+
+def planned(both: Schemas, *, overwrite: bool = False, final: bool = False) -> Plan:
+    """The steps that resolve the differences.
+
+    Existing objects that differ stay, unless `overwrite`. Even then a collection is never dropped. `final` restores
+    the source's schema; the default is the relaxed schema, with which replicated changes do no harm.
+    """
     resolved, different = list[MetadataDifference](), list[MetadataDifference]()
     found = both.differences(AS_IT_IS if final else RELAXED)
     for difference in found:
@@ -292,7 +312,7 @@ def plan(session: Session, *, overwrite: bool = False, final: bool = False) -> P
         unexplained=tuple(_metadata(both, found).differences) if final else (),
         deferred=tuple(
             (pair.destination, description)
-            for pair in replicated
+            for pair in both.pairs
             if pair.source in relaxed
             for description in omitted(relaxed[pair.source], RELAXED)
         ),
@@ -305,7 +325,7 @@ def plan_in_place(session: Session) -> Plan:
     Only the namespaces come from the source. Store `undo` before the steps run: it holds the only record of the old
     settings. Raises `Refused` if no collection matches, and `MongoError`.
     """
-    targets = tuple(Pair(pair.destination, pair.destination) for pair in pairs(session, ()))
+    targets = tuple(Pair(pair.destination, pair.destination) for pair in Listing.read(session).pairs())
     with session.destination.connected() as client:
         found = described(client, [pair.source for pair in targets])
         before = Schemas(targets, found, found, feature_version(client))

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import bson
@@ -24,7 +25,7 @@ from towpath.clients.connect.control import Wait
 from towpath.config.events import as_line
 from towpath.config.pipeline import Pipeline
 from towpath.deploy import operator
-from towpath.deploy.schema import pairs
+from towpath.deploy.schema import Listing
 from towpath.errors import NotYet
 from towpath.log import barrier, reread_requests
 from towpath.log.source_offsets import SourceState, read_state
@@ -103,7 +104,8 @@ def read(session: Session, only: tuple[str, ...]) -> Captures:
     session.require_deployed()
     target.require_own(session)
     with session.source.connected() as client:
-        captured = read_captured(client, session.pipeline, session.connect.offsets, session.connect.config)
+        states = partial(read_state, session.connect)
+        captured = read_captured(client, session.pipeline, states, session.connect.config)
     captures = Captures(session.pipeline, captured, only)
     require(RULES, captures)
     return captures
@@ -135,7 +137,7 @@ def _compare(session: Session, only: tuple[str, ...]) -> None:
     pipeline = session.pipeline
     with barrier.asking(session) as passed, state_files.writing(_differences_file(session)) as file:
         uris = pipeline.source.uri, pipeline.destination.uri
-        verification = Verification(*uris, pairs(session, only), passed=passed, say=session.say)
+        verification = Verification(*uris, Listing.read(session).pairs(only), passed=passed, say=session.say)
         for difference in differences(session, verification, [], resumable=False):
             file.write(difference.line)
         file.write(as_line(as_fields(VerificationResult(verification.verdict))))
@@ -151,7 +153,7 @@ def _to_reread(session: Session, only: tuple[str, ...]) -> Iterator[DocumentRef]
     yield from repair.of_verdicts([_differences_file(session)])
     if not session.pipeline.exactly_once:
         return
-    names = {pair.source for pair in pairs(session, only)}
+    names = {pair.source for pair in Listing.read(session).pairs(only)}
     for document in repair.of_dead_letters(session.pipeline, session.topics):
         if document.namespace in names:
             yield document

@@ -101,7 +101,7 @@ class Reporter:
         found = part(lambda: replace(found, oplog=self._read_oplog(found)), found, failures)
         if found.supervisor is None:
             found = part(lambda: replace(found, ddl=status.source_changes(session, found)), found, failures)
-            found = part(lambda: replace(found, log=status.read_log(session, found.raw.ends)), found, failures)
+            found = part(lambda: replace(found, log=status.read_log(session, found.raw)), found, failures)
         self._slow_failures, self._slow_at = failures, time.monotonic()
         return found
 

@@ -22,7 +22,7 @@ from towpath.deploy.schema_changes import SchemaChanges
 from towpath.errors import TowpathError, fields
 from towpath.log.bounds import Break
 from towpath.log.dead_letters import Cause, DeadLetter
-from towpath.log.source_offsets import Ddl, Splices
+from towpath.log.source_offsets import Ddl, SourceState, Splices
 from towpath.session import Session
 from towpath.store.cutover import Cutover
 from towpath.store.positions import Counts, TaskState
@@ -384,6 +384,10 @@ class Raw:
 
     ends: Mapping[Place, tuple[int, int]] = field(default_factory=dict)
     """The first offset and the end of every partition of the change topics."""
+    sources: Mapping[str, SourceState] = field(default_factory=dict)
+    """Source connector → the state that it has committed."""
+    configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Source connector → its configuration; of MongoSource only."""
     topic_ids: Mapping[str, str] | None = None
     """Topic → id, for all topics of the pipeline; None when they were not read."""
     ddl: tuple[Ddl, ...] = ()

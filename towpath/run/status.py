@@ -156,11 +156,10 @@ class _Gathering:
             if first is not None:
                 yield Waiting(name, self.requested - first, reason)
 
-    def has_to_copy(self, name: str, state: SourceState) -> bool:
-        """Whether a copy runs, or the connector has been given collections that it has not started to copy."""
-        if not self.pipeline.has_own_source or state.copying:
-            return bool(state.copying)
-        return state.selection != (self.connect.config(name) or {}).get(SELECTION, state.selection)
+    def configs(self) -> dict[str, dict[str, str]]:
+        """The configurations of MongoSource's connectors."""
+        names = self.pipeline.source_connectors if self.pipeline.has_own_source else ()
+        return {name: self.connect.config(name) or {} for name in names}
 
     def copies(self, sources: Mapping[str, SourceState], rates: Mapping[str, float]) -> tuple[Copied, ...]:
         """Progress of the copies. Debezium's own copy reports none: the source estimates the number of documents."""
@@ -208,13 +207,14 @@ def read_status(session: Session) -> Report:
     pipeline, found = session.pipeline, _Gathering(session)
     connectors = tuple(statuses(session.connect, pipeline.connectors))
     state, sources, rates, sink = state_of(connectors), found.sources(), found.rates(), found.sink
+    configs = found.configs()
     # the stream has none before the first round of a copy ends, and Debezium's is no lag while that copies
     positions = [source.position for source in sources.values() if source.position]
     times = [position.time for position in positions if not position.snapshot_running]
     needed = [source.position.time if source.position else source.start for source in sources.values()]
     now = found.source_clocks[0] if any(needed) and found.source_clocks else None
     is_streaming = all(map(_is_streaming, sources.values()))
-    is_copied = is_streaming and not any(found.has_to_copy(name, source) for name, source in sources.items())
+    is_copied = is_streaming and not any(_has_to_copy(one, configs.get(name, {})) for name, one in sources.items())
     has_copies = not is_copied and state != "missing"
     letters = part(lambda: dead_letters.summarize(pipeline, session.topics, found.existing), None, found.errors)
     ids = part(found.topic_ids, None, found.errors)
@@ -251,6 +251,8 @@ def read_status(session: Session) -> Report:
         else tuple(LoggedChange(**one) for one in sink.changes.as_json(session.file)),
         raw=Raw(
             ends=found.ends,
+            sources=sources,
+            configs=configs,
             topic_ids=ids,
             ddl=source_offsets.in_order(source.ddl for source in sources.values() if source.ddl),
             changes=sink.changes,
@@ -282,6 +284,11 @@ def _is_streaming(state: SourceState) -> bool:
     if state.position is None:  # a stream that has only just started, where nothing was to be copied
         return state.start is not None and state.phase == "stream"
     return not state.position.snapshot_running and not state.is_initial
+
+
+def _has_to_copy(state: SourceState, config: Mapping[str, str]) -> bool:
+    """Whether a copy runs, or the connector has been given collections that it has not started to copy."""
+    return bool(state.copying) or state.selection != config.get(SELECTION, state.selection)
 
 
 def behind(now: ClusterTime | None, times: Iterable[ClusterTime | None]) -> float | None:
@@ -317,9 +324,9 @@ def awaiting_stream(copies: Iterable[CollectionCopy]) -> tuple[Awaiting, ...]:
     return tuple(Awaiting(copy.namespace, str(copy.time)) for copy in copies if copy.time is not None)
 
 
-def read_log(session: Session, ends: Mapping[Place, tuple[int, int]]) -> LogReport:
-    """The log now, and its risks. `ends`: (topic, partition) → its first offset and its end."""
-    pipeline, topics = session.pipeline, session.topics
+def read_log(session: Session, raw: Raw) -> LogReport:
+    """The log now, and its risks."""
+    pipeline, topics, ends = session.pipeline, session.topics, raw.ends
     names, sizes = sorted({topic for topic, _ in ends}), topics.bytes_on_disk()
     settings = topics.settings_of_all(names, SETTINGS)
     committed = topics.committed_with_metadata(pipeline.compaction_group) if pipeline.log.compact else {}
@@ -334,7 +341,7 @@ def read_log(session: Session, ends: Mapping[Place, tuple[int, int]]) -> LogRepo
         for found in guard(settings[log.topic], log.begins, pipeline)
     ]
     late = unprotected(pipeline.log, logs) if pipeline.log.compact else ()
-    return LogReport(logs, (*late, *risks, *capture.warnings(session)))
+    return LogReport(logs, (*late, *risks, *capture.warnings(session, raw.sources, raw.configs)))
 
 
 def _topic(

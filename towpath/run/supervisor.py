@@ -20,7 +20,7 @@ from towpath.config.text import counted
 from towpath.deploy import conversions, unreplicated
 from towpath.deploy.schema_changes import UNREAD, SchemaChanges, Shown
 from towpath.deploy.unreplicated import UnreplicatedDdl
-from towpath.errors import KafkaUnreachable, NoSuchConnector, TowpathError, fields
+from towpath.errors import KafkaRefused, KafkaUnreachable, NoSuchConnector, TowpathError, fields
 from towpath.log import bounds
 from towpath.run.children import Events, Launcher
 from towpath.run.dead_letters import DeadLetterRetries
@@ -105,7 +105,8 @@ class Supervisor:
         except ERRORS as error:
             if not self.unreachable:
                 self._unreachable_since = time.monotonic()
-            self.unreachable, self._kafka_is_down = str(error), isinstance(error, KafkaUnreachable)
+            self.unreachable = str(error)
+            self._kafka_is_down = isinstance(error, KafkaUnreachable | KafkaRefused)
             words = f"{self.unreachable}; retrying until it answers"
             self.events.report_state(Note(event="unreachable", about="status", words=words, error=fields(error)))
             self.watch(self)
@@ -230,7 +231,7 @@ class Supervisor:
                 self.events.report(Note(event="ddl", words=change.line, change=change.as_json()))
         for mark in before - {change.ddl.mark for change in self.ddl}:
             self.events.report(Note(event="ddl", words=f"resolved: {mark}"))
-        self.log = read_log(self.session, self.status.raw.ends)
+        self.log = read_log(self.session, self.status.raw)
         self.events.report_state(Note(event="warning", about="log", words="; ".join(self.log.warnings)))
 
     def _attempt(self, about: str, act: Callable[[], None]) -> None:

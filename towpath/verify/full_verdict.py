@@ -13,6 +13,7 @@ from bson.errors import BSONError
 from pymongo.errors import PyMongoError
 
 from towpath.config.text import duration, first_few
+from towpath.deploy.schema import Listing
 from towpath.errors import TowpathError
 from towpath.session import Session
 from towpath.store import state_files, verdict_file
@@ -43,9 +44,11 @@ class VerdictContext:
     """Why the stored verdict cannot be read."""
 
     @classmethod
-    def read(cls, session: Session, topic_ids: Mapping[str, str] | None = None) -> VerdictContext:
-        """`topic_ids`: those of the pipeline's topics, if already known."""
-        now, unknown = origins.try_origin(session, topic_ids)
+    def read(
+        cls, session: Session, topic_ids: Mapping[str, str] | None = None, listing: Listing | None = None
+    ) -> VerdictContext:
+        """`topic_ids`, of the pipeline's topics, and `listing`: if already known."""
+        now, unknown = origins.try_origin(session, topic_ids, listing)
         try:
             with session.destination.briefly() as client:
                 return cls(now, unknown, stored.read(client, session.pipeline), "")

@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from towpath.clients.mongo.replica_set import ReplicaSet, replica_set
 from towpath.config.pipeline import Pipeline
-from towpath.deploy.schema import at_destination, at_source
+from towpath.deploy.schema import Listing, at_destination, at_source
 from towpath.errors import TowpathError
 from towpath.log.definitions import pipeline_topics
 from towpath.session import Session
@@ -36,18 +36,18 @@ class Origin:
     history: str
 
     @classmethod
-    def read(cls, session: Session, topic_ids: Mapping[str, str] | None = None) -> Self:
-        """The origin as of now. `topic_ids`: those of the pipeline's topics, if already known.
+    def read(cls, session: Session, topic_ids: Mapping[str, str] | None = None, listing: Listing | None = None) -> Self:
+        """The origin as of now. `topic_ids`, of the pipeline's topics, and `listing`: if already known.
 
         Raises `TowpathError` when a cluster or Kafka does not answer.
         """
         pipeline = session.pipeline
         with session.source.briefly() as client:
             source = str(replica_set(client, "source"))
-            ours = at_source(client, pipeline.selection, views=False)
+            ours = listing.source if listing else at_source(client, pipeline)
         with session.destination.briefly() as client:
             destination = str(replica_set(client, "destination"))
-            theirs = at_destination(client, pipeline, pipeline.selection, views=False)
+            theirs = listing.destination if listing else at_destination(client, pipeline)
             history = verdict.history(client, pipeline)
         if topic_ids is None:
             topic_ids = session.topics.ids(pipeline_topics(pipeline, session.topics.all()))
@@ -116,10 +116,12 @@ def _selection(pipeline: Pipeline) -> dict[str, Any]:
     }
 
 
-def try_origin(session: Session, topic_ids: Mapping[str, str] | None = None) -> tuple[Origin | None, str]:
+def try_origin(
+    session: Session, topic_ids: Mapping[str, str] | None = None, listing: Listing | None = None
+) -> tuple[Origin | None, str]:
     """As `Origin.read`; or None, and why the origin cannot be read."""
     try:
-        return Origin.read(session, topic_ids), ""
+        return Origin.read(session, topic_ids, listing), ""
     except TowpathError as error:
         return None, str(error)
 

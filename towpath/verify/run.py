@@ -17,7 +17,7 @@ from towpath.config import events
 from towpath.config.events import Event, as_line
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import duration
-from towpath.deploy.schema import Metadata
+from towpath.deploy.schema import Listing, Metadata
 from towpath.errors import Refused, TowpathError
 from towpath.log.barrier import asking
 from towpath.log.changed_keys import ids
@@ -60,7 +60,7 @@ def run(
     """
     place, examples = verdict_file.path(session.pipeline.name), list[Example]()
     # first: collections recreated during the run are not what the verdict is about
-    now, unknown = origins.try_origin(session)
+    now, unknown = origins.try_origin(session, listing=request.listing)
     if options.journal:
         if options.resume:
             now = resumed(Journal(options.journal), now, unknown)
@@ -152,6 +152,8 @@ class VerifyRequest:
     """Patterns of the namespaces that are compared; empty for all."""
     ddl: Sequence[str] = ()
     """Unreplicated DDL at the source, as it was before the comparison."""
+    listing: Listing | None = None
+    """The collections on both sides, if they are known already."""
 
     id: str = field(default_factory=lambda: uuid4().hex)
     """The id of the verdict."""
@@ -208,7 +210,7 @@ class FollowStart:
     def find(cls, session: Session, request: VerifyRequest, options: Options) -> FollowStart:
         """Prints why it cannot continue the last one. Raises `TowpathError` when Kafka does not answer."""
         log = pipeline_ends(session.pipeline, session.topics)
-        context = VerdictContext.read(session)
+        context = VerdictContext.read(session, listing=request.listing)
         origin = None if context.origin is None else context.origin.as_json()
         ends = {place: end for place, (_, end) in log.items()}
         new = FollowState(request.id, request.of, options.ignore_field_order, True, origin, time.time(), ends, ())

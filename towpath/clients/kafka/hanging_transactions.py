@@ -12,14 +12,12 @@ import struct
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from kafka import TopicPartition
-from kafka.errors import KafkaError, TopicAuthorizationFailedError, for_code
-from kafka.protocol.producer.transaction import WriteTxnMarkersRequest
+from kafka.errors import KafkaError
 
 from towpath.clients.kafka.consume import messages
-from towpath.clients.kafka.protocol import Protocol
+from towpath.clients.kafka.protocol import OpenTransaction, Protocol
 from towpath.clients.kafka.topics import Place, Topics, for_kafka_python
 from towpath.errors import TopicError, TowpathError
 
@@ -28,22 +26,13 @@ _ONGOING, _COMMIT, _ABORT = 1, 2, 3  # TransactionState: Ongoing, PrepareCommit,
 _HEAD = struct.Struct(">hqhib")  # version, producer's id and epoch, timeout, state
 
 
-class _Open(NamedTuple):
-    """An open transaction, as the partition's broker reports it."""
-
-    offset: int
-    producer: int
-    epoch: int
-    coordinator_epoch: int
-
-
 @dataclass(frozen=True, slots=True)
 class HangingTransaction:
     """A transaction that is open in a partition, but not at its coordinator."""
 
     place: Place
     transactional_id: str
-    open: _Open
+    open: OpenTransaction
 
     @property
     def about(self) -> str:
@@ -59,8 +48,8 @@ def find(topics: Topics, source_connectors: Iterable[str], places: Iterable[Plac
     Raises `TopicError` when the brokers do not answer, or deny it.
     """
     try:
-        with closing(_Admin.of(topics.bootstrap, for_kafka_python(topics.login))) as admin:
-            return list(_hanging(topics, admin, tuple(source_connectors), sorted(places)))
+        with closing(Protocol.of(topics.bootstrap, for_kafka_python(topics.login))) as protocol:
+            return list(_hanging(protocol, tuple(source_connectors), sorted(places)))
     except KafkaError as error:
         raise TopicError(f"cannot look for hanging transactions: {error}") from error
 
@@ -78,67 +67,27 @@ def end(topics: Topics, hanging: HangingTransaction) -> bool:
             " if it says so again, end the transaction with kafka-transactions.sh, as docs/how-to/recover.md describes"
         ) from error
     try:
-        with closing(_Admin.of(topics.bootstrap, for_kafka_python(topics.login))) as admin:
-            admin.write_end(hanging, commits)
+        with closing(Protocol.of(topics.bootstrap, for_kafka_python(topics.login))) as protocol:
+            protocol.write_end(hanging.place, hanging.open, commits=commits)
     except KafkaError as error:
         raise TopicError(f"cannot end {hanging.about}: {error}") from error
     return commits
 
 
-class _Admin(Protocol):
-    """The client that can request a marker; its own method can only abort."""
-
-    def open_at(self, place: Place) -> list[_Open]:
-        """The open transactions of a partition; none when not authorized."""
-        partition = TopicPartition(*place)
-        try:
-            producers = self.describe_producers([partition])[partition].active_producers
-        except TopicAuthorizationFailedError:
-            return []  # not a topic of ours
-        return [
-            _Open(
-                state.current_transaction_start_offset, state.producer_id, state.producer_epoch, state.coordinator_epoch
-            )
-            for state in producers
-            if state.current_transaction_start_offset >= 0
-        ]
-
-    def write_end(self, hanging: HangingTransaction, commits: bool) -> None:
-        topic, partition = hanging.place
-        marker = WriteTxnMarkersRequest.WritableTxnMarker
-        request = WriteTxnMarkersRequest(
-            markers=[
-                marker(
-                    producer_id=hanging.open.producer,
-                    producer_epoch=hanging.open.epoch,
-                    transaction_result=commits,
-                    topics=[marker.WritableTxnMarkerTopic(name=topic, partition_indexes=[partition])],
-                    coordinator_epoch=max(hanging.open.coordinator_epoch, 0),
-                )
-            ]
-        )
-        response = self.ask_leader(hanging.place, request)
-        for code in (p.error_code for m in response.markers for t in m.topics for p in t.partitions):
-            if code:
-                raise for_code(code)()
-
-
-def _hanging(
-    topics: Topics, admin: _Admin, connectors: tuple[str, ...], places: list[Place]
-) -> Iterator[HangingTransaction]:
-    candidates = [(place, candidate) for place in places for candidate in admin.open_at(place)]
+def _hanging(protocol: Protocol, connectors: tuple[str, ...], places: list[Place]) -> Iterator[HangingTransaction]:
+    candidates = [(place, candidate) for place in places for candidate in protocol.open_at(place)]
     if not candidates:
         return
-    listed = [listing for listings in admin.list_transactions().values() for listing in listings]
+    listed = [listing for listings in protocol.list_transactions().values() for listing in listings]
     groups = {_group(listing.transactional_id, connector) for listing in listed for connector in connectors} - {None}
     ids = {listing.producer_id: listing.transactional_id for listing in listed}
     for place, candidate in candidates:
         name = ids.get(candidate.producer, "")
         if not any(name.startswith(f"{group}-") or name == f"connect-cluster-{group}" for group in groups):
             continue
-        current = admin.describe_transactions([name])[name]
+        current = protocol.describe_transactions([name])[name]
         is_ongoing = current.producer_id != candidate.producer or TopicPartition(*place) in current.topic_partitions
-        if not is_ongoing and candidate in admin.open_at(place):
+        if not is_ongoing and candidate in protocol.open_at(place):
             yield HangingTransaction(place, name, candidate)
 
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 import struct
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
+from kafka import TopicPartition
 from kafka.admin import ConfigResourceType, KafkaAdminClient
-from kafka.errors import UnknownTopicOrPartitionError, for_code
+from kafka.errors import TopicAuthorizationFailedError, UnknownTopicOrPartitionError, for_code
 from kafka.protocol.admin import DescribeConfigsRequest, DescribeLogDirsRequest
 from kafka.protocol.consumer import FetchRequest, IsolationLevel, ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
+from kafka.protocol.producer.transaction import WriteTxnMarkersRequest
 
 #: A partition, as in `Topics`.
 Place = tuple[str, int]
@@ -31,8 +33,17 @@ _ENOUGH = 2 * 78  # bytes: two ends of transactions
 _NOBODY = -1  # leads a partition
 
 
+class OpenTransaction(NamedTuple):
+    """An open transaction, as the partition's broker reports it."""
+
+    offset: int
+    producer: int
+    epoch: int
+    coordinator_epoch: int
+
+
 class Protocol(KafkaAdminClient):  # type: ignore[misc]
-    """A client that may be used by several threads."""
+    """A client that may be used by several threads. Only `_ask` uses private parts of kafka-python."""
 
     _leaders: dict[Place, int]
     """As of the last poll of the topics."""
@@ -51,7 +62,7 @@ class Protocol(KafkaAdminClient):  # type: ignore[misc]
     async def _sent(self, request: Any, broker: int | None) -> Any:
         return await self._manager.send(request, node_id=broker)
 
-    def ask_leader(self, place: Place, request: Any) -> Any:
+    def _ask_leader(self, place: Place, request: Any) -> Any:
         """What the leader of a partition answers."""
         if place not in self._leaders:
             self.ids()
@@ -163,10 +174,45 @@ class Protocol(KafkaAdminClient):  # type: ignore[misc]
             found[each.resource_name] = {one.name: one.value for one in each.configs if one.value is not None}
         return found
 
+    def open_at(self, place: Place) -> list[OpenTransaction]:
+        """The open transactions of a partition; none when not authorized."""
+        partition = TopicPartition(*place)
+        try:
+            producers = self.describe_producers([partition])[partition].active_producers
+        except TopicAuthorizationFailedError:
+            return []  # not a topic of ours
+        return [
+            OpenTransaction(
+                state.current_transaction_start_offset, state.producer_id, state.producer_epoch, state.coordinator_epoch
+            )
+            for state in producers
+            if state.current_transaction_start_offset >= 0
+        ]
+
+    def write_end(self, place: Place, transaction: OpenTransaction, *, commits: bool) -> None:
+        """Write the marker that ends a transaction in a partition; kafka-python's own method can only abort."""
+        marker = WriteTxnMarkersRequest.WritableTxnMarker
+        request = WriteTxnMarkersRequest(
+            markers=[
+                marker(
+                    producer_id=transaction.producer,
+                    producer_epoch=transaction.epoch,
+                    transaction_result=commits,
+                    topics=[marker.WritableTxnMarkerTopic(name=place[0], partition_indexes=[place[1]])],
+                    coordinator_epoch=max(transaction.coordinator_epoch, 0),
+                )
+            ]
+        )
+        response = self._ask_leader(place, request)
+        for code in (p.error_code for m in response.markers for t in m.topics for p in t.partitions):
+            if code:
+                raise for_code(code)()
+
     def log_folders(self) -> list[tuple[int, Any]]:
         """(broker, its answer about one of its folders)"""
         found: list[tuple[int, Any]] = []
-        for broker in sorted(broker.node_id for broker in self._manager.cluster.brokers()):
+        brokers = self._ask(MetadataRequest(topics=[], allow_auto_topic_creation=False)).brokers
+        for broker in sorted(broker.node_id for broker in brokers):
             answer = self._ask(DescribeLogDirsRequest(topics=None), broker)
             if answer.error_code:
                 raise for_code(answer.error_code)()

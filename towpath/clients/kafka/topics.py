@@ -36,7 +36,7 @@ from confluent_kafka.admin import (
 
 from towpath.clients.tls import TlsProblem, Trust, tls_problem
 from towpath.config.logins import CA, CERTIFICATE, HOST_CHECK, KEY_PASSWORD, MECHANISM, PROTOCOL, KafkaLogin
-from towpath.errors import KafkaUnreachable, TopicError, TowpathError
+from towpath.errors import KafkaRefused, KafkaUnreachable, TopicError, TowpathError
 
 if TYPE_CHECKING:
     from towpath.clients.kafka.protocol import Protocol
@@ -109,8 +109,9 @@ def interruptible() -> Iterator[None]:
 
 
 class Topics:
-    """The topics of one Kafka cluster. Raises `KafkaUnreachable` when no broker answers, else `TopicError`.
+    """The topics of one Kafka cluster.
 
+    Raises `KafkaUnreachable` when no broker answers, `KafkaRefused` when they refuse the client, and else `TopicError`.
     Inside `with`, clients stay connected between two uses; they are closed at its end.
     """
 
@@ -148,7 +149,7 @@ class Topics:
         try:
             return AdminClient(self._client | {"error_cb": self._errors.append})
         except KafkaException as error:  # a file of [kafka] client that cannot be used
-            raise KafkaUnreachable(
+            raise KafkaRefused(
                 f"cannot use [kafka] client: {error.args[0].str()}",
                 "see the files and the password of the key in it",
                 where="[kafka] client",
@@ -178,9 +179,10 @@ class Topics:
                 problem = _problem(self.login, self.bootstrap, self._refused())
                 if problem is None and time.monotonic() < until:
                     continue
+                kind = KafkaUnreachable if problem is None else KafkaRefused
                 problem = problem or TlsProblem(error.args[0].str(), "is a broker running there? ([kafka] bootstrap)")
                 what = f"cannot reach Kafka at {self.bootstrap}: {problem.what}"
-                raise KafkaUnreachable(what, problem.advice, where=self.bootstrap) from error
+                raise kind(what, problem.advice, where=self.bootstrap) from error
 
     def _refused(self) -> str:
         """The client's message about a login that the brokers refuse or require; empty without one."""

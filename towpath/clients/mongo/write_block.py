@@ -25,7 +25,7 @@ import tenacity
 from pymongo.errors import AutoReconnect, OperationFailure, PyMongoError
 
 from towpath.clients.mongo.client import Client
-from towpath.clients.mongo.privileges import privileges
+from towpath.clients.mongo.privileges import Privileges
 from towpath.clients.mongo.versions import WRITE_BLOCK, short
 from towpath.errors import TowpathError
 from towpath_verifier import brief, feature_version
@@ -45,14 +45,14 @@ _ON = 2  # of repl.userWriteBlockMode; 1 is off, 0 is not known yet
 _TRY_S, _PAUSE_S, _POLL_S = 2.0, 1.0, 0.01
 
 
-def problem(client: Client) -> str:
-    """Why this user cannot block the writes of this cluster, and what to do; empty if it can. Changes nothing."""
+def problem(client: Client, granted: Privileges | None) -> str:
+    """Why this user, who has these privileges, cannot block the writes of this cluster, and what to do; empty if it
+    can. Changes nothing."""
     hello = client.admin.command("hello")
     if hello.get("msg") == "isdbgrid":
         return "writes cannot be blocked through a mongos: sharded clusters are not supported; name a replica set"
     if "setName" not in hello:
         return "a standalone mongod cannot block writes: start it with --replSet, or stop the applications' writes"
-    granted = privileges(client)
     missing = granted.missing_on_cluster(ACTIONS) if granted else []
     if granted and missing:
         user, _, database = granted.user.rpartition("@")
@@ -73,9 +73,8 @@ def problem(client: Client) -> str:
     return ""
 
 
-def writes_through(client: Client) -> bool:
-    """Whether this user can write while writes are blocked. Without access control no user can."""
-    granted = privileges(client)
+def writes_through(granted: Privileges | None) -> bool:
+    """Whether a user with these privileges can write while writes are blocked. Without access control no user can."""
     return granted is not None and not granted.missing_on_cluster([BYPASS])
 
 
