@@ -44,7 +44,7 @@ class Wait:
     late: str
     """The beginning of the message when the time is over."""
     pause: float = 0.2
-    """The longest between two polls; the first ones are a quarter of the time waited so far."""
+    """The longest between two polls, or a hundredth of the time waited so far; the first ones are a quarter of it."""
     failed_for: float = 5.0
     """How long a failure must last: it may be of tasks that a change is about to replace."""
     passing: tuple[type[TowpathError], ...] = (ConnectUnreachable, Passing)
@@ -95,7 +95,8 @@ class Wait:
         if now > self._end:
             states = ", ".join(f"{c.name} is {c.state} with {len(c.tasks)} tasks" for c in connectors if not c.running)
             raise type(last)(f"{self.late}: {'; '.join(filter(None, (str(last), states)))}") from last
-        time.sleep(min(self.pause, max(_SHORTEST_PAUSE, (now - self._began) / 4)))
+        waited = now - self._began
+        time.sleep(min(max(self.pause, waited / 100), max(_SHORTEST_PAUSE, waited / 4)))
 
 
 def wait_running(connect: Connect, names: Collection[str], timeout: float) -> None:
