@@ -909,7 +909,7 @@ class SchemaChangesServerTest extends DestinationTest {
             begin();
             start(SinkSettings.DDL_DROP, "apply", SinkSettings.SILENCE, "300");
             try {
-                for (int step = 0; step < 120; step++) {
+                for (int step = 0; step < 60; step++) {
                     for (int changes = random.nextInt(6); changes > 0; changes--) change(random);
                     if (random.nextInt(6) == 0) disturb(random);
                     sinks.iterate();
