@@ -109,7 +109,10 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step. `do` returns what it counted, in `unit`; `undo` takes it back, and may run again."""
+    """One step. `do` returns what it counted, in `unit`; `undo` takes it back, and may run again.
+
+    What `do` raises ends the cutover, which is undone. From "stopping the writers" on, writers wait for it.
+    """
 
     name: str
     """As in the events and in the marker."""
