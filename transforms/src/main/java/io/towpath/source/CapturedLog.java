@@ -44,6 +44,7 @@ final class CapturedLog {
         try (Consumer<byte[], byte[]> all = consumer("read_uncommitted")) {
             written = all.endOffsets(partitions(all, selection));
         }
+        if (written.values().stream().allMatch(end -> end == 0)) return Set.of();
         try (Consumer<byte[], byte[]> committed = consumer("read_committed")) {
             Set<String> topics = topics(committed, written);
             Set<String> namespaces = new TreeSet<>();
