@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -219,6 +221,36 @@ def test_a_long_copy_in_rounds(
             assert_under_way(pipeline)
 
         assert copied_in_rounds(pipeline, seed, 6_000, during, rounds=5, timeout=600).largest_share <= 0.5
+
+
+@pytest.mark.nightly
+def test_a_copy_that_is_paused_continues_and_after_too_long_a_pause_a_resnapshot_completes_it(
+    tmp_path: Path, addresses: Addresses, destination_client: raw.Client, seed: int
+) -> None:
+    settings = Settings(capture={"documents_per_second": 100})
+    with small(tmp_path, addresses, destination_client, settings) as pipeline:
+
+        def during(writer: Writer) -> None:
+            await_round(pipeline, 2)
+            towpath("pause", pipeline.file)
+            time.sleep(2)
+            towpath("resume", pipeline.file)
+            await_round(pipeline, _root(pipeline)["round"] + 1)
+            towpath("pause", pipeline.file)
+            paused_at = pipeline.source_client.admin.command("ping")["operationTime"]
+            until("the oplog has dropped the position", lambda: _first(pipeline.source_client) > paused_at, 120, 0.5)
+            towpath("resume", pipeline.file)
+            until("failure", lambda: "TWP-HISTORY-LOST" in json.dumps(pipeline.status(expect=1)), 60, 0.5)
+            writer.wait_for(writer.applied + 50)
+            towpath("resnapshot", pipeline.file, "--yes")
+
+        copied_in_rounds(pipeline, seed, 4_000, during, rounds=2, timeout=300)
+
+
+def _first(client: raw.Client) -> Timestamp:
+    """The time of the oldest entry of the oplog."""
+    found: Timestamp = next(iter(client["local"]["oplog.rs"].find().sort("$natural", 1).limit(1)))["ts"]
+    return found
 
 
 @pytest.mark.nightly
