@@ -34,7 +34,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 /** Random changes of a collection, as its change stream tells them, through the sink into another: the same bytes. */
 class ExactUpdateServerTest extends DestinationTest {
     private static final int DOCUMENTS = 60;
-    private static final int CHANGES = 800;
+    private static final int CHANGES = 1_500;
     private MongoCollection<RawBsonDocument> source;
 
     @BeforeEach
