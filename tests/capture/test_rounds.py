@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import threading
 import time
@@ -240,7 +239,7 @@ def test_a_copy_that_is_paused_continues_and_after_too_long_a_pause_a_resnapshot
             paused_at = pipeline.source_client.admin.command("ping")["operationTime"]
             until("the oplog has dropped the position", lambda: _first(pipeline.source_client) > paused_at, 120, 0.5)
             towpath("resume", pipeline.file)
-            until("failure", lambda: "TWP-HISTORY-LOST" in json.dumps(pipeline.status(expect=1)), 60, 0.5)
+            assert "TWP-HISTORY-LOST" in towpath("wait", pipeline.file, "--timeout", "60", expect=2).stderr
             writer.wait_for(writer.applied + 50)
             towpath("resnapshot", pipeline.file, "--yes")
 
