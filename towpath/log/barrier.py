@@ -154,17 +154,17 @@ def _committed_ends(
 def _wait_applied(session: Session, waiting: Wait, written: Mapping[Place, int], ends: Window) -> None:
     pipeline, topics = session.pipeline, session.topics
     peeked_at: dict[Place, int] = {}
-    unread, is_checked = dict(ends), False
+    remaining, is_checked = dict(ends), False
     with applied(session) as done:
 
         def all_applied() -> None:
             nonlocal is_checked
-            unapplied = gaps(unread, done())
+            unapplied = gaps(remaining, done())
             moved = {place: gap for place, gap in unapplied.items() if peeked_at.get(place) != gap[0]}
             for place, contents in peek(topics, moved, limit=0).items():
                 peeked_at[place] = unapplied[place][0]
                 if not contents.records:  # control records only
-                    del unread[place], unapplied[place]
+                    del remaining[place], unapplied[place]
             if unapplied and not is_checked:
                 bounds.refuse(session)  # what the log has lost never comes
                 is_checked = True
