@@ -156,21 +156,3 @@ def test_nothing_is_certain_when_no_broker_answers(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(Protocol, "of", refuse)
     assert Topics("127.0.0.1:1").without_records({("t", 0): (0, 1)}) == set()
-
-
-@pytest.mark.servers
-def test_topics_that_are_kept_are_not_asked_for_again(topic: tuple[Topics, str]) -> None:
-    brokers, name = topic
-    id = brokers.ids([name])
-    with brokers.kept(lambda existing: [existing[name]]):
-        brokers.create([f"{name}-new"], 1, 1, {})
-        try:
-            assert name in brokers.all() and f"{name}-new" not in brokers.all()
-            until("the new topic's id", lambda: bool(brokers.ids([f"{name}-new"])), 10)
-        finally:
-            brokers.delete([f"{name}-new"])
-            brokers.delete([name])
-        until("the deletion", lambda: name not in Topics(brokers.bootstrap).all(), 10)
-        assert brokers.ids([name]) == id
-    assert name not in brokers.all() and brokers.ids([name]) == {}
-    brokers.create([name], 1, 1, {})

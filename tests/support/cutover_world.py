@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.pipeline import pipeline_text
 from tests.support.sessions import FakeCluster, session_of
-from towpath.clients.kafka.topics import Place, Topic
+from towpath.clients.kafka.topics import Place
 from towpath.clients.mongo.client import ClusterTime
 from towpath.config import loading
 from towpath.config.events import TimedEvent
@@ -94,15 +94,7 @@ class World:
             resume=self.does(f"resume {name}", lambda connector: self._put(name, connector, "RUNNING")),
         )
         clusters = FakeCluster(source, side=source), FakeCluster(other, side=other)
-        topics = SimpleNamespace(kept=self.does(f"keep the topics of {name}", self._kept))
-        return session_of(pipeline, connect, topics, file, self.say, source=clusters[0], destination=clusters[1])
-
-    def _kept(self, select: Callable[[dict[str, Topic]], list[Topic]]) -> Any:
-        since = self.calls[len(self.calls) - self.calls[::-1].index("read schemas") :]
-        assert "wait captured" in since, "a topic may still be made"
-        shop = {name: Topic(name, 1) for name in ("shop.shop.users", "shop-back.shop.users", "shop.requests")}
-        assert len(select(shop)) == 1
-        return nullcontext()
+        return session_of(pipeline, connect, file=file, say=self.say, source=clusters[0], destination=clusters[1])
 
     def _put(self, name: str, connector: str, state: str) -> None:
         assert connector == f"{name}-sink"
@@ -213,7 +205,6 @@ STOP_TTL, RESTORE_TTL, ENFORCE, CONVERT, RELEASE = (
 class _SchemaWatches:
     def __init__(self, it: World, session: Session, end: Callable[[str], None]) -> None:
         assert session.pipeline.name in ("shop", "shop-back") and callable(end)
-        self.are_watched = it.is_watched
         self.begin = it.does("read schemas", lambda contexts: contexts.callback(unsaid, ""))
         self._compare = it.does("compare schemas", lambda: it.is_watched)
 

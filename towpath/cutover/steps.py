@@ -15,7 +15,6 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import pymongo
 
@@ -35,7 +34,6 @@ from towpath.deploy import conversions, deployment, schema
 from towpath.deploy.schema import Listing, Plan, apply, as_text, of_text, plan, plan_in_place, without_enforcement
 from towpath.errors import TowpathError
 from towpath.log import barrier
-from towpath.log.lag import change_topics
 from towpath.session import Session, unsaid
 from towpath.store.positions import positions
 from towpath.verify.full_verdict import EVERYTHING
@@ -179,17 +177,10 @@ def _verify_echoes(work: Work) -> int:
 
 
 def _read_schemas(work: Work) -> None:
-    """Also opens every connection that the pause needs. From here on, a change of a schema ends the cutover.
-
-    So once the collections of before are captured, no topic is made, where the servers tell of new collections.
-    """
+    """Also opens every connection that the pause needs. From here on, a change of a schema ends the cutover."""
     work.contexts.enter_context(work.pause.enforced())
     work.schemas.begin(work.contexts)
     _plan_schemas(work)
-    if work.schemas.are_watched:
-        for session in (work.session, work.sides.forward) if _fails_back(work) else (work.session,):
-            barrier.wait_captured(session, work.options.timeout, unsaid)
-            work.contexts.enter_context(session.topics.kept(partial(change_topics, session.pipeline)))
 
 
 def _plan_schemas(work: Work) -> None:

@@ -187,15 +187,10 @@ class SchemaWatches:
         """
         for watch in self._watches:
             watch.catch_up(lambda watch=watch: watch.failed)  # type: ignore[misc]
-        known = self.are_watched and not any(watch.failed for watch in self._watches)
+        known = len(self._watches) == 2 and not any(watch.failed for watch in self._watches)
         for watch in self._watches:
             watch.stop()
         return known
-
-    @property
-    def are_watched(self) -> bool:
-        """False before MongoDB 6.0."""
-        return len(self._watches) == 2
 
     def begin(self, stack: ExitStack) -> None:
         """Watch both sides, until `stack` ends it. Afterwards every connection that a pause needs is open."""

@@ -130,8 +130,6 @@ class Topics:
         self._spare: list[Protocol] = []
         self._empty: dict[Place, tuple[int, int]] = {}
         """Offsets [from, end) that hold no record."""
-        self._kept: tuple[list[int], str, dict[str, Topic]] | None = None
-        self._kept_ids: dict[str, str] = {}
 
     def __enter__(self) -> Topics:
         self._keeps = self._admin is not None  # connects now, not when it is used first, which may be in a pause
@@ -161,24 +159,8 @@ class Topics:
         """Every topic by name."""
         return self.overview()[2]
 
-    @contextmanager
-    def kept(self, select: Callable[[dict[str, Topic]], Iterable[Topic]]) -> Iterator[None]:
-        """Inside, the brokers are not asked again which topics there are, nor for the ids of those that are selected.
-
-        For the time in which no topic is made or deleted, such as the pause of a cutover.
-        """
-        kept = self.overview()
-        self._kept_ids = self.ids(topic.name for topic in select(kept[2]))
-        self._kept = kept
-        try:
-            yield
-        finally:
-            self._kept, self._kept_ids = None, {}
-
     def overview(self) -> tuple[list[int], str, dict[str, Topic]]:
         """The brokers, the id of the cluster, and every topic by name, in one request."""
-        if self._kept:
-            return self._kept
         metadata = self._metadata()
         topics = {name: Topic(name, len(t.partitions)) for name, t in metadata.topics.items() if t.error is None}
         return sorted(metadata.brokers), str(metadata.cluster_id), topics
@@ -321,8 +303,6 @@ class Topics:
     def ids(self, names: Iterable[str]) -> dict[str, str]:
         """Existing topic → its id; a topic that is recreated under the same name has another one."""
         unique, ids = set(names), dict[str, str]()
-        if unique <= self._kept_ids.keys():
-            return {name: self._kept_ids[name] for name in unique}
         if len(unique) > _MANY:
             visible = self._quickly(lambda protocol: protocol.ids(), ids)
             ids = {name: visible[name] for name in unique & visible.keys()}
