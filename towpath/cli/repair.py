@@ -6,7 +6,6 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
@@ -26,7 +25,7 @@ from towpath.session import Session
 from towpath.store import state_files, verdict_file
 from towpath.store.state_files import FOLLOW, lock
 from towpath.verify import repair as rereads
-from towpath.verify.repair import DocumentRef, NotRepaired, Outcome, Repaired
+from towpath.verify.repair import DocumentRef
 from towpath_verifier import Key, extended_json, id_key
 
 _MAX_LINES = 50  # documents with a separate line
@@ -76,7 +75,7 @@ def repair(
         if of_verdict and not yes:
             _confirm(session.pipeline)
         with passing(session) as passed, _removing_repaired(session.pipeline, of_verdict=of_verdict) as repaired:
-            failed = _report(session, rereads.repair(session, documents, passed, timeout), repaired, as_json=as_json)
+            failed = _report(rereads.repair(session, documents, passed, timeout), repaired, as_json=as_json)
         for line in unreplicated.lines(session):
             say(line)
     if failed:
@@ -110,7 +109,7 @@ def _show(documents: Iterable[DocumentRef], *, as_json: bool) -> None:
     for document in documents:
         counts[document.namespace] += 1
         if as_json:
-            print_json(_reread_event(document))
+            print_json(document.event)
     if not as_json:
         for namespace, count in counts.items():
             click.echo(f"{namespace}: {count:,} documents would be re-read")
@@ -134,18 +133,19 @@ def _removing_repaired(pipeline: Pipeline, *, of_verdict: bool) -> Iterator[set[
                     verdict_file.update_running(pipeline.name, verdict_file.counts(place))
 
 
-def _report(session: Session, outcomes: Iterable[Outcome], repaired_ids: set[tuple[str, Key]], *, as_json: bool) -> int:
+def _report(outcomes: Iterable[Reread], repaired_ids: set[tuple[str, Key]], *, as_json: bool) -> int:
     """Print each outcome; add the repaired documents to `repaired_ids`. Returns the number of those not repaired."""
     start, repaired, failed = time.monotonic(), Counter[str](), Counter[str]()
     for outcome in outcomes:
-        (repaired if isinstance(outcome, Repaired) else failed)[outcome.document.namespace] += 1
-        if isinstance(outcome, Repaired):
-            repaired_ids.add((outcome.document.namespace, id_key(outcome.document.id)))
+        id, is_repaired = bytes.fromhex(outcome.id_bson), outcome.result == "repaired"
+        (repaired if is_repaired else failed)[outcome.namespace] += 1
+        if is_repaired:
+            repaired_ids.add((outcome.namespace, id_key(id)))
         if as_json:
-            print_json(_outcome_event(session.pipeline, outcome))
-        elif isinstance(outcome, NotRepaired) and failed.total() <= _MAX_LINES:
-            id = extended_json(outcome.document.id) or outcome.document.id.hex()
-            click.echo(f"left     {outcome.document.namespace} {id}: {outcome.kind}: {outcome.reason}")
+            print_json(outcome)
+        elif not is_repaired and failed.total() <= _MAX_LINES:
+            shown = extended_json(id) or outcome.id_bson
+            click.echo(f"left     {outcome.namespace} {shown}: {outcome.kind}: {outcome.reason}")
     seconds = round(time.monotonic() - start, 1)
     if as_json:
         print_json(events.Repaired(repaired=repaired.total(), left=failed.total(), seconds=seconds))
@@ -156,15 +156,3 @@ def _report(session: Session, outcomes: Iterable[Outcome], repaired_ids: set[tup
         click.echo(f"{namespace}: {repaired[namespace]:,} repaired, {failed[namespace]:,} left")
     click.echo(f"{repaired.total():,} repaired, {failed.total():,} left, in {seconds} s")
     return failed.total()
-
-
-def _reread_event(document: DocumentRef) -> Reread:
-    return Reread(namespace=document.namespace, id=verdict_file.shown_id(document.id), id_bson=document.id.hex())
-
-
-def _outcome_event(pipeline: Pipeline, outcome: Outcome) -> Reread:
-    destination = pipeline.renamed(outcome.document.namespace)
-    event = replace(_reread_event(outcome.document), destination_namespace=destination)
-    if isinstance(outcome, Repaired):
-        return replace(event, result="repaired")
-    return replace(event, result="left", kind=outcome.kind, reason=outcome.reason)

@@ -32,7 +32,7 @@ from towpath.log.source_offsets import SourceState, read_state
 from towpath.session import Session, unsaid
 from towpath.store import state_files, verdict
 from towpath.verify import repair
-from towpath.verify.repair import DocumentRef, NotRepaired
+from towpath.verify.repair import DocumentRef
 from towpath.verify.result import VerificationResult, as_fields
 from towpath.verify.run import differences
 from towpath_verifier import Verification
@@ -126,9 +126,9 @@ def run(session: Session, captures: Captures, timeout: float) -> None:
     _compare(session, captures.only)
     with barrier.passing(session) as passed:
         outcomes = repair.repair(session, _to_reread(session, captures.only), passed, timeout)
-        left = [outcome for outcome in outcomes if isinstance(outcome, NotRepaired)]
+        left = [outcome for outcome in outcomes if outcome.result == "left"]
     for outcome in left[:10]:
-        session.say(f"left {outcome.document.namespace} {outcome.document.id.hex()}: {outcome.kind}: {outcome.reason}")
+        session.say(f"left {outcome.namespace} {outcome.id_bson}: {outcome.kind}: {outcome.reason}")
     close(session, name, timeout)
 
 

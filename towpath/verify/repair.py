@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TextIO
@@ -18,6 +18,7 @@ from bson.json_util import CANONICAL_JSON_OPTIONS, JSONOptions, loads
 from bson.son import SON
 
 from towpath.clients.kafka.topics import Topics
+from towpath.config.events import Reread
 from towpath.config.namespaces import namespace_of
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted
@@ -56,6 +57,15 @@ class DocumentRef:
     namespace: Namespace
     id: bytes
 
+    @property
+    def key(self) -> tuple[Namespace, Key]:
+        """Equal for the same document."""
+        return self.namespace, id_key(self.id)
+
+    @property
+    def event(self) -> Reread:
+        return Reread(namespace=self.namespace, id=verdict_file.shown_id(self.id), id_bson=self.id.hex())
+
 
 def of_verdicts(places: Iterable[Path]) -> Iterator[DocumentRef]:
     """The documents in these verdicts, each once. Raises `TowpathError` when a file is missing or incomplete."""
@@ -78,8 +88,8 @@ def of_dead_letters(pipeline: Pipeline, topics: Topics) -> Iterator[DocumentRef]
 def _distinct(documents: Iterable[DocumentRef]) -> Iterator[DocumentRef]:
     seen: set[tuple[Namespace, Key]] = set()
     for document in documents:
-        if (key := (document.namespace, id_key(document.id))) not in seen:
-            seen.add(key)
+        if document.key not in seen:
+            seen.add(document.key)
             yield document
 
 
@@ -123,28 +133,9 @@ def document_of(pipeline: Pipeline, topic: str, key: bytes | None) -> DocumentRe
 _DOCUMENTS, _BYTES = 20_000, 8 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Repaired:
-    """A document that is equal on both sides now."""
-
-    document: DocumentRef
-
-
-@dataclass(frozen=True, slots=True)
-class NotRepaired:
-    """A document that is not equal; `kind` is missing, extra, different, order, or unknown."""
-
-    document: DocumentRef
-    kind: str
-    reason: str
-
-
-Outcome = Repaired | NotRepaired
-
-
 def repair(
     session: Session, documents: Iterable[DocumentRef], passed: Passed | None, timeout: float
-) -> Iterator[Outcome]:
+) -> Iterator[Reread]:
     """Repair these documents in batches; yield the outcome of each.
 
     `timeout` is in seconds, for each batch to be re-read and applied. Raises `Refused` where no connector would answer
@@ -174,13 +165,18 @@ def _batches(documents: Iterable[DocumentRef]) -> Iterator[dict[Namespace, list[
 
 def _batch(
     session: Session, batch: Mapping[Namespace, list[bytes]], rereads: Rereads, timeout: float
-) -> Iterator[Outcome]:
+) -> Iterator[Reread]:
     pipeline, topics = session.pipeline, session.topics
     letters = dead_letters.end(pipeline, topics)
     requested: dict[Namespace, list[bytes]] = {}
+
+    def event(document: DocumentRef, kind: str | None = None, reason: str | None = None) -> Reread:
+        named = replace(document.event, destination_namespace=pipeline.renamed(document.namespace))
+        return replace(named, result="left" if kind else "repaired", kind=kind, reason=reason)
+
     for namespace, id in ((namespace, id) for namespace, ids in batch.items() for id in ids):
         if reason := unreadable(id):
-            yield NotRepaired(DocumentRef(namespace, id), "unknown", f"{reason}, by which no driver can query it")
+            yield event(DocumentRef(namespace, id), "unknown", f"{reason}, by which no driver can query it")
         else:
             requested.setdefault(namespace, []).append(id)
     for namespace in requested:
@@ -189,19 +185,19 @@ def _batch(
         reread_requests.write(pipeline, topics, namespace, ids)
     barrier.wait(session, timeout, session.say)
     refusals = cache(lambda: dict(_refusals(session, letters)))
-    left = set[tuple[Namespace, Key]]()
+    unequal = set[tuple[Namespace, Key]]()
     pairs = ((Pair(namespace, pipeline.renamed(namespace)), ids) for namespace, ids in requested.items())
     for outcome in rereads.outcomes(pairs):
-        document, key = DocumentRef(outcome.namespace, outcome.id), (outcome.namespace, id_key(outcome.id))
+        document = DocumentRef(outcome.namespace, outcome.id)
         if not isinstance(outcome, Same):
-            left.add(key)
+            unequal.add(document.key)
         if isinstance(outcome, Unresolved):
-            yield NotRepaired(document, "unknown", f"it could not be judged: {outcome.why}")
+            yield event(document, "unknown", f"it could not be judged: {outcome.why}")
         elif not isinstance(outcome, Same):
             unknown = "it was re-read and applied; does something else write to the destination?"
-            yield NotRepaired(document, outcome.kind, refusals().get(key, unknown))
-    for namespace, ids in requested.items():
-        yield from (Repaired(DocumentRef(namespace, id)) for id in ids if (namespace, id_key(id)) not in left)
+            yield event(document, outcome.kind, refusals().get(document.key, unknown))
+    repaired = (DocumentRef(namespace, id) for namespace, ids in requested.items() for id in ids)
+    yield from (event(document) for document in repaired if document.key not in unequal)
 
 
 def _refusals(session: Session, start: int) -> Iterator[tuple[tuple[Namespace, Key], str]]:
@@ -212,7 +208,7 @@ def _refusals(session: Session, start: int) -> Iterator[tuple[tuple[Namespace, K
         document = document_of(session.pipeline, letter.place[0], letter.key)
         if document is not None:
             code = f" ({letter.code})" if letter.code else ""
-            yield (document.namespace, id_key(document.id)), f"the destination refuses it: {letter.reason}{code}"
+            yield document.key, f"the destination refuses it: {letter.reason}{code}"
 
 
 def unreadable(id: bytes) -> str:
