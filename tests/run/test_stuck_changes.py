@@ -16,7 +16,7 @@ from tests.run.test_screens import status
 from tests.run.test_supervising import FILE
 from tests.support.sessions import FakeCluster, session_of
 from towpath.cli import launcher
-from towpath.cli.run_screen import rows
+from towpath.cli.run import rows
 from towpath.cli.status import exit_code
 from towpath.config.events import TimedEvent
 from towpath.config.pipeline import Pipeline

@@ -1,25 +1,31 @@
-"""`towpath run`: a live screen on a terminal, elsewhere one line for each event."""
+"""`towpath run`: on a terminal a live screen with the state and the newest events, elsewhere one line for each event."""
 
 from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import click
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
 
 from towpath.cli import launcher
 from towpath.cli.monitor import chosen, listen_options, served
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json
-from towpath.cli.run_screen import Screen, live_screen
+from towpath.cli.status import lag_text
 from towpath.config.events import Note, TimedEvent
 from towpath.config.sections import Run
 from towpath.errors import NoSuchConnector, TowpathError
 from towpath.run.children import Child, Events, end
-from towpath.run.supervisor import Supervisor
+from towpath.run.dead_letters import DeadLetterRetries
+from towpath.run.report import Report
+from towpath.run.supervisor import Supervisor, described
 from towpath.session import ERRORS, Session
 from towpath.signals import Interrupts, handle
 from towpath.store.state_files import alone
@@ -50,18 +56,19 @@ def run(file: Path, deploys: bool, as_json: bool, **listen: Any) -> None:
         stack.enter_context(alone(session.pipeline.name, "run"))
         handle(stop := Interrupts(once=True))
         signal.signal(signal.SIGINT, stop)  # also where a script has started it with `&`
-        with live_screen() as screen, ExitStack() as serving:
-            live = None if as_json else screen
-            write = print_json if as_json else print_plain
-            events = Events((lambda event: None) if live else write)
-            supervisor = Supervisor(session, events, launcher)
+        write = print_json if as_json else print_plain
+        has_screen = not as_json and Console().is_terminal
+        events = Events((lambda event: None) if has_screen else write)
+        supervisor = Supervisor(session, events, launcher)
+        screen = live_screen(supervisor) if has_screen else nullcontext(lambda: None)
+        with screen as draw, ExitStack() as serving:
             if listening:
                 serving.enter_context(_serving(supervisor, listening, listen["ready_lag"]))
             try:
-                _await_deployed(session, events, lambda: _draw(live, supervisor), deploys=deploys)
+                _await_deployed(session, events, draw, deploys=deploys)
                 while not stop.came:
                     supervisor.turn()
-                    _draw(live, supervisor)
+                    draw()
                     time.sleep(_TICK)
             except (KeyboardInterrupt, SystemError):  # Kafka's client may turn the one into the other
                 if not stop.came:
@@ -89,11 +96,6 @@ def _serving(supervisor: Supervisor, listening: Run, ready_lag: float) -> Iterat
     events.write = write_and_show
     with supervised(dashboard, session, supervisor.hurry) as supervisor.watch, served(dashboard, listening, ready_lag):
         yield
-
-
-def _draw(screen: Screen | None, supervisor: Supervisor) -> None:
-    if screen is not None:
-        screen.draw(supervisor)
 
 
 def _await_deployed(session: Session, events: Events, draw: Callable[[], None], *, deploys: bool) -> None:
@@ -141,3 +143,81 @@ def _deploy(session: Session, events: Events, draw: Callable[[], None]) -> None:
 
 def print_plain(event: TimedEvent) -> None:
     click.echo(f"{event.reported_at:%Y-%m-%d %H:%M:%S} UTC  {event.words}")
+
+
+@contextmanager
+def live_screen(supervisor: Supervisor) -> Iterator[Callable[[], None]]:
+    """A screen, as the function that draws it at most once a second."""
+    drawn = 0.0
+
+    def draw() -> None:
+        nonlocal drawn
+        if time.monotonic() - drawn >= 1:
+            drawn = time.monotonic()
+            live.update(_drawing(rows(supervisor), list(supervisor.events.newest)), refresh=True)
+
+    with Live(console=Console(), auto_refresh=False, transient=True) as live:
+        yield draw
+
+
+def _drawing(rows: Iterable[Row], events: Sequence[TimedEvent]) -> RenderableType:
+    state = Table.grid(padding=(0, 2))
+    for name, line, style in rows:
+        state.add_row(Text(name), Text(line, style=style))
+    newest = Table.grid(padding=(0, 2))
+    for event in events:
+        newest.add_row(Text(f"{event.reported_at:%H:%M:%S}", style="dim"), Text(event.words or ""))
+    return Group(state, Text(), newest, Text("times are UTC; Ctrl-C ends", style="dim"))
+
+
+#: Name, line and style of a row.
+Row = tuple[str, str, str]
+
+
+def rows(supervisor: Supervisor) -> Iterator[Row]:
+    """What the supervisor knows."""
+    name, minutes = supervisor.session.pipeline.name, (time.monotonic() - supervisor.since) / 60
+    status = supervisor.status
+    if status is None or supervisor.unreachable:
+        yield "pipeline", f"{name}: state unknown, supervised for {minutes:.0f} min", "red"
+        yield "", supervisor.unreachable, "red"
+    else:
+        style = "" if status.state == "running" else "red"
+        yield "pipeline", f"{name}: {described(status)}, supervised for {minutes:.0f} min", style
+        yield from _status(status)
+    restarts = ", ".join(f"{connector} {count}" for connector, count in supervisor.restarts.items())
+    yield "restarts", restarts or "none", ""
+    for connector, command in supervisor.remedies.items():
+        yield "to do", f"{connector}: {command}", "red"
+    yield from _dead_letters(status, supervisor.dead_letters)
+    for service in supervisor.services.services:
+        state = "" if service.child is not None else "not running; "
+        yield service.command, f"{state}{service.last_report or 'no report yet'}", ""
+    for line, differs in supervisor.verified().lines():
+        yield "verified", line, "red" if differs else ""
+    changes = status and status.raw.changes
+    for shown in changes.open if changes else supervisor.stuck.values():
+        yield "ddl", shown.line(supervisor.session.file), "red" if shown.is_stuck else ""
+    for change in supervisor.ddl:
+        yield "ddl", change.line, "yellow"
+
+
+def _status(status: Report) -> Iterator[Row]:
+    if status.copy is not None and status.copying:
+        unfinished = [copy for copy in status.copy.collections if not copy.done]
+        progress = ", ".join(
+            f"{copy.namespace} {copy.documents:,} of {copy.estimated_documents:,}" for copy in unfinished
+        )
+        yield "copy", f"under way: {progress}", ""
+    yield "lag", f"{lag_text(status.lag)}; {status.records_per_second or 0:,.0f} records/s into the log", ""
+    for error in status.errors:
+        yield "", error.message, "red"
+
+
+def _dead_letters(status: Report | None, retries: DeadLetterRetries) -> Iterator[Row]:
+    count = "unknown" if status is None or status.dead_letters is None else f"{status.dead_letters:,}"
+    repaired = f", {retries.repaired:,} repaired" if retries.repaired else ""
+    yield "dead letters", f"{count}; {retries.words} to repair{repaired}", ""
+    for group, seconds in retries.causes(time.monotonic()):
+        when = "being retried" if seconds is None else f"retried in {seconds:.0f} s"
+        yield "", f"{len(group):,} of {group[0].description}; {when}", "red"
