@@ -29,7 +29,7 @@ from towpath.errors import ConnectUnreachable, MongoUnreachable, Refused
 from towpath.run.report import Copied, Copy, Lag, Problem, Waiting
 from towpath.session import Session
 from towpath.store.cutover import Conversion
-from towpath.verify.full_verdict import Verified
+from towpath.verify.full_verdict import Verdict, Verification
 from towpath_verifier import Command
 
 RUNNING = Connector("shop-source", "RUNNING", "w", (Task(0, "RUNNING", "w", ""),))
@@ -41,10 +41,11 @@ OWNER = Privileges("me@admin", ({"resource": {"db": "", "collection": ""}, "acti
 ORDERS = Collection("shop.orders", "collection", {}, "01")
 
 
-def verdict(**changed: Any) -> dict[str, Any]:
+def verdict(**changed: Any) -> Verdict:
     at = (datetime.now(UTC) - timedelta(seconds=changed.pop("age", 1))).isoformat()
     same = {"id": "1", "at": at, "since": at, "verdict": "same", "clean": True, "compared": 7, "of": "everything"}
-    return same | changed
+    counts = dict.fromkeys(("missing", "extra", "different", "order", "metadata", "seconds"), 0)
+    return Verdict.read(same | counts | changed)
 
 
 def refused(documents: int) -> Any:
@@ -61,7 +62,7 @@ class Case:
     returns: bool = False
     report: Path | None = None
     status: Any = field(default_factory=lambda: status())
-    verdict: Verified = field(default_factory=lambda: Verified(verdict(), verdict()))
+    verdict: Verification = field(default_factory=lambda: Verification(verdict(), verdict()))
     more: str = ""
     """Of the pipeline file."""
 
@@ -125,7 +126,7 @@ def change(**fields: Any) -> Callable[[Case], None]:
 
 def verified(age: int) -> Callable[[Case], None]:
     """So many seconds before the test, not before its file was read."""
-    return lambda case: setattr(case, "verdict", Verified(verdict(age=age), verdict(age=age)))
+    return lambda case: setattr(case, "verdict", Verification(verdict(age=age), verdict(age=age)))
 
 
 def fake(name: str, value: Any, of: Any = gate, **fields: Any) -> Callable[[Case], None]:
@@ -196,17 +197,17 @@ RED: list[tuple[str, Callable[[Case], None], str]] = [
         fake("unresolved", lambda *_, **__: (SimpleNamespace(line="renamed at the source"),), gate.unreplicated),
         "renamed at the source",
     ),
-    ("verified", change(verdict=Verified()), "never"),
-    ("verified", change(verdict=Verified(doubt="it was rebuilt since")), "it was rebuilt since"),
+    ("verified", change(verdict=Verification()), "never"),
+    ("verified", change(verdict=Verification(doubt="it was rebuilt since")), "it was rebuilt since"),
     ("verified", verified(age=7200), "2.0 h ago (limit 10 s)"),
     ("verified", verified(age=-7200), "in the future"),
-    ("verified", change(verdict=Verified(verdict(clean=False), verdict(clean=False))), "same: 7 documents"),
+    ("verified", change(verdict=Verification(verdict(clean=False), verdict(clean=False))), "same: 7 documents"),
     (
         "verified",
-        change(verdict=Verified(verdict(verdict="different"), verdict(verdict="different"))),
+        change(verdict=Verification(verdict(verdict="different"), verdict(verdict="different"))),
         "different: 7 documents",
     ),
-    ("verified", change(verdict=Verified(verdict(id="2", missing=3), verdict())), "3 differences found since"),
+    ("verified", change(verdict=Verification(verdict(id="2", missing=3), verdict())), "3 differences found since"),
     ("metadata", fake("compared", lambda _: Metadata([DIFFERENT] * 5, ())), "the index more is missing; and 2 more"),
     ("metadata", fake("compared", raising(MongoUnreachable("the source is away"))), "the source is away"),
     (

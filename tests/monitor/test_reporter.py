@@ -28,10 +28,10 @@ from towpath.monitor.reporter import Reporter
 from towpath.monitor.server import served
 from towpath.monitor.watch import add
 from towpath.run.children import Events
-from towpath.run.report import Lag, LogReport, Oplog, Problem, Replays, Report, Verification, as_json
+from towpath.run.report import Lag, LogReport, Oplog, Problem, Replays, Report, as_json
 from towpath.session import opened
 from towpath.store.cutover import Cutover
-from towpath.verify.full_verdict import VerdictContext
+from towpath.verify.full_verdict import VerdictContext, Verification
 
 CUTOVER_TOKEN = "of-the-command-that-runs-it"
 

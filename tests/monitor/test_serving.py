@@ -23,10 +23,10 @@ from tests.support.pipeline import TOWPATH, Pipeline, Settings
 from tests.support.schema import page
 from tests.support.served import Served, served
 from towpath.monitor.metrics import CUTOVER_STATES, OWN, ROWS
-from towpath.run.report import LogReport, TopicLog, Verdict, Verification, as_json
+from towpath.run.report import LogReport, TopicLog, as_json
 from towpath.store.cutover import Cutover, State
 from towpath.store.positions import Counts, TaskState, TransactionTimes
-from towpath.verify.full_verdict import Verified
+from towpath.verify.full_verdict import Verdict, Verification
 
 PAGE = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
 #: Metrics of what this pipeline does not do: it copies nothing by now, has no replay, and none of the services.
@@ -105,7 +105,7 @@ def test_what_is_repaired_is_taken_off_the_verdict_on_everything() -> None:
     full |= {"seconds": 1.0, "deferred": None, "origin": {}} | counts
     repaired = full | {"clean": True, "different": 0, "repaired": 2}
     for last, left in ((full, 2), (repaired, 0), (repaired | {"id": "2"}, 2), (None, 2)):
-        found = Verification.of(Verified(last, full))
+        found = Verification(Verdict.read(last) if last else None, Verdict.read(full)).reported
         assert samples("towpath_verdict_differences", verification=found)["full", "different"] == left
         assert samples("towpath_verdict_clean", verification=found)["full",] == (not left)
     assert [Verdict.read(one).shown for one in (full, repaired)] == ["not the same", "repaired since"]

@@ -30,7 +30,7 @@ from towpath.run.children import Events
 from towpath.run.report import LoggedChange, Problem
 from towpath.run.supervisor import Supervisor
 from towpath.session import opened
-from towpath.verify.full_verdict import Verified
+from towpath.verify.full_verdict import Verification
 
 
 def changes(**more: Any) -> SchemaChanges:
@@ -61,7 +61,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     file, told = tmp_path / "shop.toml", list[TimedEvent]()
     file.write_text(f"{FILE}\nddl = {{}}\n")
     file.chmod(0o600)
-    monkeypatch.setattr(Supervisor, "verified", lambda self: Verified())  # no server is there
+    monkeypatch.setattr(Supervisor, "verified", lambda self: Verification())  # no server is there
     with opened(file) as it:
         events = Events(told.append)
         supervisor = Supervisor(it, events, launcher)
@@ -120,7 +120,7 @@ def test_the_page_keeps_what_was_known_while_the_destination_does_not_answer(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gate, "known", lambda *_: [])
-    monkeypatch.setattr(Reporter, "_verdicts", lambda *_, **__: Verified())
+    monkeypatch.setattr(Reporter, "_verdicts", lambda *_, **__: Verification())
     reporter = Reporter(run.supervisor.session, _slow_at=time.monotonic())
     reporter.last = replace(reporter.last, ddl=())
     found = [status(schema_changes=logged) for logged in (logged_changes(), None, (), None)]

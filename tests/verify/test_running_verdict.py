@@ -11,7 +11,7 @@ import pytest
 
 from towpath.errors import TowpathError
 from towpath.store import verdict_file
-from towpath.store.verdict_file import RunningVerdict
+from towpath.store.verdict_file import Following
 
 
 @pytest.fixture(autouse=True)
@@ -19,9 +19,9 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
 
-def verdict() -> RunningVerdict:
+def verdict() -> Following:
     now = time.time()
-    return RunningVerdict(
+    return Following(
         since=now - 60,
         at=now,
         following=True,
@@ -64,8 +64,7 @@ def test_it_tells_what_differs_and_how_old_it_is() -> None:
 
 
 def test_one_that_nothing_keeps_any_more_is_not_said_to_follow() -> None:
-    left = replace(verdict(), at=time.time() - 60)
-    assert not left.is_kept
-    assert left.as_json()["following"] is False
+    left = replace(verdict(), at=time.time() - 60).as_of_now()
+    assert not left.following
     assert left.description.startswith("stopped:")
     assert left.description.endswith("60 s ago")

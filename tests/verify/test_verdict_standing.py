@@ -25,7 +25,7 @@ from towpath.files import publish, replacing
 from towpath.store import state_files, verdict_file
 from towpath.store.verdict_file import FollowState
 from towpath.verify import full_verdict
-from towpath.verify.full_verdict import VerdictContext
+from towpath.verify.full_verdict import VerdictContext, Verification
 from towpath.verify.origin import Origin
 from towpath.verify.result import VerificationResult, as_fields
 from towpath.verify.run import reason_to_restart, resumed
@@ -139,7 +139,8 @@ def test_without_an_answer_nothing_counts() -> None:
 
 
 HOUR = timedelta(hours=1)
-GOOD: dict[str, Any] = {"of": "everything", "verdict": "same", "clean": True, "compared": 3}
+COUNTS = dict.fromkeys(("missing", "extra", "different", "order", "metadata", "seconds"), 0)
+GOOD: dict[str, Any] = {"of": "everything", "verdict": "same", "clean": True, "compared": 3, **COUNTS}
 
 
 @pytest.mark.parametrize(
@@ -157,8 +158,8 @@ def test_a_cutover_needs_everything_the_same_by_all_bytes_and_lately(
     since: timedelta, changes: dict[str, Any], good: bool, words: str
 ) -> None:
     began = (datetime.now(UTC) - since).isoformat()
-    full = verdict("one", "10:00:00") | GOOD | {"since": began} | changes
-    found = gate_of(full_verdict.Verified(full, full))
+    full = full_verdict.Verdict.read(verdict("one", "10:00:00") | GOOD | {"since": began} | changes)
+    found = gate_of(Verification(full, full))
     assert (found[0], words in found[1]) == (good, True), found
 
 
@@ -174,18 +175,18 @@ def test_a_verdict_says_what_was_not_compared(options: Options, headline: str) -
     result = VerificationResult(Verdict([Tally(Pair("shop.a", "shop.a"), options.way)]))
     found = as_fields(result)
     assert (found["verdict"], found["clean"]) == (headline, True)
-    assert 0 <= full_verdict.age(found) < 60
+    assert 0 <= full_verdict.Verdict.read(found | {"id": "one", "of": "everything"}).age < 60
 
 
 def test_collections_that_no_verdict_compared_are_named(state: Path) -> None:
     full = verdict("one", "10:00:00") | GOOD | {"since": datetime.now(UTC).isoformat()}
     now = replace(NOW, uuids={"source": {"shop.a": "01"}, "destination": {"shop.a": "02", "shop.new": "09"}})
-    verified = full_verdict.Verified.of("shop", VerdictContext(now, "", full, ""))
+    verified = Verification.of("shop", VerdictContext(now, "", full, ""))
     assert gate_of(verified)[0] and "not compared, because created since: shop.new" in gate_of(verified)[1]
     assert ("created after the verdict on everything, and not compared: shop.new", False) in list(verified.lines())
 
 
-def gate_of(verified: full_verdict.Verified) -> gate.Result:
+def gate_of(verified: Verification) -> gate.Result:
     """What the gate says about a verdict, which may be two hours old."""
     readiness: Any = SimpleNamespace(
         session=SimpleNamespace(file="shop.toml"), options=SimpleNamespace(max_age=7_200.0), verdict=verified

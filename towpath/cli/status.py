@@ -24,12 +24,12 @@ from towpath.deploy.schema_changes import UNREAD
 from towpath.log import bounds
 from towpath.log.source_offsets import Splices
 from towpath.run import report
-from towpath.run.report import RATE_WINDOW, Copied, Copy, Lag, Problem, ReplayState, Report, TopicLog, Verification
+from towpath.run.report import RATE_WINDOW, Copied, Copy, Lag, Problem, ReplayState, Report, TopicLog
 from towpath.run.restarts import lasting
 from towpath.run.status import read_log, read_replays, read_status, source_changes
 from towpath.session import ERRORS, Session
 from towpath.store.positions import Counts
-from towpath.verify.full_verdict import Verified
+from towpath.verify.full_verdict import Verification
 
 _INTERVAL = 1.0  # seconds between two reads of --watch
 
@@ -68,7 +68,7 @@ def exit_code(pipeline: Pipeline, status: Report | None) -> int:
 
 def _complete(session: Session, status: Report) -> Report:
     """With what only `--json` shows."""
-    verification = Verification.of(Verified.read(session, status.raw.topic_ids))
+    verification = Verification.read(session, status.raw.topic_ids).reported
     return replace(_with_log(session, status), verification=verification, ddl=source_changes(session, status))
 
 
@@ -120,7 +120,7 @@ def _watch_screen(session: Session) -> Report | None:
 
 def _screen(session: Session, status: Report) -> RenderableType:
     changes = [*_changes(session, status), *unreplicated.lines(session, status.raw.ddl)]
-    return screen(_with_log(session, status), Verified.read(session, status.raw.topic_ids), changes)
+    return screen(_with_log(session, status), Verification.read(session, status.raw.topic_ids), changes)
 
 
 def _changes(session: Session, status: Report) -> list[str]:
@@ -133,7 +133,7 @@ _MAX_LINES = 20  # of collections, causes or topics; the rest is counted
 _HEALTHY = ("RUNNING", "UNASSIGNED", "RESTARTING")  # states of a replay's connector
 
 
-def screen(status: Report, verified: Verified, ddl: Iterable[str] = ()) -> RenderableType:
+def screen(status: Report, verified: Verification, ddl: Iterable[str] = ()) -> RenderableType:
     facts = Table.grid(padding=(0, 2))
     facts.add_row("pipeline", f"{status.name}: {status.state} ({status.mode})")
     if status.cutover is not None:

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import NoReturn
@@ -171,7 +171,7 @@ def _follow(
     with nullcontext() if request.alone else asking(session) as passed:
         say("comparing documents that change, until interrupted; `towpath status` shows the progress")
         verdict = follow(session, state, known, passed, print_json if as_json else _print, request.only, options)
-    print_json(Followed(**verdict.as_json())) if as_json else click.echo(verdict.description)
+    print_json(Followed(**asdict(verdict))) if as_json else click.echo(verdict.description)
     if verdict.unresolved:
         raise click.exceptions.Exit(ERROR)
     return verdict.differences + (len(result.metadata.differences) if result.metadata else 0)

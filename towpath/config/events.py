@@ -151,13 +151,14 @@ class FollowCounts:
     order: int
     behind_records: int
     behind_seconds: float
+    age_seconds: float = 0.0
+    """Since `at`, when it was read."""
 
 
 class Followed(FollowCounts, Event):
     """How far `verify --follow` was at its end."""
 
     event: Literal["followed"] = "followed"
-    age_seconds: float
 
 
 class Pass(Event):

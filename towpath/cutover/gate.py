@@ -37,7 +37,7 @@ from towpath.run.dead_letters import DeadLetterRetries
 from towpath.run.report import Report
 from towpath.run.status import read_status
 from towpath.session import Session
-from towpath.verify.full_verdict import VerdictContext, Verified, age, summary
+from towpath.verify.full_verdict import VerdictContext, Verification
 from towpath_verifier import Schemas, cluster_time, concurrently
 
 #: The lines that need nothing but the status and the verdict.
@@ -102,8 +102,8 @@ class Readiness:
         return Plan() if opposite is None else plan_in_place(opposite)
 
     @cached_property
-    def verdict(self) -> Verified:
-        return Verified.of(self.session.pipeline.name, VerdictContext.read(self.session, listing=self.listing))
+    def verdict(self) -> Verification:
+        return Verification.of(self.session.pipeline.name, VerdictContext.read(self.session, listing=self.listing))
 
     def privileges(self, cluster: Cluster) -> Privileges | None:
         """Those of the user at a cluster; None without access control."""
@@ -134,7 +134,7 @@ def _line(
     return Rule(name, check, applies=applies)
 
 
-def known(session: Session, options: CutoverOptions, status: Report | str, verdict: Verified) -> list[Finding]:
+def known(session: Session, options: CutoverOptions, status: Report | str, verdict: Verification) -> list[Finding]:
     """The lines of the gate about what has been read already."""
     readiness = Readiness(session, None, options)
     readiness.__dict__.update(status=status, verdict=verdict)
@@ -208,12 +208,12 @@ def verified(readiness: Readiness) -> Result:
     verdict = readiness.verdict
     if (full := verdict.full) is None:
         return False, verdict.doubt or "never: no verdict on everything is known", f"towpath verify {file}"
-    good = full["verdict"] == "same" and bool(full["clean"]) and 0 <= age(full) <= limit and not verdict.left
+    good = full.verdict == "same" and full.clean and 0 <= full.age <= limit and not verdict.left
     since = f"; {counted(verdict.left, 'difference')} found since" if verdict.left else ""
     since += f"; not compared, because created since: {verdict.created_names}" if verdict.created else ""
     advice = f"towpath {'repair' if verdict.left else 'verify'} {file}"
-    advice += ", or allow more: --verified-within" if age(full) > limit else ""
-    return good, f"{summary(full)}{since} (limit {duration(limit)})", advice
+    advice += ", or allow more: --verified-within" if full.age > limit else ""
+    return good, f"{full.line}{since} (limit {duration(limit)})", advice
 
 
 def _metadata(readiness: Readiness) -> Result:

@@ -17,8 +17,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from towpath.monitor.dashboard import Dashboard
-from towpath.run.report import Copied, ReplayState, Report, TopicLog, Verdict
+from towpath.run.report import Copied, ReplayState, Report, TopicLog
 from towpath.store.positions import TaskState
+from towpath.verify.full_verdict import Verdict
 
 T = TypeVar("T")
 Labels = tuple[str, ...]

@@ -25,13 +25,12 @@ from towpath.run.report import (
     Problem,
     Replays,
     Report,
-    Verification,
     unknown,
 )
 from towpath.run.status import part
 from towpath.session import Session
 from towpath.store import verdict_file
-from towpath.verify.full_verdict import VerdictContext, Verified
+from towpath.verify.full_verdict import VerdictContext, Verification
 
 #: Seconds between two readings of what costs more than the status.
 _SLOW_INTERVAL = 5.0
@@ -49,7 +48,7 @@ class Reporter:
     """Of the last reading of what costs more; kept, so that a failure that lasts is in each report."""
     _slow_at: float = float("-inf")
     _hurried: bool = False
-    _verified: Verified = field(default_factory=Verified)
+    _verified: Verification = field(default_factory=Verification)
     _differences: tuple[Difference, ...] = ()
     _files: tuple[float, ...] = ()
     """When the files of the verdicts were written."""
@@ -69,11 +68,11 @@ class Reporter:
         found = self._with_last(found)
         if due:
             found = self._with_slow(found)
-        verified = part(lambda: self._verdicts(found, due=due, hurried=hurried), Verified(), failures)
+        verified = part(lambda: self._verdicts(found, due=due, hurried=hurried), Verification(), failures)
         errors = (*found.errors, *map(Problem.of, (*failures, *self._slow_failures)))
         self.last = replace(
             found,
-            verification=Verification.of(verified),
+            verification=verified.reported,
             errors=tuple({error.message: error for error in errors}.values()),
             poll_seconds=round(time.monotonic() - began, 3),
             sink_records_per_second=self._rate(found),
@@ -122,14 +121,14 @@ class Reporter:
             return None
         return Oplog(round(oplog.hours * 3600), 0, not oplog.full).with_uncaptured(found.raw.uncaptured_seconds or 0.0)
 
-    def _verdicts(self, found: Report, *, due: bool, hurried: bool) -> Verified:
+    def _verdicts(self, found: Report, *, due: bool, hurried: bool) -> Verification:
         name, known = self.session.pipeline.name, found.raw.verdict_context
         files = tuple(map(_written, _verdict_files(name)))
         changed = hurried or files != self._files
         if due or changed:  # it reads whole files
             # read again for a new verdict, which would not be the stored one
             context = VerdictContext.read(self.session, found.raw.topic_ids) if known is None or changed else known
-            self._verified = Verified.of(name, context)
+            self._verified = Verification.of(name, context)
         if changed:
             self._differences = tuple(islice(_differences(name, self._verified), _DIFFERENCES))
             self._files = files
@@ -157,10 +156,10 @@ def _written(file: Path) -> float:
         return 0.0
 
 
-def _differences(name: str, verified: Verified) -> Iterator[Difference]:
+def _differences(name: str, verified: Verification) -> Iterator[Difference]:
     """The differences of the last verdict that counts and of `verify --follow`."""
     last, _, followed = _verdict_files(name)
-    for file, counts in ((last, verified.last is not None), (followed, verified.following is not None)):
+    for file, counts in ((last, verified.last is not None), (followed, verified.follow is not None)):
         if counts and file.exists():
             for found in verdict_file.read(file):
                 where = found.namespace, found.destination_namespace

@@ -16,7 +16,6 @@ from pydantic import Field, TypeAdapter, computed_field
 from towpath.checks.rule import Finding
 from towpath.clients.connect.rest import Connector
 from towpath.clients.kafka.topics import Place
-from towpath.config.events import FollowCounts
 from towpath.config.mongo_uri import without_credentials
 from towpath.deploy.schema_changes import SchemaChanges
 from towpath.errors import TowpathError, fields
@@ -26,7 +25,7 @@ from towpath.log.source_offsets import Ddl, SourceState, Splices
 from towpath.session import Session
 from towpath.store.cutover import Cutover
 from towpath.store.positions import Counts, TaskState
-from towpath.verify.full_verdict import VerdictContext, Verified, age
+from towpath.verify.full_verdict import VerdictContext, Verification
 
 #: Seconds of the log over which rates are computed.
 RATE_WINDOW = 10
@@ -169,71 +168,6 @@ class LogReport:
 
     topics: tuple[TopicLog, ...]
     warnings: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """A verdict of `verify`; times are ISO 8601."""
-
-    id: str
-    at: str
-    since: str
-    """When its oldest comparison began."""
-    verdict: str
-    of: str
-    clean: bool
-    compared: int
-    missing: int
-    extra: int
-    different: int
-    order: int
-    metadata: int | None
-    seconds: float
-    repaired: int
-    """Documents that were repaired since, as this machine knows."""
-
-    @classmethod
-    def read(cls, verdict: Mapping[str, Any] | None) -> Self | None:
-        """From a stored one."""
-        if verdict is None:
-            return None
-        stored: dict[str, Any] = {**verdict, "repaired": verdict.get("repaired") or 0}
-        return cls(**{name: stored[name] for name in cls.__slots__})
-
-    @property
-    def age(self) -> float:
-        """Seconds since its oldest comparison began."""
-        return age({"since": self.since})
-
-    @property
-    def shown(self) -> str:
-        """What it says now."""
-        return "repaired since" if self.repaired and self.clean else self.verdict
-
-
-@dataclass(frozen=True, kw_only=True)
-class Following(FollowCounts):
-    """What `verify --follow` has found."""
-
-    age_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Verification:
-    """`last` is the newest verdict that counts, `full` the newest one on everything."""
-
-    last: Verdict | None = None
-    full: Verdict | None = None
-    doubt: str = ""
-    """Why a newer verdict does not count."""
-    follow: Following | None = None
-
-    @classmethod
-    def of(cls, verified: Verified) -> Self:
-        last, full, follow = Verdict.read(verified.last), Verdict.read(verified.full), verified.following
-        if last and full and last.id == full.id:
-            full = last  # it alone has what was repaired since
-        return cls(last, full, verified.doubt, Following(**follow.as_json()) if follow else None)
 
 
 @dataclass(frozen=True, slots=True)

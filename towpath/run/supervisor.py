@@ -24,12 +24,12 @@ from towpath.errors import KafkaRefused, KafkaUnreachable, NoSuchConnector, Towp
 from towpath.log import bounds
 from towpath.run.children import Events, Launcher
 from towpath.run.dead_letters import DeadLetterRetries
-from towpath.run.report import LogReport, Report, Service, SourceChange, Supervision, Verification, as_json
+from towpath.run.report import LogReport, Report, Service, SourceChange, Supervision, as_json
 from towpath.run.restarts import Backoff, HangingTransactions, lasting
 from towpath.run.services import Services
 from towpath.run.status import read_log, read_status
 from towpath.session import ERRORS, Session
-from towpath.verify.full_verdict import VerdictContext, Verified
+from towpath.verify.full_verdict import VerdictContext, Verification
 
 _STATUS_INTERVAL, _STATUS_PAUSE = 2.0, 0.5  # seconds from one reading's beginning to the next, and between them
 _COPY_INTERVAL = 1.0  # seconds, while a copy runs
@@ -267,14 +267,14 @@ class Supervisor:
             raw=replace(status.raw, verdict_context=self.verdict_context),
         )
 
-    def verified(self) -> Verified:
+    def verified(self) -> Verification:
         """What is verified now; nothing where that cannot be read, which is reported."""
         try:
             self.verdict_context = self.verdict_context or VerdictContext.read(self.session)
-            return Verified.of(self.session.pipeline.name, self.verdict_context)
+            return Verification.of(self.session.pipeline.name, self.verdict_context)
         except TowpathError as error:
             self._report_problem("verdict", str(error), fields(error))
-            return Verified()
+            return Verification()
 
     def verdict(self) -> RunEnd:
         """The summary at the end, with the exit code."""
@@ -307,7 +307,7 @@ class Supervisor:
             repaired=self.dead_letters.repaired,
             ddl=[change.as_json() for change in self.ddl],
             schema_changes=[shown.as_json(self.session.file) for shown in self.stuck.values()],
-            verify=as_json(Verification.of(verified)),
+            verify=as_json(verified.reported),
             exit=exit_code,
         )
 

@@ -190,24 +190,17 @@ def read_followed(pipeline: str) -> FollowState | None:
 _ALIVE = 15.0
 
 
-@dataclass(frozen=True, slots=True)
-class RunningVerdict(FollowCounts):
-    """The counts of `verify --follow`, running or ended."""
+@dataclass(frozen=True, kw_only=True)
+class Following(FollowCounts):
+    """What `verify --follow` has found, running or ended."""
+
+    def as_of_now(self) -> Following:
+        age = max(0.0, time.time() - self.at)
+        return replace(self, age_seconds=round(age, 3), following=self.following and age < _ALIVE)
 
     @property
     def differences(self) -> int:
         return self.missing + self.extra + self.different + self.order
-
-    @property
-    def age(self) -> float:
-        return max(0.0, time.time() - self.at)
-
-    def as_json(self) -> dict[str, Any]:
-        return {**asdict(self), "age_seconds": round(self.age, 3), "following": self.is_kept}
-
-    @property
-    def is_kept(self) -> bool:
-        return self.following and self.age < _ALIVE
 
     @property
     def description(self) -> str:
@@ -217,11 +210,11 @@ class RunningVerdict(FollowCounts):
         waiting = f", {self.waiting:,} to be compared again" if self.waiting else ""
         waiting += f", {self.unresolved:,} not judged" if self.unresolved else ""
         behind = f"{self.behind_records:,} records, {self.behind_seconds:.1f} s behind"
-        state = "following" if self.is_kept else "stopped"
-        return f"{state}: {differences}{waiting}; {self.compared:,} compared, {behind}, {self.age:.0f} s ago"
+        state = "following" if self.following else "stopped"
+        return f"{state}: {differences}{waiting}; {self.compared:,} compared, {behind}, {self.age_seconds:.0f} s ago"
 
 
-def write_running(pipeline: str, verdict: RunningVerdict) -> None:
+def write_running(pipeline: str, verdict: Following) -> None:
     state_files.folder(pipeline)
     with state_files.writing(running_path(pipeline)) as file:
         file.write(json.dumps(asdict(verdict)))
@@ -233,9 +226,9 @@ def update_running(pipeline: str, counts: Mapping[str, Any]) -> None:
         write_running(pipeline, replace(verdict, **{kind: counts[kind] for kind in KINDS}))
 
 
-def read_running(pipeline: str) -> RunningVerdict | None:
+def read_running(pipeline: str) -> Following | None:
     """The running verdict of a pipeline; None if there is none. Raises `TowpathError` for a broken file."""
-    return _read_json(running_path(pipeline), "running verdict", lambda found: RunningVerdict(**found))
+    return _read_json(running_path(pipeline), "running verdict", lambda found: Following(**found).as_of_now())
 
 
 def read_full(pipeline: str) -> dict[str, Any] | None:

@@ -17,7 +17,7 @@ from towpath.config.namespaces import Selection
 from towpath.log.changed_keys import LogFollower
 from towpath.session import Session
 from towpath.store import verdict_file
-from towpath.store.verdict_file import FollowState, RunningVerdict
+from towpath.store.verdict_file import Following, FollowState
 from towpath_verifier import (
     Key,
     Namespace,
@@ -51,7 +51,7 @@ def follow(
     report: Callable[[Difference], None],
     only: Sequence[str],
     options: Options,
-) -> RunningVerdict:
+) -> Following:
     """Verify changes from `begin` on until interrupted; return the verdict at that point.
 
     Starts with the differences in `known`, a verdict. Stores the differences, its positions in the log, and the running
@@ -181,10 +181,10 @@ class _Follower:
             self.equal.add(key)
             self.changed = True
 
-    def verdict(self, *, following: bool) -> RunningVerdict:
+    def verdict(self, *, following: bool) -> Following:
         counts = Counter(difference.kind for difference in self.known.values())
         behind = self.log.lag()
-        return RunningVerdict(
+        return Following(
             since=self.since,
             at=time.time(),
             following=following,
@@ -216,7 +216,7 @@ class _Follower:
         verdict_file.write_running(name, verdict)
 
 
-def _counts(verdict: RunningVerdict) -> dict[str, Any]:
+def _counts(verdict: Following) -> dict[str, Any]:
     """The last line of a verdict."""
     seconds = max(verdict.at - verdict.since, 0.001)
     return {

@@ -1,15 +1,16 @@
-"""The last verdict on everything: stored at the destination and on this machine; whether it still counts."""
+"""The last verdicts: stored at the destination and on this machine; whether they still count."""
 
 from __future__ import annotations
 
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any, Self
 
 from bson.errors import BSONError
+from pydantic import Field
 from pymongo.errors import PyMongoError
 
 from towpath.config.text import duration, first_few
@@ -18,18 +19,67 @@ from towpath.errors import TowpathError
 from towpath.session import Session
 from towpath.store import state_files, verdict_file
 from towpath.store import verdict as stored
-from towpath.store.verdict_file import RunningVerdict
+from towpath.store.verdict_file import KINDS, Following
 from towpath.verify import origin as origins
 from towpath.verify.origin import Origin
 
 #: The value of `of` in a verdict on all namespaces of its pipeline.
 EVERYTHING = "everything"
-_STORED_FIELDS = (
-    *("id", "at", "verdict", "clean", "compared", "missing", "extra", "different", "order"),
-    *("metadata", "deferred", "of", "seconds", "since", "origin"),
-)
 _FAILURES = (TowpathError, PyMongoError, BSONError)
 _SHOWN = 3  # collections that are named; the others are counted
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A verdict of `verify`; times are ISO 8601."""
+
+    id: str
+    at: str
+    since: str
+    """When its oldest comparison began."""
+    verdict: str
+    of: str
+    clean: bool
+    compared: int
+    missing: int
+    extra: int
+    different: int
+    order: int
+    metadata: int | None
+    seconds: float
+    repaired: int
+    """Documents that were repaired since, as this machine knows."""
+
+    @classmethod
+    def read(cls, verdict: Mapping[str, Any]) -> Self:
+        """From a stored one."""
+        stored: dict[str, Any] = {**verdict, "repaired": verdict.get("repaired") or 0}
+        return cls(**{name: stored[name] for name in cls.__slots__})
+
+    @property
+    def age(self) -> float:
+        """Seconds since its oldest comparison began; negative for one of the future, whose clock was wrong."""
+        return time.time() - datetime.fromisoformat(self.since).timestamp()
+
+    @property
+    def shown(self) -> str:
+        """What it says now."""
+        return "repaired since" if self.repaired and self.clean else self.verdict
+
+    @property
+    def differences(self) -> int:
+        """Documents that differ."""
+        return sum(getattr(self, kind) for kind in KINDS)
+
+    @property
+    def line(self) -> str:
+        """All of it in one line."""
+        counts = {name: getattr(self, name) or 0 for name in (*KINDS, "metadata")}
+        differences = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
+        headline = "repaired since" if self.repaired and not differences else self.verdict
+        head = f"{headline}{f' ({differences})' if differences else ''}: {self.compared:,} documents, {self.of}"
+        age = self.age
+        return f"{head}, {duration(age)} ago" if age >= 0 else f"{head}, dated {duration(-age)} in the future"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +137,7 @@ def store(session: Session, verdict: Mapping[str, Any], unknown: str) -> None:
     """Store a verdict on everything; say when it will not count everywhere. `unknown`: why it has no origin."""
     if unknown:
         session.say(f"this verdict will not count for a cutover, because its deployment is not known: {unknown}")
-    summary = {name: verdict[name] for name in _STORED_FIELDS}
+    summary = {**asdict(Verdict.read(verdict)), "origin": verdict["origin"]}
     reason = ""
     try:
         with session.destination.connected() as client:
@@ -104,26 +154,24 @@ def store(session: Session, verdict: Mapping[str, Any], unknown: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
-    """`last` is the newest verdict that counts, `full` the newest on everything, `following` that of `verify --follow`.
+class Verification:
+    """`last` is the newest verdict that counts, `full` the newest one on everything."""
 
-    `doubt`: why a newer one does not count.
-    """
-
-    last: Mapping[str, Any] | None = None
-    full: Mapping[str, Any] | None = None
+    last: Verdict | None = None
+    full: Verdict | None = None
     doubt: str = ""
-    following: RunningVerdict | None = None
-    created: Sequence[str] = ()
+    """Why a newer verdict does not count."""
+    follow: Following | None = None
+    created: Annotated[Sequence[str], Field(exclude=True)] = ()
     """Collections that were created since `full`, by their names at the source: it did not compare them."""
 
     @classmethod
-    def read(cls, session: Session, topic_ids: Mapping[str, str] | None = None) -> Verified:
+    def read(cls, session: Session, topic_ids: Mapping[str, str] | None = None) -> Verification:
         """`topic_ids` as in `VerdictContext.read`. Raises `TowpathError` for broken files."""
         return cls.of(session.pipeline.name, VerdictContext.read(session, topic_ids))
 
     @classmethod
-    def of(cls, pipeline: str, context: VerdictContext) -> Verified:
+    def of(cls, pipeline: str, context: VerdictContext) -> Verification:
         """As `read`, with a context that was read before."""
         full, doubt = context.newest_full(verdict_file.read_full(pipeline))
         last: Mapping[str, Any] | None = verdict_file.last(pipeline)
@@ -137,13 +185,20 @@ class Verified:
                 last, doubt = full, reason
         before = Origin.from_json(full["origin"]) if full else None
         created = before.created(context.origin) if before and context.origin else ()
-        return cls(last, full, doubt, _following(pipeline, context), created)
+        newest, whole = (Verdict.read(one) if one else None for one in (last, full))
+        return cls(newest, whole, doubt, _following(pipeline, context), created)
+
+    @property
+    def reported(self) -> Verification:
+        """As of now, and with what was repaired since, which `last` alone has."""
+        full = self.last if self.last and self.full and self.last.id == self.full.id else self.full
+        return replace(self, full=full, follow=self.follow and self.follow.as_of_now())
 
     @property
     def left(self) -> int:
         """Differences found since the verdict on everything, by later verdicts or by `verify --follow`."""
-        later = self.last if self.full is None or (self.last and self.last["id"] != self.full["id"]) else None
-        return (_total(later) if later else 0) + (self.following.differences if self.following else 0)
+        later = self.last if self.full is None or (self.last and self.last.id != self.full.id) else None
+        return (later.differences if later else 0) + (self.follow.differences if self.follow else 0)
 
     @property
     def created_names(self) -> str:
@@ -152,41 +207,22 @@ class Verified:
 
     def lines(self) -> Iterator[tuple[str, bool]]:
         """Lines of text, each with whether it reports differences."""
-        if self.full is not None and self.last is not None and self.full["id"] != self.last["id"]:
-            yield summary(self.full), not self.full["clean"]
+        if self.full is not None and self.last is not None and self.full.id != self.last.id:
+            yield self.full.line, not self.full.clean
         if self.created:
             yield f"created after the verdict on everything, and not compared: {self.created_names}", False
         if self.last is not None:
-            yield summary(self.last), not self.last["clean"]
+            yield self.last.line, not self.last.clean
         if self.doubt:
             yield f"the last verdict does not count: {self.doubt}", False
-        if self.following is not None:
-            yield self.following.description, bool(self.following.differences)
+        if self.follow is not None:
+            yield self.follow.description, bool(self.follow.differences)
 
 
-def _following(pipeline: str, context: VerdictContext) -> RunningVerdict | None:
-    """The running verdict, if it is of this deployment."""
+def _following(pipeline: str, context: VerdictContext) -> Following | None:
+    """What `verify --follow` has found, if it is of this deployment."""
     running, state = verdict_file.read_running(pipeline), verdict_file.read_followed(pipeline)
     before = Origin.from_json(state.origin) if state else None
     if running is None or before is None or (context.origin and before.deployment_doubt(context.origin)):
         return None
     return running
-
-
-def _total(verdict: Mapping[str, Any]) -> int:
-    return sum(verdict.get(name) or 0 for name in verdict_file.KINDS)
-
-
-def summary(last: Mapping[str, Any]) -> str:
-    """A verdict in one line."""
-    counts = {name: last.get(name) or 0 for name in (*verdict_file.KINDS, "metadata")}
-    differences = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
-    headline = "repaired since" if last.get("repaired") and not differences else last["verdict"]
-    head = f"{headline}{f' ({differences})' if differences else ''}: {last['compared']:,} documents, {last['of']}"
-    seconds = age(last)
-    return f"{head}, {duration(seconds)} ago" if seconds >= 0 else f"{head}, dated {duration(-seconds)} in the future"
-
-
-def age(verdict: Mapping[str, Any]) -> float:
-    """Seconds since the oldest comparison of a verdict began; negative for one of the future, whose clock was wrong."""
-    return time.time() - datetime.fromisoformat(verdict["since"]).timestamp()
