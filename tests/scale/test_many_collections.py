@@ -384,7 +384,7 @@ def test_differences_of_a_pause_go_to_the_file_as_they_are_found(monkeypatch: py
                 del document
                 most = max(most, len(alive))
 
-    monkeypatch.setattr(recent, "current_fields", lambda session: {"id": "x", "origin": None})
+    monkeypatch.setattr(recent, "try_origin", lambda session: (None, ""))
     monkeypatch.setattr(Verdict, "differences", property(lambda self: 500))
     session = session_of(listing(1))
     with pytest.raises(recent.DocumentsDiffer, match=r"^500 documents differ, such as shop\.a .*; run towpath repair"):

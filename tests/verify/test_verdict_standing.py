@@ -27,7 +27,7 @@ from towpath.store.verdict_file import FollowState
 from towpath.verify import full_verdict
 from towpath.verify.full_verdict import VerdictContext, Verification
 from towpath.verify.origin import Origin
-from towpath.verify.result import VerificationResult, as_fields
+from towpath.verify.result import VerificationResult, as_event
 from towpath.verify.run import reason_to_restart, resumed
 from towpath_verifier import Journal, Options, Pair, Tally, Verdict, id_key
 
@@ -173,9 +173,9 @@ def test_a_cutover_needs_everything_the_same_by_all_bytes_and_lately(
 )
 def test_a_verdict_says_what_was_not_compared(options: Options, headline: str) -> None:
     result = VerificationResult(Verdict([Tally(Pair("shop.a", "shop.a"), options.way)]))
-    found = as_fields(result)
-    assert (found["verdict"], found["clean"]) == (headline, True)
-    assert 0 <= full_verdict.Verdict.read(found | {"id": "one", "of": "everything"}).age < 60
+    found = full_verdict.Verdict.read(as_event(result, "everything").as_json())
+    assert (found.verdict, found.clean) == (headline, True)
+    assert 0 <= found.age < 60
 
 
 def test_collections_that_no_verdict_compared_are_named(state: Path) -> None:

@@ -16,7 +16,7 @@ from towpath.cli.verify import verify
 from towpath.config.events import as_line
 from towpath.errors import TowpathError
 from towpath.store import state_files, verdict_file
-from towpath.verify.result import Example, VerificationResult, as_fields
+from towpath.verify.result import Example, VerificationResult, as_event
 from towpath_verifier import Difference, Pair, Progress, Tally, Verdict
 
 ONE = b.document(("_id", b.int32(1)), ("n", b.int32(5)), ("ratio", b.double_bits(0x7FF8_0000_0000_0001)))
@@ -81,7 +81,7 @@ def test_the_text_names_counts_paths_and_what_digests_do_not_see(capsys: pytest.
 def test_the_last_line_of_json_has_the_counts() -> None:
     found = tally()
     found.kinds["missing"] = 1
-    last = as_fields(VerificationResult(verdict(found)))
+    last = as_event(VerificationResult(verdict(found)), "everything").as_json()
     assert {
         name: last[name] for name in ("clean", "compared", "missing", "extra", "different", "order", "seconds")
     } == {

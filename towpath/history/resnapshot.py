@@ -22,7 +22,6 @@ from towpath.checks.capture import EVERYTHING, Captured, read_captured
 from towpath.checks.facts import RESNAPSHOT, RESNAPSHOT_ONLY
 from towpath.checks.rule import Finding, error, require, rules
 from towpath.clients.connect.control import Wait
-from towpath.config.events import as_line
 from towpath.config.pipeline import Pipeline
 from towpath.deploy import operator
 from towpath.deploy.schema import Listing
@@ -33,7 +32,7 @@ from towpath.session import Session, unsaid
 from towpath.store import state_files, verdict
 from towpath.verify import repair
 from towpath.verify.repair import DocumentRef
-from towpath.verify.result import VerificationResult, as_fields
+from towpath.verify.result import VerificationResult, as_event
 from towpath.verify.run import differences
 from towpath_verifier import Verification
 
@@ -140,7 +139,7 @@ def _compare(session: Session, only: tuple[str, ...]) -> None:
         verification = Verification(*uris, Listing.read(session).pairs(only), passed=passed, say=session.say)
         for difference in differences(session, verification, [], resumable=False):
             file.write(difference.line)
-        file.write(as_line(as_fields(VerificationResult(verification.verdict))))
+        file.write(as_event(VerificationResult(verification.verdict), "everything", only=only).line)
 
 
 def _differences_file(session: Session) -> Path:

@@ -11,7 +11,7 @@ import json
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -45,11 +45,15 @@ def running_path(pipeline: str) -> Path:
     return platformdirs.user_state_path("towpath") / pipeline / "follow.json"  # read without making the folder
 
 
-@contextmanager
-def locked(place: Path) -> Iterator[None]:
+def _locked(place: Path) -> AbstractContextManager[object]:
     """A lock for replacing or changing a verdict."""
-    with state_files.locked(place.with_name(f"{place.name}.lock"), wait=True):
-        yield
+    return state_files.locked(place.with_name(f"{place.name}.lock"), wait=True)
+
+
+def writing(pipeline: str) -> AbstractContextManager[state_files.Writing]:
+    """A new last verdict, which replaces the old one at the end."""
+    place = path(pipeline)
+    return state_files.writing(place, _locked(place))
 
 
 def difference(difference: towpath_verifier.Difference, destination_namespace: Namespace) -> Difference:
@@ -111,7 +115,7 @@ def last(pipeline: str) -> dict[str, Any] | None:
 
 def remove_repaired(place: Path, repaired: Set[tuple[Namespace, Key]], only: str | None = None) -> None:
     """Remove the repaired documents from a verdict; with `only`, just if the verdict has this id."""
-    with locked(place):
+    with _locked(place):
         if only is not None and (not place.exists() or counts(place).get("id") != only):
             return
         removed: Counter[str] = Counter()

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
-from uuid import uuid4
 
 from towpath.clients.mongo.replica_set import ReplicaSet, replica_set
 from towpath.config.pipeline import Pipeline
@@ -124,9 +123,3 @@ def try_origin(
         return Origin.read(session, topic_ids, listing), ""
     except TowpathError as error:
         return None, str(error)
-
-
-def current_fields(session: Session) -> dict[str, Any]:
-    """The fields `id` and `origin` for the last line of a new verdict."""
-    now, _ = try_origin(session)
-    return {"id": uuid4().hex, "origin": now and now.as_json()}

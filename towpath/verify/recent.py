@@ -15,9 +15,9 @@ from towpath.log import changed_keys
 from towpath.log.barrier import asking
 from towpath.log.lag import pipeline_ends
 from towpath.session import Session
-from towpath.store import state_files, verdict_file
-from towpath.verify.origin import current_fields
-from towpath.verify.result import VerificationResult, as_fields
+from towpath.store import verdict_file
+from towpath.verify.origin import try_origin
+from towpath.verify.result import VerificationResult, as_event
 from towpath_verifier import (
     Difference,
     Namespace,
@@ -147,14 +147,13 @@ def require_same(session: Session, verification: RecentVerification | Verificati
     differences, verdict = iter(verification), verification.verdict
     if first := next(differences, None):
         destination = session.pipeline.renamed
-        place = verdict_file.path(session.pipeline.name)
         example = f"{first.namespace} {verdict_file.shown_id(first.id)}"
-        with state_files.writing(place, verdict_file.locked(place)) as file:
+        with verdict_file.writing(session.pipeline.name) as file:
             while first:
                 file.write(verdict_file.difference(first, destination(first.namespace)).line)
                 first = next(differences, None)
-            end = as_fields(VerificationResult(verdict)) | {"of": of, "ddl": [], "only": []} | current_fields(session)
-            file.write(as_line(end))
+            last, (origin, _) = as_event(VerificationResult(verdict), of), try_origin(session)
+            file.write(as_line(last.as_json() | {"origin": origin and origin.as_json()}))
         raise DocumentsDiffer(
             f"{verdict.differences:,} documents differ, such as {example}", f"run towpath repair {session.file}"
         )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from uuid import uuid4
 
 import towpath_verifier
+from towpath.config import events
 from towpath.deploy.schema import Metadata
 from towpath.store.verdict_file import KINDS
 from towpath_verifier import SCREENED, UNORDERED, Kind, Shown, Verdict, extended_json, readable
@@ -59,21 +60,27 @@ class VerificationResult:
         return next((weaker for weaker in (SCREENED, UNORDERED) if weaker in words), "same")
 
 
-def as_fields(result: VerificationResult) -> dict[str, Any]:
-    """The fields of a verdict in JSON, and their values."""
+def as_event(
+    result: VerificationResult, of: str, ddl: Sequence[str] = (), only: Sequence[str] = (), id: str = ""
+) -> events.Verdict:
+    """The last line of a verdict."""
     verdict = result.verdict
-    return {
-        "clean": result.headline in ("same", SCREENED, UNORDERED),
-        "compared": verdict.compared,
+    return events.Verdict(
+        clean=result.headline in ("same", SCREENED, UNORDERED),
+        compared=verdict.compared,
         **{kind: verdict.total(kind) for kind in KINDS},
-        "metadata": None if result.metadata is None else len(result.metadata.differences),
-        "deferred": None if result.metadata is None else len(result.metadata.deferred),
-        "seconds": round(verdict.seconds, 3),
-        "documents_per_second": round(verdict.compared / verdict.seconds) if verdict.seconds else 0,
-        "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "since": datetime.fromtimestamp(verdict.since, UTC).isoformat(timespec="seconds"),
-        "verdict": result.headline,
-        "bytes_per_document": round(verdict.read / verdict.compared, 3) if verdict.compared else 0,
-        "notes": [note for tally in verdict.tallies for note in tally.notes],
-        "errors": verdict.errors,
-    }
+        metadata=None if result.metadata is None else len(result.metadata.differences),
+        deferred=None if result.metadata is None else len(result.metadata.deferred),
+        seconds=round(verdict.seconds, 3),
+        documents_per_second=round(verdict.compared / verdict.seconds) if verdict.seconds else 0,
+        at=datetime.now(UTC).isoformat(timespec="seconds"),
+        since=datetime.fromtimestamp(verdict.since, UTC).isoformat(timespec="seconds"),
+        verdict=result.headline,
+        bytes_per_document=round(verdict.read / verdict.compared, 3) if verdict.compared else 0,
+        notes=[note for tally in verdict.tallies for note in tally.notes],
+        errors=verdict.errors,
+        of=of,
+        ddl=ddl,
+        only=only,
+        id=id or uuid4().hex,
+    )

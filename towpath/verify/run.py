@@ -23,15 +23,15 @@ from towpath.log.barrier import asking
 from towpath.log.changed_keys import ids
 from towpath.log.lag import pipeline_ends
 from towpath.session import Session
-from towpath.store import state_files, verdict_file
 from towpath.store import verdict as stored
+from towpath.store import verdict_file
 from towpath.store.verdict_file import FollowState
 from towpath.verify import full_verdict
 from towpath.verify import origin as origins
 from towpath.verify.full_verdict import EVERYTHING, VerdictContext
 from towpath.verify.origin import Origin
 from towpath.verify.recent import RecentVerification
-from towpath.verify.result import Example, VerificationResult, as_fields
+from towpath.verify.result import Example, VerificationResult, as_event
 from towpath_verifier import (
     Journal,
     Options,
@@ -58,7 +58,7 @@ def run(
     `report` receives every difference as it is proven, then the verdict. Raises
     `TowpathError` when the comparison cannot finish.
     """
-    place, examples = verdict_file.path(session.pipeline.name), list[Example]()
+    examples = list[Example]()
     # first: collections recreated during the run are not what the verdict is about
     now, unknown = origins.try_origin(session, listing=request.listing)
     if options.journal:
@@ -67,7 +67,7 @@ def run(
         options = replace(options, origin=now and now.as_json())
     with (
         nullcontext() if request.alone else asking(session) as passed,
-        state_files.writing(place, verdict_file.locked(place)) as file,
+        verdict_file.writing(session.pipeline.name) as file,
     ):
         verification: Verification | RecentVerification
         if request.is_recent:
@@ -83,7 +83,7 @@ def run(
             report(event)
         if now is not None:
             _refuse_other_history(session, now, options.lost_for)
-        last = events.Verdict(**as_fields(result), of=request.of, ddl=request.ddl, only=request.only, id=request.id)
+        last = as_event(result, request.of, request.ddl, request.only, request.id)
         whole = last.as_json() | {"origin": now and now.as_json()}
         file.write(as_line(whole))
     if request.of == full_verdict.EVERYTHING:
