@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -49,7 +50,7 @@ from towpath.history import preconditions
 from towpath.history import replay as replaying
 from towpath.history.plan import Plan, Replay
 from towpath.run import status as gather
-from towpath.run.report import Problem, Replays
+from towpath.run.report import Problem, unknown
 
 URI = "mongodb://127.0.0.1:1/?directConnection=true"
 DENIED = OperationFailure("not authorized on towpath", 13, {"errmsg": "not authorized on towpath"})
@@ -123,12 +124,13 @@ def test_deploy_makes_no_collection_without_its_options(error: MongoError, monke
 
 
 def test_status_says_that_a_rebuild_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    session: Any = SimpleNamespace(connect=None, pipeline=LOGGED, topics=None)
+    session: Any = SimpleNamespace(connect=None, pipeline=LOGGED, topics=None, file="shop.toml")
+    nothing = unknown(session)
     monkeypatch.setattr(gather, "find_all", lambda *_: ())
     monkeypatch.setattr(gather.rebuild, "read_progress", failing(REFUSED))
-    assert gather.read_replays(session) == Replays(rebuild_error=Problem.of(REFUSED))
+    assert gather.with_replays(session, nothing) == replace(nothing, rebuild_error=Problem.of(REFUSED))
     monkeypatch.setattr(gather.rebuild, "read_progress", failing(GONE))
-    assert gather.read_replays(session) == Replays(), "the status itself reports that"
+    assert gather.with_replays(session, nothing) == nothing, "the status itself reports that"
 
 
 def test_check_names_what_keeps_it_from_the_oplog(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ from towpath.monitor.reporter import Reporter
 from towpath.monitor.server import served
 from towpath.monitor.watch import add
 from towpath.run.children import Events
-from towpath.run.report import Lag, LogReport, Oplog, Problem, Replays, Report, as_json
+from towpath.run.report import Lag, LogReport, Oplog, Problem, Report, as_json
 from towpath.session import opened
 from towpath.store.cutover import Cutover
 from towpath.verify.full_verdict import VerdictContext, Verification
@@ -56,7 +56,8 @@ def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: Counter[str])
         return read
 
     monkeypatch.setattr(module, "_SLOW_INTERVAL", 0.0)
-    monkeypatch.setattr(module.status, "read_replays", reading("replays", Replays()))
+    replays = reading("replays", None)
+    monkeypatch.setattr(module.status, "with_replays", lambda _, report: replays() or report)
     monkeypatch.setattr(module.status, "source_changes", reading("ddl", ()))
     monkeypatch.setattr(module.status, "read_log", reading("log", LogReport((), ())))
     monkeypatch.setattr(module.VerdictContext, "read", reading("verdicts", VerdictContext(None, "", None, "")))

@@ -26,7 +26,7 @@ from towpath.log.source_offsets import Splices
 from towpath.run import report
 from towpath.run.report import RATE_WINDOW, Copied, Copy, Lag, Problem, ReplayState, Report, TopicLog
 from towpath.run.restarts import lasting
-from towpath.run.status import read_log, read_replays, read_status, source_changes
+from towpath.run.status import read_log, read_status, source_changes, with_replays
 from towpath.session import ERRORS, Session
 from towpath.store.positions import Counts
 from towpath.verify.full_verdict import Verification
@@ -74,7 +74,7 @@ def _complete(session: Session, status: Report) -> Report:
 
 def _with_log(session: Session, status: Report) -> Report:
     """With the replays and the topics of the log."""
-    return replace(status.with_replays(read_replays(session)), log=read_log(session, status.raw))
+    return replace(with_replays(session, status), log=read_log(session, status.raw))
 
 
 def _watch(session: Session, show: Callable[[Report], None], failed: Callable[[Exception], None]) -> Report | None:

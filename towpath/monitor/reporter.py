@@ -23,7 +23,6 @@ from towpath.run.report import (
     LetterExample,
     Oplog,
     Problem,
-    Replays,
     Report,
     unknown,
 )
@@ -90,13 +89,13 @@ class Reporter:
         if found.schema_changes is None:  # they stay while the destination is down
             found = replace(found, schema_changes=last.schema_changes)
         oplog = None if last.oplog is None or uncaptured is None else last.oplog.with_uncaptured(uncaptured)
-        replays = Replays(last.replays, last.rebuild, last.rebuild_error)
-        return replace(found.with_replays(replays), oplog=oplog, failed_polls=last.failed_polls)
+        replays = {name: getattr(last, name) for name in ("replays", "rebuild", "rebuild_error")}
+        return replace(found, **replays, oplog=oplog, failed_polls=last.failed_polls)
 
     def _with_slow(self, found: Report) -> Report:
         """With what is read less often; a part that cannot be read stays as it was."""
         session, failures = self.session, list[Exception]()
-        found = part(lambda: found.with_replays(status.read_replays(session)), found, failures)
+        found = part(lambda: status.with_replays(session, found), found, failures)
         found = part(lambda: replace(found, oplog=self._read_oplog(found)), found, failures)
         if found.supervisor is None:
             found = part(lambda: replace(found, ddl=status.source_changes(session, found)), found, failures)

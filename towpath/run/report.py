@@ -204,14 +204,6 @@ class Rebuild:
 
 
 @dataclass(frozen=True, slots=True)
-class Replays:
-    replays: tuple[ReplayState, ...] = ()
-    rebuild: Rebuild | None = None
-    rebuild_error: Problem | None = None
-    """Why it is not known whether a rebuild has not ended."""
-
-
-@dataclass(frozen=True, slots=True)
 class SourceChange:
     """A schema change at the source that is not at the destination, and that no record of the log reports."""
 
@@ -370,6 +362,7 @@ class Report:
     replays: tuple[ReplayState, ...] = ()
     rebuild: Rebuild | None = None
     rebuild_error: Problem | None = None
+    """Why it is not known whether a rebuild has not ended."""
     ddl: tuple[SourceChange, ...] | None = None
     schema_changes: tuple[LoggedChange, ...] | None = None
     log: LogReport | None = None
@@ -395,9 +388,6 @@ class Report:
     @property
     def copying(self) -> bool:
         return self.copy is not None and not self.copy.done and self.state != "missing"
-
-    def with_replays(self, found: Replays) -> Report:
-        return replace(self, replays=found.replays, rebuild=found.rebuild, rebuild_error=found.rebuild_error)
 
 
 def unknown(session: Session) -> Report:

@@ -42,7 +42,6 @@ from towpath.run.report import (
     Problem,
     Raw,
     Rebuild,
-    Replays,
     ReplayState,
     Report,
     SourceChange,
@@ -400,19 +399,16 @@ def _first(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1:,} more"
 
 
-def read_replays(session: Session) -> Replays:
-    """The replays now. If the destination does not answer at all, the status itself reports that."""
+def with_replays(session: Session, report: Report) -> Report:
+    """With the replays as they are now. If the destination does not answer at all, the status itself reports that."""
     replays = tuple(_replay(replay, session) for replay in find_all(session.connect, session.pipeline))
+    found = problem = None
     try:
         found = rebuild.read_progress(session)
-    except MongoUnreachable:
-        return Replays(replays)
     except MongoError as error:
-        return Replays(replays, None, Problem.of(error))
-    if found is None:
-        return Replays(replays)
-    plan, done = found
-    return Replays(replays, Rebuild(plan.began, plan.only, plan.phase, done, plan.offsets))
+        problem = None if isinstance(error, MongoUnreachable) else Problem.of(error)
+    begun = found and Rebuild(found[0].began, found[0].only, found[0].phase, found[1], found[0].offsets)
+    return replace(report, replays=replays, rebuild=begun, rebuild_error=problem)
 
 
 def _replay(replay: Replay, session: Session) -> ReplayState:
