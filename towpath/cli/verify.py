@@ -25,11 +25,12 @@ from towpath.deploy import unreplicated
 from towpath.deploy.schema import Listing, metadata
 from towpath.log.barrier import asking
 from towpath.session import Session
-from towpath.store import state_files
+from towpath.store import state_files, verdict_file
+from towpath.store.verdict_file import FollowState
 from towpath.verify import run as verification
 from towpath.verify.follower import follow
 from towpath.verify.result import VerificationResult
-from towpath.verify.run import FollowStart, VerifyRequest
+from towpath.verify.run import VerifyRequest, follow_start
 from towpath_verifier import Options, Pair, Recheck, Verdict, started_ahead
 
 _EXAMPLES = 10  # differences that are shown in full
@@ -124,8 +125,8 @@ def verify(
         listing = Listing.read(session) if with_metadata or not recent else None
         definitions = metadata(session, only, listing) if with_metadata else None
         request = VerifyRequest(alone or quiet, last, since, definitions, only, ddl, listing)
-        start = FollowStart.find(session, request, options) if follows else None
-        if start and start.continues:  # only options, views and indexes are compared again
+        start = follow_start(session, request, options) if follows else None
+        if start and start.began != request.id:  # only options, views and indexes are compared again
             for definition in request.definitions:
                 print_json(definition) if as_json else _print(definition)
             result = VerificationResult(Verdict([]), (), definitions)
@@ -153,7 +154,7 @@ def _print(event: Event) -> None:
 
 def _follow(
     session: Session,
-    start: FollowStart,
+    start: FollowState,
     result: VerificationResult,
     request: VerifyRequest,
     options: Options,
@@ -166,8 +167,8 @@ def _follow(
     """
     if streams := click.get_current_context().find_object(Streams):
         streams.require_output()
-    state = replace(start.state, whole=start.state.whole and not result.verdict.errors)
-    known = start.known_differences(session.pipeline.name)
+    state, name = replace(start, whole=start.whole and not result.verdict.errors), session.pipeline.name
+    known = verdict_file.path(name) if start.began == request.id else verdict_file.followed_path(name)
     with nullcontext() if request.alone else asking(session) as passed:
         say("comparing documents that change, until interrupted; `towpath status` shows the progress")
         verdict = follow(session, state, known, passed, print_json if as_json else _print, request.only, options)

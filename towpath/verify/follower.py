@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from operator import attrgetter, itemgetter
 from pathlib import Path
-from typing import Any
 
 from towpath.config.events import Difference
 from towpath.config.namespaces import Selection
@@ -207,22 +206,11 @@ class _Follower:
         if not following or began - self.saved > pause:
             waiting = [(namespace, id) for (namespace, _), id in {**self.unresolved, **self.waiting}.items()]
             self.state = replace(self.state, at=verdict.at, waiting=waiting)
-            verdict_file.write_followed(name, self.state, self.known.values(), _counts(verdict))
+            counts = {"clean": not verdict.differences, **{kind: getattr(verdict, kind) for kind in verdict_file.KINDS}}
+            verdict_file.write_followed(name, self.state, self.known.values(), counts)
             if self.equal:
                 verdict_file.remove_repaired(verdict_file.path(name), self.equal, self.state.began)
                 self.equal = set()
             self.changed, self.saved = False, time.monotonic()
             self.save_seconds = self.saved - began
         verdict_file.write_running(name, verdict)
-
-
-def _counts(verdict: Following) -> dict[str, Any]:
-    """The last line of a verdict."""
-    seconds = max(verdict.at - verdict.since, 0.001)
-    return {
-        "clean": not verdict.differences,
-        "compared": verdict.compared,
-        **{kind: getattr(verdict, kind) for kind in verdict_file.KINDS},
-        "seconds": round(seconds, 1),
-        "documents_per_second": round(verdict.compared / seconds, 1),
-    }

@@ -9,7 +9,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from uuid import uuid4
 
 from towpath.clients.kafka.topics import Place
@@ -199,37 +198,28 @@ def reason_to_restart(last: FollowState, now: FollowState, pipeline: Pipeline, f
     return ""
 
 
-@dataclass(frozen=True, slots=True)
-class FollowStart:
-    """Where `verify --follow` starts, and whether it continues the last one, so that it needs no full comparison."""
+def follow_start(session: Session, request: VerifyRequest, options: Options) -> FollowState:
+    """Where `verify --follow` starts: after the verdict of this request, or where the last one ended.
 
-    state: FollowState
-    continues: bool
-
-    @classmethod
-    def find(cls, session: Session, request: VerifyRequest, options: Options) -> FollowStart:
-        """Prints why it cannot continue the last one. Raises `TowpathError` when Kafka does not answer."""
-        log = pipeline_ends(session.pipeline, session.topics)
-        context = VerdictContext.read(session, listing=request.listing)
-        origin = None if context.origin is None else context.origin.as_json()
-        ends = {place: end for place, (_, end) in log.items()}
-        new = FollowState(request.id, request.of, options.ignore_field_order, True, origin, time.time(), ends, ())
-        last = None if request.is_recent else verdict_file.read_followed(session.pipeline.name)
-        if last is None:
-            return cls(new, False)
-        reason = reason_to_restart(last, new, session.pipeline, {place: first for place, (first, _) in log.items()})
-        if not reason and request.of == EVERYTHING:
-            full, doubt = context.newest_full(verdict_file.read_full(session.pipeline.name))
-            reason = "" if full else doubt or "no verdict on everything counts any more"
-        if reason:
-            session.say(f"comparing everything, because the last `verify --follow` cannot be continued: {reason}")
-            return cls(new, False)
-        session.say(
-            f"continuing the `verify --follow` that ended {duration(new.at - last.at)} ago; to compare everything as"
-            f" well, run: towpath verify {session.file}"
-        )
-        return cls(last, True)
-
-    def known_differences(self, pipeline: str) -> Path:
-        """The file of the verdict that lists the differences at that point."""
-        return verdict_file.followed_path(pipeline) if self.continues else verdict_file.path(pipeline)
+    The second needs no full comparison. Prints why that cannot be. Raises `TowpathError` when Kafka does not answer.
+    """
+    log = pipeline_ends(session.pipeline, session.topics)
+    context = VerdictContext.read(session, listing=request.listing)
+    origin = None if context.origin is None else context.origin.as_json()
+    ends = {place: end for place, (_, end) in log.items()}
+    new = FollowState(request.id, request.of, options.ignore_field_order, True, origin, time.time(), ends, ())
+    last = None if request.is_recent else verdict_file.read_followed(session.pipeline.name)
+    if last is None:
+        return new
+    reason = reason_to_restart(last, new, session.pipeline, {place: first for place, (first, _) in log.items()})
+    if not reason and request.of == EVERYTHING:
+        full, doubt = context.newest_full(verdict_file.read_full(session.pipeline.name))
+        reason = "" if full else doubt or "no verdict on everything counts any more"
+    if reason:
+        session.say(f"comparing everything, because the last `verify --follow` cannot be continued: {reason}")
+        return new
+    session.say(
+        f"continuing the `verify --follow` that ended {duration(new.at - last.at)} ago; to compare everything as well,"
+        f" run: towpath verify {session.file}"
+    )
+    return last
