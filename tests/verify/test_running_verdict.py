@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from towpath.config.events import Following
 from towpath.errors import TowpathError
 from towpath.store import verdict_file
-from towpath.store.verdict_file import Following
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from functools import cache
 from typing import Any, Literal, Union, dataclass_transform, get_args, get_type_hints
@@ -17,6 +17,7 @@ from typing import Any, Literal, Union, dataclass_transform, get_args, get_type_
 from pydantic import TypeAdapter
 
 VERSION = 1
+_ALIVE = 15.0  # seconds without an update after which `verify --follow` counts as stopped
 
 #: A path in a document, and its value at the source and at the destination; None where there is none.
 Shown = tuple[str, str | None, str | None]
@@ -106,10 +107,16 @@ class Definition(TimedEvent):
     command: str
 
 
-class Verdict(Event):
-    """The result of a verification."""
+@dataclass(frozen=True, kw_only=True)
+class VerdictSummary:
+    """What is stored of a verdict at the destination; times are ISO 8601."""
 
-    event: Literal["verdict"] = "verdict"
+    id: str
+    at: str
+    since: str
+    """When its oldest comparison began."""
+    verdict: str
+    of: str
     clean: bool
     compared: int
     missing: int
@@ -117,24 +124,28 @@ class Verdict(Event):
     different: int
     order: int
     metadata: int | None
-    deferred: int | None
     seconds: float
+
+
+class Verdict(VerdictSummary, Event):
+    """The result of a verification."""
+
+    event: Literal["verdict"] = "verdict"
+    deferred: int | None
     documents_per_second: float
-    at: str
-    since: str
-    verdict: str
     bytes_per_document: float
     notes: Sequence[str]
     errors: Sequence[str]
-    of: str
     ddl: Sequence[str]
     only: Sequence[str]
-    id: str
 
 
 @dataclass(frozen=True, kw_only=True)
-class FollowCounts:
-    """How far `verify --follow` is. Times are seconds since the epoch; each comparison of a document counts."""
+class Following:
+    """What `verify --follow` has found, running or ended.
+
+    Times are seconds since the epoch; each comparison of a document counts.
+    """
 
     since: float
     at: float
@@ -154,8 +165,27 @@ class FollowCounts:
     age_seconds: float = 0.0
     """Since `at`, when it was read."""
 
+    def as_of_now(self) -> Following:
+        age = max(0.0, time.time() - self.at)
+        return replace(self, age_seconds=round(age, 3), following=self.following and age < _ALIVE)
 
-class Followed(FollowCounts, Event):
+    @property
+    def differences(self) -> int:
+        return self.missing + self.extra + self.different + self.order
+
+    @property
+    def description(self) -> str:
+        """One line for people."""
+        counts = {"missing": self.missing, "extra": self.extra, "different": self.different, "order": self.order}
+        differences = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count) or "no differences"
+        waiting = f", {self.waiting:,} to be compared again" if self.waiting else ""
+        waiting += f", {self.unresolved:,} not judged" if self.unresolved else ""
+        behind = f"{self.behind_records:,} records, {self.behind_seconds:.1f} s behind"
+        state = "following" if self.following else "stopped"
+        return f"{state}: {differences}{waiting}; {self.compared:,} compared, {behind}, {self.age_seconds:.0f} s ago"
+
+
+class Followed(Following, Event):
     """How far `verify --follow` was at its end."""
 
     event: Literal["followed"] = "followed"

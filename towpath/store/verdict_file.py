@@ -8,7 +8,6 @@ what `verify --follow` has found; its last line also holds the positions from wh
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
@@ -20,7 +19,7 @@ import platformdirs
 
 import towpath_verifier
 from towpath.clients.kafka.topics import Place
-from towpath.config.events import BadLine, Difference, FollowCounts, as_line, event
+from towpath.config.events import BadLine, Difference, Following, as_line, event
 from towpath.errors import TowpathError
 from towpath.store import state_files
 from towpath_verifier import Key, Kind, Namespace, extended_json, id_key
@@ -188,34 +187,6 @@ def read_followed(pipeline: str) -> FollowState | None:
         return FollowState(**follow | {"places": places, "waiting": waiting})
     except (KeyError, TypeError, ValueError) as error:
         raise TowpathError(f"cannot read {place}: {error!r}; remove it, then everything is compared again") from error
-
-
-#: Seconds without an update after which a running verdict counts as stopped.
-_ALIVE = 15.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Following(FollowCounts):
-    """What `verify --follow` has found, running or ended."""
-
-    def as_of_now(self) -> Following:
-        age = max(0.0, time.time() - self.at)
-        return replace(self, age_seconds=round(age, 3), following=self.following and age < _ALIVE)
-
-    @property
-    def differences(self) -> int:
-        return self.missing + self.extra + self.different + self.order
-
-    @property
-    def description(self) -> str:
-        """One line for people."""
-        counts = {name: getattr(self, name) for name in KINDS}
-        differences = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count) or "no differences"
-        waiting = f", {self.waiting:,} to be compared again" if self.waiting else ""
-        waiting += f", {self.unresolved:,} not judged" if self.unresolved else ""
-        behind = f"{self.behind_records:,} records, {self.behind_seconds:.1f} s behind"
-        state = "following" if self.following else "stopped"
-        return f"{state}: {differences}{waiting}; {self.compared:,} compared, {behind}, {self.age_seconds:.0f} s ago"
 
 
 def write_running(pipeline: str, verdict: Following) -> None:

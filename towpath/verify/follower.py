@@ -11,12 +11,12 @@ from itertools import groupby
 from operator import attrgetter, itemgetter
 from pathlib import Path
 
-from towpath.config.events import Difference
+from towpath.config.events import Difference, Following
 from towpath.config.namespaces import Selection
 from towpath.log.changed_keys import LogFollower
 from towpath.session import Session
 from towpath.store import verdict_file
-from towpath.store.verdict_file import Following, FollowState
+from towpath.store.verdict_file import FollowState
 from towpath_verifier import (
     Key,
     Namespace,

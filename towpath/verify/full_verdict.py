@@ -13,13 +13,14 @@ from bson.errors import BSONError
 from pydantic import Field
 from pymongo.errors import PyMongoError
 
+from towpath.config.events import Following, VerdictSummary
 from towpath.config.text import duration, first_few
 from towpath.deploy.schema import Listing
 from towpath.errors import TowpathError
 from towpath.session import Session
 from towpath.store import state_files, verdict_file
 from towpath.store import verdict as stored
-from towpath.store.verdict_file import KINDS, Following
+from towpath.store.verdict_file import KINDS
 from towpath.verify import origin as origins
 from towpath.verify.origin import Origin
 
@@ -29,24 +30,10 @@ _FAILURES = (TowpathError, PyMongoError, BSONError)
 _SHOWN = 3  # collections that are named; the others are counted
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+@dataclass(frozen=True, kw_only=True)
+class Verdict(VerdictSummary):
     """A verdict of `verify`; times are ISO 8601."""
 
-    id: str
-    at: str
-    since: str
-    """When its oldest comparison began."""
-    verdict: str
-    of: str
-    clean: bool
-    compared: int
-    missing: int
-    extra: int
-    different: int
-    order: int
-    metadata: int | None
-    seconds: float
     repaired: int
     """Documents that were repaired since, as this machine knows."""
 
@@ -54,7 +41,7 @@ class Verdict:
     def read(cls, verdict: Mapping[str, Any]) -> Self:
         """From a stored one."""
         stored: dict[str, Any] = {**verdict, "repaired": verdict.get("repaired") or 0}
-        return cls(**{name: stored[name] for name in cls.__slots__})
+        return cls(**{name: stored[name] for name in cls.__dataclass_fields__})
 
     @property
     def age(self) -> float:
