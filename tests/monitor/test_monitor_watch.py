@@ -15,7 +15,7 @@ from tests.run.test_screens import status
 from tests.support.awaited import until
 from towpath.cli import launcher
 from towpath.monitor import watch as watching
-from towpath.monitor.watch import SupervisorWatch, Watch
+from towpath.monitor.watch import Watch
 from towpath.run import supervisor as supervising
 from towpath.run.children import Events
 from towpath.run.report import Problem
@@ -59,12 +59,12 @@ def supervisor(monkeypatch: pytest.MonkeyPatch) -> Supervisor:
 
 
 @pytest.fixture
-def shown() -> Iterator[Callable[..., SupervisorWatch]]:
+def shown() -> Iterator[Callable[..., Watch]]:
     """A watch that runs in its thread."""
-    started: list[tuple[SupervisorWatch, threading.Thread]] = []
+    started: list[tuple[Watch, threading.Thread]] = []
 
-    def start(pages: Pages) -> SupervisorWatch:
-        watch = SupervisorWatch(cast(Any, pages), cast(Any, pages))
+    def start(pages: Pages) -> Watch:
+        watch = Watch(cast(Any, pages), cast(Any, pages))
         thread = threading.Thread(target=watch.run, daemon=True)
         thread.start()
         started.append((watch, thread))
@@ -96,7 +96,7 @@ def test_a_command_that_ends_during_a_poll_has_the_next_come_at_once(
 
 
 def test_a_page_that_waits_for_a_server_delays_no_poll_and_shows_the_newest(
-    supervisor: Supervisor, shown: Callable[[Pages], SupervisorWatch]
+    supervisor: Supervisor, shown: Callable[[Pages], Watch]
 ) -> None:
     answered, waits = threading.Event(), threading.Event()
 
@@ -118,7 +118,7 @@ def test_a_page_that_waits_for_a_server_delays_no_poll_and_shows_the_newest(
 
 
 def test_a_fault_of_the_page_is_shown_and_the_next_poll_too(
-    supervisor: Supervisor, shown: Callable[[Pages], SupervisorWatch]
+    supervisor: Supervisor, shown: Callable[[Pages], Watch]
 ) -> None:
     def make(*_: object) -> Report:
         return {"state": "running"} if pages.published else {}["absent"]

@@ -39,13 +39,46 @@ def add(dashboard: Dashboard, session: Session, hurry: Callable[[], None]) -> Re
 
 
 @dataclass(slots=True)
-class _Watch:
-    """Publishes reports of one pipeline, in a thread."""
+class Watch:
+    """Publishes reports of one pipeline, in a thread.
+
+    Of a supervised pipeline, it publishes what the supervisor reads, as its `watch`: what only the page shows may wait
+    for a server, and must not delay a restart. Any other pipeline it polls every `_INTERVAL`.
+    """
 
     dashboard: Dashboard
     reporter: Reporter
+    events: Events | None = None
+    """Of a pipeline that it polls."""
     stopped: bool = False
     wake: threading.Event = field(default_factory=threading.Event)
+    _polls: deque[Callable[[], Report]] = field(default_factory=lambda: deque(maxlen=1))
+    """The newest poll that is not published."""
+
+    @classmethod
+    def of(cls, dashboard: Dashboard, session: Session) -> Watch:
+        """Of a pipeline that no one supervises, or another process."""
+        name, wake = session.pipeline.name, threading.Event()
+        events = Events(lambda event: dashboard.event(name, event))
+        return cls(dashboard, add(dashboard, session, wake.set), events, wake=wake)
+
+    def __call__(self, supervisor: Supervisor) -> None:
+        if supervisor.unreachable or supervisor.status is None:
+            self._polls.append(partial(self.reporter.failure, supervisor.unreachable))
+        else:
+            found = supervisor.report(supervisor.status)
+            self._polls.append(partial(self.reporter.report, found, supervisor.poll_began))
+        self.wake.set()
+
+    def run(self) -> None:
+        while not self.stopped:
+            began = time.monotonic()
+            if self.events is not None:
+                self._polls.append(partial(self._poll, self.events, began))
+            while self._polls:
+                self.publish(self._polls.popleft())
+            self.wake.wait(None if self.events is None else max(0.1, _INTERVAL - (time.monotonic() - began)))
+            self.wake.clear()
 
     def publish(self, poll: Callable[[], Report]) -> None:
         """Publish what a poll reports. If it fails, the page says why, and the next poll tries again."""
@@ -62,61 +95,15 @@ class _Watch:
         self.stopped = True
         self.wake.set()
 
-
-@dataclass(slots=True)
-class SupervisorWatch(_Watch):
-    """Publishes what a supervisor reads: its `watch`.
-
-    In a separate thread, because what only the page shows may wait for a server, and must not delay a restart.
-    """
-
-    _polls: deque[Callable[[], Report]] = field(default_factory=lambda: deque(maxlen=1))
-    """The newest poll that is not published."""
-
-    def __call__(self, supervisor: Supervisor) -> None:
-        if supervisor.unreachable or supervisor.status is None:
-            self._polls.append(partial(self.reporter.failure, supervisor.unreachable))
-        else:
-            found = supervisor.report(supervisor.status)
-            self._polls.append(partial(self.reporter.report, found, supervisor.poll_began))
-        self.wake.set()
-
-    def run(self) -> None:
-        while not self.stopped:
-            self.wake.wait()
-            self.wake.clear()
-            while self._polls:
-                self.publish(self._polls.popleft())
-
-
-@dataclass(slots=True)
-class Watch(_Watch):
-    """Polls a pipeline that no one supervises, or another process, every `_INTERVAL`."""
-
-    events: Events = field(kw_only=True)
-
-    @classmethod
-    def of(cls, dashboard: Dashboard, session: Session) -> Watch:
-        name, wake = session.pipeline.name, threading.Event()
-        events = Events(lambda event: dashboard.event(name, event))
-        return cls(dashboard, add(dashboard, session, wake.set), wake=wake, events=events)
-
-    def run(self) -> None:
-        while not self.stopped:
-            self.wake.clear()
-            began = time.monotonic()
-            self.publish(partial(self._poll, began))
-            self.wake.wait(max(0.1, _INTERVAL - (time.monotonic() - began)))
-
-    def _poll(self, began: float) -> Report:
+    def _poll(self, events: Events, began: float) -> Report:
         try:
             status = read_status(self.reporter.session)
         except ERRORS as error:
             words = f"{error}; retrying until it answers"
-            self.events.report_state(Note(event="unreachable", about="status", words=words, error=fields(error)))
+            events.report_state(Note(event="unreachable", about="status", words=words, error=fields(error)))
             return self.reporter.failure(error)
-        self.events.report_state(Note(event="reachable", about="status"), "Kafka and Connect answer again")
-        report_conditions(self.events, status)
+        events.report_state(Note(event="reachable", about="status"), "Kafka and Connect answer again")
+        report_conditions(events, status)
         return self.reporter.report(status, began)
 
 
@@ -134,17 +121,17 @@ def watched(dashboard: Dashboard, files: Iterable[Path]) -> Iterator[Callable[[]
 
 
 @contextmanager
-def supervised(dashboard: Dashboard, session: Session, hurry: Callable[[], None]) -> Iterator[SupervisorWatch]:
+def supervised(dashboard: Dashboard, session: Session, hurry: Callable[[], None]) -> Iterator[Watch]:
     """Show the pipeline of a supervisor. `hurry` makes its next poll come at once."""
     with of(session.pipeline, session.file) as own:  # shares no client with the supervisor
-        watch = SupervisorWatch(dashboard, add(dashboard, own, hurry))
+        watch = Watch(dashboard, add(dashboard, own, hurry))
         with _threads([watch]) as start:
             start()
             yield watch
 
 
 @contextmanager
-def _threads(watches: Sequence[Watch | SupervisorWatch]) -> Iterator[Callable[[], None]]:
+def _threads(watches: Sequence[Watch]) -> Iterator[Callable[[], None]]:
     """A thread for each; yields a function that starts them."""
     threads = [threading.Thread(target=watch.run, daemon=True) for watch in watches]
 
