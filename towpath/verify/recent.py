@@ -24,7 +24,6 @@ from towpath_verifier import (
     Options,
     Pair,
     Passed,
-    Rereads,
     Same,
     Tally,
     Unresolved,
@@ -33,55 +32,46 @@ from towpath_verifier import (
 )
 
 
+@dataclass(slots=True)
 class RecentVerification:
     """Compares changed documents. Iterate over it for the differences as they are proven, then read `verdict`."""
 
-    def __init__(
-        self,
-        session: Session,
-        changed: Iterable[tuple[Namespace, bytes]],
-        only: Sequence[str],
-        options: Options,
-        *,
-        passed: Passed | None = None,
-    ) -> None:
-        """`changed`: source namespaces with `{_id: …}` in BSON, grouped by namespace (`towpath.log.changed_keys`).
-
-        `only` holds patterns of source namespaces; empty means all.
-        """
-        self.verdict = Verdict([])
-        self._session, self._changed = session, changed
-        self._selection = replace(session.pipeline.selection, only=tuple(only))
-        self._options, self._passed = options, passed
-        self._tallies: dict[Namespace, Tally] = {}
+    session: Session
+    changed: Iterable[tuple[Namespace, bytes]]
+    """Source namespaces with `{_id: …}` in BSON, grouped by namespace (`towpath.log.changed_keys`)."""
+    only: Sequence[str]
+    """Patterns of source namespaces; empty for all."""
+    options: Options
+    passed: Passed | None = None
+    verdict: Verdict = field(default_factory=lambda: Verdict([]))
+    _tallies: dict[Namespace, Tally] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[Difference]:
         start = time.monotonic()
         try:
-            clients = self._session.source.client(), self._session.destination.client()
-            yield from self._run(self._options.rereads(*clients, self._passed, self._session.say))
+            clients = self.session.source.client(), self.session.destination.client()
+            rereads = self.options.rereads(*clients, self.passed, self.session.say)
+            for outcome in rereads.outcomes(self._selected()):
+                tally = self._tally(outcome.namespace)
+                if isinstance(outcome, Unresolved):
+                    tally.unresolved += 1
+                    tally.notes.append(f"{outcome.id.hex()} could not be judged: {outcome.why}")
+                elif not isinstance(outcome, Same):
+                    tally.kinds[outcome.kind] += 1
+                    yield outcome
         finally:
             self.verdict.seconds = time.monotonic() - start
 
-    def _run(self, rereads: Rereads) -> Iterator[Difference]:
-        for outcome in rereads.outcomes(self._selected()):
-            tally = self._tally(outcome.namespace)
-            if isinstance(outcome, Unresolved):
-                tally.unresolved += 1
-                tally.notes.append(f"{outcome.id.hex()} could not be judged: {outcome.why}")
-            elif not isinstance(outcome, Same):
-                tally.kinds[outcome.kind] += 1
-                yield outcome
-
     def _selected(self) -> Iterator[tuple[Pair, Iterator[bytes]]]:
-        for namespace, group in groupby(self._changed, itemgetter(0)):
-            if self._selection.matches(namespace):
+        selection = replace(self.session.pipeline.selection, only=tuple(self.only))
+        for namespace, group in groupby(self.changed, itemgetter(0)):
+            if selection.matches(namespace):
                 tally = self._tally(namespace)
                 yield tally.pair, _counted(tally, group)
 
     def _tally(self, namespace: Namespace) -> Tally:
         if namespace not in self._tallies:
-            tally = Tally(Pair(namespace, self._session.pipeline.renamed(namespace)), self._options.way)
+            tally = Tally(Pair(namespace, self.session.pipeline.renamed(namespace)), self.options.way)
             self._tallies[namespace] = tally
             self.verdict.tallies.append(tally)
         return self._tallies[namespace]
