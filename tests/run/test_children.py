@@ -247,7 +247,7 @@ def test_dead_letters_while_a_side_is_away_are_not_forgotten(file: Path, monkeyp
         with pytest.raises(ServerLost, match=r"cannot read documents of shop\.orders"):
             list(aside.read(0.0))  # for no server is there
         monkeypatch.setattr(
-            DeadLetterRetries, "_differing", lambda self, refusals: {one.document_id for one in refusals}
+            DeadLetterRetries, "_differing", lambda self, refusals: {one.target.key for one in refusals}
         )
         words = list(aside.read(0.0))
     assert words == ["the destination refused 1 document of shop.orders: refused (121); retried in 5 s"]
@@ -270,7 +270,7 @@ def test_dead_letters_beyond_those_that_are_remembered_are_not_forgotten(
     monkeypatch.setattr(
         DeadLetterRetries,
         "_differing",
-        lambda self, refusals: {one.document_id for one in refusals if one.document_id[1] not in same},
+        lambda self, refusals: {one.target.key for one in refusals if one.target.key[1] not in same},
     )
     with opened(file) as it:
         aside = DeadLetterRetries(it)

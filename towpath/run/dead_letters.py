@@ -50,10 +50,6 @@ class Refusal:
         return f"{self.target.namespace}: {self.reason}{code}"
 
     @property
-    def document_id(self) -> _DocumentId:
-        return self.target.namespace, id_key(self.target.id)
-
-    @property
     def shown_id(self) -> str | None:
         """As `repair --ids` reads it; None where Extended JSON cannot express it exactly."""
         return extended_json(self.target.id)
@@ -108,11 +104,11 @@ class DeadLetterRetries:
             target = document_of(self.session.pipeline, letter.place[0], letter.key)
             if target is not None and self.session.pipeline.selection.matches(target.namespace):
                 refusal = Refusal(target, letter.code, letter.reason)
-                if len(fresh) == room and refusal.document_id not in fresh:
+                if len(fresh) == room and refusal.target.key not in fresh:
                     end = letter.at
                     break
-                fresh.pop(refusal.document_id, None)  # the newest go to the end
-                fresh[refusal.document_id] = refusal
+                fresh.pop(refusal.target.key, None)  # the newest go to the end
+                fresh[refusal.target.key] = refusal
         new = {id: refusal for id, refusal in fresh.items() if id not in self._refusals}
         differing = self._differing(new.values())
         self._next = end  # not before: `_differing` raises while a cluster is down, and then these are re-read
@@ -136,10 +132,10 @@ class DeadLetterRetries:
             if pause.is_due(now):
                 differing = self._differing(group)
                 for refusal in group:
-                    if refusal.document_id not in differing:
-                        del self._refusals[refusal.document_id]
+                    if refusal.target.key not in differing:
+                        del self._refusals[refusal.target.key]
                 pause.tried()
-                if target := next((r for r in group if r.document_id in differing and r.shown_id), None):
+                if target := next((r for r in group if r.target.key in differing and r.shown_id), None):
                     self._start_repair([target], launcher)
                 return
 
@@ -168,7 +164,7 @@ class DeadLetterRetries:
         accepted = {result.id_bson for result in results if result.result == "repaired"}
         repaired = [refusal for refusal in group if refusal.target.id.hex() in accepted]
         for refusal in repaired:
-            self._refusals.pop(refusal.document_id, None)
+            self._refusals.pop(refusal.target.key, None)
         self.repaired += len(repaired)
         if repaired:
             cause, namespace = repaired[0].cause, repaired[0].target.namespace
@@ -179,8 +175,8 @@ class DeadLetterRetries:
                 self._start_repair(rest, launcher)
         if len(repaired) < len(group):
             for refusal in group:  # to the end, so that another document of the cause is tried next
-                if (newest := self._refusals.pop(refusal.document_id, None)) is not None:
-                    self._refusals[refusal.document_id] = newest
+                if (newest := self._refusals.pop(refusal.target.key, None)) is not None:
+                    self._refusals[refusal.target.key] = newest
             pause = self._pause(group[0]).failed(now)
             reason = next((result.reason for result in results if result.result == "left"), child.end_reason)
             when = f"; retried in {pause:.0f} s" if pause else ""
