@@ -119,10 +119,6 @@ class Shown:
         """The last dry run of a cutover."""
         return next((c for c in reversed(self.commands) if c.command == "cutover-dry-run"), None)
 
-    @property
-    def history(self) -> History:
-        return History(COLUMNS, tuple(self.samples))
-
     def add(self, report: Report) -> Sample:
         """Show a new report. While the state is unknown, all of its sample but the time is null: a gap."""
         self.report = report
@@ -145,19 +141,12 @@ class Dashboard:
         self.updates = Updates()
         self.loop: asyncio.AbstractEventLoop | None = None
         """The server's; None before it serves, when nothing is shown."""
-        self._pipelines: dict[str, Shown] = {}
+        self.pipelines: dict[str, Shown] = {}
         self._number = 0
 
     def add(self, report: Report, hurry: Callable[[], None]) -> None:
-        shown = self._pipelines[report.name] = Shown(report, hurry)
+        shown = self.pipelines[report.name] = Shown(report, hurry)
         shown.sections = pages.sections(self.context(shown))
-
-    def get(self, name: str) -> Shown | None:
-        return self._pipelines.get(name)
-
-    @property
-    def pipelines(self) -> Sequence[Shown]:
-        return list(self._pipelines.values())
 
     def publish(self, report: Report) -> None:
         """Show a new report; from any thread."""
@@ -172,12 +161,12 @@ class Dashboard:
             self.loop.call_soon_threadsafe(act, *arguments)
 
     def _publish(self, report: Report) -> None:
-        name, shown = report.name, self._pipelines[report.name]
+        name, shown = report.name, self.pipelines[report.name]
         sample = Update.of(f"sample {name}", "sample", shown.add(report), audience="page", pipeline=name)
         self.updates.send([*self._changes(shown), _short(shown), _row(shown), sample])
 
     def _event(self, name: str, event: TimedEvent) -> None:
-        shown = self._pipelines[name]
+        shown = self.pipelines[name]
         values: dict[str, Any] = json.loads(event.line)
         shown.events.append(values)
         self._number += 1
@@ -187,7 +176,7 @@ class Dashboard:
 
     def refresh(self, name: str) -> None:
         """Show what has changed apart from the report: the commands."""
-        self.updates.send(list(self._changes(self._pipelines[name])))
+        self.updates.send(list(self._changes(self.pipelines[name])))
 
     def context(self, shown: Shown) -> Mapping[str, Any]:
         """The values of a pipeline's page."""
@@ -195,7 +184,7 @@ class Dashboard:
 
     def first(self, audience: str, name: str) -> list[Update]:
         """The present state, for a client that begins to follow one pipeline, or all (empty)."""
-        shown = [shown for shown in self.pipelines if name in ("", shown.report.name)]
+        shown = [shown for shown in self.pipelines.values() if name in ("", shown.report.name)]
         if audience == "page":  # all sections: some may have changed since the client loaded it
             return [_section(name, id, html) for each in shown for id, html in each.sections.items()]
         return [_short(each) if audience == "api" else _row(each) for each in shown]

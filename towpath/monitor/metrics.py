@@ -380,7 +380,7 @@ class Metrics(Collector):
     """Status code → requests."""
 
     def collect(self) -> Iterator[Metric]:
-        reports = [shown.report for shown in self.dashboard.pipelines]
+        reports = [shown.report for shown in self.dashboard.pipelines.values()]
         yield from (metric for row in ROWS if (metric := row.family(reports)).samples)
         (clients, (_, follow)), (dropped, (_, lost)), (requests, (_, answered)) = OWN.items()
         yield GaugeMetricFamily(clients, follow, value=self.dashboard.updates.clients)

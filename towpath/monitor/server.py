@@ -32,7 +32,7 @@ from towpath.errors import TowpathError
 from towpath.monitor import api, pages
 from towpath.monitor.access import Access, Guard, Headers, Hosts, access_of, address, refused
 from towpath.monitor.commands import COMMANDS, Commands, Running
-from towpath.monitor.dashboard import Dashboard, Short, Shown
+from towpath.monitor.dashboard import COLUMNS, Dashboard, History, Short, Shown
 from towpath.monitor.metrics import Metrics
 from towpath.monitor.updates import Client, Full, Updates
 from towpath.run.children import Launcher
@@ -101,13 +101,15 @@ class _Server:
         await self.commands.close()
 
     def shown(self, name: str) -> Shown:
-        shown = self.dashboard.get(name)
+        shown = self.dashboard.pipelines.get(name)
         if shown is None:
             raise HTTPException(404, "no pipeline of that name is shown here")
         return shown
 
     async def overview(self, request: Request) -> Response:
-        pipelines = [(shown.report.name, pages.row(Short.of(shown.report))) for shown in self.dashboard.pipelines]
+        pipelines = [
+            (shown.report.name, pages.row(Short.of(shown.report))) for shown in self.dashboard.pipelines.values()
+        ]
         if len(pipelines) == 1:
             return RedirectResponse(f"/pipelines/{pipelines[0][0]}")
         return _html(pages.overview(pipelines, self._visitor(request)))
@@ -146,7 +148,7 @@ class _Server:
 
     async def ready(self, request: Request) -> Response:
         """No numbers: everyone may ask."""
-        ready = all(map(self._is_ready, self.dashboard.pipelines))
+        ready = all(map(self._is_ready, self.dashboard.pipelines.values()))
         return JSONResponse({"status": "ready" if ready else "not ready"}, 200 if ready else 503)
 
     def _is_ready(self, shown: Shown) -> bool:
@@ -162,13 +164,13 @@ class _Server:
         return JSONResponse(api.description())
 
     async def pipelines(self, request: Request) -> Response:
-        return _json(api.Pipelines(tuple(Short.of(shown.report) for shown in self.dashboard.pipelines)))
+        return _json(api.Pipelines(tuple(Short.of(shown.report) for shown in self.dashboard.pipelines.values())))
 
     async def pipeline(self, request: Request) -> Response:
         return _json(self.shown(request.path_params["name"]).whole)
 
     async def history(self, request: Request) -> Response:
-        return _json(self.shown(request.path_params["name"]).history)
+        return _json(History(COLUMNS, tuple(self.shown(request.path_params["name"]).samples)))
 
     async def command(self, request: Request) -> Response:
         shown, name = self.shown(request.path_params["name"]), request.path_params["command"]
