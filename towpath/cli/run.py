@@ -1,4 +1,4 @@
-"""`towpath run`: on a terminal a live screen with the state and the newest events, elsewhere one line for each event."""
+"""`towpath run`: on a terminal a live screen of the state and the newest events, elsewhere one line for each event."""
 
 from __future__ import annotations
 
@@ -105,25 +105,22 @@ def _await_deployed(session: Session, events: Events, draw: Callable[[], None], 
         try:
             session.require_deployed()
             events.report_state(Note(event="reachable", about="first"), "Kafka and Connect answer")
-            if not deploys:
-                return
+            break
         except NoSuchConnector as error:
-            if not deploys and session.pipeline.has_operator:
-                words = f"{error}; waiting until the operator has made it"
-                events.report_state(Note(event="unreachable", about="first", words=words))
-                time.sleep(2)
-                continue
-            if not deploys:
+            if deploys:
+                break
+            if not session.pipeline.has_operator:
                 raise TowpathError(
                     f"{error} run: towpath deploy {session.file}; or deploy and supervise: towpath run {session.file}"
                     " --deploy"
                 ) from error
+            words = f"{error}; waiting until the operator has made it"
         except ERRORS as error:
-            events.report_state(Note(event="unreachable", about="first", words=f"{error}; retrying until it answers"))
-            time.sleep(2)
-            continue
+            words = f"{error}; retrying until it answers"
+        events.report_state(Note(event="unreachable", about="first", words=words))
+        time.sleep(2)
+    if deploys:
         _deploy(session, events, draw)
-        return
 
 
 def _deploy(session: Session, events: Events, draw: Callable[[], None]) -> None:
