@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
@@ -74,8 +73,13 @@ def repair(
         of_verdict = ids is None and not dead_letters
         if of_verdict and not yes:
             _confirm(session.pipeline)
-        with passing(session) as passed, _removing_repaired(session.pipeline, of_verdict=of_verdict) as repaired:
-            failed = _report(rereads.repair(session, documents, passed, timeout), repaired, as_json=as_json)
+        repaired = set[tuple[str, Key]]()
+        try:
+            with passing(session) as passed:
+                failed = _report(rereads.repair(session, documents, passed, timeout), repaired, as_json=as_json)
+        finally:
+            if of_verdict and repaired:
+                _remove(session.pipeline, repaired)
         for line in unreplicated.lines(session):
             say(line)
     if failed:
@@ -117,20 +121,14 @@ def _show(documents: Iterable[DocumentRef], *, as_json: bool) -> None:
             click.echo("nothing to repair")
 
 
-@contextmanager
-def _removing_repaired(pipeline: Pipeline, *, of_verdict: bool) -> Iterator[set[tuple[str, Key]]]:
-    """Yield a set for repaired documents. At the end, even after an error, remove them from the last verdict."""
-    repaired: set[tuple[str, Key]] = set()
-    try:
-        yield repaired
-    finally:
-        if of_verdict and repaired:
-            last, *followed = _verdict_files(pipeline)
-            verdict_file.remove_repaired(last, repaired)
-            with state_files.locked(lock(pipeline.name, FOLLOW)) as holder:
-                for place in () if holder else followed:  # a running `verify --follow` removes them itself
-                    verdict_file.remove_repaired(place, repaired)
-                    verdict_file.update_running(pipeline.name, verdict_file.counts(place))
+def _remove(pipeline: Pipeline, repaired: set[tuple[str, Key]]) -> None:
+    """Remove repaired documents from the last verdict."""
+    last, *followed = _verdict_files(pipeline)
+    verdict_file.remove_repaired(last, repaired)
+    with state_files.locked(lock(pipeline.name, FOLLOW)) as holder:
+        for place in () if holder else followed:  # a running `verify --follow` removes them itself
+            verdict_file.remove_repaired(place, repaired)
+            verdict_file.update_running(pipeline.name, verdict_file.counts(place))
 
 
 def _report(outcomes: Iterable[Reread], repaired_ids: set[tuple[str, Key]], *, as_json: bool) -> int:
