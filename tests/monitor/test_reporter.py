@@ -22,11 +22,10 @@ from towpath.cli import launcher
 from towpath.clients.connect.rest import Connector, Task
 from towpath.config.events import Note
 from towpath.errors import TopicError
-from towpath.monitor import reporter as module
+from towpath.monitor import watch as module
 from towpath.monitor.dashboard import Dashboard
-from towpath.monitor.reporter import Reporter
 from towpath.monitor.server import served
-from towpath.monitor.watch import add
+from towpath.monitor.watch import Reporter, add
 from towpath.run.children import Events
 from towpath.run.report import Lag, LogReport, Oplog, Problem, Report, as_json
 from towpath.session import opened

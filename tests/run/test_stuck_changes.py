@@ -23,7 +23,7 @@ from towpath.config.pipeline import Pipeline
 from towpath.cutover import gate
 from towpath.deploy.schema_changes import SchemaChanges, Shown
 from towpath.errors import MongoUnreachable
-from towpath.monitor.reporter import Reporter
+from towpath.monitor.watch import Reporter
 from towpath.run import status as gather
 from towpath.run import supervisor as supervising
 from towpath.run.children import Events
