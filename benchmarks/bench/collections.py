@@ -25,7 +25,7 @@ from towpath.deploy import deployment
 from towpath.deploy.schema import metadata
 from towpath.run.status import read_log, read_status
 from towpath.session import opened
-from towpath.verify.full_verdict import VerdictContext
+from towpath.verify.verdict import VerdictContext
 
 _FEW = 10  # collections that the many are compared with
 _POLLS = 3  # of each kind, of which the median counts

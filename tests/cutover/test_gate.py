@@ -29,7 +29,7 @@ from towpath.errors import ConnectUnreachable, MongoUnreachable, Refused
 from towpath.run.report import Copied, Copy, Lag, Problem, Waiting
 from towpath.session import Session
 from towpath.store.cutover import Conversion
-from towpath.verify.full_verdict import Verdict, Verification
+from towpath.verify.verdict import Verdict, Verification
 from towpath_verifier import Command
 
 RUNNING = Connector("shop-source", "RUNNING", "w", (Task(0, "RUNNING", "w", ""),))

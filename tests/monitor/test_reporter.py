@@ -30,7 +30,7 @@ from towpath.run.children import Events
 from towpath.run.report import Lag, LogReport, Oplog, Problem, Report, as_json
 from towpath.session import opened
 from towpath.store.cutover import Cutover
-from towpath.verify.full_verdict import VerdictContext, Verification
+from towpath.verify.verdict import VerdictContext, Verification
 
 CUTOVER_TOKEN = "of-the-command-that-runs-it"
 

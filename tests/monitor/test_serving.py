@@ -26,7 +26,7 @@ from towpath.monitor.metrics import CUTOVER_STATES, OWN, ROWS
 from towpath.run.report import LogReport, TopicLog, as_json
 from towpath.store.cutover import Cutover, State
 from towpath.store.positions import Counts, TaskState, TransactionTimes
-from towpath.verify.full_verdict import Verdict, Verification
+from towpath.verify.verdict import Verdict, Verification
 
 PAGE = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
 #: Metrics of what this pipeline does not do: it copies nothing by now, has no replay, and none of the services.

@@ -19,7 +19,7 @@ from towpath.run import report
 from towpath.run.report import Awaiting, Copied, Copy, Lag, Raw, Waiting
 from towpath.stack.processes import Process
 from towpath.store.positions import Counts, TaskState, TransactionTimes
-from towpath.verify.full_verdict import Verification
+from towpath.verify.verdict import Verification
 
 
 def test_pids_ports_and_logs_are_never_cut(capsys):

@@ -30,7 +30,7 @@ from towpath.run.children import Events
 from towpath.run.report import LoggedChange, Problem
 from towpath.run.supervisor import Supervisor
 from towpath.session import opened
-from towpath.verify.full_verdict import Verification
+from towpath.verify.verdict import Verification
 
 
 def changes(**more: Any) -> SchemaChanges:

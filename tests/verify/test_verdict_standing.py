@@ -24,11 +24,10 @@ from towpath.errors import Refused, TowpathError
 from towpath.files import publish, replacing
 from towpath.store import state_files, verdict_file
 from towpath.store.verdict_file import FollowState
-from towpath.verify import full_verdict
-from towpath.verify.full_verdict import VerdictContext, Verification
-from towpath.verify.origin import Origin
+from towpath.verify import verdict as verdicts
 from towpath.verify.result import VerificationResult, as_event
 from towpath.verify.run import reason_to_restart, resumed
+from towpath.verify.verdict import Origin, VerdictContext, Verification
 from towpath_verifier import Journal, Options, Pair, Tally, Verdict, id_key
 
 NOW = Origin(
@@ -158,7 +157,7 @@ def test_a_cutover_needs_everything_the_same_by_all_bytes_and_lately(
     since: timedelta, changes: dict[str, Any], good: bool, words: str
 ) -> None:
     began = (datetime.now(UTC) - since).isoformat()
-    full = full_verdict.Verdict.read(verdict("one", "10:00:00") | GOOD | {"since": began} | changes)
+    full = verdicts.Verdict.read(verdict("one", "10:00:00") | GOOD | {"since": began} | changes)
     found = gate_of(Verification(full, full))
     assert (found[0], words in found[1]) == (good, True), found
 
@@ -173,7 +172,7 @@ def test_a_cutover_needs_everything_the_same_by_all_bytes_and_lately(
 )
 def test_a_verdict_says_what_was_not_compared(options: Options, headline: str) -> None:
     result = VerificationResult(Verdict([Tally(Pair("shop.a", "shop.a"), options.way)]))
-    found = full_verdict.Verdict.read(as_event(result, "everything").as_json())
+    found = verdicts.Verdict.read(as_event(result, "everything").as_json())
     assert (found.verdict, found.clean) == (headline, True)
     assert 0 <= found.age < 60
 

@@ -29,7 +29,7 @@ from towpath.run.restarts import lasting
 from towpath.run.status import read_log, read_status, source_changes, with_replays
 from towpath.session import ERRORS, Session
 from towpath.store.positions import Counts
-from towpath.verify.full_verdict import Verification
+from towpath.verify.verdict import Verification
 
 _INTERVAL = 1.0  # seconds between two reads of --watch
 

@@ -37,7 +37,7 @@ from towpath.run.dead_letters import DeadLetterRetries
 from towpath.run.report import Report
 from towpath.run.status import read_status
 from towpath.session import Session
-from towpath.verify.full_verdict import VerdictContext, Verification
+from towpath.verify.verdict import VerdictContext, Verification
 from towpath_verifier import Schemas, cluster_time, concurrently
 
 #: The lines that need nothing but the status and the verdict.

@@ -36,8 +36,8 @@ from towpath.errors import TowpathError
 from towpath.log import barrier
 from towpath.session import Session, unsaid
 from towpath.store.positions import positions
-from towpath.verify.full_verdict import EVERYTHING
 from towpath.verify.recent import DocumentsDiffer, IncrementalVerification, require_same
+from towpath.verify.verdict import EVERYTHING
 from towpath_verifier import Options, Verification
 
 _SHORT_S, _ROUNDS = 2.0, 5  # the pause begins once a comparison takes no longer than this, or after so many

@@ -19,7 +19,7 @@ from prometheus_client.registry import Collector
 from towpath.monitor.dashboard import Dashboard
 from towpath.run.report import Copied, ReplayState, Report, TopicLog
 from towpath.store.positions import TaskState
-from towpath.verify.full_verdict import Verdict
+from towpath.verify.verdict import Verdict
 
 T = TypeVar("T")
 Labels = tuple[str, ...]

@@ -33,7 +33,7 @@ from towpath.run.status import part, read_status
 from towpath.run.supervisor import Supervisor, report_conditions
 from towpath.session import ERRORS, Session, of, opened
 from towpath.store import verdict_file
-from towpath.verify.full_verdict import VerdictContext, Verification
+from towpath.verify.verdict import VerdictContext, Verification
 
 _INTERVAL = 2.0  # seconds, as of the supervisor
 _LAST_POLL = 5.0  # seconds in which a poll may end

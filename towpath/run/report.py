@@ -25,7 +25,7 @@ from towpath.log.source_offsets import Ddl, SourceState, Splices
 from towpath.session import Session
 from towpath.store.cutover import Cutover
 from towpath.store.positions import Counts, TaskState
-from towpath.verify.full_verdict import VerdictContext, Verification
+from towpath.verify.verdict import VerdictContext, Verification
 
 #: Seconds of the log over which rates are computed.
 RATE_WINDOW = 10

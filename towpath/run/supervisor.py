@@ -29,7 +29,7 @@ from towpath.run.restarts import Backoff, HangingTransactions, lasting
 from towpath.run.services import Services
 from towpath.run.status import read_log, read_status
 from towpath.session import ERRORS, Session
-from towpath.verify.full_verdict import VerdictContext, Verification
+from towpath.verify.verdict import VerdictContext, Verification
 
 _STATUS_INTERVAL, _STATUS_PAUSE = 2.0, 0.5  # seconds from one reading's beginning to the next, and between them
 _COPY_INTERVAL = 1.0  # seconds, while a copy runs

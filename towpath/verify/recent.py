@@ -16,8 +16,8 @@ from towpath.log.barrier import asking
 from towpath.log.lag import pipeline_ends
 from towpath.session import Session
 from towpath.store import verdict_file
-from towpath.verify.origin import try_origin
 from towpath.verify.result import VerificationResult, as_event
+from towpath.verify.verdict import try_origin
 from towpath_verifier import (
     Difference,
     Namespace,

@@ -25,12 +25,10 @@ from towpath.session import Session
 from towpath.store import verdict as stored
 from towpath.store import verdict_file
 from towpath.store.verdict_file import FollowState
-from towpath.verify import full_verdict
-from towpath.verify import origin as origins
-from towpath.verify.full_verdict import EVERYTHING, VerdictContext
-from towpath.verify.origin import Origin
+from towpath.verify import verdict as verdicts
 from towpath.verify.recent import RecentVerification
 from towpath.verify.result import Example, VerificationResult, as_event
+from towpath.verify.verdict import EVERYTHING, Origin, VerdictContext
 from towpath_verifier import (
     Journal,
     Options,
@@ -59,7 +57,7 @@ def run(
     """
     examples = list[Example]()
     # first: collections recreated during the run are not what the verdict is about
-    now, unknown = origins.try_origin(session, listing=request.listing)
+    now, unknown = verdicts.try_origin(session, listing=request.listing)
     if options.journal:
         if options.resume:
             now = resumed(Journal(options.journal), now, unknown)
@@ -85,8 +83,8 @@ def run(
         last = as_event(result, request.of, request.ddl, request.only, request.id)
         whole = last.as_json() | {"origin": now and now.as_json()}
         file.write(as_line(whole))
-    if request.of == full_verdict.EVERYTHING:
-        full_verdict.store(session, whole, unknown)
+    if request.of == EVERYTHING:
+        verdicts.store(session, whole, unknown)
     report(last)
     return result
 
