@@ -51,16 +51,14 @@ def test_a_connector_s_offset_says_what_was_done():
 
 def test_a_drop_is_told_while_the_destination_has_documents():
     found = told(of("drop"), destination={"shop.a": 1_000})
-    assert (
-        found.description == "shop.a was dropped at 2023-11-14 22:13:20 UTC; the destination still has 1,000 documents"
-    )
+    assert found.words == "shop.a was dropped at 2023-11-14 22:13:20 UTC; the destination still has 1,000 documents"
     assert found.commands == ("towpath verify 'my shop.toml' -n shop.a", "towpath repair 'my shop.toml'")
     assert told(of("drop"), destination={"shop.a": 0}) is None
     assert told(of("drop"), source=["shop.a"]) is None
 
 
 def test_a_collection_that_is_there_again_may_hold_documents_of_its_former_life():
-    assert "from before the drop" in told(of("drop"), source=["shop.a"], destination={"shop.a": 1}).description
+    assert "from before the drop" in told(of("drop"), source=["shop.a"], destination={"shop.a": 1}).words
 
 
 def test_a_rename_is_told_until_it_is_verified_and_the_new_name_has_a_topic_first():

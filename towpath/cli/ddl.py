@@ -16,7 +16,7 @@ from towpath.config.text import counted
 from towpath.deploy import schema_changes as changes
 from towpath.deploy import unreplicated
 from towpath.deploy.schema_changes import SchemaChanges
-from towpath.deploy.unreplicated import UnreplicatedDdl
+from towpath.deploy.unreplicated import SourceChange
 from towpath.errors import Refused, TowpathError
 from towpath.history.plan import find
 from towpath.session import Session
@@ -55,7 +55,7 @@ def ddl(file: Path, applied: str | None, skipped: str | None, label: str | None,
         if accept and unresolved:
             unreplicated.resolve(session.pipeline.name, {change.mark for change in reported})
         if as_json:
-            found = {"accepted": accept, "unfollowed": [change.as_json() for change in unresolved]}
+            found = {"accepted": accept, "unfollowed": unresolved}
             print_json(found | {"schema_changes": logged.as_json(file)})
         else:
             _print(file, logged, unresolved, 0 if accept else len(stuck), accept=accept)
@@ -64,7 +64,7 @@ def ddl(file: Path, applied: str | None, skipped: str | None, label: str | None,
 
 
 def _print(
-    file: Path, logged: SchemaChanges, unresolved: tuple[UnreplicatedDdl, ...], stuck: int, *, accept: bool
+    file: Path, logged: SchemaChanges, unresolved: tuple[SourceChange, ...], stuck: int, *, accept: bool
 ) -> None:
     for shown in (*reversed(logged.latest), *logged.open):
         click.echo(shown.line(file))

@@ -26,7 +26,7 @@ from towpath.log.source_offsets import Splices
 from towpath.run import report
 from towpath.run.report import RATE_WINDOW, Copied, Copy, Lag, Problem, ReplayState, Report, TopicLog
 from towpath.run.restarts import lasting
-from towpath.run.status import read_log, read_status, source_changes, with_replays
+from towpath.run.status import read_log, read_status, with_replays
 from towpath.session import ERRORS, Session
 from towpath.store.positions import Counts
 from towpath.verify.verdict import Verification
@@ -69,7 +69,8 @@ def exit_code(pipeline: Pipeline, status: Report | None) -> int:
 def _complete(session: Session, status: Report) -> Report:
     """With what only `--json` shows."""
     verification = Verification.read(session, status.raw.topic_ids).reported
-    return replace(_with_log(session, status), verification=verification, ddl=source_changes(session, status))
+    ddl = unreplicated.source_changes(session, status.raw.ddl)
+    return replace(_with_log(session, status), verification=verification, ddl=ddl)
 
 
 def _with_log(session: Session, status: Report) -> Report:

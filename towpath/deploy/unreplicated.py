@@ -51,7 +51,7 @@ def _passed(session: Session, changes: Sequence[Ddl]) -> tuple[str, ...]:
         return tuple(ddl.mark for ddl in changes if is_past(Timestamp(ddl.time.seconds, ddl.time.ordinal)))
 
 
-def unresolved(session: Session, changes: Iterable[Ddl], *, remember: bool = True) -> tuple[UnreplicatedDdl, ...]:
+def unresolved(session: Session, changes: Iterable[Ddl], *, remember: bool = True) -> tuple[SourceChange, ...]:
     """The changes that are not resolved. With `remember`, the resolved ones are recorded on this machine.
 
     Raises `TowpathError` when a side does not answer.
@@ -66,7 +66,7 @@ def unresolved(session: Session, changes: Iterable[Ddl], *, remember: bool = Tru
     sides = _sides(session, candidates)
     compared = (compare(pipeline, session.file, ddl, sides) for ddl in candidates)
     unreplicated = tuple(difference for difference in compared if difference is not None)
-    waiting = {ddl.mark for ddl in candidates} - past | {difference.ddl.mark for difference in unreplicated}
+    waiting = {ddl.mark for ddl in candidates} - past | {difference.mark for difference in unreplicated}
     new = {ddl.mark for ddl in known} - waiting
     if remember and new - old:
         resolve(pipeline.name, new)
@@ -140,12 +140,12 @@ def resolve(name: str, marks: Iterable[str]) -> None:
         file.write(json.dumps({"resolved": sorted(marks)}))
 
 
-def as_json(session: Session, changes: Sequence[Ddl]) -> list[dict[str, Any]]:
+def source_changes(session: Session, changes: Sequence[Ddl]) -> tuple[SourceChange, ...]:
     """The unresolved changes; if a side does not answer, all changes without a comparison."""
     try:
-        return [difference.as_json() for difference in unresolved(session, changes)]
+        return unresolved(session, changes)
     except TowpathError:
-        return [ddl.as_json() for ddl in changes]
+        return tuple(map(SourceChange.of, changes))
 
 
 def lines(session: Session, changes: Iterable[Ddl] | None = None) -> Iterator[str]:
@@ -160,27 +160,36 @@ def lines(session: Session, changes: Iterable[Ddl] | None = None) -> Iterator[st
 
 
 @dataclass(frozen=True, slots=True)
-class UnreplicatedDdl:
-    """One schema change that is not at the destination, and the commands that bring both sides in sync."""
+class SourceChange:
+    """A schema change at the source that is not at the destination, and that no record of the log reports."""
 
-    ddl: Ddl
-    description: str
-    commands: tuple[str, ...]
-    at_destination: bool = False
+    time: str
+    at: str
+    kind: str
+    namespace: str
+    to: str
+    words: str | None = None
+    """What is to be done; None, like the two below, while a side does not answer."""
+    commands: Sequence[str] | None = None
+    at_destination: bool | None = None
     """Whether the commands are for mongosh at the destination; else they are Towpath's."""
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            **self.ddl.as_json(),
-            "words": self.description,
-            "commands": list(self.commands),
-            "at_destination": self.at_destination,
-        }
+    @classmethod
+    def of(
+        cls, ddl: Ddl, words: str | None = None, commands: Sequence[str] | None = None, *, at_destination: bool = False
+    ) -> SourceChange:
+        named = str(ddl.time), ddl.at.isoformat(), ddl.kind, ddl.namespace, ddl.to
+        return cls(*named, words, commands, None if words is None else at_destination)
+
+    @property
+    def mark(self) -> str:
+        """As of the `Ddl`."""
+        return " ".join((self.time, self.kind, self.namespace, self.to)).strip()
 
     @property
     def line(self) -> str:
         where = " at the destination" if self.at_destination else ""
-        return f"source: {self.description}; run{where}: {'; '.join(self.commands)}"
+        return f"source: {self.words}; run{where}: {'; '.join(self.commands or ())}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,12 +205,12 @@ class Sides:
     """Those that schema changes in the log are about which are not made yet."""
 
 
-def compare(pipeline: Pipeline, file: Path, ddl: Ddl, sides: Sides) -> UnreplicatedDdl | None:
+def compare(pipeline: Pipeline, file: Path, ddl: Ddl, sides: Sides) -> SourceChange | None:
     """What is left of a schema change to replicate; None if both sides agree."""
     match ddl.kind:
         case source_offsets.UNSEEN:
             lost = f"its history was lost before {ddl.at:%Y-%m-%d %H:%M:%S} UTC: drops and renames may have gone unseen"
-            return UnreplicatedDdl(ddl, lost, _commands(file, ("verify", ()), ("repair", ())))
+            return SourceChange.of(ddl, lost, _commands(file, ("verify", ()), ("repair", ())))
         case source_offsets.DROP:
             described = _drop(ddl, sides)
         case source_offsets.RENAME:
@@ -214,7 +223,7 @@ def compare(pipeline: Pipeline, file: Path, ddl: Ddl, sides: Sides) -> Unreplica
     replicated = [name for name in ddl.namespaces if pipeline.selection.matches(name)]
     options = tuple(word for name in replicated for word in ("-n", name))
     first = [("deploy", ())] if ddl.to in replicated else []
-    return UnreplicatedDdl(ddl, described, _commands(file, *first, ("verify", options), ("repair", ())))
+    return SourceChange.of(ddl, described, _commands(file, *first, ("verify", options), ("repair", ())))
 
 
 def _drop(ddl: Ddl, sides: Sides) -> str:
@@ -235,7 +244,7 @@ def _rename(pipeline: Pipeline, ddl: Ddl, sides: Sides) -> str:
     return f"{_event(ddl, f'was renamed to {ddl.to}')}; the log has no record of this"
 
 
-def _definition(ddl: Ddl, sides: Sides) -> UnreplicatedDdl | None:
+def _definition(ddl: Ddl, sides: Sides) -> SourceChange | None:
     of_indexes = ddl.kind.endswith("Indexes")  # collMod changes indexes as well
     differences = [
         difference
@@ -248,7 +257,7 @@ def _definition(ddl: Ddl, sides: Sides) -> UnreplicatedDdl | None:
     event = _event(ddl, events.get(ddl.kind, f"had its indexes changed ({ddl.kind})"))
     description = f"{event}; at the destination, {'; '.join(difference.what for difference in differences)}"
     commands = dict.fromkeys(line for difference in differences for line in difference.command.splitlines())
-    return UnreplicatedDdl(ddl, description, tuple(commands), at_destination=True)
+    return SourceChange.of(ddl, description, tuple(commands), at_destination=True)
 
 
 def _event(ddl: Ddl, event: str) -> str:

@@ -7,7 +7,7 @@ import json
 import struct
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Annotated, Any, Literal
@@ -184,9 +184,6 @@ class Ddl:
     @property
     def namespaces(self) -> tuple[str, ...]:
         return tuple(filter(None, (self.namespace, self.to)))
-
-    def as_json(self) -> dict[str, Any]:
-        return {**asdict(self), "time": str(self.time), "at": self.at.isoformat()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from towpath.checks import capture
 from towpath.config.events import Note
 from towpath.cutover import gate
 from towpath.cutover.steps import CutoverOptions
+from towpath.deploy.unreplicated import source_changes
 from towpath.errors import TowpathError, fields
 from towpath.log.dead_letters import DeadLetter
 from towpath.monitor.dashboard import Dashboard
@@ -104,7 +105,7 @@ class Reporter:
         found = part(lambda: status.with_replays(session, found), found, failures)
         found = part(lambda: replace(found, oplog=self._read_oplog(found)), found, failures)
         if found.supervisor is None:
-            found = part(lambda: replace(found, ddl=status.source_changes(session, found)), found, failures)
+            found = part(lambda: replace(found, ddl=source_changes(session, found.raw.ddl)), found, failures)
             found = part(lambda: replace(found, log=status.read_log(session, found.raw)), found, failures)
         self._slow_failures, self._slow_at = failures, time.monotonic()
         return found

@@ -18,6 +18,7 @@ from towpath.clients.connect.rest import Connector
 from towpath.clients.kafka.topics import Place
 from towpath.config.mongo_uri import without_credentials
 from towpath.deploy.schema_changes import SchemaChanges
+from towpath.deploy.unreplicated import SourceChange
 from towpath.errors import TowpathError, fields
 from towpath.log.bounds import Break
 from towpath.log.dead_letters import Cause, DeadLetter
@@ -201,21 +202,6 @@ class Rebuild:
     phase: str
     records_done: int
     records: int
-
-
-@dataclass(frozen=True, slots=True)
-class SourceChange:
-    """A schema change at the source that is not at the destination, and that no record of the log reports."""
-
-    time: str
-    at: str
-    kind: str
-    namespace: str
-    to: str
-    words: str | None = None
-    """What is to be done; None, like the two below, while a side does not answer."""
-    commands: Sequence[str] | None = None
-    at_destination: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,6 @@ from towpath.config.namespaces import namespace_of, topic_of
 from towpath.config.pipeline import Pipeline
 from towpath.config.sections import Log
 from towpath.deploy import schema_changes as changes
-from towpath.deploy import unreplicated
 from towpath.deploy.schema_changes import SchemaChanges
 from towpath.errors import MongoError, MongoUnreachable, NoSuchConnector, TowpathError
 from towpath.history import rebuild
@@ -44,7 +43,6 @@ from towpath.run.report import (
     Rebuild,
     ReplayState,
     Report,
-    SourceChange,
     TopicLog,
     Waiting,
     unknown,
@@ -260,11 +258,6 @@ def read_status(session: Session) -> Report:
         ),
         errors=tuple(map(Problem.of, found.errors)),
     )
-
-
-def source_changes(session: Session, report: Report) -> tuple[SourceChange, ...]:
-    """The schema changes at the source that are not at the destination."""
-    return tuple(SourceChange(**change) for change in unreplicated.as_json(session, report.raw.ddl))
 
 
 def state_of(connectors: Iterable[Connector]) -> str:

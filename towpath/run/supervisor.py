@@ -19,12 +19,12 @@ from towpath.config.events import Note, RunEnd
 from towpath.config.text import counted
 from towpath.deploy import conversions, unreplicated
 from towpath.deploy.schema_changes import UNREAD, SchemaChanges, Shown
-from towpath.deploy.unreplicated import UnreplicatedDdl
+from towpath.deploy.unreplicated import SourceChange
 from towpath.errors import KafkaRefused, KafkaUnreachable, NoSuchConnector, TowpathError, fields
 from towpath.log import bounds
 from towpath.run.children import Events, Launcher
 from towpath.run.dead_letters import DeadLetterRetries
-from towpath.run.report import LogReport, Report, Service, SourceChange, Supervision, as_json
+from towpath.run.report import LogReport, Report, Service, Supervision, as_json
 from towpath.run.restarts import Backoff, HangingTransactions, lasting
 from towpath.run.services import Services
 from towpath.run.status import read_log, read_status
@@ -53,7 +53,7 @@ class Supervisor:
     restarts: dict[str, int] = field(default_factory=dict)
     remedies: dict[str, str] = field(default_factory=dict)
     """Connector → commands to run, where no restart helps."""
-    ddl: tuple[UnreplicatedDdl, ...] = ()
+    ddl: tuple[SourceChange, ...] = ()
     stuck: Mapping[str, Shown] = field(default_factory=dict)
     """Schema changes that waited for a decision at some time and are not over, by id, as they were then."""
     verdict_context: VerdictContext | None = None
@@ -224,12 +224,12 @@ class Supervisor:
     def _check_warnings(self) -> None:
         assert self.status is not None
         self.verdict_context = VerdictContext.read(self.session, self.status.raw.topic_ids)
-        before = {change.ddl.mark for change in self.ddl}
+        before = {change.mark for change in self.ddl}
         self.ddl = unreplicated.unresolved(self.session, self.status.raw.ddl)
         for change in self.ddl:
-            if change.ddl.mark not in before:
-                self.events.report(Note(event="ddl", words=change.line, change=change.as_json()))
-        for mark in before - {change.ddl.mark for change in self.ddl}:
+            if change.mark not in before:
+                self.events.report(Note(event="ddl", words=change.line, change=asdict(change)))
+        for mark in before - {change.mark for change in self.ddl}:
             self.events.report(Note(event="ddl", words=f"resolved: {mark}"))
         self.log = read_log(self.session, self.status.raw)
         self.events.report_state(Note(event="warning", about="log", words="; ".join(self.log.warnings)))
@@ -252,7 +252,7 @@ class Supervisor:
         """A status, with what the supervisor knows."""
         return replace(
             status,
-            ddl=tuple(SourceChange(**change.as_json()) for change in self.ddl),
+            ddl=self.ddl,
             log=self.log,
             supervisor=Supervision(
                 seconds=round(time.monotonic() - self.since, 1),
@@ -305,7 +305,7 @@ class Supervisor:
             restarts=self.restarts,
             dead_letters=self.dead_letters.remaining,
             repaired=self.dead_letters.repaired,
-            ddl=[change.as_json() for change in self.ddl],
+            ddl=list(map(asdict, self.ddl)),
             schema_changes=[shown.as_json(self.session.file) for shown in self.stuck.values()],
             verify=as_json(verified.reported),
             exit=exit_code,
