@@ -19,7 +19,6 @@ from towpath.run import report
 from towpath.run.report import Awaiting, Copied, Copy, Lag, Raw, Waiting
 from towpath.stack.processes import Process
 from towpath.store.positions import Counts, TaskState, TransactionTimes
-from towpath.verify.verdict import Verification
 
 
 def test_pids_ports_and_logs_are_never_cut(capsys):
@@ -54,7 +53,7 @@ def state(task, counts, retried_at=None, reason=""):
 
 
 def shown(capsys, **more):
-    print_tables(status_command.screen(status(**more), Verification()))
+    print_tables(status_command.screen(status(**more)))
     return capsys.readouterr().out
 
 

@@ -29,7 +29,7 @@ from towpath.run.restarts import lasting
 from towpath.run.status import read_log, read_status, with_replays
 from towpath.session import ERRORS, Session
 from towpath.store.positions import Counts
-from towpath.verify.verdict import Verification
+from towpath.verify.verdict import VerdictContext, Verification
 
 _INTERVAL = 1.0  # seconds between two reads of --watch
 
@@ -68,14 +68,14 @@ def exit_code(pipeline: Pipeline, status: Report | None) -> int:
 
 def _complete(session: Session, status: Report) -> Report:
     """With what only `--json` shows."""
-    verification = Verification.read(session, status.raw.topic_ids).reported
-    ddl = unreplicated.source_changes(session, status.raw.ddl)
-    return replace(_with_log(session, status), verification=verification, ddl=ddl)
+    found, ddl = _with_slow(session, status), unreplicated.source_changes(session, status.raw.ddl)
+    return replace(found, verification=found.verification.reported, ddl=ddl)
 
 
-def _with_log(session: Session, status: Report) -> Report:
-    """With the replays and the topics of the log."""
-    return replace(with_replays(session, status), log=read_log(session, status.raw))
+def _with_slow(session: Session, status: Report) -> Report:
+    """With verdicts, replays and the topics of the log."""
+    verification = Verification.of(session.pipeline.name, VerdictContext.read(session, status.raw.topic_ids))
+    return replace(with_replays(session, status), verification=verification, log=read_log(session, status.raw))
 
 
 def _watch(session: Session, show: Callable[[Report], None], failed: Callable[[Exception], None]) -> Report | None:
@@ -121,7 +121,7 @@ def _watch_screen(session: Session) -> Report | None:
 
 def _screen(session: Session, status: Report) -> RenderableType:
     changes = [*_changes(session, status), *unreplicated.lines(session, status.raw.ddl)]
-    return screen(_with_log(session, status), Verification.read(session, status.raw.topic_ids), changes)
+    return screen(_with_slow(session, status), changes)
 
 
 def _changes(session: Session, status: Report) -> list[str]:
@@ -134,7 +134,7 @@ _MAX_LINES = 20  # of collections, causes or topics; the rest is counted
 _HEALTHY = ("RUNNING", "UNASSIGNED", "RESTARTING")  # states of a replay's connector
 
 
-def screen(status: Report, verified: Verification, ddl: Iterable[str] = ()) -> RenderableType:
+def screen(status: Report, ddl: Iterable[str] = ()) -> RenderableType:
     facts = Table.grid(padding=(0, 2))
     facts.add_row("pipeline", f"{status.name}: {status.state} ({status.mode})")
     if status.cutover is not None:
@@ -143,7 +143,7 @@ def screen(status: Report, verified: Verification, ddl: Iterable[str] = ()) -> R
     for name, line in (*copy, *_numbers(status), *_sink(status), *_dead_letters(status), *_log(status)):
         # Text: servers' messages may hold [markup]
         facts.add_row(Text(name), Text(line) if isinstance(line, str) else line)
-    for line, is_different in verified.lines():
+    for line, is_different in status.verification.lines():
         facts.add_row("verified", Text(line, style="red" if is_different else ""))
     for name, line, style in _replays(status):
         facts.add_row(name, Text(line, style=style))

@@ -263,13 +263,8 @@ class Verification:
     """Collections that were created since `full`, by their names at the source: it did not compare them."""
 
     @classmethod
-    def read(cls, session: Session, topic_ids: Mapping[str, str] | None = None) -> Verification:
-        """`topic_ids` as in `VerdictContext.read`. Raises `TowpathError` for broken files."""
-        return cls.of(session.pipeline.name, VerdictContext.read(session, topic_ids))
-
-    @classmethod
     def of(cls, pipeline: str, context: VerdictContext) -> Verification:
-        """As `read`, with a context that was read before."""
+        """What is verified now. Raises `TowpathError` for broken files."""
         full, doubt = context.newest_full(verdict_file.read_full(pipeline))
         last: Mapping[str, Any] | None = verdict_file.last(pipeline)
         if last is None or "at" not in last or (full and last.get("id") != full["id"] and last["at"] < full["at"]):
