@@ -22,19 +22,14 @@ class Update:
     """`key`: a newer update of the same key takes its place. `audience`: `page` or `api`, and the pipeline."""
 
     key: str
-    event: str
-    data: bytes
+    text: bytes
     audience: str
     pipeline: str
 
     @classmethod
     def of(cls, key: str, event: str, value: Any, *, audience: str, pipeline: str) -> Update:
-        data = json.dumps(value, ensure_ascii=False, allow_nan=False, default=str).encode()
-        return cls(key, event, data, audience, pipeline)
-
-    @property
-    def text(self) -> bytes:
-        return b"event: " + self.event.encode() + b"\ndata: " + self.data + b"\n\n"
+        data = json.dumps(value, ensure_ascii=False, allow_nan=False, default=str)
+        return cls(key, f"event: {event}\ndata: {data}\n\n".encode(), audience, pipeline)
 
 
 @dataclass(slots=True, eq=False)
