@@ -305,7 +305,7 @@ class Supervisor:
             restarts=self.restarts,
             dead_letters=self.dead_letters.remaining,
             repaired=self.dead_letters.repaired,
-            ddl=list(map(asdict, self.ddl)),
+            ddl=[asdict(change) for change in self.ddl],
             schema_changes=[shown.as_json(self.session.file) for shown in self.stuck.values()],
             verify=as_json(verified.reported),
             exit=exit_code,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 from uuid import uuid4
 
 import towpath_verifier
@@ -65,10 +66,11 @@ def as_event(
 ) -> events.Verdict:
     """The last line of a verdict."""
     verdict = result.verdict
+    kinds: dict[str, Any] = {kind: verdict.total(kind) for kind in KINDS}
     return events.Verdict(
         clean=result.headline in ("same", SCREENED, UNORDERED),
         compared=verdict.compared,
-        **{kind: verdict.total(kind) for kind in KINDS},
+        **kinds,
         metadata=None if result.metadata is None else len(result.metadata.differences),
         deferred=None if result.metadata is None else len(result.metadata.deferred),
         seconds=round(verdict.seconds, 3),
