@@ -106,12 +106,6 @@ def _incomplete(place: Path) -> TowpathError:
     return TowpathError(f"{place} is not whole: its last line must hold the counts; run `towpath verify` again")
 
 
-def last(pipeline: str) -> dict[str, Any] | None:
-    """The counts of a pipeline's last verdict on this machine; None if there is none."""
-    place = path(pipeline)
-    return counts(place) if place.exists() else None
-
-
 def remove_repaired(place: Path, repaired: Set[tuple[Namespace, Key]], only: str | None = None) -> None:
     """Remove the repaired documents from a verdict; with `only`, just if the verdict has this id."""
     with _locked(place):

@@ -105,16 +105,13 @@ class IncrementalVerification:
 
     def verify_newest(self, records: int) -> int:
         """Compare the documents of the newest `records` records."""
-        ends = self._ends()
+        ends = pipeline_ends(self.logged.pipeline, self.logged.topics)
         return self._compare(changed_keys.ids(self.logged.pipeline, self.logged.topics, records, None), ends)
 
     def verify_new(self) -> int:
         """Compare the documents of the records since the last comparison began."""
-        ends = self._ends()
+        ends = pipeline_ends(self.logged.pipeline, self.logged.topics)
         return self._compare(changed_keys.ids_after(self.logged.pipeline, self.logged.topics, self.start, ends), ends)
-
-    def _ends(self) -> dict[Place, tuple[int, int]]:
-        return pipeline_ends(self.logged.pipeline, self.logged.topics)
 
     def _compare(self, changed: Iterable[tuple[Namespace, bytes]], ends: Mapping[Place, tuple[int, int]]) -> int:
         """`ends`: of the log; the next comparison begins there."""

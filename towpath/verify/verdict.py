@@ -266,7 +266,8 @@ class Verification:
     def of(cls, pipeline: str, context: VerdictContext) -> Verification:
         """What is verified now. Raises `TowpathError` for broken files."""
         full, doubt = context.newest_full(verdict_file.read_full(pipeline))
-        last: Mapping[str, Any] | None = verdict_file.last(pipeline)
+        place = verdict_file.path(pipeline)
+        last: Mapping[str, Any] | None = verdict_file.counts(place) if place.exists() else None
         if last is None or "at" not in last or (full and last.get("id") != full["id"] and last["at"] < full["at"]):
             last = full
         elif full is None or last.get("id") != full["id"]:
