@@ -43,7 +43,7 @@ class Log:
     """A log of one partition: the ends that readers of committed and of all records find, in turn; what is applied."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.committed, self.written = iter([20]), iter([20])
+        self.patch, self.committed, self.written = patch, iter([20]), iter([20])
         self.done, self.records, self.uncaptured = 20, 0, ""
         self.asked, self.peeked, self.held_up = 0, 0, ""
         self.said: list[str] = []
@@ -98,19 +98,22 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Log:
     return Log(monkeypatch)
 
 
-def apply(log: Log) -> None:
-    barrier._wait_applied(session(), ONCE, {PLACE: 20}, {PLACE: (0, 20)})
+def apply(log: Log, waiting: Any = ONCE) -> None:
+    log.written, log.committed = iter([20]), iter([20])
+    log.patch.setattr(barrier, "_waiting", lambda *of: waiting)
+    barrier.wait(session(), 5, unsaid, TARGET)
 
 
 def applied_late(log: Log) -> Any:
     """A wait that finds a record unapplied at its first attempt, and everything applied at its second."""
     log.done, log.records = 19, 1
 
-    def until(check: Any) -> None:
-        with pytest.raises(NotYet):
-            check()
-        log.done = 20
-        check()
+    def until(check: Any) -> Any:
+        if check.__name__ == "all_applied":
+            with pytest.raises(NotYet):
+                check()
+            log.done = 20
+        return check()
 
     return SimpleNamespace(connect=CONNECT, until=until)
 
@@ -126,7 +129,7 @@ def test_records_that_are_lost_are_not_taken_for_applied_ones(
         log.done, log.records = 19, 1
     waiting = applied_late(log) if lost == "during it" else ONCE
     with pytest.raises(TowpathError, match="TWP-LOG-GAP"):
-        barrier._wait_applied(session(), waiting, {PLACE: 20}, {PLACE: (0, 20)})
+        apply(log, waiting)
     assert list(readings) == []
 
 
@@ -138,6 +141,16 @@ def test_where_all_is_applied_the_log_is_checked_once_afterwards(log: Log, monke
     log.done = 19  # what remains is a control record
     apply(log)
     assert len(checks) == 2
+
+
+def test_what_the_sink_has_applied_is_the_log_to_check(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    checks: list[Window] = []
+    monkeypatch.setattr(bounds, "refuse", lambda of, window: checks.append(window))
+    apply(log)
+    assert checks == [{PLACE: (0, 20)}]
+    log.written, log.committed = iter([20]), iter([20])
+    assert barrier.wait_applied(session(), 5, unsaid, TARGET) == {PLACE: (0, 20)}
+    assert len(checks) == 1, "the caller checks it"
 
 
 def test_a_gap_of_control_records_is_nothing_and_one_of_records_is_waited_for(
@@ -156,7 +169,7 @@ def test_the_ends_of_the_log_are_those_after_all_that_was_written(log: Log) -> N
     with pytest.raises(NotYet, match="has not ended"):
         barrier._committed_ends(PIPELINE, TOPICS, ONCE)
     log.written = iter([20])
-    assert barrier._committed_ends(PIPELINE, TOPICS, ONCE) == ({PLACE: 20}, {PLACE: (0, 20)})
+    assert barrier._committed_ends(PIPELINE, TOPICS, ONCE) == {PLACE: (0, 20)}
 
 
 def test_a_difference_is_proven_when_capture_brokers_and_sink_have_passed_it(log: Log) -> None:
@@ -247,8 +260,8 @@ def test_a_gap_that_was_looked_at_is_looked_at_again_once_the_sink_has_moved(
             assert log.peeked == peeked
 
     waited = session()
-    barrier._wait_applied(waited, SimpleNamespace(connect=CONNECT, until=until), {PLACE: 20}, {PLACE: (0, 20)})
-    assert checks == [waited] * 2, "at the first look that finds records, and at the end"
+    barrier._wait_applied(waited, SimpleNamespace(connect=CONNECT, until=until), {PLACE: (0, 20)})
+    assert checks == [waited], "at the first look that finds records"
 
 
 OWN = PIPELINE.changed(mode="exactly-once", capture={"whole_documents": ("shop.odd",)})

@@ -16,6 +16,7 @@ import pytest
 
 from tests.support.pipeline import pipeline_text
 from tests.support.sessions import FakeCluster, session_of
+from towpath.clients.kafka.consume import Window
 from towpath.clients.kafka.topics import Place
 from towpath.clients.mongo.client import ClusterTime
 from towpath.config import loading
@@ -185,6 +186,7 @@ def pipeline_of(
 
 #: The sink's positions, and the ends of the log, of the pipeline.
 APPLIED, ENDS = {("shop.users", 0): SimpleNamespace(offset=7)}, {("shop.users", 0): 9}
+LOG = {("shop.users", 0): (0, 9)}
 
 #: The present time of each side, and when the capture of the reverse pipeline begins.
 TIMES, BEGUN = {"source": ClusterTime(7, 1), "destination": ClusterTime(8, 1)}, ClusterTime(9, 1)
@@ -222,10 +224,14 @@ class _Verification:
         if session is not capturing:  # a fail back compares the sides of the reverse pipeline
             assert (session.pipeline.name, capturing.pipeline.name) == ("shop-back", "shop")
             assert applied == {place: position.offset for place, position in APPLIED.items()}
-        self.verify_new = verify
+        self._verify = verify
+
+    def verify_new(self, log: Any = None) -> int:
+        assert log is LOG or log is None
+        return self._verify()
 
     def verify_newest(self, records: int) -> int:
-        return self.verify_new()
+        return self._verify()
 
 
 class _LateWrites:
@@ -312,6 +318,14 @@ def world(folder: Path, patch: pytest.MonkeyPatch) -> World:
         assert session.pipeline.name in ("shop", "shop-back") and 0 < timeout <= OPTIONS.timeout
         say("awaited")
 
+    def applied(session: Session, timeout: float, say: Callable[[str], None]) -> Window:
+        awaited(session, timeout, say)
+        return LOG
+
+    def complete(session: Session, log: Window) -> None:
+        assert session.pipeline.name in ("shop", "shop-back") and log is LOG
+        assert state.sinks[session.pipeline.name] == "STOPPED", "it may yet apply what the log has lost"
+
     def running(connect: Any, connectors: Sequence[str], timeout: float) -> None:
         assert connect.resume and len(connectors) == 2 and timeout == OPTIONS.timeout
 
@@ -344,6 +358,8 @@ def world(folder: Path, patch: pytest.MonkeyPatch) -> World:
     everywhere("wait_stopped", it.does("wait stopped", nothing))
     everywhere("wait_running", it.does("wait running", running))
     patch.setattr(steps.barrier, "wait", it.does("wait", awaited))
+    patch.setattr(steps.barrier, "wait_applied", it.does("wait", applied))
+    patch.setattr(steps.bounds, "refuse", it.does("look for gaps", complete))
     patch.setattr(steps.barrier, "wait_captured", it.does("wait captured", awaited))
     patch.setattr(steps.deployment, "remove", it.does("remove", removed))
     ready = it.does("make ready", lambda *_: state.sinks.update({"shop-back": "RUNNING"}))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from bson.timestamp import Timestamp
@@ -40,6 +40,17 @@ def wait(session: Session, timeout: float, say: Say, target: ClusterTime | None 
     that call instead. Raises `NotYet` with the last state when the time is over, and `TowpathError` with the reason as
     soon as a connector has failed. `say` receives a message at the start of each step.
     """
+    log = wait_applied(session, timeout, say, target)
+    bounds.refuse(session, log)
+
+
+def wait_applied(
+    session: Session, timeout: float, say: Say, target: ClusterTime | None = None
+) -> dict[Place, tuple[int, int]]:
+    """As `wait`, but what the log has lost counts as applied: `bounds.refuse` with the result still has to tell.
+
+    The result is the log that the sink has applied: partition → (first offset, end).
+    """
     pipeline, topics = session.pipeline, session.topics
     waiting = _waiting(session, timeout, say)
     target = target or passed_time(session.source)
@@ -48,9 +59,10 @@ def wait(session: Session, timeout: float, say: Say, target: ClusterTime | None 
     if requests_end:
         say("waiting until all requested documents are re-read")
         _wait_answered(pipeline, topics, waiting, requests_end)
-    written, ends = _committed_ends(pipeline, topics, waiting)
+    ends = _committed_ends(pipeline, topics, waiting)
     say(f"waiting until the sink has applied {len(ends)} partitions up to their present ends")
-    _wait_applied(session, waiting, written, ends)
+    _wait_applied(session, waiting, ends)
+    return ends
 
 
 def wait_captured(session: Session, timeout: float, say: Say) -> None:
@@ -131,10 +143,8 @@ def _wait_answered(pipeline: Pipeline, topics: Topics, waiting: Wait, requests_e
     waiting.until(answered)
 
 
-def _committed_ends(
-    pipeline: Pipeline, topics: Topics, waiting: Wait
-) -> tuple[dict[Place, int], dict[Place, tuple[int, int]]]:
-    """The end of all that is in the log at the call, and its stable ends after that.
+def _committed_ends(pipeline: Pipeline, topics: Topics, waiting: Wait) -> dict[Place, tuple[int, int]]:
+    """The first offsets and stable ends of the log, once all that is in it at the call is before them.
 
     Brokers learn one after another that a transaction was committed: its records may still be unreadable after the
     source's position, which was committed with them, can be read.
@@ -148,10 +158,10 @@ def _committed_ends(
             raise NotYet(f"a transaction on {topic}, partition {partition}, has not ended")
         return ends
 
-    return written, waiting.until(committed)
+    return waiting.until(committed)
 
 
-def _wait_applied(session: Session, waiting: Wait, written: Mapping[Place, int], ends: Window) -> None:
+def _wait_applied(session: Session, waiting: Wait, ends: Window) -> None:
     pipeline, topics = session.pipeline, session.topics
     peeked_at: dict[Place, int] = {}
     remaining, is_checked = dict(ends), False
@@ -174,8 +184,6 @@ def _wait_applied(session: Session, waiting: Wait, written: Mapping[Place, int],
                 raise NotYet(f"{first} ({len(unapplied)} partitions are behind){held_up and f'; {held_up}'}")
 
         waiting.until(all_applied)
-    # lost records look like applied ones
-    bounds.refuse(session, {place: (first, written[place]) for place, (first, _) in ends.items()})
 
 
 def holdup(

@@ -238,7 +238,7 @@ def cut_short(session: Session, log: Window) -> dict[Place, str]:
 def refuse(session: Session, applied: Window | None = None) -> None:
     """Raise `TowpathError` when a position is not in the log.
 
-    `applied` saves reading the ends of the log: (first offset, end), uncommitted records included, which were read
+    `applied`, from `barrier.wait_applied`, saves reading the ends of the log: (first offset, end), which were read
     before the sink's positions reached them. What the log has lost since then looks applied at any later reading too.
     """
     if breaks := confirmed(session, None if applied is None else _state(session, applied)):

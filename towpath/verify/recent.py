@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from operator import itemgetter
 
+from towpath.clients.kafka.consume import Window
 from towpath.clients.kafka.topics import Place
 from towpath.config.events import as_line
 from towpath.errors import TowpathError
@@ -108,12 +109,12 @@ class IncrementalVerification:
         ends = pipeline_ends(self.logged.pipeline, self.logged.topics)
         return self._compare(changed_keys.ids(self.logged.pipeline, self.logged.topics, records, None), ends)
 
-    def verify_new(self) -> int:
-        """Compare the documents of the records since the last comparison began."""
-        ends = pipeline_ends(self.logged.pipeline, self.logged.topics)
+    def verify_new(self, log: Window | None = None) -> int:
+        """Compare the documents of the records since the last comparison began, in this log; by default, up to now."""
+        ends = pipeline_ends(self.logged.pipeline, self.logged.topics) if log is None else log
         return self._compare(changed_keys.ids_after(self.logged.pipeline, self.logged.topics, self.start, ends), ends)
 
-    def _compare(self, changed: Iterable[tuple[Namespace, bytes]], ends: Mapping[Place, tuple[int, int]]) -> int:
+    def _compare(self, changed: Iterable[tuple[Namespace, bytes]], ends: Window) -> int:
         """`ends`: of the log; the next comparison begins there."""
         session, logged, began = self.session, self.logged.pipeline, time.monotonic()
         if session is not self.logged:

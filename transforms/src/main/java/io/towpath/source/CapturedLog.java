@@ -42,7 +42,9 @@ final class CapturedLog {
     Set<String> namespaces(Predicate<String> selection) {
         Map<TopicPartition, Long> written;
         try (Consumer<byte[], byte[]> all = consumer("read_uncommitted")) {
-            written = all.endOffsets(partitions(all, selection));
+            List<TopicPartition> partitions = partitions(all, selection);
+            all.assign(partitions); // else the client logs a warning for each
+            written = all.endOffsets(partitions);
         }
         if (written.values().stream().allMatch(end -> end == 0)) return Set.of();
         try (Consumer<byte[], byte[]> committed = consumer("read_committed")) {
@@ -75,6 +77,7 @@ final class CapturedLog {
     /** Those that hold records, or do not begin at offset 0 any more. */
     static Set<String> topics(Consumer<byte[], byte[]> consumer, Map<TopicPartition, Long> written) {
         Set<String> found = new HashSet<>();
+        consumer.assign(written.keySet());
         consumer.beginningOffsets(written.keySet()).forEach((partition, start) -> {
             if (start > 0) found.add(partition.topic());
         });
