@@ -49,6 +49,7 @@ class Reverse:
         self.positions: dict[Any, Applied] = {}
         self.others: tuple[str, ...] = ()
         self.starts: dict[str, ClusterTime | None] = dict.fromkeys(self.pipeline.source_connectors, BEFORE)
+        self.is_asked = True
         self.done: list[Any] = []
         self.patch = patch
         patch.setattr(reverse_pipeline, "Facts", self._facts)
@@ -63,7 +64,7 @@ class Reverse:
         return SimpleNamespace(own_topics=SimpleNamespace(others=self.others))
 
     def _state(self, connect: Any, name: str) -> SourceState:
-        assert connect.status is not None
+        assert connect.status is not None and self.is_asked, "that costs the worker more than the state of tasks"
         return SourceState(None, start=self.starts[name])
 
     def _positions(self, client: str, pipeline: Any) -> dict[Any, Applied]:
@@ -207,6 +208,13 @@ def test_what_is_written_once_every_capture_has_begun_is_replicated(
 ) -> None:
     one, whole = reverse.pipeline.source_connectors
     reverse.starts = {one: ClusterTime(100, 3), whole: ClusterTime(100, 2)}
+    tasks = Task(0, "RUNNING", "w"), Task(1, "UNASSIGNED", "w")
+    reverse.statuses |= {one: Connector(one, "RUNNING", "w", tasks[:1]), whole: Connector(whole, "RUNNING", "w", tasks)}
+    reverse.is_asked = False
+    with pytest.raises(NotYet, match=f"^{whole} is not running"):
+        waited(reverse, monkeypatch)
+    reverse.statuses[whole] = Connector(whole, "RUNNING", "w", tasks[:1])
+    reverse.is_asked = True
     assert waited(reverse, monkeypatch) == ClusterTime(100, 2)
     reverse.starts[whole] = None
     with pytest.raises(NotYet, match=f"^{whole} has not committed anything"):

@@ -110,6 +110,9 @@ def wait_begun(reverse: Session, before: ClusterTime, timeout: float) -> Cluster
     connect, names = reverse.connect, reverse.pipeline.source_connectors
 
     def start_of_capture() -> ClusterTime:
+        # once a task is RUNNING, it has started; that costs Connect nothing to tell, the offsets a read of their topic
+        if starting := [one.name for one in statuses(connect, names) if not one.running]:
+            raise NotYet(f"{', '.join(starting)} is not running")
         starts = {name: read_state(connect, name).start for name in names}
         known = [start for start in starts.values() if start is not None]
         if len(known) < len(starts):

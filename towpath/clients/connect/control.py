@@ -15,7 +15,6 @@ T = TypeVar("T")
 _STOPS = 60.0  # seconds until a connector and its tasks must have stopped
 _STOPPING_PAUSE = 0.05  # writers may wait for it
 _SHORTEST_PAUSE = 0.02  # a poll costs the worker a few milliseconds
-_LONG_POLL = 1.0
 
 
 def statuses(connect: Connect, names: Iterable[str]) -> list[Connector]:
@@ -45,10 +44,7 @@ class Wait:
     late: str
     """The beginning of the message when the time is over."""
     pause: float = 0.2
-    """The longest between two polls, or a hundredth of the time waited so far; the first ones are a quarter of it.
-
-    None is shorter than the poll, up to a second: Connect reads all of its offsets topic to tell those of a connector.
-    """
+    """The longest between two polls, or a hundredth of the time waited so far; the first ones are a quarter of it."""
     failed_for: float = 5.0
     """How long a failure must last: it may be of tasks that a change is about to replace."""
     passing: tuple[type[TowpathError], ...] = (ConnectUnreachable, Passing)
@@ -73,15 +69,14 @@ class Wait:
         """
         self._began = time.monotonic()
         while True:
-            polled_at = time.monotonic()
             try:
                 return condition()
             except TowpathError as error:
                 if isinstance(error, NoSuchConnector) or not isinstance(error, (NotYet, *self.passing)):
                     raise
-                self._pause(error, time.monotonic() - polled_at)
+                self._pause(error)
 
-    def _pause(self, last: TowpathError, took: float) -> None:
+    def _pause(self, last: TowpathError) -> None:
         connectors: list[Connector] = []
         failed: TowpathError | None = None
         try:
@@ -101,8 +96,7 @@ class Wait:
             states = ", ".join(f"{c.name} is {c.state} with {len(c.tasks)} tasks" for c in connectors if not c.running)
             raise type(last)(f"{self.late}: {'; '.join(filter(None, (str(last), states)))}") from last
         waited = now - self._began
-        usual = min(max(self.pause, waited / 100), max(_SHORTEST_PAUSE, waited / 4))
-        time.sleep(max(usual, min(took, _LONG_POLL)))
+        time.sleep(min(max(self.pause, waited / 100), max(_SHORTEST_PAUSE, waited / 4)))
 
 
 def wait_running(connect: Connect, names: Collection[str], timeout: float) -> None:
