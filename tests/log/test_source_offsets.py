@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from towpath.checks.capture import Captured
 from towpath.clients.mongo.client import ClusterTime
+from towpath.deploy.unreplicated import SourceChange
 from towpath.errors import TowpathError
 from towpath.history.resnapshot import Captures
 from towpath.log.barrier import uncaptured
@@ -213,7 +214,7 @@ def test_schema_changes_that_several_connectors_have_seen_are_each_told_once_in_
     assert [ddl.mark for ddl in found] == ["7:1 rename shop.b shop.c", "120:9 drop shop.a", "120:10 drop shop.a"]
     assert (found[0].namespaces, found[1].namespaces) == (("shop.b", "shop.c"), ("shop.a",))
     shown = {"time": "7:1", "kind": "rename", "namespace": "shop.b", "to": "shop.c", "at": "1970-01-01T00:00:07+00:00"}
-    assert found[0].as_json() == shown
+    assert SourceChange.of(found[0]) == SourceChange(**shown)
 
 
 @pytest.mark.parametrize("broken", [{"selection": "x", "namespaces": "[]"}, {"phase": "stream", "selection": "x"}])

@@ -206,7 +206,8 @@ class _Follower:
         if not following or began - self.saved > pause:
             waiting = [(namespace, id) for (namespace, _), id in {**self.unresolved, **self.waiting}.items()]
             self.state = replace(self.state, at=verdict.at, waiting=waiting)
-            counts = {"clean": not verdict.differences, **{kind: getattr(verdict, kind) for kind in verdict_file.KINDS}}
+            counts: dict[str, int] = {kind: getattr(verdict, kind) for kind in verdict_file.KINDS}
+            counts["clean"] = not verdict.differences
             verdict_file.write_followed(name, self.state, self.known.values(), counts)
             if self.equal:
                 verdict_file.remove_repaired(verdict_file.path(name), self.equal, self.state.began)
