@@ -12,6 +12,7 @@ from bson.timestamp import Timestamp
 from pymongo.errors import AutoReconnect
 
 from tests.checks.test_check_judgements import PIPELINE
+from tests.support.memory_topics import MemoryTopics
 from tests.support.sessions import FakeCluster, session_of
 from towpath.clients.kafka.consume import Window
 from towpath.clients.kafka.topics import Place
@@ -151,6 +152,37 @@ def test_what_the_sink_has_applied_is_the_log_to_check(log: Log, monkeypatch: py
     log.written, log.committed = iter([20]), iter([20])
     assert barrier.wait_applied(session(), 5, unsaid, TARGET) == {PLACE: (0, 20)}
     assert len(checks) == 1, "the caller checks it"
+
+
+def test_of_a_partition_without_new_records_nothing_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic that is new since then, or was empty and now has a record, is read."""
+    topics, asked = MemoryTopics(**{"move.shop.a": 2, "move.shop.empty": 1, "move.requests": 1}), list[Any]()
+    topics.write("move.shop.a", (b"k", b"v", 1))
+    before = barrier._committed_ends(PIPELINE, topics, ONCE)
+    assert before == {("move.shop.a", 0): (0, 2), ("move.shop.a", 1): (0, 0), ("move.shop.empty", 0): (0, 0)}
+    read = topics.ends
+
+    def ends(newer: Any, *, stable: bool = True) -> Window:
+        asked.extend(topic.name for topic in newer if stable)
+        return read(newer, stable=stable)
+
+    monkeypatch.setattr(topics, "ends", ends)
+    monkeypatch.setattr(barrier, "_wait_captured", lambda *of: None)
+    monkeypatch.setattr(barrier, "_wait_applied", lambda of, waiting, ends: asked.append(ends))
+    monkeypatch.setattr(barrier, "_waiting", lambda *of: ONCE)
+    waited = session_of(PIPELINE, CONNECT, topics)
+    assert barrier.wait_applied(waited, 5, unsaid, TARGET, before=before) == before
+    assert asked == [{}]
+    topics.make("move.shop.new")
+    for name in ("move.shop.empty", "move.shop.new"):
+        topics.write(name, (b"k", b"v", 2))
+    newer = {("move.shop.empty", 0): (0, 2), ("move.shop.new", 0): (0, 2)}
+    asked.clear()
+    assert barrier.wait_applied(waited, 5, unsaid, TARGET, before=before) == before | newer
+    assert asked == ["move.shop.empty", "move.shop.new", newer]
+    topics.write("move.shop.a", (b"k", b"v", 3), commit=None)
+    with pytest.raises(NotYet, match=r"a transaction on move\.shop\.a, partition 0, has not ended"):
+        barrier.wait_applied(waited, 5, unsaid, TARGET, before=before | newer)
 
 
 def test_a_gap_of_control_records_is_nothing_and_one_of_records_is_waited_for(

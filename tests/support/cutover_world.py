@@ -186,7 +186,7 @@ def pipeline_of(
 
 #: The sink's positions, and the ends of the log, of the pipeline.
 APPLIED, ENDS = {("shop.users", 0): SimpleNamespace(offset=7)}, {("shop.users", 0): 9}
-LOG = {("shop.users", 0): (0, 9)}
+BEFORE, LOG = {("shop.users", 0): (0, 7)}, {("shop.users", 0): (0, 9)}
 
 #: The present time of each side, and when the capture of the reverse pipeline begins.
 TIMES, BEGUN = {"source": ClusterTime(7, 1), "destination": ClusterTime(8, 1)}, ClusterTime(9, 1)
@@ -314,12 +314,13 @@ def world(folder: Path, patch: pytest.MonkeyPatch) -> World:
     def nothing(*_: Any, **__: Any) -> int:
         return 1
 
-    def awaited(session: Session, timeout: float, say: Callable[[str], None]) -> None:
+    def awaited(session: Session, timeout: float, say: Callable[[str], None]) -> Window:
         assert session.pipeline.name in ("shop", "shop-back") and 0 < timeout <= OPTIONS.timeout
         say("awaited")
+        return BEFORE
 
-    def applied(session: Session, timeout: float, say: Callable[[str], None]) -> Window:
-        awaited(session, timeout, say)
+    def applied(session: Session, timeout: float, say: Callable[[str], None], *, before: Window) -> Window:
+        assert awaited(session, timeout, say) is before
         return LOG
 
     def complete(session: Session, log: Window) -> None:

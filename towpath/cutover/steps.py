@@ -86,7 +86,7 @@ class Work:
     relax: Plan = field(default_factory=Plan)
     """What the pipeline from the new primary to the old one needs there."""
     log: Window = field(default_factory=dict)
-    """What the sink has applied at the end, if the log has lost nothing: partition → (first offset, end)."""
+    """What the sink had applied at the last look, if the log has lost nothing: partition → (first offset, end)."""
     begun: ClusterTime | None = None
     """The new primary's time before the capture of the reverse pipeline was started."""
     last_write: ClusterTime | None = None
@@ -150,7 +150,7 @@ def _verify_until_short(work: Work) -> int:
         compared += work.changes.verify_new()
         if work.changes.duration_s < _SHORT_S:
             break
-    barrier.wait(work.session, work.options.timeout, work.session.say)
+    work.log = barrier.wait(work.session, work.options.timeout, work.session.say)
     return compared
 
 
@@ -245,7 +245,8 @@ def _apply_rest(work: Work) -> None:
     work.late_writes = work.contexts.enter_context(late_writes)
     with work.session.source.connected() as client:
         work.last_write = operation_time(client)
-    work.log = barrier.wait_applied(work.session, work.pause.remaining(work.options.timeout), unsaid)
+    limit = work.pause.remaining(work.options.timeout)
+    work.log = barrier.wait_applied(work.session, limit, unsaid, before=work.log)
 
 
 def _verify_rest(work: Work) -> int:

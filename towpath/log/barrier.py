@@ -31,25 +31,28 @@ from towpath.store import schema_changes
 from towpath.store.schema_changes import OPEN, STUCK, State
 
 _PAUSE_S = 0.1
+_NOTHING: Window = {}
 
 
-def wait(session: Session, timeout: float, say: Say, target: ClusterTime | None = None) -> None:
-    """Return once all that the source acknowledged before the call is at the destination.
+def wait(session: Session, timeout: float, say: Say, target: ClusterTime | None = None) -> dict[Place, tuple[int, int]]:
+    """Wait until all that the source acknowledged before the call is at the destination.
 
     `timeout` is in seconds. With a `target`, which `passed_time` returned, it waits for what was acknowledged before
     that call instead. Raises `NotYet` with the last state when the time is over, and `TowpathError` with the reason as
-    soon as a connector has failed. `say` receives a message at the start of each step.
+    soon as a connector has failed. `say` receives a message at the start of each step. The result is the log that the
+    sink has applied: partition → (first offset, end).
     """
     log = wait_applied(session, timeout, say, target)
     bounds.refuse(session, log)
+    return log
 
 
 def wait_applied(
-    session: Session, timeout: float, say: Say, target: ClusterTime | None = None
+    session: Session, timeout: float, say: Say, target: ClusterTime | None = None, *, before: Window = _NOTHING
 ) -> dict[Place, tuple[int, int]]:
     """As `wait`, but what the log has lost counts as applied: `bounds.refuse` with the result still has to tell.
 
-    The result is the log that the sink has applied: partition → (first offset, end).
+    `before` is what an earlier wait returned: of a partition without new records, nothing is read again.
     """
     pipeline, topics = session.pipeline, session.topics
     waiting = _waiting(session, timeout, say)
@@ -59,9 +62,9 @@ def wait_applied(
     if requests_end:
         say("waiting until all requested documents are re-read")
         _wait_answered(pipeline, topics, waiting, requests_end)
-    ends = _committed_ends(pipeline, topics, waiting)
+    ends = _committed_ends(pipeline, topics, waiting, before)
     say(f"waiting until the sink has applied {len(ends)} partitions up to their present ends")
-    _wait_applied(session, waiting, ends)
+    _wait_applied(session, waiting, {place: window for place, window in ends.items() if before.get(place) != window})
     return ends
 
 
@@ -143,7 +146,9 @@ def _wait_answered(pipeline: Pipeline, topics: Topics, waiting: Wait, requests_e
     waiting.until(answered)
 
 
-def _committed_ends(pipeline: Pipeline, topics: Topics, waiting: Wait) -> dict[Place, tuple[int, int]]:
+def _committed_ends(
+    pipeline: Pipeline, topics: Topics, waiting: Wait, before: Window = _NOTHING
+) -> dict[Place, tuple[int, int]]:
     """The first offsets and stable ends of the log, once all that is in it at the call is before them.
 
     Brokers learn one after another that a transaction was committed: its records may still be unreadable after the
@@ -151,9 +156,11 @@ def _committed_ends(pipeline: Pipeline, topics: Topics, waiting: Wait) -> dict[P
     """
     existing = change_topics(pipeline, topics.all())
     written = topics.written(existing)
+    same = {place: before[place] for place, end in written.items() if place in before and before[place][1] == end}
+    newer = [topic for topic in existing if any((topic.name, number) not in same for number in range(topic.partitions))]
 
     def committed() -> dict[Place, tuple[int, int]]:
-        ends = topics.ends(existing)
+        ends = same | topics.ends(newer)
         for topic, partition in unread(written, ends):
             raise NotYet(f"a transaction on {topic}, partition {partition}, has not ended")
         return ends

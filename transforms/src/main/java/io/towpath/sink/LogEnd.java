@@ -71,8 +71,8 @@ final class LogEnd {
             Map<TopicPartition, Long> offsets, Predicate<ConsumerRecord<byte[], byte[]>> counts) {
         Map<TopicPartition, OptionalLong> times = new HashMap<>();
         try (Consumer<byte[], byte[]> consumer = consumers.get()) {
+            consumer.assign(offsets.keySet()); // else the client logs a warning for each end
             Map<TopicPartition, Long> open = consumer.endOffsets(offsets.keySet(), PATIENCE);
-            consumer.assign(open.keySet());
             offsets.forEach(consumer::seek);
             long last = System.nanoTime();
             boolean isSilent = true; // what is at its end already brings nothing
