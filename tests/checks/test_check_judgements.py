@@ -11,8 +11,7 @@ from towpath.checks.facts import DESTINATION_SET
 from towpath.checks.rule import Finding, refusal
 from towpath.clients.kafka.topics import LARGEST_RECORD, Topic
 from towpath.clients.mongo.client import ClusterTime
-from towpath.config.pipeline import Pipeline
-from towpath.config.sections import CopyMethod
+from towpath.config.pipeline import CopyMethod, Pipeline
 from towpath.errors import ConnectError, ConnectUnreachable, Refused
 from towpath.log.definitions import TOPIC_SETTINGS
 from towpath.log.source_offsets import SourceState

@@ -21,7 +21,7 @@ from towpath.checks.facts import Extent
 from towpath.checks.sample import take
 from towpath.clients.kafka.topics import Topics
 from towpath.clients.mongo.client import Cluster
-from towpath.config.sections import Capture
+from towpath.config.pipeline import Capture
 
 pytestmark = pytest.mark.servers
 

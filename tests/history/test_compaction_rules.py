@@ -17,8 +17,7 @@ from towpath.checks.facts import Facts
 from towpath.checks.rule import run
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.topics import Place, Topic, Topics
-from towpath.config.pipeline import Pipeline
-from towpath.config.sections import Log
+from towpath.config.pipeline import Log, Pipeline
 from towpath.history import compaction
 from towpath.history.compaction import interval
 from towpath.history.unprotected import First, Part, Summary, summary

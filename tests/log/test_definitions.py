@@ -11,8 +11,7 @@ from towpath.checks.change import unchanged_mode
 from towpath.checks.kafka import single
 from towpath.clients.kafka.topics import Topic
 from towpath.config.logins import KafkaLogin
-from towpath.config.pipeline import Pipeline
-from towpath.config.sections import CopyMethod, Mode
+from towpath.config.pipeline import CopyMethod, Mode, Pipeline
 from towpath.log.definitions import (
     DDL,
     DDL_DROP,

@@ -40,7 +40,7 @@ from towpath.cli import launcher
 from towpath.cli.monitor import _ADDRESS, chosen
 from towpath.config.draft import write_pipeline_file
 from towpath.config.loading import read
-from towpath.config.sections import Run
+from towpath.config.pipeline import Run
 from towpath.errors import TowpathError
 from towpath.monitor import server
 from towpath.monitor.access import access_of

@@ -16,7 +16,7 @@ from pymongo.read_preferences import make_read_preference
 
 from towpath.checks.facts import Extent
 from towpath.clients.mongo.client import Client
-from towpath.config.sections import Capture
+from towpath.config.pipeline import Capture
 from towpath.errors import TowpathError
 
 _RANGE_BYTES, _BATCH_DOCUMENTS = 16 << 20, 4_000  # as the copy (RangeRead.java)

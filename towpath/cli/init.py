@@ -32,7 +32,7 @@ from towpath.config.draft import (
 )
 from towpath.config.loading import holds_secret
 from towpath.config.namespaces import RESERVED, is_pattern
-from towpath.config.sections import Mode
+from towpath.config.pipeline import Mode
 from towpath.config.text import counted, first_few
 from towpath.errors import TowpathError
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from towpath.config.loading import parse
-from towpath.config.sections import Mode
+from towpath.config.pipeline import Mode
 from towpath.errors import BadPipelineFile, TowpathError
 from towpath.files import replacing
 

@@ -12,8 +12,7 @@ from pydantic import ValidationError
 
 from towpath.config import mongo_uri
 from towpath.config.logins import read_connect_login, read_kafka_login, refuse_files, refuse_open, shown
-from towpath.config.pipeline import Pipeline
-from towpath.config.sections import Cluster, Mode
+from towpath.config.pipeline import Cluster, Mode, Pipeline
 from towpath.errors import BadPipelineFile
 
 

@@ -10,8 +10,7 @@ from urllib.parse import urlsplit
 
 from towpath.config import mongo_uri
 from towpath.config.loading import holds_secret
-from towpath.config.pipeline import Pipeline
-from towpath.config.sections import KUBERNETES_NAME
+from towpath.config.pipeline import KUBERNETES_NAME, Pipeline
 from towpath.errors import Refused
 
 #: Where the pods of the tool have the pipeline file, and the files of their Secret.
