@@ -10,8 +10,7 @@ import click
 from towpath.checks.facts import Facts
 from towpath.cli.options import FOLDER, opened, pipeline_argument, say
 from towpath.config import loading
-from towpath.deploy.manifests.plan import PIPELINES, Options, Plan
-from towpath.deploy.manifests.resources import as_yaml, resources
+from towpath.deploy.manifests import PIPELINES, Options, Plan, as_yaml, resources
 from towpath.errors import ConnectUnreachable
 from towpath.files import file_errors, replacing
 from towpath.store import credentials
