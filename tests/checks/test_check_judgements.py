@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from towpath.checks import capture, cluster, connect, file, kafka
+from towpath.checks import capture, connect, file, kafka, source
 from towpath.checks.capture import Captured
 from towpath.checks.facts import DESTINATION_SET
 from towpath.checks.rule import Finding, refusal
@@ -158,7 +158,7 @@ def test_advice_is_what_was_raised_as_such() -> None:
 def test_the_compatibility_version_that_is_needed_is_advised(
     servers: tuple[int, ...], level: str, found: str, advice: str
 ) -> None:
-    finding = cluster.compatibility(level, servers)
+    finding = source.compatibility(level, servers)
     assert finding.level == found
     assert advice in finding.advice
 
@@ -174,7 +174,7 @@ def test_the_compatibility_version_that_is_needed_is_advised(
     ],
 )
 def test_what_is_said_of_a_version(version: tuple[int, ...], levels: list[str], words: str) -> None:
-    found = list(cluster.untested(version))
+    found = list(source.untested(version))
     assert [one.level for one in found] == levels
     assert all(words in one.finding for one in found)
 
