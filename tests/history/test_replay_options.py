@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from towpath.checks.other_pipelines import is_written
+from towpath.checks.change import is_written
 from towpath.checks.rule import Rule, require
 from towpath.cli.replay import destination
 from towpath.clients.kafka.topics import Topic

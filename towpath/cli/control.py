@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from towpath.checks import target
+from towpath.checks.change import refuse_loop_on_resuming
 from towpath.checks.facts import Facts, OwnTopics
-from towpath.checks.other_pipelines import refuse_loop_on_resuming
 from towpath.checks.rule import require
 from towpath.cli.options import flag, opened, pipeline_argument, say
 from towpath.clients.connect.control import statuses, wait_running
