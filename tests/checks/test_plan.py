@@ -180,4 +180,4 @@ def test_a_sample_reads_whole_documents(pipeline: Pipeline) -> None:
         sample = take(client, [captured], Capture(), 5)
     assert 0 < sample.documents <= 2 * 21_004
     assert 900 < sample.bytes / sample.documents < 1_100
-    assert 0 < sample.ratio < 1
+    assert 0 < sample.log_ratio < 1

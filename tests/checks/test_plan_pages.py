@@ -14,8 +14,7 @@ import pytest
 from tests.support.schema import complaints
 from towpath.checks.capture import Oplog
 from towpath.checks.facts import Extent
-from towpath.checks.pause import Pause
-from towpath.checks.plan import Disk, LogSize, Plan, Unknown, Writes
+from towpath.checks.plan import Disk, LogSize, Pause, Plan, Unknown, Writes
 from towpath.checks.rule import error, ok, warning
 from towpath.checks.sample import Sample, compressed_size, documents_in
 from towpath.cli.plan import commands, json_fields, text, write_report
@@ -28,7 +27,7 @@ FILE = Path("shop.toml")
 GB = 10**9
 #: A million documents of 1 KB.
 ORDERS = Extent("shop.orders", "shop.orders", 1_000_000, GB, GB // 2, 2, GB // 50)
-SAMPLE = Sample(seconds=3, documents=150_000, bytes=150_000_000, ratio=0.6)
+SAMPLE = Sample(seconds=3, documents=150_000, bytes=150_000_000, log_ratio=0.6)
 #: Two days at 1 MB/s.
 OPLOG = Oplog(span=172_800, size=172_800_000_000, limit=172_800_000_000)
 WRITES = Writes(seconds=3_600, entries=72_000, bytes=72_000_000, own_entries=36_000, own_bytes=36_000_000)
@@ -123,7 +122,7 @@ def test_a_disk_of_an_old_broker_is_not_judged(plan: Plan) -> None:
 
 
 def test_sizes_come_from_the_sample_where_the_server_reports_none(plan: Plan) -> None:
-    plan = replace(plan, collections=(replace(ORDERS, bytes=None, storage=None, index_bytes=None),))
+    plan = replace(plan, collections=(replace(ORDERS, bytes=None, storage_bytes=None, index_bytes=None),))
     assert plan.total == (1_000_000, GB)
     assert plan.unknown.keys() == {"destination"}
     assert " ? " in text(plan, FILE)

@@ -132,19 +132,18 @@ class Extent:
     """A collection of the source, and how large it is. Sizes are None where the user may not read `$collStats`."""
 
     namespace: str
-    destination: str
-    """Its namespace there."""
+    destination_namespace: str
     documents: int
     bytes: int | None
     """Of the documents, as BSON."""
-    storage: int | None
+    storage_bytes: int | None
     """On disk, compressed."""
     indexes: int
     index_bytes: int | None
 
     @property
-    def average(self) -> int | None:
-        """Bytes of a document."""
+    def average_bytes(self) -> int | None:
+        """Of a document."""
         return None if self.bytes is None else round(self.bytes / max(self.documents, 1))
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from statistics import median
 from typing import Any, TypeVar
 
 from bson.timestamp import Timestamp
@@ -13,7 +15,6 @@ from pymongo.errors import ExecutionTimeout
 from towpath.checks import capture, source
 from towpath.checks.capture import Oplog
 from towpath.checks.facts import Extent, Facts
-from towpath.checks.pause import LONGEST_S, Pause, round_trip
 from towpath.checks.rule import LEVELS, Finding, about, error, ok, warning
 from towpath.checks.sample import Sample, take
 from towpath.clients.mongo.client import Client
@@ -33,6 +34,15 @@ _SHORTEST_S = 60
 _DAY = 86_400
 #: Disks need more than is written: segments and files grow in steps, and other writers continue.
 _SPARE = 1.5
+#: Seconds, the default of `--max-pause`.
+LONGEST_S = 30.0
+#: Seconds on two cores, from single runs of `scripts/bench cutover` and `collections`: the sink's stop and the start of
+#: the capture of the reverse pipeline, at Connect; what is read of a partition of the log; a command that changes an
+#: option or an index.
+_CONNECT_S, _PARTITION_S, _COMMAND_S = 1.5, 0.001, 0.003
+#: Of a conversion, alone and for each entry of the index. A rebuild, for each entry, is an estimate.
+_CONVERSION_S, _CONVERTED_S, _REBUILT_S = 0.01, 4e-7, 2e-6
+_PINGS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +87,42 @@ class LogSize:
 
 
 @dataclass(frozen=True, slots=True)
+class Pause:
+    """How long writes will stop in a cutover, estimated from counts and a measured way to the server.
+
+    Entries are counted once for each index.
+    """
+
+    unique_indexes: int
+    entries: int
+    """Of these indexes."""
+    commands: int
+    """That the pause runs to change indexes, TTL and validators."""
+    rebuilt_entries: int
+    """Of the indexes that are rebuilt in the pause, before MongoDB 6.0."""
+    round_trip: float
+    """To the server that gets the schema, in seconds."""
+    lag: float = 0.0
+    """In seconds."""
+    partitions: int = 0
+    """Of the log."""
+
+    @property
+    def seconds(self) -> float:
+        """Of the pause, about."""
+        commands = self.commands * (_COMMAND_S + self.round_trip)
+        log = self.partitions * _PARTITION_S
+        return round(_CONNECT_S + self.lag + log + commands + self.rebuilt_entries * _REBUILT_S, 1)
+
+    @property
+    def seconds_after(self) -> float:
+        """Of the conversions after the switch, about."""
+        if self.rebuilt_entries:
+            return 0.0
+        return round(self.unique_indexes * _CONVERSION_S + self.entries * _CONVERTED_S, 1)
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """Everything to know before anything is made."""
 
@@ -112,11 +158,13 @@ class Plan:
     @property
     def log(self) -> LogSize | Unknown:
         total, sample, replicas = self.total, self.sample, self.replicas
-        if isinstance(total, Unknown) or isinstance(replicas, Unknown):
-            return total if isinstance(total, Unknown) else Unknown(str(getattr(replicas, "reason", "")))
+        if isinstance(total, Unknown):
+            return total
+        if isinstance(replicas, Unknown):
+            return replicas
         if isinstance(sample, Unknown) and total[0]:
             return sample
-        ratio = 1.0 if isinstance(sample, Unknown) else sample.ratio
+        ratio = 1.0 if isinstance(sample, Unknown) else sample.log_ratio
         copied = 0 if self.pipeline.copy_method == "none" else total[1]
         rate = self._own_rate()
         day = None if rate is None else round(rate * _DAY * ratio * replicas)
@@ -140,10 +188,10 @@ class Plan:
         """Bytes on disk of (documents, indexes), as at the source."""
         if isinstance(self.collections, Unknown):
             return self.collections
-        if any(collection.storage is None for collection in self.collections):
+        if any(collection.storage_bytes is None for collection in self.collections):
             return _NO_SIZES
         return (
-            sum(collection.storage or 0 for collection in self.collections),
+            sum(collection.storage_bytes or 0 for collection in self.collections),
             sum(collection.index_bytes or 0 for collection in self.collections),
         )
 
@@ -301,7 +349,7 @@ def _kafka_disks(facts: Facts) -> tuple[Disk, ...]:
 
 def _destination_disk(facts: Facts, captured: tuple[Extent, ...]) -> Disk:
     """The primary's. A database that does not exist yet shows none, so Towpath's and MongoDB's are also asked."""
-    names = dict.fromkeys((*(one.destination.partition(".")[0] for one in captured), DATABASE, "admin"))
+    names = dict.fromkeys((*(one.destination_namespace.partition(".")[0] for one in captured), DATABASE, "admin"))
     answers = [facts.destination.ask(partial(_stats, name)) for name in names]
     if all(stats is None for stats in answers):
         raise TowpathError(f"the user may not run dbStats on {', '.join(names)}; the role read includes it")
@@ -336,3 +384,14 @@ def _indexes(client: Client, collections: Sequence[Extent]) -> tuple[int, int, i
         ttl += sum("expireAfterSeconds" in index for index in indexes)
         unique, entries = unique + count, entries + count * collection.documents
     return unique, ttl, entries
+
+
+def round_trip(client: Client) -> float:
+    """Seconds for the shortest command, to the primary and back."""
+
+    def one() -> float:
+        began = time.monotonic()
+        client.admin.command("ping")
+        return time.monotonic() - began
+
+    return median(one() for _ in range(_PINGS))

@@ -38,7 +38,7 @@ class Sample:
     seconds: float
     documents: int
     bytes: int
-    ratio: float
+    log_ratio: float
     """Bytes on disk in the log for each byte of a document: with key and header, after lz4."""
 
 
@@ -75,7 +75,7 @@ def take(client: Client, collections: Sequence[Extent], capture: Capture, second
 
 def _starts(client: Client, collection: Extent) -> list[Any]:
     """Random `_id`s at which ranges begin; None, the beginning, of a small collection."""
-    size = collection.documents * (collection.average or 1_000)
+    size = collection.documents * (collection.average_bytes or 1_000)
     if size <= _RANGE_BYTES or collection.documents <= _FEW:
         return [None]
     database, name = collection.namespace.split(".", 1)
@@ -86,7 +86,7 @@ def _starts(client: Client, collection: Extent) -> list[Any]:
 
 def _batches(client: Client, collection: Extent, start: Any, preference: Any, seconds: float) -> Iterator[bytes]:
     database, name = collection.namespace.split(".", 1)
-    size = max(2, min(_BATCH_DOCUMENTS, _RANGE_BYTES // (collection.average or 1_000)))
+    size = max(2, min(_BATCH_DOCUMENTS, _RANGE_BYTES // (collection.average_bytes or 1_000)))
     longest = int(1_000 * (seconds + _PATIENCE_S))
     found = (
         client[database]

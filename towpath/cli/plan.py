@@ -14,8 +14,7 @@ import click
 
 from towpath.checks.capture import Oplog
 from towpath.checks.facts import Extent, Facts
-from towpath.checks.pause import Pause
-from towpath.checks.plan import Disk, LogSize, Plan, Unknown, Writes, gather
+from towpath.checks.plan import Disk, LogSize, Pause, Plan, Unknown, Writes, gather
 from towpath.checks.sample import Sample
 from towpath.cli import DIFFERENT, ERROR, report
 from towpath.cli.options import FILE, json_option, opened, pipeline_argument, print_json, say
@@ -201,23 +200,26 @@ def _pause(pause: Pause) -> Iterator[str]:
 
 def rows(plan: Plan) -> list[tuple[str, ...]]:
     """The collections, the largest first, as HEADINGS names the columns; then those that are left out, and all."""
-    known = () if isinstance(plan.collections, Unknown) else plan.collections
-    by_size = sorted(known, key=lambda collection: (-(collection.bytes or 0), collection.namespace))
+    by_size = sorted(_known(plan), key=lambda collection: (-(collection.bytes or 0), collection.namespace))
     table = [_row(collection) for collection in by_size[:_SHOWN]]
     if len(by_size) > _SHOWN:
         table.append((f"and {len(by_size) - _SHOWN:,} more", *("" for _ in HEADINGS[1:])))
     total = plan.total
     if len(by_size) > 1 and not isinstance(total, Unknown):
-        storage = sum(collection.storage or 0 for collection in by_size)
+        storage = sum(collection.storage_bytes or 0 for collection in by_size)
         indexes = sum(collection.indexes for collection in by_size)
         of_indexes = sum(collection.index_bytes or 0 for collection in by_size)
         table.append(_row(Extent("all", "", *total, storage, indexes, of_indexes)))
     return table
 
 
+def _known(plan: Plan) -> tuple[Extent, ...]:
+    return () if isinstance(plan.collections, Unknown) else plan.collections
+
+
 def _row(collection: Extent) -> tuple[str, ...]:
     indexes = "?" if collection.index_bytes is None else f"{collection.indexes:,}, {size(collection.index_bytes)}"
-    sizes = (collection.bytes, collection.storage, collection.average)
+    sizes = (collection.bytes, collection.storage_bytes, collection.average_bytes)
     cells = ("?" if count is None else size(count) for count in sizes)
     return collection.namespace, f"{collection.documents:,}", *cells, indexes
 
@@ -302,7 +304,7 @@ def write_report(place: Path, plan: Plan, file: Path) -> None:
 
 def json_fields(plan: Plan, file: Path) -> dict[str, Any]:
     """The plan as `--json` prints it. What is not known is null, with its reason in `unknown`."""
-    disk = plan.destination_disk
+    of_pause = ("seconds", "seconds_after", "unique_indexes", "entries", "rebuilt_entries")
     return {
         "name": plan.pipeline.name,
         "ready": not plan.errors,
@@ -310,27 +312,10 @@ def json_fields(plan: Plan, file: Path) -> dict[str, Any]:
         "deployed": _or_null(plan.deployed, bool),
         "documents": _or_null(plan.total, lambda pair: pair[0]),
         "bytes": _or_null(plan.total, lambda pair: pair[1]),
-        "collections": [
-            {
-                "namespace": collection.namespace,
-                "destination_namespace": collection.destination,
-                "documents": collection.documents,
-                "bytes": collection.bytes,
-                "storage_bytes": collection.storage,
-                "average_bytes": collection.average,
-                "indexes": collection.indexes,
-                "index_bytes": collection.index_bytes,
-            }
-            for collection in (() if isinstance(plan.collections, Unknown) else plan.collections)
-        ],
+        "collections": [asdict(one) | {"average_bytes": one.average_bytes} for one in _known(plan)],
         "sample": _or_null(
             plan.sample,
-            lambda sample: {
-                "seconds": round(sample.seconds, 3),
-                "documents": sample.documents,
-                "bytes": sample.bytes,
-                "log_ratio": round(sample.ratio, 4),
-            },
+            lambda it: asdict(it) | {"seconds": round(it.seconds, 3), "log_ratio": round(it.log_ratio, 4)},
         ),
         "changes": _or_null(plan.changes, asdict),
         "log": _or_null(plan.log, asdict),
@@ -343,19 +328,10 @@ def json_fields(plan: Plan, file: Path) -> dict[str, Any]:
             lambda needed: {
                 "document_bytes": needed[0],
                 "index_bytes": needed[1],
-                "free_bytes": _or_null(disk, lambda known: known.free),
+                "free_bytes": _or_null(plan.destination_disk, lambda disk: disk.free),
             },
         ),
-        "pause": _or_null(
-            plan.pause,
-            lambda pause: {
-                "seconds": pause.seconds,
-                "seconds_after": pause.seconds_after,
-                "unique_indexes": pause.unique_indexes,
-                "entries": pause.entries,
-                "rebuilt_entries": pause.rebuilt_entries,
-            },
-        ),
+        "pause": _or_null(plan.pause, lambda pause: {name: getattr(pause, name) for name in of_pause}),
         "unknown": [{"what": what, "reason": reason} for what, reason in plan.unknown.items()],
         "findings": [finding.as_json() for finding in plan.findings],
         "commands": [{"command": command.line, "why": command.why} for command in commands(plan, file)],

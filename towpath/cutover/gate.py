@@ -17,7 +17,7 @@ from bson.timestamp import Timestamp
 from pymongo.errors import PyMongoError
 
 from towpath.checks.facts import Facts
-from towpath.checks.pause import Pause, round_trip
+from towpath.checks.plan import Pause, round_trip
 from towpath.checks.rule import Finding, Rule, error, ok, run, warning
 from towpath.clients.connect.control import statuses
 from towpath.clients.mongo import write_block
