@@ -10,7 +10,7 @@ from importlib import import_module
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-from towpath.cli.output import NO_ROOM, Streams, Unwritten, standard_streams
+from towpath.cli.output import NO_ROOM, Output, Unwritten, standard_streams
 from towpath.signals import Interrupts, handle
 
 DIFFERENT, ERROR = 1, 2
@@ -63,8 +63,8 @@ class _Commands(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Before `--help` and `--version` print, which they do here."""
         is_help = not args or args[0] not in _COMMANDS or not {"-h", "--help"}.isdisjoint(args)
-        if isinstance(ctx.obj, Streams) and (is_help or args[0] in _PRINTING):
-            ctx.obj.require_output()
+        if isinstance(ctx.obj, Output) and (is_help or args[0] in _PRINTING):
+            ctx.obj.is_required = True
         return super().parse_args(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -142,9 +142,9 @@ def exit_code() -> int:
     """Run the command line. Only this turns errors into messages and an exit code."""
     signals = Interrupts()
     handle(signals)
-    with standard_streams() as streams:
+    with standard_streams() as output:
         try:
-            status = _run(streams)
+            status = _run(output)
         except Unwritten:
             status = ERROR
         except (click.Abort, KeyboardInterrupt, SystemError) as error:
@@ -152,14 +152,14 @@ def exit_code() -> int:
                 raise
             click.echo("stopped", err=True)
             status = ERROR
-        if streams.complaint:
-            click.echo(streams.complaint, err=True)
+        if output is not None and output.complaint:
+            click.echo(output.complaint, err=True)
         return status
 
 
-def _run(streams: Streams) -> int:
+def _run(output: Output | None) -> int:
     try:
-        status = towpath(standalone_mode=False, obj=streams)  # click returns the status of an Exit, and otherwise None
+        status = towpath(standalone_mode=False, obj=output)  # click returns the status of an Exit, and otherwise None
         sys.stdout.flush()
         return status if isinstance(status, int) else 0
     except click.ClickException as error:

@@ -12,7 +12,6 @@ import select
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
@@ -46,32 +45,21 @@ class Output(io.FileIO):
                 raise Unwritten from error
             return memoryview(data).nbytes
 
-
-@dataclass(frozen=True, slots=True)
-class Streams:
-    """Both outputs; None where the process has none."""
-
-    output: Output | None
-    errors: Output | None
-
-    def require_output(self) -> None:
-        """End the command when its output cannot be written."""
-        if self.output is not None:
-            self.output.is_required = True
-
     @property
     def complaint(self) -> str:
         """A message about output that is missing; empty if none is, or if its reader has ended, as with `| head`."""
-        failure = self.output.failure if self.output else None
-        if failure is None or failure.errno == errno.EPIPE:
+        if self.failure is None or self.failure.errno == errno.EPIPE:
             return ""
-        advice = "; make room there" if failure.errno in NO_ROOM else ""
-        return f"towpath: cannot write the output: {failure.strerror}{advice}"
+        advice = "; make room there" if self.failure.errno in NO_ROOM else ""
+        return f"towpath: cannot write the output: {self.failure.strerror}{advice}"
 
 
 @contextmanager
-def standard_streams() -> Iterator[Streams]:
-    """Replace `sys.stdout` and `sys.stderr`. A character that their encoding lacks is written as an escape."""
+def standard_streams() -> Iterator[Output | None]:
+    """Replace `sys.stdout`, for which it returns what is written to, and `sys.stderr`; None if the former is closed.
+
+    A character that their encoding lacks is written as an escape.
+    """
     before = sys.stdout, sys.stderr
     output, errors = _output(sys.stdout), _output(sys.stderr)
     try:
@@ -79,7 +67,7 @@ def standard_streams() -> Iterator[Streams]:
             sys.stdout = _text(output, sys.stdout)
         if errors is not None:
             sys.stderr = _text(errors, sys.stderr)
-        yield Streams(output, errors)
+        yield output
     finally:
         sys.stdout, sys.stderr = before
 
