@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -199,18 +199,6 @@ def print_event(event: TimedEvent) -> None:
             click.echo(f"     {'':<{width}}  → {finding['advice']}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Bar:
-    """A step on the time line of all steps; `left` and `width` are per cent of the line."""
-
-    name: str
-    counts: str
-    seconds: float
-    left: float
-    width: float
-    paused: bool
-
-
 def write_report(place: Path | None, sides: Sides, events: Sequence[TimedEvent]) -> None:
     """Write the page, if it has a place. Raises `TowpathError` when it cannot be written."""
     if place is None:
@@ -256,7 +244,8 @@ def _reverse_pipeline(sides: Sides) -> str:
     )
 
 
-def _steps(events: Sequence[TimedEvent]) -> Iterator[_Bar]:
+def _steps(events: Sequence[TimedEvent]) -> Iterator[tuple[Step, float, float, bool]]:
+    """Each step on the time line of all: where it begins and how wide it is, in per cent, and whether in the pause."""
     steps = [event for event in events if isinstance(event, Step)]
     if not steps:
         return
@@ -269,10 +258,8 @@ def _steps(events: Sequence[TimedEvent]) -> Iterator[_Bar]:
     switched = next((event.reported_at for event in events if isinstance(event, Switch)), last)
     percent = 100 / max((last - first).total_seconds(), 0.001)
     for step in steps:
-        counts = ", ".join(f"{count:,} {name}" for name, count in step.counts.items())
         left = (_start(step) - first).total_seconds() * percent
-        paused = stopped < step.reported_at <= switched
-        yield _Bar(step.step, counts, step.seconds, left, step.seconds * percent, paused)
+        yield step, left, step.seconds * percent, stopped < step.reported_at <= switched
 
 
 def _start(step: Step) -> datetime:
