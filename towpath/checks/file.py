@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from towpath.checks.facts import Facts
@@ -11,7 +11,6 @@ from towpath.checks.rule import Finding, Rule, ok, warning
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted
 
-_SUBJECT = "file"
 #: A log with a shorter retention does not survive an outage over a weekend.
 _SHORT_RETENTION_MS = 3 * 24 * 3600 * 1000
 _SHORT_LAG_MS = 600_000  # a shorter lag leaves little time during an outage of a broker or Connect
@@ -80,8 +79,4 @@ def _secrets(pipeline: Pipeline) -> Finding:
     return ok(f"{file} is closed to other users")
 
 
-def _traps(facts: Facts) -> Iterator[Finding]:
-    return traps(facts.pipeline, facts.session.file)
-
-
-RULES = (Rule(_SUBJECT, _traps, required=False),)
+RULES: Sequence[Rule[Facts]] = (Rule("file", lambda facts: traps(facts.pipeline, facts.session.file), required=False),)

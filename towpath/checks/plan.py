@@ -198,9 +198,7 @@ class Plan:
     @property
     def findings(self) -> tuple[Finding, ...]:
         """Errors first. The disks of a deployed pipeline hold what is copied already."""
-        found = [*self.found, *(() if self.deployed is True else self._disk_findings())]
-        if isinstance(self.pause, Pause) and self.pause.seconds > LONGEST_S:
-            found += about("plan pause", iter((self._long_pause(self.pause),)))
+        found = (*self.found, *(() if self.deployed is True else self._disk_findings()), *self._long_pause())
         return tuple(dict.fromkeys(sorted(found, key=lambda finding: LEVELS.index(finding.level))))
 
     def _disk_findings(self) -> Iterator[Finding]:
@@ -210,12 +208,14 @@ class Plan:
         if not isinstance(destination, Unknown) and isinstance(disk, Disk) and disk.free is not None:
             yield from about("plan destination", _space(f"the {disk.name}", sum(destination), disk.free))
 
-    def _long_pause(self, pause: Pause) -> Finding:
-        advice = "allow more: cutover --max-pause"
-        return warning(
-            f"a cutover stops writes for about {duration(pause.seconds)}, and its limit is {duration(LONGEST_S)}",
-            f"{advice}; or rebuild indexes after the switch: --rebuild-later" if pause.rebuilt_entries else advice,
-        )
+    def _long_pause(self) -> Iterator[Finding]:
+        pause, advice = self.pause, "allow more: cutover --max-pause"
+        if isinstance(pause, Pause) and pause.seconds > LONGEST_S:
+            yield warning(
+                f"a cutover stops writes for about {duration(pause.seconds)}, and its limit is {duration(LONGEST_S)}",
+                f"{advice}; or rebuild indexes after the switch: --rebuild-later" if pause.rebuilt_entries else advice,
+                about="plan pause",
+            )
 
     @property
     def errors(self) -> int:

@@ -204,7 +204,7 @@ def _refuse_other_target(facts: Facts, *, log: bool) -> None:
     Without the log nothing at the destination is deleted, which may be lost then.
     """
     try:
-        target.require_removable(facts)
+        require(target.OF_REMOVAL, target.gather(facts, with_source=False))
     except MongoUnreachable as error:
         if log and facts.pipeline.exactly_once:
             raise

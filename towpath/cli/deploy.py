@@ -141,7 +141,8 @@ def prepare(
             _convert(session, marker.conversions, dry_run=dry_run, as_json=as_json)
             return
         schema = plan_in_place(session) if in_place else plan(session, overwrite=overwrite, final=final)
-        print_undo(schema)
+        for step in schema.undo:  # before anything is changed, so that they are known even after a crash
+            say(f"to undo the change of {step.namespace}: {step.command.text}")
         if session.pipeline.ddl.apply and schema.steps and not (final or in_place):
             say("[ddl]: the log makes what the source has; what is made ahead of it can be in the way of older changes")
         if not dry_run:
@@ -202,12 +203,6 @@ def _print(schema: Plan, *, dry_run: bool, as_json: bool) -> None:
     elif not schema.steps and not schema.different:
         click.echo("nothing to create")
     report_rest(schema)
-
-
-def print_undo(schema: Plan) -> None:
-    """Call it before anything is changed, so that the undo commands are known even after a crash."""
-    for step in schema.undo:
-        say(f"to undo the change of {step.namespace}: {step.command.text}")
 
 
 def report_rest(schema: Plan) -> None:

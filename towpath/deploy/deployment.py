@@ -216,7 +216,8 @@ class Deployment:
         """One for all topics that need the same."""
         current = self.facts.topic_settings
         judged = {name: current[name] for name in names}
-        unsafe = self._unsafe(name for name, now in judged.items() if _begins_compaction(now, settings))
+        begins = (name for name, now in judged.items() if is_compacted(settings) and not is_compacted(now))
+        unsafe = self._unsafe(begins)
         alike: dict[tuple[tuple[tuple[str, str], ...], bool], list[str]] = {}
         for name, now in judged.items():
             differing = tuple(
@@ -284,10 +285,6 @@ def created_ids(topics: Topics, names: Collection[str]) -> dict[str, str]:
     return ids
 
 
-def _begins_compaction(current: Mapping[str, str], settings: Mapping[str, str]) -> bool:
-    return is_compacted(settings) and not is_compacted(current)
-
-
 def _differing(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
     """The settings that differ, by name."""
     return sorted(key for key in {*before, *after} - {"name"} if before.get(key) != after.get(key))
@@ -322,9 +319,7 @@ def put(
             raise ConnectError(message, where=name, code=code_of(messages[0]))
         (connect.create_stopped if stopped else connect.put)(name, config)
     except Unresolved as error:
-        raise Unresolved(
-            error.what, credentials.advice(secrets_file), where=error.where, status=error.status
-        ) from error
+        raise Unresolved(error.what, credentials.advice(secrets_file), where=error.where) from error
 
 
 def remove(session: Session, *, log: bool, say: Say, facts: Facts | None = None) -> None:
