@@ -13,9 +13,8 @@ from typing import NoReturn
 
 import click
 
-from towpath.cli import DIFFERENT, ERROR
+from towpath.cli import DIFFERENT, ERROR, Output
 from towpath.cli.options import FILE, duration, flag, json_option, opened, pipeline_argument, print_json, say
-from towpath.cli.output import Output
 from towpath.cli.progress import comparison_bar
 from towpath.cli.verdict import show, write_report
 from towpath.config.events import Definition, Difference, Event, Followed
