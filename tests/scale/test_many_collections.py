@@ -24,8 +24,7 @@ from towpath.config import namespaces
 from towpath.config.events import Difference
 from towpath.config.namespaces import Selection, bad_names, unmatched
 from towpath.config.pipeline import Pipeline
-from towpath.deploy import schema
-from towpath.deploy.deployment import Deployment
+from towpath.deploy import deployment, schema
 from towpath.deploy.schema import Step
 from towpath.log import integrity
 from towpath.log.definitions import change_settings
@@ -192,7 +191,7 @@ def test_a_deployment_creates_its_topics_at_once() -> None:
     brokers = Brokers({})
     facts = Facts(session_of(listing(0).changed(collections={"include": ("shop.*",)}), topics=brokers))
     facts.__dict__.update(existing={}, namespaces=NAMES, log=())
-    for change in Deployment(facts)._topic_changes({}):
+    for change in deployment._topic_changes(facts):
         change.apply()
     assert brokers.asked[f"{len(NAMES)} created"] == 1
     assert brokers.asked.total() <= 4  # with the topics of requests, dead letters and heartbeats
@@ -204,7 +203,7 @@ def test_a_deployment_asks_for_the_settings_of_all_topics_at_once() -> None:
     brokers = Brokers({"cleanup.policy": "delete"}, filled="shop.shop.orders_7")
     facts = Facts(session_of(compacted, topics=brokers))
     facts.__dict__.update(existing=topics, namespaces=NAMES, log=tuple(topics.values()))
-    changes = [*Deployment(facts)._topic_changes(topics)]
+    changes = [*deployment._topic_changes(facts)]
     assert brokers.asked == {"settings": 1, "ends": 1}
     set_ones = [change.description for change in changes if change.description.startswith("set ")]
     assert len(set_ones) == 2

@@ -12,8 +12,7 @@ from towpath.checks.facts import Facts
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json, say
 from towpath.cli.progress import bar
 from towpath.clients.connect.control import wait_running
-from towpath.deploy import conversions
-from towpath.deploy.deployment import Deployment
+from towpath.deploy import conversions, deployment
 from towpath.deploy.schema import Plan, apply, of_text, plan, plan_in_place
 from towpath.errors import MongoError, NoSuchConnector, TowpathError
 from towpath.log import barrier
@@ -48,10 +47,10 @@ def deploy(file: Path, dry_run: bool, allow_missing: bool, prepares: bool, timeo
     an operator; 2 it cannot be done.
     """
     with opened(file) as session:
-        planned = Deployment(Facts(session, allow_missing=allow_missing))
-        changes, differences = planned.plan(), planned.differences()
+        facts = Facts(session, allow_missing=allow_missing)
+        changes, differences = deployment.plan(facts), list(deployment.differences(facts))
         in_log = session.pipeline.ddl.apply  # the sink creates collections, with the options of their time
-        schema = _schema_plan(planned.facts) if prepares and not in_log else Plan()
+        schema = _schema_plan(facts) if prepares and not in_log else Plan()
         if dry_run:
             for step in schema.collections:
                 say(f"would {step.description}")
@@ -63,12 +62,12 @@ def deploy(file: Path, dry_run: bool, allow_missing: bool, prepares: bool, timeo
             if not dry_run:
                 change.apply()
         for difference in differences:
-            say(str(difference))
+            say(f"{difference.finding}; {difference.advice}")
         if not dry_run and not differences:
             wait_running(session.connect, session.pipeline.connectors, timeout)
         descriptions = [*(step.description for step in schema.collections), *(change.description for change in changes)]
         if as_json:
-            words = [difference.description for difference in differences]
+            words = [difference.finding for difference in differences]
             print_json({"dry_run": dry_run, "changes": descriptions, "differences": words})
         elif differences:
             pass

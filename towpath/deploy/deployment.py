@@ -13,11 +13,11 @@ from functools import partial
 from pathlib import Path
 
 from towpath.checks import capture, change, connect, destination, file, kafka, source, target
-from towpath.checks.facts import DESTINATION_SET, SOURCE_SET, Configurations, Facts
+from towpath.checks.facts import DESTINATION_SET, SOURCE_SET, Facts
 from towpath.checks.rule import Finding, Rule, error, ok, require, run, warning
 from towpath.clients.connect.control import wait_stopped
 from towpath.clients.connect.rest import Connect, code_of
-from towpath.clients.kafka.topics import Topic, Topics
+from towpath.clients.kafka.topics import Topics
 from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.config.namespaces import topic_of
 from towpath.config.text import counted, first_few
@@ -71,18 +71,6 @@ class Change:
     apply: Callable[[], object]
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """Something that only the operator, or who writes its resources, can change. It names settings, and no values."""
-
-    description: str
-    advice: str
-    is_missing: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.description}; {self.advice}"
-
-
 def findings(facts: Facts) -> list[Finding]:
     """Everything that `check` finds. A server that cannot be read is a finding, no exception."""
     facts.probe()
@@ -97,169 +85,166 @@ def findings(facts: Facts) -> list[Finding]:
 
 def _planned(facts: Facts) -> Iterator[Finding]:
     """Plan a deployment, and change nothing."""
-    deployment = Deployment(facts)
-    changes, differences = deployment.changes(), deployment.differences()
-    for difference in differences:
-        report = warning if difference.is_missing else error
-        yield report(difference.description, difference.advice)
+    changes, differing = _changes(facts), list(differences(facts))
+    yield from differing
     if changes:
         yield ok(f"would make {counted(len(changes), 'change')}; `towpath deploy --dry-run` lists them")
-    elif not differences:
+    elif not differing:
         yield ok("nothing to change: everything matches the file")
 
 
-class Deployment:
-    """The changes that a pipeline needs in Kafka and Connect."""
+def plan(facts: Facts) -> list[Change]:
+    """The changes that a pipeline needs in Kafka and Connect, in order; empty when everything matches the file.
 
-    def __init__(self, facts: Facts) -> None:
-        self.facts, self.pipeline = facts, facts.pipeline
-        self.connect, self.topics = facts.connect, facts.topics
+    Raises `Refused`.
+    """
+    for finding in require((*SERVERS, *change.RULES), facts):
+        if finding.level == "warning" and finding.subject == _DEPLOY:
+            facts.session.say(f"{finding.finding}; {finding.advice}")
+    return _changes(facts)
 
-    def plan(self) -> list[Change]:
-        """All changes, in order; empty when everything matches the file. Raises `Refused`."""
-        for finding in require((*SERVERS, *change.RULES), self.facts):
-            if finding.level == "warning" and finding.subject == _DEPLOY:
-                self.facts.session.say(f"{finding.finding}; {finding.advice}")
-        return self.changes()
 
-    def changes(self) -> list[Change]:
-        """As `plan`, for a caller that has checked the rules."""
-        existing = self.facts.existing
-        changes = [*self._registration_changes(existing), *self._topic_changes(existing), *self._id_changes(existing)]
-        if not self.pipeline.has_operator:
-            changes += self._secret_changes(self.facts.desired, self.facts.deployed)
-            changes += self._connector_changes(self.facts.desired, self.facts.deployed)
-        return changes
+def _changes(facts: Facts) -> list[Change]:
+    changes = [*_registration_changes(facts), *_topic_changes(facts), *_id_changes(facts)]
+    return changes if facts.pipeline.has_operator else [*changes, *_secret_changes(facts), *_connector_changes(facts)]
 
-    def differences(self) -> list[Difference]:
-        """How the connectors that an operator owns differ from the file; empty for a pipeline without an operator."""
-        if not self.pipeline.has_operator:
-            return []
-        differences = []
-        if self.pipeline.secrets_file.exists() and credentials.differs(self.pipeline.secrets_file, self.facts.secrets):
-            differences.append(Difference(f"{self.pipeline.secrets_file} does not hold what the workers need", _SECRET))
-        for name, config in self.facts.desired.items():
-            before = self.facts.deployed[name]
-            if before is None:
-                differences.append(Difference(f"there is no connector {name}", _APPLY, is_missing=True))
-            elif keys := _differing(before, config | _same_sets(before, config)):
-                differences.append(Difference(f"connector {name} differs from the file ({', '.join(keys)})", _APPLY))
-        return differences
 
-    def _topic_changes(self, existing: Mapping[str, Topic]) -> Iterator[Change]:
-        factor = self.pipeline.kafka.replication_factor
-        for names, partitions, settings in self._desired_topics():
-            if new := [name for name in names if name not in existing]:
-                create = partial(self.topics.create, new, partitions, factor, settings)
-                yield Change(f"create {_topics(new)}", create)
-            if settings is not HEARTBEAT_SETTINGS:
-                yield from self._settings_changes([name for name in names if name in existing], settings)
+def differences(facts: Facts) -> Iterator[Finding]:
+    """How the connectors that an operator owns differ from the file; nothing for a pipeline without an operator.
 
-    def _registration_changes(self, existing: Mapping[str, Topic]) -> Iterator[Change]:
-        """The destination knows the pipeline, and which topics it has, before the first of them is created.
+    Only the operator, or who writes its resources, can change that. It names settings, and no values.
+    """
+    file = facts.pipeline.secrets_file
+    if not facts.pipeline.has_operator:
+        return
+    if file.exists() and credentials.differs(file, facts.secrets):
+        yield error(f"{file} does not hold what the workers need", _SECRET)
+    for name, config in facts.desired.items():
+        before = facts.deployed[name]
+        if before is None:
+            yield warning(f"there is no connector {name}", _APPLY)
+        elif keys := _differing(before, config | _same_sets(before, config)):
+            yield error(f"connector {name} differs from the file ({', '.join(keys)})", _APPLY)
 
-        So what an interrupted deployment has created is known to be the pipeline's.
-        """
-        registered = self.facts.registered.get(self.pipeline.name)
-        ours = Registration.of(self.pipeline, self.facts.kafka_cluster, self.facts.source.replica_set)
-        creating = [name for names, *_ in self._desired_topics() for name in names if name not in existing]
-        if creating or registered != ours:
-            register = partial(self._register, ours, creating, is_new=registered is None)
-            yield Change(f"register {self.pipeline.name} in towpath.{WRITERS} at the destination", register)
 
-    def _id_changes(self, existing: Mapping[str, Topic]) -> Iterator[Change]:
-        """The destination knows the topics by their ids, also those that an interrupted deployment has created."""
-        registered = self.facts.registered.get(self.pipeline.name)
-        begun = registered.creating if registered else frozenset()
-        desired = [name for names, *_ in self._desired_topics() for name in names]
-        created = [name for name in desired if name not in existing or name in begun]
-        if created:
-            store = partial(self._store_ids, created)
-            yield Change(f"store the ids of {counted(len(created), 'new topic')} in towpath.{WRITERS}", store)
+def _topic_changes(facts: Facts) -> Iterator[Change]:
+    factor, existing = facts.pipeline.kafka.replication_factor, facts.existing
+    for names, partitions, settings in _desired_topics(facts):
+        if new := [name for name in names if name not in existing]:
+            create = partial(facts.topics.create, new, partitions, factor, settings)
+            yield Change(f"create {_topics(new)}", create)
+        if settings is not HEARTBEAT_SETTINGS:
+            yield from _settings_changes(facts, [name for name in names if name in existing], settings)
 
-    def _store_ids(self, created: Sequence[str]) -> None:
-        ids = created_ids(self.topics, created)
-        with self.facts.session.destination.connected() as client:
-            writers.note(client, self.pipeline.name, ids)
 
-    def _register(self, ours: Registration, creating: Sequence[str], *, is_new: bool) -> None:
-        """Raises `Refused` when another pipeline has registered for the same namespaces in the meantime."""
-        with self.facts.session.destination.connected() as client:
-            writers.register(client, ours, creating)
-            for finding in target.others(ours, writers.read_all(client), self.facts.targets):
-                if is_new:
-                    writers.forget(client, ours.name)
-                raise Refused(finding.finding, finding.advice)
+def _registration_changes(facts: Facts) -> Iterator[Change]:
+    """The destination knows the pipeline, and which topics it has, before the first of them is created.
 
-    def _desired_topics(self) -> list[tuple[list[str], int, Mapping[str, str]]]:
-        """(names, partitions, settings). The requests and dead letters come first: they show the mode even if a later
-        step fails."""
-        pipeline, settings = self.pipeline, change_settings(self.pipeline)
-        names = {topic_of(pipeline.name, name) for name in self.facts.namespaces}
-        return [
-            *([([pipeline.request_topic], 1, request_settings(pipeline))] if pipeline.has_own_source else []),
-            *([([pipeline.dead_letter_topic], 1, plain_settings(pipeline))] if pipeline.exactly_once else []),
-            (sorted(names | {topic.name for topic in self.facts.log}), pipeline.kafka.partitions, settings),
-            (list(pipeline.heartbeat_topics), 1, HEARTBEAT_SETTINGS),
-        ]
+    So what an interrupted deployment has created is known to be the pipeline's.
+    """
+    registered = facts.registered.get(facts.pipeline.name)
+    ours = Registration.of(facts.pipeline, facts.kafka_cluster, facts.source.replica_set)
+    creating = [name for names, *_ in _desired_topics(facts) for name in names if name not in facts.existing]
+    if creating or registered != ours:
+        register = partial(_register, facts, ours, creating, is_new=registered is None)
+        yield Change(f"register {facts.pipeline.name} in towpath.{WRITERS} at the destination", register)
 
-    def _unsafe(self, topics: Iterable[str]) -> set[str]:
-        """Those of these topics in which the cleaner would drop whole documents at once: they hold records already.
 
-        `towpath compact` enables it there, once a whole document follows each update.
-        """
-        beginning = set(topics)
-        ends = self.facts.ends.items() if beginning else ()
-        return {name for (name, _), (first, end) in ends if name in beginning and first != end}
+def _id_changes(facts: Facts) -> Iterator[Change]:
+    """The destination knows the topics by their ids, also those that an interrupted deployment has created."""
+    registered = facts.registered.get(facts.pipeline.name)
+    begun = registered.creating if registered else frozenset()
+    desired = [name for names, *_ in _desired_topics(facts) for name in names]
+    created = [name for name in desired if name not in facts.existing or name in begun]
+    if created:
+        store = partial(_store_ids, facts, created)
+        yield Change(f"store the ids of {counted(len(created), 'new topic')} in towpath.{WRITERS}", store)
 
-    def _settings_changes(self, names: Iterable[str], settings: Mapping[str, str]) -> Iterator[Change]:
-        """One for all topics that need the same."""
-        current = self.facts.topic_settings
-        judged = {name: current[name] for name in names}
-        begins = (name for name, now in judged.items() if is_compacted(settings) and not is_compacted(now))
-        unsafe = self._unsafe(begins)
-        alike: dict[tuple[tuple[tuple[str, str], ...], bool], list[str]] = {}
-        for name, now in judged.items():
-            differing = tuple(
-                (key, value)
-                for key, value in settings.items()
-                if now.get(key) != value and not (key == POLICY and name in unsafe)
-            )
-            if differing:
-                alike.setdefault((differing, name in unsafe), []).append(name)
-        for (differing, is_later), same in alike.items():
-            listed = ", ".join(f"{key}={value}" for key, value in differing)
-            later = f"; `towpath compact` sets {POLICY} later" if is_later else ""
-            yield Change(f"set {listed} on {_topics(same)}{later}", partial(self.topics.alter, same, dict(differing)))
 
-    def _secret_changes(self, desired: Configurations, deployed: Configurations) -> Iterator[Change]:
-        """Workers read the secrets file only when a connector starts, so connectors are restarted after a change.
+def _store_ids(facts: Facts, created: Sequence[str]) -> None:
+    ids = created_ids(facts.topics, created)
+    with facts.session.destination.connected() as client:
+        writers.note(client, facts.pipeline.name, ids)
 
-        A connector that is updated starts again in any case. Restarted before, it would get the new secrets with its
-        old configuration, and could fail.
-        """
-        text = self.facts.secrets
-        if credentials.differs(self.pipeline.secrets_file, text):
-            yield Change(
-                f"write {self.pipeline.secrets_file}", partial(credentials.write, self.pipeline.secrets_file, text)
-            )
-            for name, before in deployed.items():
-                if before is None or _differing(before, desired.get(name) or before):
-                    continue
-                restart = partial(self.connect.restart, name, only_failed=False)
-                yield Change(f"restart connector {name}, for the new address or password", restart)
 
-    def _connector_changes(self, desired: Configurations, deployed: Configurations) -> Iterator[Change]:
-        for name, config in desired.items():
-            before, after = deployed[name], config or {}
-            if before is None:
-                stopped = name in self.facts.create_stopped
-                create = partial(put, self.connect, name, after, self.pipeline.secrets_file, stopped=stopped)
-                yield Change(f"create connector {name}{', stopped' if stopped else ''}", create)
-                continue
-            if keys := _differing(before, after):
-                update = partial(put, self.connect, name, after, self.pipeline.secrets_file)
-                yield Change(f"update connector {name} ({', '.join(keys)})", update)
+def _register(facts: Facts, ours: Registration, creating: Sequence[str], *, is_new: bool) -> None:
+    """Raises `Refused` when another pipeline has registered for the same namespaces in the meantime."""
+    with facts.session.destination.connected() as client:
+        writers.register(client, ours, creating)
+        for finding in target.others(ours, writers.read_all(client), facts.targets):
+            if is_new:
+                writers.forget(client, ours.name)
+            raise Refused(finding.finding, finding.advice)
+
+
+def _desired_topics(facts: Facts) -> list[tuple[list[str], int, Mapping[str, str]]]:
+    """(names, partitions, settings). The requests and dead letters come first: they show the mode even if a later
+    step fails."""
+    pipeline, settings = facts.pipeline, change_settings(facts.pipeline)
+    names = {topic_of(pipeline.name, name) for name in facts.namespaces}
+    return [
+        *([([pipeline.request_topic], 1, request_settings(pipeline))] if pipeline.has_own_source else []),
+        *([([pipeline.dead_letter_topic], 1, plain_settings(pipeline))] if pipeline.exactly_once else []),
+        (sorted(names | {topic.name for topic in facts.log}), pipeline.kafka.partitions, settings),
+        (list(pipeline.heartbeat_topics), 1, HEARTBEAT_SETTINGS),
+    ]
+
+
+def _unsafe(facts: Facts, topics: Iterable[str]) -> set[str]:
+    """Those of these topics in which the cleaner would drop whole documents at once: they hold records already.
+
+    `towpath compact` enables it there, once a whole document follows each update.
+    """
+    beginning = set(topics)
+    ends = facts.ends.items() if beginning else ()
+    return {name for (name, _), (first, end) in ends if name in beginning and first != end}
+
+
+def _settings_changes(facts: Facts, names: Iterable[str], settings: Mapping[str, str]) -> Iterator[Change]:
+    """One for all topics that need the same."""
+    current = facts.topic_settings
+    judged = {name: current[name] for name in names}
+    begins = (name for name, now in judged.items() if is_compacted(settings) and not is_compacted(now))
+    unsafe = _unsafe(facts, begins)
+    alike: dict[tuple[tuple[tuple[str, str], ...], bool], list[str]] = {}
+    for name, now in judged.items():
+        differing = tuple(
+            (key, value)
+            for key, value in settings.items()
+            if now.get(key) != value and not (key == POLICY and name in unsafe)
+        )
+        if differing:
+            alike.setdefault((differing, name in unsafe), []).append(name)
+    for (differing, is_later), same in alike.items():
+        listed = ", ".join(f"{key}={value}" for key, value in differing)
+        later = f"; `towpath compact` sets {POLICY} later" if is_later else ""
+        yield Change(f"set {listed} on {_topics(same)}{later}", partial(facts.topics.alter, same, dict(differing)))
+
+
+def _secret_changes(facts: Facts) -> Iterator[Change]:
+    """Workers read the secrets file only when a connector starts, so connectors are restarted after a change.
+
+    A connector that is updated starts again in any case. Restarted before, it would get the new secrets with its
+    old configuration, and could fail.
+    """
+    file, text, desired = facts.pipeline.secrets_file, facts.secrets, facts.desired
+    if not credentials.differs(file, text):
+        return
+    yield Change(f"write {file}", partial(credentials.write, file, text))
+    for name, before in facts.deployed.items():
+        if before is not None and not _differing(before, desired.get(name, before)):
+            restart = partial(facts.connect.restart, name, only_failed=False)
+            yield Change(f"restart connector {name}, for the new address or password", restart)
+
+
+def _connector_changes(facts: Facts) -> Iterator[Change]:
+    for name, config in facts.desired.items():
+        before, apply = facts.deployed[name], partial(put, facts.connect, name, config, facts.pipeline.secrets_file)
+        if before is None:
+            stopped = name in facts.create_stopped
+            yield Change(f"create connector {name}{', stopped' if stopped else ''}", partial(apply, stopped=stopped))
+        elif keys := _differing(before, config):
+            yield Change(f"update connector {name} ({', '.join(keys)})", apply)
 
 
 def _topics(names: Sequence[str]) -> str:
