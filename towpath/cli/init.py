@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from towpath import stack as embedded
 from towpath.cli.options import FILE, FOLDER, flag, pipeline_argument, say
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.topics import Topics
-from towpath.clients.mongo.client import Client, Cluster
+from towpath.clients.mongo.client import Cluster
 from towpath.clients.mongo.replica_set import replica_set
 from towpath.config.draft import (
     COMPOSE,
@@ -42,6 +42,8 @@ _BROKERS = re.compile(r"[^\s,:/]+:[0-9]{1,5}(,\s*[^\s,:/]+:[0-9]{1,5})*")
 
 #: What is wrong with an answer; empty when nothing is.
 Check = Callable[[str], str]
+#: What an answer leads to; raises `TowpathError` where it leads nowhere.
+Test = Callable[[str], str]
 
 
 @dataclass(slots=True)
@@ -171,23 +173,17 @@ def ask(answers: Answers, file: Path, examples: Places) -> None:
         answers.places["connect"] = _connect(examples.connect, tests=tests)
 
 
-def _value(name: str, explanation: str, default: str | None, check: Check) -> str:
-    """One question, until its answer is valid."""
-    if explanation:
-        say(f"\n{explanation}")
+def _value(name: str, explanation: str, default: str | None, check: Check, test: Test | None = None) -> str:
+    """One question, until its answer is valid; then it is tried out."""
     while True:
+        if explanation:
+            say(f"\n{explanation}")
         answer = str(click.prompt(name, default=default, show_default=bool(default), err=True)).strip()
-        fault = check(answer)
-        if not fault:
-            return answer
-        say(f"  {fault}")
-
-
-def _tested(name: str, explanation: str, default: str, check: Check, test: Callable[[str], str], *, tests: bool) -> str:
-    """As `_value`, and tried out. `test` returns what it found, or raises `TowpathError`."""
-    while True:
-        answer = _value(name, explanation, default, check)
-        if not tests or _EXAMPLE in answer:
+        explanation = ""
+        if fault := check(answer):
+            say(f"  {fault}")
+            continue
+        if test is None or _EXAMPLE in answer:
             return answer
         try:
             say(f"  ok: {test(answer)}")
@@ -196,7 +192,7 @@ def _tested(name: str, explanation: str, default: str, check: Check, test: Calla
             say(f"  {error}")
             if not click.confirm("Enter it again?", default=True, err=True):
                 return answer
-            explanation, default = "", default if holds_secret(answer) else answer
+            default = default if holds_secret(answer) else answer
 
 
 def _cluster(side: str, example: str, *, tests: bool) -> tuple[str, list[str]]:
@@ -205,7 +201,9 @@ def _cluster(side: str, example: str, *, tests: bool) -> tuple[str, list[str]]:
 
     def test(uri: str) -> str:
         with closing(Cluster(uri, side)) as cluster, cluster.connected(timeout=5) as client:
-            databases[:] = _databases(client)
+            databases.clear()
+            with suppress(PyMongoError):  # the user may not list them
+                databases.extend(name for name in client.list_database_names() if name not in RESERVED)
             members = replica_set(client, side)
             version = client.server_info()["version"]
         if not members.name:
@@ -217,7 +215,7 @@ def _cluster(side: str, example: str, *, tests: bool) -> tuple[str, list[str]]:
         f"The {side}: the replica set to {direction}, MongoDB 5.0 or later.\n"
         "mongodb://HOST:27017/?replicaSet=NAME, with USER:PASSWORD@ before HOST if it asks for a login."
     )
-    return _tested(f"{side} URI", explanation, example, uri_fault, test, tests=tests), databases
+    return _value(f"{side} URI", explanation, example, uri_fault, test if tests else None), databases
 
 
 def uri_fault(uri: str) -> str:
@@ -231,13 +229,6 @@ def uri_fault(uri: str) -> str:
     if not uri.partition("://")[2].rpartition("@")[2].partition("/")[0]:
         return "it names no host"
     return ""
-
-
-def _databases(client: Client) -> list[str]:
-    try:
-        return [name for name in client.list_database_names() if name not in RESERVED]
-    except PyMongoError:  # the user may not list them
-        return []
 
 
 def _take_uri(answers: Answers, side: str, uri: str, file: Path) -> None:
@@ -282,7 +273,7 @@ def _kafka(example: str, *, tests: bool) -> str:
             return f"{counted(len(brokers), 'broker')}, cluster {cluster}"
 
     explanation = "Kafka: addresses of its brokers. A login goes into a file, [kafka] client (docs/how-to/secure.md)."
-    return _tested("Kafka brokers", explanation, example, check, test, tests=tests)
+    return _value("Kafka brokers", explanation, example, check, test if tests else None)
 
 
 def _connect(example: str, *, tests: bool) -> str:
@@ -302,4 +293,4 @@ def _connect(example: str, *, tests: bool) -> str:
             return f"Kafka Connect {connect.worker()[0]}"
 
     explanation = "Kafka Connect: the REST API of a worker with Towpath's plugin."
-    return _tested("Connect URL", explanation, example, check, test, tests=tests)
+    return _value("Connect URL", explanation, example, check, test if tests else None)
