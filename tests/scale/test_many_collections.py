@@ -19,10 +19,11 @@ from pymongo.errors import OperationFailure
 from tests.checks.test_check_judgements import PIPELINE
 from tests.support.sessions import session_of
 from towpath.checks.facts import Facts
+from towpath.checks.source import bad_names
 from towpath.clients.kafka.topics import Place, Topic, Topics
 from towpath.config import namespaces
 from towpath.config.events import Difference
-from towpath.config.namespaces import Selection, bad_names, unmatched
+from towpath.config.namespaces import Selection, unmatched
 from towpath.config.pipeline import Pipeline
 from towpath.deploy import deployment, schema
 from towpath.deploy.schema import Step
@@ -121,8 +122,8 @@ def test_the_names_of_other_topics_are_read_once() -> None:
             Once.reads += 1
             return super().__iter__()
 
-    found = [name for name, _ in bad_names("shop", [*NAMES, "shop.orders.1"], Once(["shop_x"] * 100))]
-    assert found == ["shop.orders.1"]
+    found = [one.subject for one in bad_names("shop", [*NAMES, "shop.orders.1"], Once(["shop_x"] * 100))]
+    assert found == ["source shop.orders.1"]
     assert Once.reads == 1
 
 
