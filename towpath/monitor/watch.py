@@ -20,7 +20,7 @@ from towpath.run.children import Events
 from towpath.run.report import Report
 from towpath.run.status import read_status
 from towpath.run.supervisor import Supervisor, report_conditions
-from towpath.session import ERRORS, Session, of, opened
+from towpath.session import ERRORS, Session, opened
 
 _INTERVAL = 2.0  # seconds, as of the supervisor
 _LAST_POLL = 5.0  # seconds in which a poll may end
@@ -136,7 +136,7 @@ def watched(dashboard: Dashboard, files: Iterable[Path]) -> Iterator[Callable[[]
 @contextmanager
 def supervised(dashboard: Dashboard, session: Session, hurry: Callable[[], None]) -> Iterator[SupervisorWatch]:
     """Show the pipeline of a supervisor. `hurry` makes its next poll come at once."""
-    with of(session.pipeline, session.file) as own:  # shares no client with the supervisor
+    with opened(session.file, session.pipeline) as own:  # shares no client with the supervisor
         watch = SupervisorWatch(dashboard, add(dashboard, own, hurry))
         with _threads([watch]) as start:
             start()
