@@ -18,7 +18,7 @@ from tests.support import raw
 from tests.support.pipeline import Addresses, Pipeline, Settings, towpath
 from tests.support.servers import mongod_with_users, replica_set
 from towpath.checks.facts import Extent
-from towpath.checks.sample import take
+from towpath.checks.plan import take
 from towpath.clients.kafka.topics import Topics
 from towpath.clients.mongo.client import Cluster
 from towpath.config.pipeline import Capture

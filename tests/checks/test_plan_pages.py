@@ -14,9 +14,18 @@ import pytest
 from tests.support.schema import complaints
 from towpath.checks.capture import Oplog
 from towpath.checks.facts import Extent
-from towpath.checks.plan import Disk, LogSize, Pause, Plan, Unknown, Writes
+from towpath.checks.plan import (
+    Disk,
+    LogSize,
+    Pause,
+    Plan,
+    Sample,
+    Unknown,
+    Writes,
+    compressed_size,
+    documents_in,
+)
 from towpath.checks.rule import error, ok, warning
-from towpath.checks.sample import Sample, compressed_size, documents_in
 from towpath.cli.plan import commands, json_fields, text, write_report
 from towpath.config.draft import write_pipeline_file
 from towpath.config.events import VERSION

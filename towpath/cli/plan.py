@@ -14,8 +14,7 @@ import click
 
 from towpath.checks.capture import Oplog
 from towpath.checks.facts import Extent, Facts
-from towpath.checks.plan import Disk, LogSize, Pause, Plan, Unknown, Writes, gather
-from towpath.checks.sample import Sample
+from towpath.checks.plan import Disk, LogSize, Pause, Plan, Sample, Unknown, Writes, gather
 from towpath.cli import DIFFERENT, ERROR, report
 from towpath.cli.options import FILE, json_option, opened, pipeline_argument, print_json, say
 from towpath.config.mongo_uri import without_credentials
