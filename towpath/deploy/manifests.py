@@ -20,7 +20,7 @@ from towpath.checks.connect import least_heap
 from towpath.config import mongo_uri
 from towpath.config.loading import holds_secret
 from towpath.config.logins import CA, CERTIFICATE, HOST_CHECK, KEY_PASSWORD, MECHANISM
-from towpath.config.pipeline import KUBERNETES_NAME, Pipeline
+from towpath.config.pipeline import KUBERNETES_NAME, Pipeline, Section
 from towpath.errors import Refused
 from towpath.log.definitions import DEFINITIONS
 from towpath.stack.plan import ALERTS, WORKER_RULES
@@ -146,19 +146,11 @@ class Plan:
                 yield f"{key} = {path}: the workers also read it, so it has to be in {workers}"
 
     def _files(self) -> Iterator[tuple[str, Path]]:
-        file = self.file
-        named = {
-            "[source] uri_file": file.source.uri_file,
-            "[destination] uri_file": file.destination.uri_file,
-            "[kafka] client": file.kafka.client,
-            "[connect] user_file": file.connect.user_file,
-            "[connect] ca": file.connect.ca,
-            "[connect] certificate": file.connect.certificate,
-            "[run] token_file": file.run.token_file,
-            "[run] certificate": file.run.certificate,
-            "[run] key": file.run.key,
-        }
-        yield from ((key, name) for key, name in named.items() if name)
+        """What the pipeline file names, except the folder of the workers' files."""
+        sections = ((name, section) for name, section in self.file if isinstance(section, Section))
+        for name, section in sections:
+            paths = ((key, value) for key, value in section if isinstance(value, Path) and key != "secrets")
+            yield from ((f"[{name}] {key}", path) for key, path in paths)
 
     def _worker_files(self) -> Iterator[tuple[str, Path]]:
         for side, uri in (("source", self.pipeline.source.uri), ("destination", self.pipeline.destination.uri)):
