@@ -69,11 +69,9 @@ def deploy(file: Path, dry_run: bool, allow_missing: bool, prepares: bool, timeo
         if as_json:
             words = [difference.finding for difference in differences]
             print_json({"dry_run": dry_run, "changes": descriptions, "differences": words})
-        elif differences:
-            pass
-        elif not descriptions:
+        elif not descriptions and not differences:
             click.echo(f"{session.pipeline.name}: nothing to change")
-        elif not dry_run:
+        elif not dry_run and not differences:
             click.echo(f"{session.pipeline.name}: deployed, {len(session.pipeline.connectors)} connectors running")
         if differences:
             raise click.exceptions.Exit(1)

@@ -76,35 +76,24 @@ class Command:
 
 def commands(plan: Plan, path: Path) -> list[Command]:
     """What to run next, in order."""
-    pipeline, file = plan.pipeline, shlex.quote(str(path))
-    lines = [Command(f"towpath plan {file}", "again, once the errors above are resolved")] if plan.errors else []
-    if plan.deployed is not True:
-        lines += _begin(pipeline, file)
-    if not pipeline.has_operator:
-        lines.append(Command(f"towpath run {file}", "supervises it from now on, in another shell or as a service"))
-    lines.append(Command(f"towpath status {file} --watch", "copy, lag, dead letters"))
-    if not pipeline.ddl.apply:
-        lines.append(Command(f"towpath prepare {file}", "indexes, once the copy is applied"))
-    return [
-        *lines,
-        Command(f"towpath wait {file}", "until everything written so far is at the destination"),
-        Command(f"towpath verify {file}", "both sides, byte for byte"),
-        Command(f"towpath cutover {file} --dry-run", "is everything ready to switch?"),
-    ]
-
-
-def _begin(pipeline: Pipeline, file: str) -> list[Command]:
-    """What begins the copy."""
-    first = Command(f"towpath deploy {file} --dry-run", "what would be created")
-    if not pipeline.has_operator:
-        return [first, Command(f"towpath deploy {file}", "creates topics and connectors; the copy begins")]
-    resources = f"{pipeline.name}.yaml"
-    return [
-        first,
-        Command(f"towpath deploy {file}", "creates topics; connectors that are missing are named"),
-        Command(f"towpath manifests {file} > {resources}", "with the images: docs/how-to/kubernetes.md"),
-        Command(f"kubectl apply -f {resources}", "creates connectors and `towpath run`; the copy begins"),
-    ]
+    pipeline, file, resources = plan.pipeline, shlex.quote(str(path)), f"{plan.pipeline.name}.yaml"
+    is_new, has_operator = plan.deployed is not True, pipeline.has_operator
+    of_operator = is_new and has_operator
+    lines = (
+        (plan.errors, f"towpath plan {file}", "again, once the errors above are resolved"),
+        (is_new, f"towpath deploy {file} --dry-run", "what would be created"),
+        (is_new and not has_operator, f"towpath deploy {file}", "creates topics and connectors; the copy begins"),
+        (of_operator, f"towpath deploy {file}", "creates topics; connectors that are missing are named"),
+        (of_operator, f"towpath manifests {file} > {resources}", "with the images: docs/how-to/kubernetes.md"),
+        (of_operator, f"kubectl apply -f {resources}", "creates connectors and `towpath run`; the copy begins"),
+        (not has_operator, f"towpath run {file}", "supervises it from now on, in another shell or as a service"),
+        (True, f"towpath status {file} --watch", "copy, lag, dead letters"),
+        (not pipeline.ddl.apply, f"towpath prepare {file}", "indexes, once the copy is applied"),
+        (True, f"towpath wait {file}", "until everything written so far is at the destination"),
+        (True, f"towpath verify {file}", "both sides, byte for byte"),
+        (True, f"towpath cutover {file} --dry-run", "is everything ready to switch?"),
+    )
+    return [Command(line, why) for applies, line, why in lines if applies]
 
 
 def headline(plan: Plan) -> str:
