@@ -381,7 +381,7 @@ def changed(**values: Any) -> Any:
     """The facts of a pipeline that has copied one collection, whose file has changed."""
     pipeline = LOGGED.changed(capture={"copy_method": "towpath"}, collections={"include": ("shop.*",)})
     config = definitions(pipeline)
-    sets = {"source": SimpleNamespace(side="source", replica_set=SOURCE)}
+    sets = {"source": SimpleNamespace(side="source", replica_set=SOURCE, ask=lambda query: True)}
     facts = {
         "pipeline": pipeline,
         "source": sets["source"],
@@ -393,7 +393,6 @@ def changed(**values: Any) -> Any:
         "kafka_cluster": "k1",
         "namespaces": ("shop.a",),
         "targets": ("shop.a",),
-        "filled": {"shop.a"},
         "existing": {name: Topic(name, 4) for name in ("move.shop.a", "move.requests", "move.dead-letters")},
         "written": frozenset(["move.shop.a"]),
         "captured": lambda topics: topics,

@@ -8,12 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from towpath.checks import target
 from towpath.checks.facts import DESTINATION_SET, SOURCE_SET, Configurations, Facts
 from towpath.checks.rule import Finding, error, require, rules, warning
 from towpath.checks.source import captured_by
 from towpath.clients.kafka.topics import Topic
+from towpath.clients.mongo.client import Client
 from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.config.namespaces import namespace_of, renames_of, topic_of
 from towpath.config.pipeline import Pipeline
@@ -164,14 +166,19 @@ def _newly_captured(facts: Facts, namespace: str) -> str | None:
 
 def copied(facts: Facts) -> Iterator[Finding]:
     """Debezium copies only at its first start, so no collection with documents is included later."""
-    for namespace in sorted(facts.filled) if facts.pipeline.copy_method == "debezium" else ():
+    for namespace in facts.namespaces if facts.pipeline.copy_method == "debezium" else ():
         after = _newly_captured(facts, namespace)
-        if after is not None and facts.offsets(after):
+        if after is not None and facts.offsets(after) and facts.source.ask(partial(_holds_documents, namespace)):
             yield error(
                 f"{namespace} holds documents and was not captured by {after} when it started: they would not be"
                 f" copied",
                 f"give it a separate pipeline, or {_REMOVE}",
             )
+
+
+def _holds_documents(namespace: str, client: Client) -> bool:
+    database, collection = namespace.split(".", 1)
+    return client[database][collection].find_one({}, {"_id": 1}) is not None
 
 
 def not_taken_in_again(facts: Facts) -> Iterator[Finding]:
