@@ -12,7 +12,7 @@ from towpath.checks.facts import Facts, OwnTopics
 from towpath.checks.rule import require
 from towpath.cli.options import flag, opened, pipeline_argument, say
 from towpath.clients.connect.control import statuses, wait_running
-from towpath.deploy import deployment, operator
+from towpath.deploy import deployment
 from towpath.errors import MongoUnreachable, Refused, TopicError, TowpathError
 from towpath.history.plan import find, find_all, find_leftovers
 from towpath.history.replay import remove as remove_replay
@@ -33,7 +33,7 @@ def pause(file: Path) -> None:
     Exit codes: 0 paused; 2 it cannot be done.
     """
     with opened(file) as session:
-        operator.refuse_state(session.pipeline, "paused")
+        deployment.refuse_state(session.pipeline, "paused")
         session.require_deployed()
         for name in session.pipeline.connectors:
             session.connect.pause(name)
@@ -51,7 +51,7 @@ def resume(file: Path, timeout: float) -> None:
     Exit codes: 0 running; 1 a connector does not run yet; 2 it cannot be done.
     """
     with opened(file) as session:
-        operator.refuse_state(session.pipeline, "running")
+        deployment.refuse_state(session.pipeline, "running")
         session.require_deployed()
         cutover.refuse(session)
         refuse_loop_on_resuming(session)
@@ -173,7 +173,7 @@ def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -
         if label is not None:
             _remove_replay(session, label, dry_run=dry_run)
             return
-        operator.refuse_removal(session.pipeline, session.connect, log=log)
+        deployment.refuse_removal(session.pipeline, session.connect, log=log)
         facts = Facts(session)
         _refuse_other_target(facts, log=log)
         replays = find_all(session.connect, session.pipeline) if log else ()
@@ -194,7 +194,7 @@ def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -
         deployment.remove(session, log=log, say=say, facts=facts)
         _report_others(topics)
         if session.pipeline.has_operator:
-            say(f"next: {operator.removal(session.pipeline)}")
+            say(f"next: {deployment.removal(session.pipeline)}")
         click.echo(f"{session.pipeline.name}: removed" + ("" if log else "; its log and positions are kept"))
 
 

@@ -18,7 +18,7 @@ from towpath.config.text import utc
 from towpath.cutover.machine import Machine
 from towpath.cutover.sides import Sides, read_sides
 from towpath.cutover.steps import CutoverOptions
-from towpath.deploy import operator
+from towpath.deploy import deployment
 from towpath.errors import Refused
 from towpath.signals import Interrupts, handle
 from towpath.store.state_files import alone
@@ -146,7 +146,7 @@ def cutover(
     )
     with ExitStack() as stack:
         session = stack.enter_context(opened(file))
-        operator.refuse_change(session.pipeline, "a cutover")
+        deployment.refuse_change(session.pipeline, "a cutover")
         if not session.pipeline.exactly_once:
             raise Refused(f'{file}: a cutover needs mode = "exactly-once", which stores positions with the documents')
         if not dry_run:

@@ -1,7 +1,8 @@
 """Change a pipeline's topics and connectors to match the pipeline file, and nothing else; or remove them.
 
 Deploying twice changes nothing. A change that would lose records or break their order is refused before anything is
-touched (see `towpath.checks.change`).
+touched (see `towpath.checks.change`). Connectors that Strimzi's operator owns are only compared: it reverts changes of
+configuration and state, and deletes unknown ones. A restart is not a change: the operator lets it be.
 """
 
 from __future__ import annotations
@@ -11,15 +12,17 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 from towpath.checks import capture, change, connect, destination, file, kafka, source, target
 from towpath.checks.facts import DESTINATION_SET, SOURCE_SET, Facts
 from towpath.checks.rule import Finding, Rule, error, ok, require, run, warning
-from towpath.clients.connect.control import wait_stopped
+from towpath.clients.connect.control import statuses, wait_stopped
 from towpath.clients.connect.rest import Connect, code_of
 from towpath.clients.kafka.topics import Topics
 from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.config.namespaces import topic_of
+from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted, first_few
 from towpath.errors import ConnectError, MongoUnreachable, Refused, TowpathError, Unresolved
 from towpath.log.definitions import (
@@ -369,3 +372,58 @@ def _note(session: Session, ids: Mapping[str, str], say: Say, *, removed: bool =
     except MongoUnreachable as error:
         if removed:
             say(f"the destination still has {session.pipeline.name} registered in towpath.{WRITERS}: {error}")
+
+
+def refuse_change(pipeline: Pipeline, what: str) -> None:
+    """Raise `Refused` where an operator owns the connectors, for a command that creates connectors or changes them."""
+    if pipeline.has_operator:
+        raise Refused(
+            f"{what} changes or adds connectors of {pipeline.name}, and Strimzi's operator, which owns them, would undo"
+            " that",
+            'let the operator pause, and set [connect] owner = "towpath" for that time'
+            " (docs/how-to/kubernetes.md#what-changes-connectors)",
+        )
+
+
+def refuse_state(pipeline: Pipeline, state: Literal["running", "paused", "stopped"]) -> None:
+    """Raise `Refused` where an operator owns the connectors: it sets their state, as their resources say."""
+    if pipeline.has_operator:
+        raise Refused(
+            f"Strimzi's operator owns the connectors of {pipeline.name}, and sets their state",
+            in_state(pipeline, state),
+        )
+
+
+def refuse_removal(pipeline: Pipeline, connect: Connect, *, log: bool) -> None:
+    """Raise `Refused` where an operator would make removed connectors again.
+
+    The log and the positions can be removed once the operator has stopped the connectors.
+    """
+    if not pipeline.has_operator:
+        return
+    if not log:
+        raise Refused(
+            f"Strimzi's operator owns the connectors of {pipeline.name}, and would make them again",
+            f"run: {removal(pipeline)}",
+        )
+    existing = [status for status in statuses(connect, pipeline.connectors) if status.state != "MISSING"]
+    if any(status.state != "STOPPED" for status in existing):
+        raise Refused(
+            f"the connectors of {pipeline.name} are not stopped, and Strimzi's operator owns them",
+            f"{in_state(pipeline, 'stopped')}; then run this again",
+        )
+
+
+def in_state(pipeline: Pipeline, state: Literal["running", "paused", "stopped"]) -> str:
+    """What to run so that the operator brings the connectors into a state."""
+    patch = f'\'{{"spec":{{"state":"{state}"}}}}\''
+    return "run: " + "; ".join(f"kubectl patch {name} --type merge -p {patch}" for name in _resources(pipeline))
+
+
+def removal(pipeline: Pipeline) -> str:
+    """What to run so that the operator removes the connectors."""
+    return f"kubectl delete {' '.join(_resources(pipeline))}"
+
+
+def _resources(pipeline: Pipeline) -> Iterable[str]:
+    return [f"kafkaconnector/{name}" for name in pipeline.connectors]
