@@ -27,9 +27,8 @@ from towpath.checks.plan import (
 )
 from towpath.checks.rule import error, ok, warning
 from towpath.cli.plan import commands, json_fields, text, write_report
-from towpath.config.draft import write_pipeline_file
 from towpath.config.events import VERSION
-from towpath.config.loading import read
+from towpath.config.loading import read, write_pipeline_file
 from towpath.config.pipeline import Pipeline
 
 FILE = Path("shop.toml")

@@ -24,7 +24,7 @@ from tests.servers.pairs import PAIRS
 from towpath.cli import towpath
 from towpath.clients.mongo.versions import SERIES
 from towpath.config import pipeline
-from towpath.config.draft import write_pipeline_file
+from towpath.config.loading import write_pipeline_file
 from towpath.config.pipeline import Pipeline
 
 ROOT = Path(__file__).parents[2]

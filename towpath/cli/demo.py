@@ -33,7 +33,7 @@ from towpath.cli.options import FOLDER, flag, opened, print_tables, say
 from towpath.cli.status import lag_text
 from towpath.clients.connect.control import wait_running
 from towpath.clients.kafka import consume
-from towpath.config.draft import write_pipeline_file
+from towpath.config.loading import write_pipeline_file
 from towpath.config.namespaces import topic_of
 from towpath.deploy import deployment
 from towpath.errors import TowpathError

@@ -20,17 +20,17 @@ from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.topics import Topics
 from towpath.clients.mongo.client import Cluster
 from towpath.clients.mongo.replica_set import replica_set
-from towpath.config.draft import (
+from towpath.config.loading import (
     COMPOSE,
     EXAMPLE,
     Places,
     content,
+    holds_secret,
     refuse_existing,
     require_valid,
     uri_files,
     write_pipeline_file,
 )
-from towpath.config.loading import holds_secret
 from towpath.config.namespaces import RESERVED, is_pattern
 from towpath.config.pipeline import Mode
 from towpath.config.text import counted, first_few
