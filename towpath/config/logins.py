@@ -41,10 +41,6 @@ class KafkaLogin:
     settings: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def has_secret(self) -> bool:
-        return LOGIN in self.settings or KEY_PASSWORD in self.settings
-
-    @property
     def files(self) -> dict[str, Path]:
         """Setting → the PEM file that it names."""
         return {key: Path(self.settings[key]) for key in (CA, CERTIFICATE) if key in self.settings}
@@ -158,7 +154,7 @@ def read_kafka_login(file: Path, where: str) -> KafkaLogin:
         raise
     except TowpathError as error:
         raise BadPipelineFile(f"{file}: {error}", where=where) from error
-    if login.has_secret:
+    if LOGIN in login.settings or KEY_PASSWORD in login.settings:
         refuse_open(file, "it holds a password for Kafka")
     for key, pem in login.files.items():
         _refuse_unreadable(pem, f"{file}: {key}")

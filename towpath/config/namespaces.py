@@ -49,18 +49,15 @@ def _narrower(one: str, other: str) -> str:
     return "*".join((first, *inner, *other_inner, last)) if last.endswith(end) and last.endswith(other_end) else ""
 
 
-def _expression(pattern: str) -> str:
-    database, collection = pattern.split(".", 1)
-    return f"{_escaped(database, '[^.]*')}\\.{_escaped(collection, '.*')}"
-
-
 def _escaped(text: str, wildcard: str) -> str:
     """The text as a regex that has `wildcard` in place of `*`, and no commas, at which Debezium splits."""
     return wildcard.join(re.escape(part).replace(r"\-", "-").replace(",", r"\x2C") for part in text.split("*"))
 
 
 def _either(patterns: Iterable[str]) -> str:
-    return "(?:" + "|".join(_expression(pattern) for pattern in patterns) + ")"
+    names = (pattern.split(".", 1) for pattern in patterns)
+    expressions = (f"{_escaped(database, '[^.]*')}\\.{_escaped(collection, '.*')}" for database, collection in names)
+    return f"(?:{'|'.join(expressions)})"
 
 
 @dataclass(frozen=True)

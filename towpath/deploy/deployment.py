@@ -340,18 +340,14 @@ def remove(session: Session, *, log: bool, say: Say, facts: Facts | None = None)
         for name in own.names:
             say(f"deleted topic {name}")
         if pipeline.exactly_once or pipeline.dead_letter_topic in own.names:  # the mode in the file may have changed
-            _forget_at_destination(session, say)
+            with session.destination.connected() as client:
+                count = positions.forget(client, pipeline)
+            if count:
+                say(f"removed the sink's positions at the destination ({count} documents in the database towpath)")
         else:
             _forget_verdict(session, say)
         if not pipeline.has_operator:  # else it is in a Secret
             pipeline.secrets_file.unlink(missing_ok=True)
-
-
-def _forget_at_destination(session: Session, say: Say) -> None:
-    with session.destination.connected() as client:
-        count = positions.forget(client, session.pipeline)
-    if count:
-        say(f"removed the sink's positions at the destination ({count} documents in the database towpath)")
 
 
 def _forget_verdict(session: Session, say: Say) -> None:
