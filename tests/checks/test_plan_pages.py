@@ -26,7 +26,7 @@ from towpath.checks.plan import (
     documents_in,
 )
 from towpath.checks.rule import error, ok, warning
-from towpath.cli.plan import commands, json_fields, text, write_report
+from towpath.cli.check import commands, json_fields, text, write_report
 from towpath.config.events import VERSION
 from towpath.config.loading import read, write_pipeline_file
 from towpath.config.pipeline import Pipeline

@@ -35,7 +35,7 @@ _COMMANDS = {
     "stack": ("towpath.cli.stack", "Run MongoDB, Kafka and Connect on this machine for tests."),
     "init": ("towpath.cli.init", "Write a commented pipeline file."),
     "check": ("towpath.cli.check", "Check the pipeline file and all servers that it names."),
-    "plan": ("towpath.cli.plan", "Estimate time and disk, find what stops a pipeline."),
+    "plan": ("towpath.cli.check", "Estimate time and disk, find what stops a pipeline."),
     "prepare": ("towpath.cli.deploy", "Create collections, views and indexes at the destination."),
     "manifests": ("towpath.cli.manifests", "Print resources of Kubernetes, for Strimzi."),
     "deploy": ("towpath.cli.deploy", "Create or update topics and connectors."),
