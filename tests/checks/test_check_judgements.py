@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from towpath.checks import capture, connect, file, kafka, source
+from towpath.checks import capture, connect, kafka, source
 from towpath.checks.capture import Captured
+from towpath.checks.change import traps
 from towpath.checks.facts import DESTINATION_SET
 from towpath.checks.rule import Finding, refusal
 from towpath.clients.kafka.topics import LARGEST_RECORD, Topic
@@ -323,8 +324,8 @@ def test_an_unresolved_reference_is_told_from_a_cluster_out_of_reach() -> None:
     ],
 )
 def test_a_trap_in_the_pipeline_file(change: dict[str, object], words: str) -> None:
-    assert told(file.traps(PIPELINE, Path("move.toml"))) == []
-    ((level, finding),) = told(file.traps(PIPELINE.changed(**change), Path("move.toml")))
+    assert told(traps(PIPELINE, Path("move.toml"))) == []
+    ((level, finding),) = told(traps(PIPELINE.changed(**change), Path("move.toml")))
     assert level == "warning"
     assert words in finding
 
@@ -334,6 +335,6 @@ def test_a_secrets_file_open_to_everybody(tmp_path: Path) -> None:
     secrets.write_text("source.uri=mongodb://u:secret@a/\n")
     for mode, count in ((0o644, 1), (0o640, 0), (0o600, 0)):
         secrets.chmod(mode)
-        findings = told(file.traps(PIPELINE.changed(connect={"secrets": tmp_path}), Path("move.toml")))
+        findings = told(traps(PIPELINE.changed(connect={"secrets": tmp_path}), Path("move.toml")))
         assert len(findings) == count
         assert "secret@" not in str(findings)

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from towpath.checks import capture, change, connect, destination, file, kafka, source, target
+from towpath.checks import capture, change, connect, destination, kafka, source, target
 from towpath.checks.facts import DESTINATION_SET, SOURCE_SET, Facts
 from towpath.checks.rule import Finding, Rule, error, ok, require, run, warning
 from towpath.clients.connect.control import statuses, wait_stopped
@@ -57,7 +57,7 @@ _SHOWN = 5  # topics named in one change
 _SAME = "deploy would stop with the same message"
 #: What `check` checks, in order. `deploy` stops at the required ones.
 SERVERS: Sequence[Rule[Facts]] = (
-    *file.RULES,
+    *change.TRAPS,
     *source.RULES,
     *destination.RULES,
     *kafka.RULES,
