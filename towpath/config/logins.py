@@ -146,12 +146,11 @@ def refuse_files(files: Iterable[tuple[str, str]], where: str, *, plain_sink: bo
 
 def read_kafka_login(file: Path, where: str) -> KafkaLogin:
     """The client settings in the file of [kafka] client."""
+    text = _text(file, where)
     try:
-        login = kafka_login(javaproperties.loads(_text(file, where)), file.parent)
+        login = kafka_login(javaproperties.loads(text), file.parent)
     except ValueError as error:
         raise BadPipelineFile(f"{file} is not a properties file: {error}", where=where) from error
-    except BadPipelineFile:
-        raise
     except TowpathError as error:
         raise BadPipelineFile(f"{file}: {error}", where=where) from error
     if LOGIN in login.settings or KEY_PASSWORD in login.settings:

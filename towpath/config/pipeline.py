@@ -338,16 +338,12 @@ class Pipeline(Section):
     ddl: Ddl = Ddl(apply=False)
 
     @model_validator(mode="after")
-    def _name_for_kubernetes(self) -> Self:
+    def _keys_agree(self) -> Self:
         if self.connect.owner == "strimzi" and not re.fullmatch(KUBERNETES_NAME, self.name):
             raise ValueError(
                 f'[connect] owner = "strimzi" needs a name for resources of Kubernetes, which {self.name!r} is not: at'
                 " most 50 lower-case letters, digits and -, a letter first, no - at the end"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _copy_and_mode(self) -> Self:
         if self.mode == "exactly-once" and self.capture.copy_method == "debezium":
             raise ValueError(
                 '[capture] copy = "debezium" does not go with mode = "exactly-once": Debezium\'s own copy overlaps the'
