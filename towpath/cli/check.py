@@ -6,7 +6,7 @@ import shlex
 import textwrap
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -125,14 +125,8 @@ def plan(file: Path, seconds: float, page: Path | None, as_json: bool) -> None:
         raise click.exceptions.Exit(DIFFERENT)
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
-    line: str
-    why: str
-
-
-def commands(plan: Plan, path: Path) -> list[Command]:
-    """What to run next, in order."""
+def commands(plan: Plan, path: Path) -> list[tuple[str, str]]:
+    """What to run next, in order, and why."""
     pipeline, file, resources = plan.pipeline, shlex.quote(str(path)), f"{plan.pipeline.name}.yaml"
     is_new, has_operator = plan.deployed is not True, pipeline.has_operator
     of_operator = is_new and has_operator
@@ -150,7 +144,7 @@ def commands(plan: Plan, path: Path) -> list[Command]:
         (True, f"towpath verify {file}", "both sides, byte for byte"),
         (True, f"towpath cutover {file} --dry-run", "is everything ready to switch?"),
     )
-    return [Command(line, why) for applies, line, why in lines if applies]
+    return [(line, why) for applies, line, why in lines if applies]
 
 
 def headline(plan: Plan) -> str:
@@ -282,13 +276,13 @@ def text(plan: Plan, file: Path) -> str:
     return "\n".join([*lines, "", *_findings(plan), "", "next:", *_commands(commands(plan, file))])
 
 
-def _commands(next_ones: list[Command]) -> list[str]:
+def _commands(next_ones: list[tuple[str, str]]) -> list[str]:
     """In two columns, or what a command is for on a separate line."""
-    width = max(len(command.line) for command in next_ones)
-    lines = [f"  {command.line:<{width}}  # {command.why}" for command in next_ones]
+    width = max(len(command) for command, _ in next_ones)
+    lines = [f"  {command:<{width}}  # {why}" for command, why in next_ones]
     if max(map(len, lines)) <= _WIDTH:
         return lines
-    return [line for command in next_ones for line in (f"  # {command.why}", f"  {command.line}")]
+    return [line for command, why in next_ones for line in (f"  # {why}", f"  {command}")]
 
 
 def _section(name: str, words: list[str]) -> list[str]:
@@ -379,7 +373,7 @@ def json_fields(plan: Plan, file: Path) -> dict[str, Any]:
         "pause": _or_null(plan.pause, lambda pause: {name: getattr(pause, name) for name in of_pause}),
         "unknown": [{"what": what, "reason": reason} for what, reason in plan.unknown.items()],
         "findings": [finding.as_json() for finding in plan.findings],
-        "commands": [{"command": command.line, "why": command.why} for command in commands(plan, file)],
+        "commands": [{"command": command, "why": why} for command, why in commands(plan, file)],
     }
 
 

@@ -219,7 +219,10 @@ def write_report(place: Path | None, sides: Sides, events: Sequence[TimedEvent])
 
 
 def _facts(sides: Sides, events: Sequence[TimedEvent], switch: Switch | None) -> dict[str, str]:
-    pipeline, marker = sides.forward.pipeline, sides.marker
+    pipeline, marker, reverse = sides.forward.pipeline, sides.marker, "" if sides.reverse else "none"
+    if sides.reverse and marker and marker.state == "destination primary":
+        own = f"{sides.reverse.pipeline.name} ({sides.reverse.file.name})"
+        reverse = f"{own}; towpath cutover {sides.forward.file.name} --back"
     return {
         "source": without_credentials(pipeline.source.uri),
         "destination": without_credentials(pipeline.destination.uri),
@@ -230,18 +233,8 @@ def _facts(sides: Sides, events: Sequence[TimedEvent], switch: Switch | None) ->
         "everything up to": f"{marker.cluster_time}, cluster time of the source"
         if marker and marker.cluster_time
         else "",
-        "reverse pipeline": _reverse_pipeline(sides),
+        "reverse pipeline": reverse,
     }
-
-
-def _reverse_pipeline(sides: Sides) -> str:
-    if sides.reverse is None:
-        return "none"
-    if sides.marker is None or sides.marker.state != "destination primary":
-        return ""
-    return (
-        f"{sides.reverse.pipeline.name} ({sides.reverse.file.name}); towpath cutover {sides.forward.file.name} --back"
-    )
 
 
 def _steps(events: Sequence[TimedEvent]) -> Iterator[tuple[Step, float, float, bool]]:

@@ -77,12 +77,10 @@ class Change:
 def findings(facts: Facts) -> list[Finding]:
     """Everything that `check` finds. A server that cannot be read is a finding, no exception."""
     facts.probe()
-    found = run(SERVERS, facts)
-    if not any(finding.level == "error" for finding in found):
-        refused = run(change.RULES, facts)
-        found += refused
-        if not any(finding.level == "error" for finding in refused):
-            found += run([Rule(_DEPLOY, _planned)], facts)
+    found = list[Finding]()
+    for rules in (SERVERS, change.RULES, (Rule(_DEPLOY, _planned),)):
+        if not any(finding.level == "error" for finding in found):
+            found += run(rules, facts)
     return [replace(one, advice=one.advice or _SAME) if one.level == "error" else one for one in found]
 
 
