@@ -146,10 +146,6 @@ class OwnTopics:
     ids: Mapping[str, str]
     others: tuple[str, ...] = ()
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(self.ids)
-
 
 class Facts(Once):
     """Everything that the rules of a pipeline read. A fact raises an error when its server does not answer."""

@@ -180,7 +180,7 @@ def _members(facts: Facts, group: str) -> int:
 
 def known_log(facts: Facts) -> Iterator[Finding]:
     """The destination or Connect knows the pipeline whose log is to be deleted."""
-    topics, connectors = facts.own_topics.names, [name for name, config in facts.deployed.items() if config]
+    topics, connectors = tuple(facts.own_topics.ids), [name for name, config in facts.deployed.items() if config]
     if topics and not connectors and facts.registration is None:
         yield error(
             f"nothing shows that {first_few(topics, 3)} are of this pipeline: Kafka Connect at {facts.connect.url} has"

@@ -179,15 +179,15 @@ def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -
         replays = find_all(session.connect, session.pipeline) if log else ()
         topics = facts.own_topics if log else OwnTopics({})
         if dry_run:
-            for name in (*(replay.name for replay in replays), *session.pipeline.connectors, *topics.names):
+            for name in (*(replay.name for replay in replays), *session.pipeline.connectors, *topics.ids):
                 say(f"would remove {name}")
             _report_others(topics)
             return
-        if topics.names and not yes:
-            for name in topics.names:
+        if topics.ids and not yes:
+            for name in topics.ids:
                 say(f"topic {name}")
             ending = f" and end {len(replays)} replays" if replays else ""
-            question = f"Delete these {len(topics.names)} topics with all their records{ending}? This cannot be undone"
+            question = f"Delete these {len(topics.ids)} topics with all their records{ending}? This cannot be undone"
             click.confirm(question, abort=True)
         for replay in replays:
             remove_replay(replay, session, keep_letters=False)

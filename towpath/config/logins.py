@@ -202,14 +202,6 @@ def shown(value: object) -> str:
     return text if len(text) <= 80 else text[:80] + "…"
 
 
-def beside(folder: Path, name: str) -> Path:
-    """The path of a file or folder that a pipeline file in `folder` names. Raises `ValueError`."""
-    try:
-        return (folder / Path(name).expanduser()).resolve()
-    except (OSError, RuntimeError, ValueError) as error:
-        raise ValueError(f"{shown(name)} is not a path: {error}") from error
-
-
 def _text(file: Path, where: str) -> str:
     _refuse_unreadable(file, where)
     try:

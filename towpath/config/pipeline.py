@@ -27,7 +27,7 @@ from pydantic import (
     model_validator,
 )
 
-from towpath.config.logins import ConnectLogin, KafkaLogin, beside, connect_url
+from towpath.config.logins import ConnectLogin, KafkaLogin, connect_url, shown
 from towpath.config.namespaces import RESERVED, Selection, is_pattern, namespace_of
 
 #: How records are applied: exactly once, in transactions (MongoSink), or at least once (mongo-kafka's sink).
@@ -87,7 +87,13 @@ def _milliseconds(pattern: str, hint: str) -> BeforeValidator:
 
 
 def _beside(name: object, info: ValidationInfo) -> object:
-    return beside(info.context or Path(), name) if isinstance(name, str) else name
+    """The path of a file or folder that a pipeline file names, relative to the folder in the context."""
+    if not isinstance(name, str):
+        return name
+    try:
+        return ((info.context or Path()) / Path(name).expanduser()).resolve()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ValueError(f"{shown(name)} is not a path: {error}") from error
 
 
 #: With it as their beginning, services and labels of Kubernetes have less than 64 characters.

@@ -48,8 +48,6 @@ _APPLY = (
     " app.kubernetes.io/component=connectors`"
 )
 _SECRET = "write it again, into the Secret of the workers: `towpath manifests PIPELINE --credentials FILE`"
-
-
 _KNOWN_S = 10.0  # seconds until a broker must know of another topic that was created
 _SOON = 100  # topics that a broker learns of at once
 _DEPLOY = "deploy"
@@ -334,10 +332,10 @@ def remove(session: Session, *, log: bool, say: Say, facts: Facts | None = None)
     if not log:
         _note(session, own.ids, say, removed=True)
     else:
-        session.topics.delete(own.names)
-        for name in own.names:
+        session.topics.delete(own.ids)
+        for name in own.ids:
             say(f"deleted topic {name}")
-        if pipeline.exactly_once or pipeline.dead_letter_topic in own.names:  # the mode in the file may have changed
+        if pipeline.exactly_once or pipeline.dead_letter_topic in own.ids:  # the mode in the file may have changed
             with session.destination.connected() as client:
                 count = positions.forget(client, pipeline)
             if count:
