@@ -20,17 +20,8 @@ from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.topics import Topics
 from towpath.clients.mongo.client import Cluster
 from towpath.clients.mongo.replica_set import replica_set
-from towpath.config.loading import (
-    COMPOSE,
-    EXAMPLE,
-    Places,
-    content,
-    holds_secret,
-    refuse_existing,
-    require_valid,
-    uri_files,
-    write_pipeline_file,
-)
+from towpath.config import loading
+from towpath.config.loading import COMPOSE, EXAMPLE, Places, holds_secret
 from towpath.config.namespaces import RESERVED, is_pattern
 from towpath.config.pipeline import Mode
 from towpath.config.text import counted, first_few
@@ -120,17 +111,17 @@ def init(
     answers = Answers(include, exclude, {name: value for name, value in given.items() if value})
     places = COMPOSE if compose else EXAMPLE if stack_dir is None else places_of(embedded.status(stack_dir))
     if not (yes or compose or stack_dir is not None) and on_terminal():
-        refuse_existing(file, force=force)
+        loading.refuse_existing(file, force=force)
         if not file.parent.is_dir():
             raise TowpathError(f"cannot write {file}: there is no folder {file.parent}")
-        text = content(file, include or ("db.*",), exclude, mode, name, replace(places, **answers.places))
-        require_valid(text, file)  # what is wrong with options is an error before any question
+        text = loading.content(file, include or ("db.*",), exclude, mode, name, replace(places, **answers.places))
+        loading.require_valid(text, file)  # what is wrong with options is an error before any question
         ask(answers, file, places)
     elif not include:
         raise click.UsageError("Missing option '--include'.")
     places = replace(places, **answers.places)
-    with uri_files(answers.uri_files):
-        write_pipeline_file(
+    with loading.uri_files(answers.uri_files):
+        loading.write_pipeline_file(
             file, include=answers.include, exclude=answers.exclude, mode=mode, name=name, places=places, force=force
         )
     for side, place in (("source", places.source), ("destination", places.destination)):

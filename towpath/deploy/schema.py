@@ -174,8 +174,7 @@ class Step:
 
     @property
     def build_specs(self) -> Sequence[Mapping[str, Any]]:
-        specs: Sequence[Mapping[str, Any]] = self.command.body.get("indexes", ())
-        return specs
+        return tuple(self.command.body.get("indexes", ()))
 
     @property
     def drops(self) -> bool:
