@@ -6,7 +6,6 @@ TowpathError                    root
 │   ├── ConnectUnreachable      no worker answers at the Connect URL
 │   ├── NoSuchConnector         Connect does not know the connector
 │   └── Unresolved              a worker cannot read a file that a configuration refers to
-├── ConnectorFailed             a connector or one of its tasks has failed, and stays so
 ├── KafkaRefused                the brokers refuse the login or the connection, or its settings cannot be used
 ├── KafkaUnreachable            no broker answers at the bootstrap address
 ├── TopicError                  a topic is not as the record contract needs it
@@ -74,10 +73,6 @@ class NoSuchConnector(ConnectError):
 
 class Unresolved(ConnectError):
     """A worker cannot resolve the `${file:…}` of a configuration."""
-
-
-class ConnectorFailed(TowpathError):
-    """A connector or one of its tasks has failed, and stays so."""
 
 
 class KafkaRefused(TowpathError):

@@ -62,21 +62,17 @@ class Session:
 
 @contextmanager
 def opened(
-    file: Path, content: str | None = None, say: Say = unsaid, shared: Sequence[Cluster] = ()
+    file: Path, content: str | Pipeline | None = None, say: Say = unsaid, shared: Sequence[Cluster] = ()
 ) -> Iterator[Session]:
     """Read the pipeline file, and prepare clients for Connect, Kafka and both clusters (without connecting).
 
-    With `content` the file need not exist yet. `shared`: clusters of another session, which closes them; one with the
-    same URI is used. Raises `BadPipelineFile`.
+    `content`: of the file, if it does not exist yet, or as it was read before. `shared`: clusters of another session,
+    which closes them; one with the same URI is used. Raises `BadPipelineFile`.
     """
-    pipeline = pipeline_file.read(file) if content is None else pipeline_file.parse(content, file)
-    with of(pipeline, file, say, shared) as session:
-        yield session
-
-
-@contextmanager
-def of(pipeline: Pipeline, file: Path, say: Say = unsaid, shared: Sequence[Cluster] = ()) -> Iterator[Session]:
-    """As `opened`, for a pipeline that was read from `file`."""
+    if isinstance(content, Pipeline):
+        pipeline = content
+    else:
+        pipeline = pipeline_file.read(file) if content is None else pipeline_file.parse(content, file)
     with ExitStack() as stack:
 
         def cluster(uri: str, side: str) -> Cluster:

@@ -23,7 +23,7 @@ from towpath.clients.connect.control import statuses
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.topics import Place, Topics
 from towpath.clients.mongo.client import ClusterTime
-from towpath.deploy.deployment import Deployment, remove
+from towpath.deploy.deployment import plan, remove
 from towpath.errors import NoSuchConnector
 from towpath.log.definitions import TOPIC_SETTINGS
 from towpath.log.lag import applied, gaps, peek
@@ -164,11 +164,11 @@ def _ours(stack: embedded.Stack, name: str, side: Side, settings: Settings) -> I
 
 def _prepared(it: Session) -> Mapping[str, dict[str, str]]:
     """Do what `towpath deploy` does before the connectors; their definitions."""
-    deployment = Deployment(Facts(it, allow_missing=True))
-    for change in deployment.plan():
+    facts = Facts(it, allow_missing=True)
+    for change in plan(facts):
         if not change.description.startswith("create connector "):
             change.apply()
-    return deployment.facts.desired
+    return facts.desired
 
 
 def _deployed(it: Session, checkout: Checkout, file: Path) -> Mapping[str, dict[str, str]]:

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from towpath.checks import capture, cluster, connect, file, kafka
+from towpath.checks import capture, connect, kafka, source
 from towpath.checks.capture import Captured
+from towpath.checks.change import traps
 from towpath.checks.facts import DESTINATION_SET
 from towpath.checks.rule import Finding, refusal
 from towpath.clients.kafka.topics import LARGEST_RECORD, Topic
 from towpath.clients.mongo.client import ClusterTime
-from towpath.config.pipeline import Pipeline
-from towpath.config.sections import CopyMethod
+from towpath.config.pipeline import CopyMethod, Pipeline
 from towpath.errors import ConnectError, ConnectUnreachable, Refused
 from towpath.log.definitions import TOPIC_SETTINGS
 from towpath.log.source_offsets import SourceState
@@ -159,7 +159,7 @@ def test_advice_is_what_was_raised_as_such() -> None:
 def test_the_compatibility_version_that_is_needed_is_advised(
     servers: tuple[int, ...], level: str, found: str, advice: str
 ) -> None:
-    finding = cluster.compatibility(level, servers)
+    finding = source.compatibility(level, servers)
     assert finding.level == found
     assert advice in finding.advice
 
@@ -175,7 +175,7 @@ def test_the_compatibility_version_that_is_needed_is_advised(
     ],
 )
 def test_what_is_said_of_a_version(version: tuple[int, ...], levels: list[str], words: str) -> None:
-    found = list(cluster.untested(version))
+    found = list(source.untested(version))
     assert [one.level for one in found] == levels
     assert all(words in one.finding for one in found)
 
@@ -324,8 +324,8 @@ def test_an_unresolved_reference_is_told_from_a_cluster_out_of_reach() -> None:
     ],
 )
 def test_a_trap_in_the_pipeline_file(change: dict[str, object], words: str) -> None:
-    assert told(file.traps(PIPELINE, Path("move.toml"))) == []
-    ((level, finding),) = told(file.traps(PIPELINE.changed(**change), Path("move.toml")))
+    assert told(traps(PIPELINE, Path("move.toml"))) == []
+    ((level, finding),) = told(traps(PIPELINE.changed(**change), Path("move.toml")))
     assert level == "warning"
     assert words in finding
 
@@ -335,6 +335,6 @@ def test_a_secrets_file_open_to_everybody(tmp_path: Path) -> None:
     secrets.write_text("source.uri=mongodb://u:secret@a/\n")
     for mode, count in ((0o644, 1), (0o640, 0), (0o600, 0)):
         secrets.chmod(mode)
-        findings = told(file.traps(PIPELINE.changed(connect={"secrets": tmp_path}), Path("move.toml")))
+        findings = told(traps(PIPELINE.changed(connect={"secrets": tmp_path}), Path("move.toml")))
         assert len(findings) == count
         assert "secret@" not in str(findings)

@@ -15,7 +15,7 @@ from tests.support import mongods
 from tests.support.awaited import until
 from tests.support.servers import free_port, replica_set
 from tests.support.started import started
-from towpath.checks import cluster
+from towpath.checks import source
 from towpath.checks.facts import Side
 from towpath.clients.mongo.client import Cluster
 from towpath.clients.mongo.replica_set import source_set
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.servers
 
 
 def errors(address: str, options: str = "replicaSet=guarded") -> list[tuple[str, str]]:
-    found = cluster.servers(Side("source", Cluster(f"mongodb://{address}/?{options}", "source"), source_set))
+    found = source.servers(Side("source", Cluster(f"mongodb://{address}/?{options}", "source"), source_set))
     return [(one.finding, one.advice) for one in found if one.level == "error"]
 
 

@@ -19,7 +19,6 @@ from towpath.cli import deploy, status, verify
 from towpath.cutover.gate import GATE, PRECONDITIONS, Readiness
 from towpath.cutover.steps import CutoverOptions
 from towpath.deploy import deployment
-from towpath.deploy.deployment import Deployment
 from towpath.run.status import read_status
 
 pytestmark = pytest.mark.servers
@@ -38,8 +37,8 @@ def test_no_request_is_repeated(pipeline: Pipeline) -> None:
         assert not [one for one in deployment.findings(Facts(session)) if one.level == "error"]
         assert repeated(asked) == []
     with counting(pipeline.write()) as (session, asked):
-        planned = Deployment(Facts(session))
-        assert planned.plan() and not planned.differences()
+        facts = Facts(session)
+        assert deployment.plan(facts) and not list(deployment.differences(facts))
         assert repeated(asked) == []
     pipeline.deploy()
     pipeline.wait()
@@ -49,7 +48,7 @@ def test_no_request_is_repeated(pipeline: Pipeline) -> None:
             assert not [found for found in deployment.findings(Facts(session)) if found.level == "error"]
             assert repeated(asked) == []
         with counting(one.write()) as (session, asked):
-            assert len(Deployment(Facts(session)).plan()) == changes
+            assert len(deployment.plan(Facts(session))) == changes
             assert repeated(asked) == []
 
 

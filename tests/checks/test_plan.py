@@ -18,10 +18,10 @@ from tests.support import raw
 from tests.support.pipeline import Addresses, Pipeline, Settings, towpath
 from tests.support.servers import mongod_with_users, replica_set
 from towpath.checks.facts import Extent
-from towpath.checks.sample import take
+from towpath.checks.plan import take
 from towpath.clients.kafka.topics import Topics
 from towpath.clients.mongo.client import Cluster
-from towpath.config.sections import Capture
+from towpath.config.pipeline import Capture
 
 pytestmark = pytest.mark.servers
 
@@ -180,4 +180,4 @@ def test_a_sample_reads_whole_documents(pipeline: Pipeline) -> None:
         sample = take(client, [captured], Capture(), 5)
     assert 0 < sample.documents <= 2 * 21_004
     assert 900 < sample.bytes / sample.documents < 1_100
-    assert 0 < sample.ratio < 1
+    assert 0 < sample.log_ratio < 1

@@ -12,8 +12,7 @@ import pytest
 
 from tests.support.fuzz import cases, told
 from towpath.cli.init import places_of
-from towpath.config.draft import _toml, write_pipeline_file
-from towpath.config.loading import read
+from towpath.config.loading import _as_toml, read, write_pipeline_file
 from towpath.errors import TowpathError
 from towpath.stack import Stack, StackOptions
 
@@ -95,7 +94,10 @@ def test_what_is_written_can_be_read_and_says_the_same(tmp_path: Path) -> None:
 
 def test_every_character_is_escaped_as_toml_has_it() -> None:
     text = "".join(map(chr, [*range(0x2100), 0x1F600, 0x10FFFF]))
-    assert tomllib.loads(f"text = {_toml(text)}\nlist = {_toml([text, ''])}") == {"text": text, "list": [text, ""]}
+    assert tomllib.loads(f"text = {_as_toml(text)}\nlist = {_as_toml([text, ''])}") == {
+        "text": text,
+        "list": [text, ""],
+    }
 
 
 def test_a_file_that_is_there_stays_unless_it_is_forced(tmp_path: Path) -> None:

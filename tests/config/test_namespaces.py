@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from towpath.config.namespaces import RESERVED, Selection, bad_names, is_pattern
+from towpath.checks.source import bad_names
+from towpath.config.namespaces import RESERVED, Selection, is_pattern
 
 
 @pytest.mark.parametrize(
@@ -66,17 +67,17 @@ def test_what_is_no_pattern(text):
 
 
 def test_names_that_kafka_cannot_tell_apart_are_refused():
-    [(name, refused)] = bad_names("p", ["x.y_z", "x.y.z"])
-    assert name == "x.y.z"
-    assert "would collide" in str(refused)
-    [(name, refused)] = bad_names("p", ["x.y"], other_topics=["p_x.y"])
-    assert name == "x.y"
-    assert "would collide" in str(refused)
+    [found] = bad_names("p", ["x.y_z", "x.y.z"])
+    assert found.subject == "source x.y.z"
+    assert "would collide" in found.finding
+    [found] = bad_names("p", ["x.y"], other_topics=["p_x.y"])
+    assert found.subject == "source x.y"
+    assert "would collide" in found.finding
     assert not [*bad_names("p", ["x.y", "x.z"], other_topics=["q.x.y"])]
 
 
 @pytest.mark.parametrize("namespace", ["shop.größe", "shop.a b", "shop." + "x" * 245])
 def test_names_that_cannot_be_topics_are_refused_with_the_way_out(namespace):
-    [(name, refused)] = bad_names("shop", [namespace])
-    assert name == namespace
-    assert "exclude" in str(refused)
+    [found] = bad_names("shop", [namespace])
+    assert found.subject == f"source {namespace}"
+    assert "exclude" in found.advice

@@ -10,7 +10,7 @@ import pytest
 from tests.config.test_pipeline_file import MINIMAL, PLAIN
 from towpath.config.loading import parse, read
 from towpath.config.namespaces import Selection
-from towpath.config.sections import Capture, Log, Run
+from towpath.config.pipeline import Capture, Log, Run
 from towpath.cutover.reverse_pipeline import (
     checked_reverse_file,
     renamed_patterns,

@@ -139,7 +139,7 @@ def test_all_is_made_and_stopped_before_it_begins_and_old_positions_of_its_captu
         SimpleNamespace(description=name, apply=lambda name=name: reverse.done.append(("create", name)))
         for name in "ab"
     ]
-    monkeypatch.setattr(reverse_pipeline, "Deployment", lambda facts: SimpleNamespace(plan=lambda: changes))
+    monkeypatch.setattr(reverse_pipeline.deployment, "plan", lambda facts: changes)
     for name in ("wait_stopped", "wait_running"):
         monkeypatch.setattr(reverse_pipeline, name, lambda _, *of, name=name: reverse.done.append((name, *of)))
     reverse.offsets[whole] = [{"partition": {}, "offset": {}}]

@@ -18,9 +18,9 @@ import pytest
 
 from tests.support import cutover_world
 from tests.support.cutover_world import SWITCH, State, World
+from towpath.cli import standard_streams
 from towpath.cli.cutover import print_event, with_words
 from towpath.cli.options import say
-from towpath.cli.output import standard_streams
 from towpath.config.events import TimedEvent
 from towpath.cutover import sides as sides_module
 from towpath.cutover import steps

@@ -13,9 +13,8 @@ import pytest
 from tests.checks.test_check_judgements import PIPELINE
 from tests.support.lives import Lives, mark
 from towpath.clients.mongo.client import ClusterTime
-from towpath.config.draft import write_pipeline_file
-from towpath.config.loading import read
-from towpath.config.sections import Ddl
+from towpath.config.loading import read, write_pipeline_file
+from towpath.config.pipeline import Ddl
 from towpath.cutover.reverse_pipeline import reverse_file_text
 from towpath.deploy.schema_changes import SchemaChanges, Shown, chosen
 from towpath.errors import BadPipelineFile

@@ -13,7 +13,7 @@ from bson import Int64
 from tests.support.awaited import until
 from tests.support.pipeline import Pipeline, Settings, towpath
 from towpath.checks.facts import Facts
-from towpath.deploy.deployment import Deployment
+from towpath.deploy import deployment
 from towpath.session import opened
 
 pytestmark = pytest.mark.servers
@@ -63,7 +63,7 @@ def test_what_an_interrupted_deployment_has_created_is_the_pipeline_s(pipeline: 
     pipeline.source("docs").insert_one({"_id": 1})
     for deploys_again in (False, True):
         with opened(pipeline.write()) as session:
-            changes = Deployment(Facts(session)).plan()
+            changes = deployment.plan(Facts(session))
             last = next(n for n, change in enumerate(changes) if pipeline.topic("docs") in change.description)
             for change in changes[: last + 1]:
                 change.apply()

@@ -23,8 +23,8 @@ from pydantic_core import PydanticUndefined
 from tests.servers.pairs import PAIRS
 from towpath.cli import towpath
 from towpath.clients.mongo.versions import SERIES
-from towpath.config import pipeline, sections
-from towpath.config.draft import write_pipeline_file
+from towpath.config import pipeline
+from towpath.config.loading import write_pipeline_file
 from towpath.config.pipeline import Pipeline
 
 ROOT = Path(__file__).parents[2]
@@ -90,7 +90,7 @@ def _table(model: type[BaseModel], names: list[str]) -> str:
     words = _docstrings(model)
     rows = ["| key | default | meaning |", "|---|---|---|"]
     for name in names:
-        assert name in words, f"{model.__name__}.{name} has no description below it in towpath/config/sections.py"
+        assert name in words, f"{model.__name__}.{name} has no description below it in towpath/config/pipeline.py"
         field = model.model_fields[name]
         rows.append(f"| `{field.alias or name}` | {_default(field.get_default())} | {_cell(words[name])} |")
     return "\n".join(rows)
@@ -100,8 +100,7 @@ def _docstrings(model: type[BaseModel]) -> dict[str, str]:
     """Key → the text below it in the schema."""
     (body,) = [
         node.body
-        for module in (pipeline, sections)
-        for node in ast.parse(inspect.getsource(module)).body
+        for node in ast.parse(inspect.getsource(pipeline)).body
         if isinstance(node, ast.ClassDef) and node.name == model.__name__
     ]
     return {

@@ -9,8 +9,7 @@ from xml.etree import ElementTree
 import click
 
 from towpath.cli import towpath
-from towpath.config.draft import write_pipeline_file
-from towpath.config.loading import read
+from towpath.config.loading import read, write_pipeline_file
 from towpath.config.pipeline import Pipeline
 
 CONTEXT = click.Context(towpath)

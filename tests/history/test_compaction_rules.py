@@ -12,13 +12,13 @@ import pytest
 
 from tests.checks.test_check_judgements import PIPELINE, told
 from tests.support.sessions import session_of
-from towpath.checks import file, kafka
+from towpath.checks import kafka
+from towpath.checks.change import traps
 from towpath.checks.facts import Facts
 from towpath.checks.rule import run
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.topics import Place, Topic, Topics
-from towpath.config.pipeline import Pipeline
-from towpath.config.sections import Log
+from towpath.config.pipeline import Log, Pipeline
 from towpath.history import compaction
 from towpath.history.compaction import interval
 from towpath.history.unprotected import First, Part, Summary, summary
@@ -148,9 +148,9 @@ def test_settings_that_can_lose_what_a_rebuild_needs(
 
 
 def test_a_file_that_gives_the_service_no_time_is_a_trap() -> None:
-    assert told(file.traps(COMPACTED, Path("move.toml"))) == []
+    assert told(traps(COMPACTED, Path("move.toml"))) == []
     short = COMPACTED.changed(log={"compaction_lag": 60_000, "delete_retention": 60_000, "retention": 60_000})
-    found = told(file.traps(short, Path("move.toml")))
+    found = told(traps(short, Path("move.toml")))
     assert [level for level, words in found if "compact" in words] == ["warning", "warning"]
 
 

@@ -5,14 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from towpath.checks.other_pipelines import is_written
+from towpath.checks.change import is_written
 from towpath.checks.rule import Rule, require
 from towpath.cli.replay import destination
 from towpath.clients.kafka.topics import Topic
 from towpath.clients.mongo.client import ClusterTime
 from towpath.clients.mongo.replica_set import ReplicaSet
-from towpath.config.draft import write_pipeline_file
-from towpath.config.loading import read
+from towpath.config.loading import read, write_pipeline_file
 from towpath.errors import Refused, TowpathError
 from towpath.history import preconditions
 from towpath.history.plan import END_OF_SECOND, Options, Plan, Replay, definition, point_in_time

@@ -8,11 +8,10 @@ import pytest
 
 from tests.checks.test_check_judgements import PIPELINE
 from towpath.checks.change import unchanged_mode
-from towpath.checks.kafka import single
+from towpath.checks.kafka import partition_count
 from towpath.clients.kafka.topics import Topic
 from towpath.config.logins import KafkaLogin
-from towpath.config.pipeline import Pipeline
-from towpath.config.sections import CopyMethod, Mode
+from towpath.config.pipeline import CopyMethod, Mode, Pipeline
 from towpath.log.definitions import (
     DDL,
     DDL_DROP,
@@ -187,8 +186,8 @@ def test_a_changed_mode_is_seen_in_the_topics_when_the_connectors_are_gone() -> 
 
 
 def test_requests_and_dead_letters_lie_on_one_partition() -> None:
-    assert not list(single(Topic("move.requests", 1)))
-    (refused,) = single(Topic("move.requests", 3))
+    assert not list(partition_count(Topic("move.requests", 1), PIPELINE))
+    (refused,) = partition_count(Topic("move.requests", 3), PIPELINE)
     assert re.search("has 3 partitions and must have one", refused.finding)
 
 

@@ -38,9 +38,8 @@ from tests.support.pipeline import TOWPATH
 from tests.support.served import HOOKS, listen_at
 from towpath.cli import launcher
 from towpath.cli.monitor import _ADDRESS, chosen
-from towpath.config.draft import write_pipeline_file
-from towpath.config.loading import read
-from towpath.config.sections import Run
+from towpath.config.loading import read, write_pipeline_file
+from towpath.config.pipeline import Run
 from towpath.errors import TowpathError
 from towpath.monitor import server
 from towpath.monitor.access import access_of

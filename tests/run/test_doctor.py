@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.pipeline import towpath
 from tests.support.servers import free_port
-from towpath.config.draft import Places, write_pipeline_file
+from towpath.config.loading import Places, write_pipeline_file
 from towpath.run.doctor import _logs
 
 

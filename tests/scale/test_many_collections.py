@@ -19,13 +19,13 @@ from pymongo.errors import OperationFailure
 from tests.checks.test_check_judgements import PIPELINE
 from tests.support.sessions import session_of
 from towpath.checks.facts import Facts
+from towpath.checks.source import bad_names
 from towpath.clients.kafka.topics import Place, Topic, Topics
 from towpath.config import namespaces
 from towpath.config.events import Difference
-from towpath.config.namespaces import Selection, bad_names, unmatched
+from towpath.config.namespaces import Selection, unmatched
 from towpath.config.pipeline import Pipeline
-from towpath.deploy import schema
-from towpath.deploy.deployment import Deployment
+from towpath.deploy import deployment, schema
 from towpath.deploy.schema import Step
 from towpath.log import integrity
 from towpath.log.definitions import change_settings
@@ -122,8 +122,8 @@ def test_the_names_of_other_topics_are_read_once() -> None:
             Once.reads += 1
             return super().__iter__()
 
-    found = [name for name, _ in bad_names("shop", [*NAMES, "shop.orders.1"], Once(["shop_x"] * 100))]
-    assert found == ["shop.orders.1"]
+    found = [one.subject for one in bad_names("shop", [*NAMES, "shop.orders.1"], Once(["shop_x"] * 100))]
+    assert found == ["source shop.orders.1"]
     assert Once.reads == 1
 
 
@@ -192,7 +192,7 @@ def test_a_deployment_creates_its_topics_at_once() -> None:
     brokers = Brokers({})
     facts = Facts(session_of(listing(0).changed(collections={"include": ("shop.*",)}), topics=brokers))
     facts.__dict__.update(existing={}, namespaces=NAMES, log=())
-    for change in Deployment(facts)._topic_changes({}):
+    for change in deployment._topic_changes(facts):
         change.apply()
     assert brokers.asked[f"{len(NAMES)} created"] == 1
     assert brokers.asked.total() <= 4  # with the topics of requests, dead letters and heartbeats
@@ -204,7 +204,7 @@ def test_a_deployment_asks_for_the_settings_of_all_topics_at_once() -> None:
     brokers = Brokers({"cleanup.policy": "delete"}, filled="shop.shop.orders_7")
     facts = Facts(session_of(compacted, topics=brokers))
     facts.__dict__.update(existing=topics, namespaces=NAMES, log=tuple(topics.values()))
-    changes = [*Deployment(facts)._topic_changes(topics)]
+    changes = [*deployment._topic_changes(facts)]
     assert brokers.asked == {"settings": 1, "ends": 1}
     set_ones = [change.description for change in changes if change.description.startswith("set ")]
     assert len(set_ones) == 2

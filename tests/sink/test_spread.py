@@ -11,7 +11,7 @@ from tests.conftest import MakePipeline
 from tests.support import rest
 from tests.support.group import await_shares
 from tests.support.pipeline import Pipeline, Settings, towpath
-from towpath.config.sections import Mode
+from towpath.config.pipeline import Mode
 
 pytestmark = pytest.mark.servers
 

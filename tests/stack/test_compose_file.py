@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from towpath.config.draft import COMPOSE as COMPOSE_PLACES
+from towpath.config.loading import COMPOSE as COMPOSE_PLACES
 from towpath.stack.plan import broker_properties, worker_properties
 from towpath.stack.tools import version
 

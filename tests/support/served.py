@@ -15,7 +15,7 @@ import httpx
 from tests.support import api
 from tests.support.awaited import until
 from tests.support.pipeline import TOWPATH
-from towpath.config.sections import Run
+from towpath.config.pipeline import Run
 
 TOKEN = "0123456789abcdef-token"
 HOOKS: Mapping[str, list[Callable[..., Any]]] = {"response": [api.refuse_answer]}

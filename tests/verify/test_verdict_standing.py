@@ -18,7 +18,7 @@ import bson
 import pytest
 
 from towpath.config.events import Difference, as_line
-from towpath.config.sections import Log
+from towpath.config.pipeline import Log
 from towpath.cutover import gate
 from towpath.errors import Refused, TowpathError
 from towpath.files import publish, replacing

@@ -175,10 +175,6 @@ class Oplog:
         grown = 1.0 if self.full else self.limit / max(self.size, 1)
         return max(self.span * grown / 3600, self.kept)
 
-    def is_near(self, since: int) -> bool:
-        """Whether a change made at `since` (seconds since the epoch) is dropped already, or will be soon."""
-        return self.last - since > _NEAR * self.hours * 3600
-
 
 def despite_drops(query: Callable[[], Answer]) -> Answer:
     """The answer to a query of the oplog, asked again when the server drops the entries that it reads."""
@@ -252,7 +248,7 @@ def check_capture(oplog: Oplog | None, captured: Captured) -> Iterator[Finding]:
             "run `towpath resnapshot PIPELINE` to continue it",
             about=f"log, {captured.connector}",
         )
-    elif oplog and oplog.is_near(captured.since.seconds):
+    elif oplog and behind > _NEAR * oplog.hours * 3600:
         yield warning(
             f"reaches back {duration(oplog.hours * 3600)}, and capture is {duration(behind)} behind: if the oplog"
             " drops changes before they are captured, `towpath resnapshot` has to re-read everything",

@@ -1,27 +1,105 @@
-"""What makes sure that a deployment loses no record and puts none out of order: the file fits what is deployed."""
+"""The pipeline file: settings that are valid but are traps; and whether it fits what is deployed, so that a deployment
+loses no record and puts none out of order. Other pipelines on the same Connect cluster neither write the same
+namespaces nor replicate back.
+"""
 
 from __future__ import annotations
 
+import re
+import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 
 from towpath.checks import target
 from towpath.checks.facts import DESTINATION_SET, SOURCE_SET, Configurations, Facts
-from towpath.checks.other_pipelines import loops, writers
-from towpath.checks.rule import Finding, error, rules, warning
+from towpath.checks.rule import Finding, Rule, error, ok, require, rules, warning
 from towpath.checks.source import captured_by
 from towpath.clients.kafka.topics import Topic
+from towpath.clients.mongo.client import Client
 from towpath.clients.mongo.replica_set import ReplicaSet
-from towpath.config.namespaces import topic_of
+from towpath.config.namespaces import namespace_of, renames_of, topic_of
 from towpath.config.pipeline import Pipeline
-from towpath.config.text import first_few
+from towpath.config.text import counted, first_few
 from towpath.errors import ConnectUnreachable, TowpathError
-from towpath.log.source_offsets import source_state
+from towpath.log.source_offsets import SELECTION, source_state
+from towpath.session import Session
 from towpath.store import cutover
 from towpath.store.writers import Registration
 
+#: The key in the configuration of a replay's sink that names the pipeline whose log it reads.
+REPLAY_OF = "towpath.replay.of"
+#: Name → configuration.
+Connectors = Mapping[str, Mapping[str, str]]
 _REMOVE = "`towpath remove --topics` the pipeline and deploy it again"
 _DEPLOY = "deploy"
+#: A log with a shorter retention does not survive an outage over a weekend.
+_SHORT_RETENTION_MS = 3 * 24 * 3600 * 1000
+_SHORT_LAG_MS = 600_000  # a shorter lag leaves little time during an outage of a broker or Connect
+
+
+def traps(pipeline: Pipeline, path: Path) -> Iterator[Finding]:
+    partitions, tasks, log = pipeline.kafka.partitions, pipeline.write.tasks, pipeline.log
+    size = f"{counted(partitions, 'partition')}, {counted(tasks, 'task')}"
+    yield ok(f"{path}: pipeline {pipeline.name}, {size}")
+    for namespace in pipeline.collections.rename:
+        if not pipeline.selection.matches(namespace):
+            yield warning(
+                f"[collections.rename] names {namespace}, which [collections] does not include: it has no effect",
+                "correct the name (the left side is the namespace at the source), or remove the line",
+            )
+    if pipeline.capture.copy_tasks > 1 and pipeline.copy_method != "towpath":
+        yield warning(
+            f'[capture] copy_tasks = {pipeline.capture.copy_tasks} has no effect: copy = "{pipeline.copy_method}", and'
+            ' only copy = "towpath" is shared by tasks',
+            "remove copy_tasks",
+        )
+    if pipeline.write.concern.partition("+")[0] == "1":
+        yield warning(
+            f'[write] concern = "{pipeline.write.concern}": when the destination\'s primary fails, writes that no other'
+            " member has are rolled back, and the pipeline does not write them again",
+            'use "majority"',
+        )
+    if tasks > partitions:
+        yield warning(
+            f"[write] tasks = {tasks}, but a topic has only {partitions} partitions: at most {partitions} tasks can"
+            " write one collection",
+            f"set tasks = {partitions}, unless many collections are busy at the same time",
+        )
+    if 0 <= log.retention < _SHORT_RETENTION_MS:
+        yield warning(
+            f"[log] retention is {log.retention / 3_600_000:,.1f} hours: records that are not applied by then are"
+            " deleted and lost, for example when the pipeline is down over a weekend",
+            "set [log] retention to three days or more",
+        )
+    if log.compact and log.compaction_lag < _SHORT_LAG_MS:
+        yield warning(
+            f"[log] compaction_lag is {log.compaction_lag // 1000} s: when Connect, a broker or `towpath compact` is"
+            " down for longer, the log cleaner drops documents that a rebuild needs",
+            "set hours, not minutes; the default is 24h",
+        )
+    if log.compact and 0 <= log.retention <= log.compaction_lag:
+        yield warning(
+            f"[log] retention ({log.retention // 1000} s) is not longer than compaction_lag"
+            f" ({log.compaction_lag // 1000} s): records are deleted before the log cleaner may compact them",
+            "compaction has no effect here: set a longer retention, or compact = false",
+        )
+    yield _secrets(pipeline)
+
+
+def _secrets(pipeline: Pipeline) -> Finding:
+    """Other users cannot read the secrets file, if it is on this machine."""
+    file = pipeline.secrets_file
+    origin = f"the Secret {pipeline.name}-workers has it" if pipeline.has_operator else "deploy writes it"
+    try:
+        mode = file.stat().st_mode
+    except OSError:
+        return ok(f"{file}, from which the workers read both URIs, is not on this machine; {origin}")
+    if mode & stat.S_IRWXO:
+        access = f"{file} holds both URIs, and all users of this machine have access to it (mode {mode & 0o777:04o})"
+        return warning(access, f"chmod o= {file}")
+    return ok(f"{file} is closed to other users")
 
 
 def no_cutover(facts: Facts) -> Iterator[Finding]:
@@ -156,14 +234,19 @@ def _newly_captured(facts: Facts, namespace: str) -> str | None:
 
 def copied(facts: Facts) -> Iterator[Finding]:
     """Debezium copies only at its first start, so no collection with documents is included later."""
-    for namespace in sorted(facts.filled) if facts.pipeline.copy_method == "debezium" else ():
+    for namespace in facts.namespaces if facts.pipeline.copy_method == "debezium" else ():
         after = _newly_captured(facts, namespace)
-        if after is not None and facts.offsets(after):
+        if after is not None and facts.offsets(after) and facts.source.ask(partial(_holds_documents, namespace)):
             yield error(
                 f"{namespace} holds documents and was not captured by {after} when it started: they would not be"
                 f" copied",
                 f"give it a separate pipeline, or {_REMOVE}",
             )
+
+
+def _holds_documents(namespace: str, client: Client) -> bool:
+    database, collection = namespace.split(".", 1)
+    return client[database][collection].find_one({}, {"_id": 1}) is not None
 
 
 def not_taken_in_again(facts: Facts) -> Iterator[Finding]:
@@ -217,12 +300,99 @@ def kept_offsets(facts: Facts) -> Iterator[Finding]:
             )
 
 
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """A sink connector that writes some of the namespaces in question."""
+
+    connector: str
+    replay_of: str
+    """The pipeline whose log it replays; empty for a pipeline's own sink."""
+    listed: str
+    """The first of the namespaces, for a message."""
+
+    @property
+    def label(self) -> str:
+        """The name of a replay."""
+        return self.connector.removeprefix(f"{self.replay_of}-replay-")
+
+
+def _at(connectors: Connectors, key: str, cluster: ReplicaSet) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """Name and configuration of Towpath's connectors that read (`SOURCE_SET`) or write (`DESTINATION_SET`) there."""
+    for name, config in connectors.items():
+        if key in config and ReplicaSet.parse(config[key]).is_same(cluster):
+            yield name, config
+
+
+def writers(
+    connectors: Connectors, destination: ReplicaSet, targets: Iterable[str], except_for: str
+) -> Iterator[Writer]:
+    """The sinks, except one, that write any of these namespaces (destination's names) to this replica set."""
+    names = sorted(targets)
+    for name, config in _at(connectors, DESTINATION_SET, destination):
+        replay_of = config.get(REPLAY_OF, "")
+        prefix = replay_of or name.removesuffix("-sink")
+        written = [target for target in names if name != except_for and is_written(config, prefix, target)]
+        if written:
+            yield Writer(name, replay_of, first_few(written, 3))
+
+
+def is_written(config: Mapping[str, str], prefix: str, target: str) -> bool:
+    """Whether a sink with this configuration, which reads topics `<prefix>.…`, writes the namespace `target`."""
+    renames = renames_of(config)
+    names = [old for old, new in renames.items() if new == target] + ([] if target in renames else [target])
+    listed, pattern = config.get("topics", "").split(","), config.get("topics.regex")
+    topics = [topic_of(prefix, name) for name in names]
+    return any(re.fullmatch(pattern, topic) if pattern else topic in listed for topic in topics)
+
+
+def loops(facts: Facts, source: ReplicaSet, destination: ReplicaSet, namespaces: Iterable[str]) -> Iterator[Finding]:
+    """An error for each pipeline that replicates what this one writes back to where this one captures it.
+
+    `namespaces`: what this pipeline captures, by the source's names. A pipeline whose sink is STOPPED does not count.
+    """
+    pipeline, connectors = facts.pipeline, facts.configurations
+    written = {pipeline.renamed(name): name for name in namespaces}
+    for sink, config in _at(connectors, DESTINATION_SET, source):
+        if sink == pipeline.sink_connector or REPLAY_OF in config:
+            continue
+        other, renames = sink.removesuffix("-sink"), renames_of(config)
+        sources = (f"{other}-source", f"{other}-source-whole")
+        captured = [it[SELECTION] for name, it in _at(connectors, SOURCE_SET, destination) if name in sources]
+        round_trip = [
+            (target, name)
+            for target, name in written.items()
+            if renames.get(target, target) == name and any(re.fullmatch(pattern, target) for pattern in captured)
+        ]
+        if round_trip and facts.state(sink) != "STOPPED":
+            target, name = round_trip[0]
+            yield error(
+                f"{pipeline.name} writes {target}, and the pipeline {other} brings that back to {name}, where"
+                f" {pipeline.name} captures it: each change would circulate forever",
+                f"`towpath remove` {other} first, or stop its sink",
+            )
+
+
+def refuse_loop_on_resuming(session: Session) -> None:
+    """Raise `Refused` for a loop, judging by the deployed connectors and the log, without the MongoDB clusters."""
+    require(rules("deploy", _deployed_loops), Facts(session))
+
+
+def _deployed_loops(facts: Facts) -> Iterator[Finding]:
+    pipeline = facts.pipeline
+    source, sink = (facts.deployed[name] or {} for name in (pipeline.source_connector, pipeline.sink_connector))
+    if SOURCE_SET in source and DESTINATION_SET in sink:
+        names = [namespace_of(pipeline.name, topic.name) for topic in facts.log]
+        yield from loops(facts, ReplicaSet.parse(source[SOURCE_SET]), ReplicaSet.parse(sink[DESTINATION_SET]), names)
+
+
 def no_loop(facts: Facts) -> Iterator[Finding]:
     """No other pipeline replicates back what this one writes, unless this one is stopped."""
     if not facts.is_stopped:
         yield from loops(facts, facts.source.replica_set, facts.destination.replica_set, facts.namespaces)
 
 
+#: Traps in the file, which are only reported.
+TRAPS: Sequence[Rule[Facts]] = (Rule("file", lambda facts: traps(facts.pipeline, facts.session.file), required=False),)
 RULES = rules(
     _DEPLOY,
     no_cutover,

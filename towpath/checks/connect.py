@@ -127,7 +127,7 @@ def _validated(facts: Facts) -> Iterator[Finding]:
     exactly-once support for sources, which the validated source requires. Connectors of a cluster that does not
     answer, or refuses the login, are left out: the workers would try to reach it for half a minute or more.
     """
-    pipeline, silent = facts.pipeline, [side.side for side in (facts.source, facts.destination) if not side.answers]
+    pipeline, silent = facts.pipeline, facts.unreachable.keys() & {"source", "destination"}
     if not silent and pipeline.secrets_file.exists() and credentials.differs(pipeline.secrets_file, facts.secrets):
         yield warning(
             f"{pipeline.secrets_file} and the pipeline file hold different URIs, so the connectors were not validated",

@@ -8,7 +8,7 @@ from typing import Any
 
 from pymongo.uri_parser import parse_uri
 
-from towpath.checks import cluster, source
+from towpath.checks import source
 from towpath.checks.facts import Facts
 from towpath.checks.rule import Finding, Rule, about, error, ok, rules, warning
 from towpath.clients.mongo.client import Client
@@ -247,7 +247,7 @@ def _traps(collection: Collection, indexes: Iterable[Mapping[str, Any]], pipelin
 
 
 RULES = (
-    *rules(SIDE, lambda facts: cluster.servers(facts.destination)),
+    *rules(SIDE, lambda facts: source.servers(facts.destination)),
     Rule(SIDE, both, required=False),
     Rule(SIDE, targets, applies=source.listed),
     *rules(SIDE, privileged, kinds),

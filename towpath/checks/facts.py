@@ -93,14 +93,6 @@ class Side:
         return self.ask(self._replica_set)
 
     @property
-    def answers(self) -> bool:
-        """Whether the cluster answers, accepts the login, and is of a kind that this side supports."""
-        try:
-            return bool(self.replica_set)
-        except TowpathError:
-            return False
-
-    @property
     def version(self) -> tuple[int, ...]:
         """Of the server that answered: (major, minor, patch)."""
         return self.replica_set.version
@@ -132,19 +124,18 @@ class Extent:
     """A collection of the source, and how large it is. Sizes are None where the user may not read `$collStats`."""
 
     namespace: str
-    destination: str
-    """Its namespace there."""
+    destination_namespace: str
     documents: int
     bytes: int | None
     """Of the documents, as BSON."""
-    storage: int | None
+    storage_bytes: int | None
     """On disk, compressed."""
     indexes: int
     index_bytes: int | None
 
     @property
-    def average(self) -> int | None:
-        """Bytes of a document."""
+    def average_bytes(self) -> int | None:
+        """Of a document."""
         return None if self.bytes is None else round(self.bytes / max(self.documents, 1))
 
 
@@ -154,10 +145,6 @@ class OwnTopics:
 
     ids: Mapping[str, str]
     others: tuple[str, ...] = ()
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(self.ids)
 
 
 class Facts(Once):
@@ -207,11 +194,6 @@ class Facts(Once):
     def namespaces(self) -> tuple[str, ...]:
         """The namespaces that are replicated: no views."""
         return tuple(collection.namespace for collection in self.collections if collection.kind != "view")
-
-    @cached_property
-    def filled(self) -> frozenset[str]:
-        """The `namespaces` that hold documents."""
-        return frozenset(name for name in self.namespaces if self.source.ask(partial(_holds_documents, name)))
 
     @cached_property
     def extents(self) -> Mapping[str, Extent]:
@@ -406,8 +388,3 @@ def _extent(namespace: str, destination: str, client: Client) -> Extent:
     stats = answer[0]["storageStats"]
     sizes = (int(stats[key]) for key in ("count", "size", "storageSize", "nindexes", "totalIndexSize"))
     return Extent(namespace, destination, *sizes)
-
-
-def _holds_documents(namespace: str, client: Client) -> bool:
-    database, collection = namespace.split(".", 1)
-    return client[database][collection].find_one({}, {"_id": 1}) is not None

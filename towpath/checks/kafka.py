@@ -50,27 +50,21 @@ def topics(facts: Facts) -> Iterator[Finding]:
 
 def partitions(facts: Facts) -> Iterator[Finding]:
     """Every existing topic has the partition count in the file; those of requests and dead letters have one."""
-    for topic in facts.log:
+    singles = (facts.pipeline.request_topic, facts.pipeline.dead_letter_topic)
+    for topic in (*facts.log, *(facts.existing[name] for name in singles if name in facts.existing)):
         yield from about(f"{SUBJECT} {topic.name}", partition_count(topic, facts.pipeline))
-    for name in (facts.pipeline.request_topic, facts.pipeline.dead_letter_topic):
-        if name in facts.existing:
-            yield from about(f"{SUBJECT} {name}", single(facts.existing[name]))
 
 
 def partition_count(topic: Topic, pipeline: Pipeline) -> Iterator[Finding]:
-    if topic.partitions != pipeline.kafka.partitions:
+    found = f"the topic {topic.name} has {topic.partitions} partitions and"
+    if not pipeline.is_change_topic(topic.name):
+        if topic.partitions != 1:
+            yield error(f"{found} must have one: Towpath did not create it", "delete it; deploy creates it again")
+    elif topic.partitions != pipeline.kafka.partitions:
         yield error(
-            f"the topic {topic.name} has {topic.partitions} partitions and the file says {pipeline.kafka.partitions}:"
-            " with another count a document's changes would be on two partitions, out of order",
+            f"{found} the file says {pipeline.kafka.partitions}: with another count a document's changes would be on"
+            " two partitions, out of order",
             f"set [kafka] partitions = {topic.partitions}",
-        )
-
-
-def single(topic: Topic) -> Iterator[Finding]:
-    if topic.partitions != 1:
-        yield error(
-            f"the topic {topic.name} has {topic.partitions} partitions and must have one: Towpath did not create it",
-            "delete it; deploy creates it again",
         )
 
 

@@ -1,25 +1,33 @@
-"""What is there before a pipeline is made: extents, rates, disks, and what `check` finds. Every query only reads."""
+"""What is there before a pipeline is made: extents, rates, disks, and what `check` finds. Every query only reads.
+
+A short sample of the source, with one thread, tells how fast it reads, and how far its documents compress in the log.
+"""
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from statistics import median
 from typing import Any, TypeVar
 
+import bson
+import lz4.block
+from bson.raw_bson import RawBSONDocument
 from bson.timestamp import Timestamp
 from pymongo.errors import ExecutionTimeout
+from pymongo.read_preferences import make_read_preference
 
 from towpath.checks import capture, source
 from towpath.checks.capture import Oplog
 from towpath.checks.facts import Extent, Facts
-from towpath.checks.pause import LONGEST_S, Pause, round_trip
 from towpath.checks.rule import LEVELS, Finding, about, error, ok, warning
-from towpath.checks.sample import Sample, take
 from towpath.clients.mongo.client import Client
 from towpath.clients.mongo.privileges import if_allowed
 from towpath.clients.mongo.versions import UNIQUE_IN_PLACE
-from towpath.config.pipeline import Pipeline
+from towpath.config.pipeline import Capture, Pipeline
 from towpath.config.text import duration, size
 from towpath.errors import TowpathError
 from towpath.store.positions import DATABASE
@@ -33,6 +41,25 @@ _SHORTEST_S = 60
 _DAY = 86_400
 #: Disks need more than is written: segments and files grow in steps, and other writers continue.
 _SPARE = 1.5
+#: Seconds, the default of `--max-pause`.
+LONGEST_S = 30.0
+#: Seconds on two cores, from single runs of `scripts/bench cutover` and `collections`: the sink's stop and the start of
+#: the capture of the reverse pipeline, at Connect; what is read of a partition of the log; a command that changes an
+#: option or an index.
+_CONNECT_S, _PARTITION_S, _COMMAND_S = 1.5, 0.001, 0.003
+#: Of a conversion, alone and for each entry of the index. A rebuild, for each entry, is an estimate.
+_CONVERSION_S, _CONVERTED_S, _REBUILT_S = 0.01, 4e-7, 2e-6
+_PINGS = 5
+_RANGE_BYTES, _BATCH_DOCUMENTS = 16 << 20, 4_000  # as the copy (RangeRead.java)
+_MOST_READS = 400
+_FEW = 20_000  # documents; of more, the server picks random ones without reading all
+_PATIENCE_S = 10  # for the first batch of a range, beyond the sample's time
+#: A producer's batch as Kafka compresses it: in blocks of 64 KB, each separately (connectors/source.json, KafkaLZ4).
+_BLOCK = 64 << 10
+_KEPT_BYTES = 4 << 20
+#: A record's header and framing, about: docs/design/record.md#headers, Kafka's DefaultRecord.
+_HEADER = b"........v.1 r 1700000000:7 1700000000123"
+_MODES = {"primary": 0, "primaryPreferred": 1, "secondary": 2, "secondaryPreferred": 3, "nearest": 4}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +67,17 @@ class Unknown:
     """What could not be found out, and why."""
 
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What was read for some seconds, in ranges of `_id` from random places."""
+
+    seconds: float
+    documents: int
+    bytes: int
+    log_ratio: float
+    """Bytes on disk in the log for each byte of a document: with key and header, after lz4."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +112,42 @@ class LogSize:
     replicas: int
     free_bytes: int | None
     """None if a broker does not report it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """How long writes will stop in a cutover, estimated from counts and a measured way to the server.
+
+    Entries are counted once for each index.
+    """
+
+    unique_indexes: int
+    entries: int
+    """Of these indexes."""
+    commands: int
+    """That the pause runs to change indexes, TTL and validators."""
+    rebuilt_entries: int
+    """Of the indexes that are rebuilt in the pause, before MongoDB 6.0."""
+    round_trip: float
+    """To the server that gets the schema, in seconds."""
+    lag: float = 0.0
+    """In seconds."""
+    partitions: int = 0
+    """Of the log."""
+
+    @property
+    def seconds(self) -> float:
+        """Of the pause, about."""
+        commands = self.commands * (_COMMAND_S + self.round_trip)
+        log = self.partitions * _PARTITION_S
+        return round(_CONNECT_S + self.lag + log + commands + self.rebuilt_entries * _REBUILT_S, 1)
+
+    @property
+    def seconds_after(self) -> float:
+        """Of the conversions after the switch, about."""
+        if self.rebuilt_entries:
+            return 0.0
+        return round(self.unique_indexes * _CONVERSION_S + self.entries * _CONVERTED_S, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +186,13 @@ class Plan:
     @property
     def log(self) -> LogSize | Unknown:
         total, sample, replicas = self.total, self.sample, self.replicas
-        if isinstance(total, Unknown) or isinstance(replicas, Unknown):
-            return total if isinstance(total, Unknown) else Unknown(str(getattr(replicas, "reason", "")))
+        if isinstance(total, Unknown):
+            return total
+        if isinstance(replicas, Unknown):
+            return replicas
         if isinstance(sample, Unknown) and total[0]:
             return sample
-        ratio = 1.0 if isinstance(sample, Unknown) else sample.ratio
+        ratio = 1.0 if isinstance(sample, Unknown) else sample.log_ratio
         copied = 0 if self.pipeline.copy_method == "none" else total[1]
         rate = self._own_rate()
         day = None if rate is None else round(rate * _DAY * ratio * replicas)
@@ -140,19 +216,17 @@ class Plan:
         """Bytes on disk of (documents, indexes), as at the source."""
         if isinstance(self.collections, Unknown):
             return self.collections
-        if any(collection.storage is None for collection in self.collections):
+        if any(collection.storage_bytes is None for collection in self.collections):
             return _NO_SIZES
         return (
-            sum(collection.storage or 0 for collection in self.collections),
+            sum(collection.storage_bytes or 0 for collection in self.collections),
             sum(collection.index_bytes or 0 for collection in self.collections),
         )
 
     @property
     def findings(self) -> tuple[Finding, ...]:
         """Errors first. The disks of a deployed pipeline hold what is copied already."""
-        found = [*self.found, *(() if self.deployed is True else self._disk_findings())]
-        if isinstance(self.pause, Pause) and self.pause.seconds > LONGEST_S:
-            found += about("plan pause", iter((self._long_pause(self.pause),)))
+        found = (*self.found, *(() if self.deployed is True else self._disk_findings()), *self._long_pause())
         return tuple(dict.fromkeys(sorted(found, key=lambda finding: LEVELS.index(finding.level))))
 
     def _disk_findings(self) -> Iterator[Finding]:
@@ -162,12 +236,14 @@ class Plan:
         if not isinstance(destination, Unknown) and isinstance(disk, Disk) and disk.free is not None:
             yield from about("plan destination", _space(f"the {disk.name}", sum(destination), disk.free))
 
-    def _long_pause(self, pause: Pause) -> Finding:
-        advice = "allow more: cutover --max-pause"
-        return warning(
-            f"a cutover stops writes for about {duration(pause.seconds)}, and its limit is {duration(LONGEST_S)}",
-            f"{advice}; or rebuild indexes after the switch: --rebuild-later" if pause.rebuilt_entries else advice,
-        )
+    def _long_pause(self) -> Iterator[Finding]:
+        pause, advice = self.pause, "allow more: cutover --max-pause"
+        if isinstance(pause, Pause) and pause.seconds > LONGEST_S:
+            yield warning(
+                f"a cutover stops writes for about {duration(pause.seconds)}, and its limit is {duration(LONGEST_S)}",
+                f"{advice}; or rebuild indexes after the switch: --rebuild-later" if pause.rebuilt_entries else advice,
+                about="plan pause",
+            )
 
     @property
     def errors(self) -> int:
@@ -301,7 +377,7 @@ def _kafka_disks(facts: Facts) -> tuple[Disk, ...]:
 
 def _destination_disk(facts: Facts, captured: tuple[Extent, ...]) -> Disk:
     """The primary's. A database that does not exist yet shows none, so Towpath's and MongoDB's are also asked."""
-    names = dict.fromkeys((*(one.destination.partition(".")[0] for one in captured), DATABASE, "admin"))
+    names = dict.fromkeys((*(one.destination_namespace.partition(".")[0] for one in captured), DATABASE, "admin"))
     answers = [facts.destination.ask(partial(_stats, name)) for name in names]
     if all(stats is None for stats in answers):
         raise TowpathError(f"the user may not run dbStats on {', '.join(names)}; the role read includes it")
@@ -336,3 +412,98 @@ def _indexes(client: Client, collections: Sequence[Extent]) -> tuple[int, int, i
         ttl += sum("expireAfterSeconds" in index for index in indexes)
         unique, entries = unique + count, entries + count * collection.documents
     return unique, ttl, entries
+
+
+def round_trip(client: Client) -> float:
+    """Seconds for the shortest command, to the primary and back."""
+
+    def one() -> float:
+        began = time.monotonic()
+        client.admin.command("ping")
+        return time.monotonic() - began
+
+    return median(one() for _ in range(_PINGS))
+
+
+def take(client: Client, collections: Sequence[Extent], capture: Capture, seconds: float) -> Sample:
+    """Read for at most so many seconds, within the limits in [capture]. Raises `TowpathError` if there is nothing."""
+    preference = make_read_preference(_MODES[capture.read_preference], None)
+    ranges = [(one, start) for one in collections if one.documents for start in _starts(client, one)]
+    if not ranges:
+        raise TowpathError("the collections hold no documents")
+    random.shuffle(ranges)
+    begun, elapsed, documents, size = time.monotonic(), 0.0, 0, 0
+    kept: list[list[bytes]] = []
+    kept_bytes = 0
+    for collection, start in ranges:
+        read = 0
+        for batch in _batches(client, collection, start, preference, seconds):
+            found = list(documents_in(batch))
+            documents, size, read = documents + len(found), size + len(batch), read + len(batch)
+            if read == len(batch) and kept_bytes < _KEPT_BYTES:
+                kept.append(found)
+                kept_bytes += len(batch)
+            elapsed = time.monotonic() - begun
+            limits = ((documents, capture.documents_per_second), (size, capture.bytes_per_second))
+            ahead = max((amount / rate for amount, rate in limits if rate), default=0.0) - elapsed
+            time.sleep(max(min(ahead, seconds - elapsed), 0))
+            if read >= _RANGE_BYTES or time.monotonic() - begun > seconds:
+                break
+        if time.monotonic() - begun > seconds:
+            break
+    if not documents:
+        raise TowpathError(f"the source returned no document within {seconds + _PATIENCE_S:.0f} s")
+    return Sample(elapsed, documents, size, compressed_size(kept) / kept_bytes)
+
+
+def _starts(client: Client, collection: Extent) -> list[Any]:
+    """Random `_id`s at which ranges begin; None, the beginning, of a small collection."""
+    size = collection.documents * (collection.average_bytes or 1_000)
+    if size <= _RANGE_BYTES or collection.documents <= _FEW:
+        return [None]
+    database, name = collection.namespace.split(".", 1)
+    count = min(max(size // _RANGE_BYTES, 2), _MOST_READS)
+    found = client[database][name].aggregate([{"$sample": {"size": count}}, {"$project": {"_id": 1}}])
+    return [row["_id"] for row in found]
+
+
+def _batches(client: Client, collection: Extent, start: Any, preference: Any, seconds: float) -> Iterator[bytes]:
+    database, name = collection.namespace.split(".", 1)
+    size = max(2, min(_BATCH_DOCUMENTS, _RANGE_BYTES // (collection.average_bytes or 1_000)))
+    longest = int(1_000 * (seconds + _PATIENCE_S))
+    found = (
+        client[database]
+        .get_collection(name, read_preference=preference)
+        .find_raw_batches(sort=[("_id", 1)], hint=[("_id", 1)], batch_size=size, max_time_ms=longest)
+    )
+    if start is not None:
+        found.min([("_id", start)])
+    try:
+        yield from found
+    except ExecutionTimeout:
+        return
+
+
+def documents_in(batch: bytes) -> Iterator[bytes]:
+    """The documents of a batch, which begin with their lengths."""
+    place = 0
+    while place < len(batch):
+        end = place + int.from_bytes(batch[place : place + 4], "little")
+        yield batch[place:end]
+        place = end
+
+
+def compressed_size(batches: Sequence[Sequence[bytes]]) -> int:
+    """Bytes of the log's records of these documents after lz4."""
+    compressed = 0
+    for documents in batches:
+        records = b"".join(_HEADER + _key(document) + document for document in documents)
+        for place in range(0, len(records), _BLOCK):
+            block = records[place : place + _BLOCK]
+            compressed += min(len(block), len(lz4.block.compress(block, store_size=False)))
+    return compressed
+
+
+def _key(document: bytes) -> bytes:
+    """`{_id: …}`; a stored document begins with its `_id`."""
+    return bytes(bson.encode({"_id": RawBSONDocument(document)["_id"]}))

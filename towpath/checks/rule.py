@@ -72,13 +72,18 @@ def rules(name: str, *checks: Callable[[Facts], Iterator[Finding]]) -> tuple[Rul
 
 
 def run(rules: Iterable[Rule[Facts]], facts: Facts) -> list[Finding]:
-    """What the rules find, each finding once. A rule that cannot be checked does not hide what the others find."""
+    """What the rules find, each finding once. A rule that cannot be checked does not hide what the others find.
+
+    That it cannot is a finding, about the server that is known to be away, if this is its failure.
+    """
     found: list[Finding] = []
     for rule in rules:
         try:
             found.extend(rule.findings(facts))
         except _FAILURES as failure:
-            found.append(refusal(_subject(facts, failure) or rule.name, failure))
+            away: dict[str, TowpathError] = getattr(facts, "unreachable", {})
+            subject = next((server for server, known in away.items() if known is failure), rule.name)
+            found.append(refusal(subject, failure))
     return list(dict.fromkeys(found))
 
 
@@ -103,12 +108,6 @@ def require(rules: Iterable[Rule[Facts]], facts: Facts) -> list[Finding]:
     for error in (*errors.values(), *unknown.values()):
         raise error
     return found
-
-
-def _subject(facts: object, failure: Failure) -> str:
-    """The server that is known to be away, if this is its failure."""
-    unreachable: dict[str, TowpathError] = getattr(facts, "unreachable", {})
-    return next((subject for subject, known in unreachable.items() if known is failure), "")
 
 
 def about(subject: str, findings: Iterable[Finding]) -> Iterator[Finding]:

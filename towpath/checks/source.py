@@ -1,10 +1,13 @@
-"""The checks of the source: its servers, the user's privileges, the oplog window, and what the collections hold."""
+"""The checks of the source: its servers, the user's privileges, the oplog window, and what the collections hold.
+
+Also the check of the servers of either side.
+"""
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,14 +17,14 @@ from bson.codec_options import CodecOptions, DatetimeConversion
 from bson.raw_bson import RawBSONDocument
 from pymongo.errors import ExecutionTimeout
 
-from towpath.checks import capture, cluster
-from towpath.checks.facts import Configurations, Facts
-from towpath.checks.rule import Finding, Rule, about, error, ok, refusal, rules, warning
+from towpath.checks import capture
+from towpath.checks.facts import Configurations, Facts, Side
+from towpath.checks.rule import Finding, Rule, about, error, ok, rules, warning
 from towpath.clients.mongo.client import Client
-from towpath.clients.mongo.privileges import COPY_ACTIONS, DDL_SOURCE_ACTIONS, SOURCE_ACTIONS
+from towpath.clients.mongo.privileges import COPY_ACTIONS, DDL_SOURCE_ACTIONS, SOURCE_ACTIONS, if_allowed
 from towpath.clients.mongo.replica_set import Collection, regex_refusal
-from towpath.clients.mongo.versions import EXPANDED_EVENTS, short
-from towpath.config.namespaces import bad_names, topic_of, unmatched
+from towpath.clients.mongo.versions import EXPANDED_EVENTS, NEWEST, OLDEST, Version, series, short
+from towpath.config.namespaces import topic_of, unmatched
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted, first_few
 from towpath.log.definitions import DDL, definitions
@@ -36,10 +39,67 @@ _BYTES = 32 * 1024 * 1024
 LARGE = int(15.9 * 1024 * 1024)
 _NAMED = 3
 _RAW: CodecOptions[RawBSONDocument] = CodecOptions(document_class=RawBSONDocument)
+#: The characters and the length that Kafka allows for a topic name (org.apache.kafka.common.internals.Topic).
+_TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 #: Decodes every document that a server stores.
 _LENIENT: CodecOptions[dict[str, Any]] = CodecOptions(
     unicode_decode_error_handler="replace", datetime_conversion=DatetimeConversion.DATETIME_MS
 )
+
+
+def servers(cluster: Side) -> Iterator[Finding]:
+    """The servers are supported, and their upgrades are finished."""
+    replica_set = cluster.replica_set
+    members = counted(len(replica_set.hosts), "member")
+    kind = f"replica set {replica_set.name}, {members}" if replica_set.name else "a standalone mongod"
+    yield ok(f"{cluster.cluster.address}: {kind}, MongoDB {'.'.join(map(str, cluster.version))}")
+    yield from untested(cluster.version)
+    if cluster.ask(_shard_identity) is not None:
+        yield error(
+            "is a shard of a sharded cluster: it has part of the documents, and chunks move in and out of it",
+            "name a replica set that is not sharded; sharded clusters are not supported",
+        )
+    if cluster.compatibility is None:
+        yield ok(
+            "feature compatibility version: not checked, because the user lacks the privilege getParameter"
+            " (role clusterMonitor)",
+        )
+    else:
+        yield compatibility(cluster.compatibility, cluster.version)
+
+
+def _shard_identity(client: Client) -> object:
+    """What a shard has; None for others, and where the user may not read it."""
+    return if_allowed(lambda: client.admin["system.version"].find_one({"_id": "shardIdentity"}))
+
+
+def untested(version: Version) -> Iterator[Finding]:
+    """A version that is not tested. `Side.replica_set` raises `Refused` for one that is not supported."""
+    number = ".".join(map(str, version))
+    if version[:2] > NEWEST:
+        yield warning(
+            f"MongoDB {number} is newer than all that is known to this version of Towpath",
+            "upgrade Towpath, or try everything on a copy of the data first",
+        )
+    elif series(version).support == "expected":
+        yield ok(f"MongoDB {number} is expected to work, and not tested")
+
+
+def compatibility(text: str, version: Version) -> Finding:
+    """Judge the feature compatibility version `text` of servers of this `version`."""
+    confirmed = ", confirm: true" if version >= (7, 0) else ""
+    command = f'db.adminCommand({{setFeatureCompatibilityVersion: "{short(version)}"{confirmed}}})'
+    if tuple(map(int, text.split("."))) < OLDEST:
+        return error(
+            f"feature compatibility version {text} is not supported: the servers behave as MongoDB {text}",
+            f"finish the upgrade: {command}",
+        )
+    if text != short(version):
+        return warning(
+            f"feature compatibility version {text} on servers {short(version)}: an upgrade is not finished",
+            f"finish it: {command}; or take it into account when you compare both sides",
+        )
+    return ok(f"feature compatibility version {text}")
 
 
 def schema_changes(facts: Facts) -> Iterator[Finding]:
@@ -123,8 +183,31 @@ def names(facts: Facts) -> Iterator[Finding]:
     """The topic name of every namespace is valid and collides with no other."""
     own_topics = {topic_of(facts.pipeline.name, name) for name in facts.namespaces}
     others = [topic for topic in facts.existing if topic not in own_topics]
-    for namespace, refused in bad_names(facts.pipeline.name, facts.namespaces, others):
-        yield refusal(f"{SIDE} {namespace}", refused)
+    yield from bad_names(facts.pipeline.name, facts.namespaces, others)
+
+
+def bad_names(prefix: str, namespaces: Iterable[str], other_topics: Iterable[str] = ()) -> Iterator[Finding]:
+    """The namespaces whose topic names are not valid, or collide with another topic or with that of an earlier one.
+
+    Kafka refuses a topic whose name differs from that of another only in `.` and `_`, because metric names use `_` for
+    both.
+    """
+    by_metric = {topic.replace(".", "_"): topic for topic in other_topics}
+    for namespace in namespaces:
+        topic = topic_of(prefix, namespace)
+        if not _TOPIC_NAME.fullmatch(topic):
+            yield error(
+                f"{namespace!r} cannot be replicated: its topic would be called {topic!r}, and Kafka allows only"
+                " letters, digits, '.', '_' and '-', 249 of them at most",
+                "leave it out with [collections] exclude",
+                about=f"{SIDE} {namespace}",
+            )
+        elif (twin := by_metric.setdefault(topic.replace(".", "_"), topic)) != topic:
+            yield error(
+                f"the topics {twin!r} and {topic!r} would collide (Kafka does not distinguish '.' and '_' there)",
+                f"leave {namespace!r} out with [collections] exclude and move it in a pipeline of another name",
+                about=f"{SIDE} {namespace}",
+            )
 
 
 def kinds(facts: Facts) -> Iterator[Finding]:
@@ -145,31 +228,28 @@ def is_replicated(facts: Facts, collection: Collection) -> bool:
 def kind(collection: Collection, pipeline: Pipeline) -> Iterator[Finding]:
     """The collection is of a supported kind."""
     is_copied, collated = pipeline.copy_method == "towpath", "collation" in collection.options
-    leave_out = "leave it out with [collections] exclude"
+    name, leave_out = collection.namespace, "leave it out with [collections] exclude"
     separate = f"{leave_out} and give it a separate pipeline with"
     if collection.kind == "timeseries":
-        what, advice = "is a time-series collection, which has no change stream", leave_out
+        yield error(f"{name} is a time-series collection, which has no change stream", leave_out)
     elif collection.options.get("capped") and is_copied:
-        what = (
-            'is a capped collection, which no server reads at a known time (readConcern "snapshot"), so that it cannot'
-            " be copied to the byte"
+        yield error(
+            f'{name} is a capped collection, which no server reads at a known time (readConcern "snapshot"), so that it'
+            " cannot be copied to the byte",
+            f'{separate} mode = "plain", or with [capture] copy = "none"',
         )
-        advice = f'{separate} mode = "plain", or with [capture] copy = "none"'
     elif collated and is_copied:
-        what = (
-            "has a default collation, by which the server orders its _ids, so that it cannot be copied in ranges of"
-            " them"
+        yield error(
+            f"{name} has a default collation, by which the server orders its _ids, so that it cannot be copied in"
+            " ranges of them",
+            f'{separate} mode = "plain" and [kafka] partitions = 1',
         )
-        advice = f'{separate} mode = "plain" and [kafka] partitions = 1'
     elif collated and pipeline.kafka.partitions > 1:
-        what = (
-            "has a default collation, by which two _ids that differ in bytes can be equal: with several partitions"
-            " their order could be lost"
+        yield error(
+            f"{name} has a default collation, by which two _ids that differ in bytes can be equal: with several"
+            " partitions their order could be lost",
+            f"{separate} [kafka] partitions = 1",
         )
-        advice = f"{separate} [kafka] partitions = 1"
-    else:
-        return
-    yield error(f"{collection.namespace} {what}", advice)
 
 
 def captured_by(configurations: Configurations, namespace: str) -> str | None:
@@ -218,7 +298,7 @@ def collections(facts: Facts) -> Iterator[Finding]:
 
 
 RULES = (
-    *rules(SIDE, lambda facts: cluster.servers(facts.source), schema_changes, privileged),
+    *rules(SIDE, lambda facts: servers(facts.source), schema_changes, privileged),
     Rule(capture.SUBJECT, lambda facts: capture.check_window(facts.source.ask(capture.read)), required=False),
     *(Rule(SIDE, check, applies=listed) for check in (included, filterable, kinds, names, copy_time)),
     Rule(SIDE, collections, required=False, applies=listed),

@@ -140,7 +140,7 @@ def _if_gone(name: str) -> str:
     return f"if that no longer exists, in mongosh at the destination: {MONGOSH_FORGET.format(name=name)}"
 
 
-#: Before something is removed: only what the pipeline itself has stored there.
+#: Before something is removed, without the source: only what the pipeline itself has stored there.
 OF_REMOVAL: Sequence[Rule[Target]] = rules(
     _DESTINATION, same_as_deployed, lambda target: same_kafka(target.ours, target.registered)
 )
@@ -156,11 +156,6 @@ def require_own(session: Session, *, ended: bool = False) -> None:
     With `ended`, Kafka and Connect may be away, as after the end of a replication.
     """
     require(OF_WRITING, gather(Facts(session), ended=ended))
-
-
-def require_removable(facts: Facts) -> None:
-    """Raise `Refused` unless what the destination stores for the pipeline is of this pipeline."""
-    require(OF_REMOVAL, gather(facts, with_source=False))
 
 
 def no_sink_elsewhere(facts: Facts) -> Iterator[Finding]:
@@ -185,7 +180,7 @@ def _members(facts: Facts, group: str) -> int:
 
 def known_log(facts: Facts) -> Iterator[Finding]:
     """The destination or Connect knows the pipeline whose log is to be deleted."""
-    topics, connectors = facts.own_topics.names, [name for name, config in facts.deployed.items() if config]
+    topics, connectors = tuple(facts.own_topics.ids), [name for name, config in facts.deployed.items() if config]
     if topics and not connectors and facts.registration is None:
         yield error(
             f"nothing shows that {first_few(topics, 3)} are of this pipeline: Kafka Connect at {facts.connect.url} has"
@@ -209,8 +204,8 @@ def gather(facts: Facts, *, with_source: bool = True, ended: bool = False) -> Ta
         kafka, log = facts.kafka_cluster, [namespace_of(pipeline.name, topic.name) for topic in facts.log]
         configs = [config for config in facts.deployed.values() if config]
     except (KafkaUnreachable, ConnectUnreachable) as failure:
-        if not ended or getattr(failure, "status", None) is not None:  # something else answers for Connect
-            raise
+        if not ended or (isinstance(failure, ConnectUnreachable) and failure.status is not None):
+            raise  # in the latter case, something else answers for Connect
         kafka, log, configs = "", [], []
     sources = [ReplicaSet.parse(config[SOURCE_SET]) for config in configs if SOURCE_SET in config]
     sink = next((config for config in configs if DESTINATION_SET in config), {})

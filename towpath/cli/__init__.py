@@ -1,19 +1,33 @@
-"""The command line: `towpath COMMAND …`. Exit 0: same or done; 1: different, or not running; 2: error."""
+"""The command line: `towpath COMMAND …`. Exit 0: same or done; 1: different, or not running; 2: error.
+
+Its output may fail: the disk of a log is full, or the program that reads is gone. A command that changes something,
+watches or judges continues and ends with the exit code of what it did. A command whose only result is its output ends
+at the failure.
+"""
 
 from __future__ import annotations
 
+import errno
+import io
 import os
+import select
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
+from typing import TYPE_CHECKING, TextIO
 
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-from towpath.cli.output import NO_ROOM, Streams, Unwritten, standard_streams
 from towpath.signals import Interrupts, handle
 
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
 DIFFERENT, ERROR = 1, 2
+#: What a full disk answers.
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 #: Command → its module and its help in one line, in the order of `--help`.
 _COMMANDS = {
@@ -21,7 +35,7 @@ _COMMANDS = {
     "stack": ("towpath.cli.stack", "Run MongoDB, Kafka and Connect on this machine for tests."),
     "init": ("towpath.cli.init", "Write a commented pipeline file."),
     "check": ("towpath.cli.check", "Check the pipeline file and all servers that it names."),
-    "plan": ("towpath.cli.plan", "Estimate time and disk, find what stops a pipeline."),
+    "plan": ("towpath.cli.check", "Estimate time and disk, find what stops a pipeline."),
     "prepare": ("towpath.cli.deploy", "Create collections, views and indexes at the destination."),
     "manifests": ("towpath.cli.manifests", "Print resources of Kubernetes, for Strimzi."),
     "deploy": ("towpath.cli.deploy", "Create or update topics and connectors."),
@@ -48,6 +62,73 @@ _COMMANDS = {
 _PRINTING = frozenset({"check", "plan", "manifests", "status", "tail", "completion"})
 
 
+class Unwritten(Exception):  # no OSError: click and rich end the process with 1 at a broken pipe
+    """The command ends, because its output is all that it has to give."""
+
+
+class Output(io.FileIO):
+    """A file descriptor whose writes never fail, unless `is_required`: then they raise `Unwritten`."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number, "w", closefd=False)
+        self.failure: OSError | None = None
+        """Why something was not written."""
+        self.is_required = False
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        try:
+            while (written := super().write(data)) is None:  # another program has made the terminal non-blocking
+                select.select([], [self], [])
+            return written
+        except OSError as error:
+            self.failure = error
+            if self.is_required:
+                raise Unwritten from error
+            return memoryview(data).nbytes
+
+    @property
+    def complaint(self) -> str:
+        """A message about output that is missing; empty if none is, or if its reader has ended, as with `| head`."""
+        if self.failure is None or self.failure.errno == errno.EPIPE:
+            return ""
+        advice = "; make room there" if self.failure.errno in _NO_ROOM else ""
+        return f"towpath: cannot write the output: {self.failure.strerror}{advice}"
+
+
+@contextmanager
+def standard_streams() -> Iterator[Output | None]:
+    """Replace `sys.stdout`, for which it returns what is written to, and `sys.stderr`; None if the former is closed.
+
+    A character that their encoding lacks is written as an escape.
+    """
+    before = sys.stdout, sys.stderr
+    output, errors = _output(sys.stdout), _output(sys.stderr)
+    try:
+        if output is not None:
+            sys.stdout = _text(output, sys.stdout)
+        if errors is not None:
+            sys.stderr = _text(errors, sys.stderr)
+        yield output
+    finally:
+        sys.stdout, sys.stderr = before
+
+
+def _output(stream: TextIO | None) -> Output | None:
+    try:
+        return None if stream is None else Output(stream.fileno())
+    except (OSError, ValueError):  # closed, or no file
+        return None
+
+
+def _text(output: Output, like: TextIO) -> TextIO:
+    return io.TextIOWrapper(
+        io.BufferedWriter(output),
+        encoding=like.encoding,
+        errors="backslashreplace" if like.errors == "strict" else like.errors,
+        line_buffering=output.isatty() or like is sys.stderr,
+    )
+
+
 class _Commands(click.Group):
     """A group that imports a command only when it is called, so that `--help`, `--version` and completion are fast."""
 
@@ -63,8 +144,8 @@ class _Commands(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Before `--help` and `--version` print, which they do here."""
         is_help = not args or args[0] not in _COMMANDS or not {"-h", "--help"}.isdisjoint(args)
-        if isinstance(ctx.obj, Streams) and (is_help or args[0] in _PRINTING):
-            ctx.obj.require_output()
+        if isinstance(ctx.obj, Output) and (is_help or args[0] in _PRINTING):
+            ctx.obj.is_required = True
         return super().parse_args(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -142,9 +223,9 @@ def exit_code() -> int:
     """Run the command line. Only this turns errors into messages and an exit code."""
     signals = Interrupts()
     handle(signals)
-    with standard_streams() as streams:
+    with standard_streams() as output:
         try:
-            status = _run(streams)
+            status = _run(output)
         except Unwritten:
             status = ERROR
         except (click.Abort, KeyboardInterrupt, SystemError) as error:
@@ -152,21 +233,21 @@ def exit_code() -> int:
                 raise
             click.echo("stopped", err=True)
             status = ERROR
-        if streams.complaint:
-            click.echo(streams.complaint, err=True)
+        if output is not None and output.complaint:
+            click.echo(output.complaint, err=True)
         return status
 
 
-def _run(streams: Streams) -> int:
+def _run(output: Output | None) -> int:
     try:
-        status = towpath(standalone_mode=False, obj=streams)  # click returns the status of an Exit, and otherwise None
+        status = towpath(standalone_mode=False, obj=output)  # click returns the status of an Exit, and otherwise None
         sys.stdout.flush()
         return status if isinstance(status, int) else 0
     except click.ClickException as error:
         error.show()
         return ERROR
     except OSError as error:
-        if error.errno not in NO_ROOM:
+        if error.errno not in _NO_ROOM:
             raise
         click.echo(f"towpath: {error}; make room there", err=True)
         return ERROR

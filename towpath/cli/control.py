@@ -7,12 +7,12 @@ from pathlib import Path
 import click
 
 from towpath.checks import target
+from towpath.checks.change import refuse_loop_on_resuming
 from towpath.checks.facts import Facts, OwnTopics
-from towpath.checks.other_pipelines import refuse_loop_on_resuming
 from towpath.checks.rule import require
 from towpath.cli.options import flag, opened, pipeline_argument, say
 from towpath.clients.connect.control import statuses, wait_running
-from towpath.deploy import deployment, operator
+from towpath.deploy import deployment
 from towpath.errors import MongoUnreachable, Refused, TopicError, TowpathError
 from towpath.history.plan import find, find_all, find_leftovers
 from towpath.history.replay import remove as remove_replay
@@ -33,7 +33,7 @@ def pause(file: Path) -> None:
     Exit codes: 0 paused; 2 it cannot be done.
     """
     with opened(file) as session:
-        operator.refuse_state(session.pipeline, "paused")
+        deployment.refuse_state(session.pipeline, "paused")
         session.require_deployed()
         for name in session.pipeline.connectors:
             session.connect.pause(name)
@@ -51,7 +51,7 @@ def resume(file: Path, timeout: float) -> None:
     Exit codes: 0 running; 1 a connector does not run yet; 2 it cannot be done.
     """
     with opened(file) as session:
-        operator.refuse_state(session.pipeline, "running")
+        deployment.refuse_state(session.pipeline, "running")
         session.require_deployed()
         cutover.refuse(session)
         refuse_loop_on_resuming(session)
@@ -173,28 +173,28 @@ def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -
         if label is not None:
             _remove_replay(session, label, dry_run=dry_run)
             return
-        operator.refuse_removal(session.pipeline, session.connect, log=log)
+        deployment.refuse_removal(session.pipeline, session.connect, log=log)
         facts = Facts(session)
         _refuse_other_target(facts, log=log)
         replays = find_all(session.connect, session.pipeline) if log else ()
         topics = facts.own_topics if log else OwnTopics({})
         if dry_run:
-            for name in (*(replay.name for replay in replays), *session.pipeline.connectors, *topics.names):
+            for name in (*(replay.name for replay in replays), *session.pipeline.connectors, *topics.ids):
                 say(f"would remove {name}")
             _report_others(topics)
             return
-        if topics.names and not yes:
-            for name in topics.names:
+        if topics.ids and not yes:
+            for name in topics.ids:
                 say(f"topic {name}")
             ending = f" and end {len(replays)} replays" if replays else ""
-            question = f"Delete these {len(topics.names)} topics with all their records{ending}? This cannot be undone"
+            question = f"Delete these {len(topics.ids)} topics with all their records{ending}? This cannot be undone"
             click.confirm(question, abort=True)
         for replay in replays:
             remove_replay(replay, session, keep_letters=False)
         deployment.remove(session, log=log, say=say, facts=facts)
         _report_others(topics)
         if session.pipeline.has_operator:
-            say(f"next: {operator.removal(session.pipeline)}")
+            say(f"next: {deployment.removal(session.pipeline)}")
         click.echo(f"{session.pipeline.name}: removed" + ("" if log else "; its log and positions are kept"))
 
 
@@ -204,7 +204,7 @@ def _refuse_other_target(facts: Facts, *, log: bool) -> None:
     Without the log nothing at the destination is deleted, which may be lost then.
     """
     try:
-        target.require_removable(facts)
+        require(target.OF_REMOVAL, target.gather(facts, with_source=False))
     except MongoUnreachable as error:
         if log and facts.pipeline.exactly_once:
             raise

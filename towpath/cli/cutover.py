@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from towpath.config.text import utc
 from towpath.cutover.machine import Machine
 from towpath.cutover.sides import Sides, read_sides
 from towpath.cutover.steps import CutoverOptions
-from towpath.deploy import operator
+from towpath.deploy import deployment
 from towpath.errors import Refused
 from towpath.signals import Interrupts, handle
 from towpath.store.state_files import alone
@@ -146,7 +146,7 @@ def cutover(
     )
     with ExitStack() as stack:
         session = stack.enter_context(opened(file))
-        operator.refuse_change(session.pipeline, "a cutover")
+        deployment.refuse_change(session.pipeline, "a cutover")
         if not session.pipeline.exactly_once:
             raise Refused(f'{file}: a cutover needs mode = "exactly-once", which stores positions with the documents')
         if not dry_run:
@@ -199,18 +199,6 @@ def print_event(event: TimedEvent) -> None:
             click.echo(f"     {'':<{width}}  → {finding['advice']}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Bar:
-    """A step on the time line of all steps; `left` and `width` are per cent of the line."""
-
-    name: str
-    counts: str
-    seconds: float
-    left: float
-    width: float
-    paused: bool
-
-
 def write_report(place: Path | None, sides: Sides, events: Sequence[TimedEvent]) -> None:
     """Write the page, if it has a place. Raises `TowpathError` when it cannot be written."""
     if place is None:
@@ -231,7 +219,10 @@ def write_report(place: Path | None, sides: Sides, events: Sequence[TimedEvent])
 
 
 def _facts(sides: Sides, events: Sequence[TimedEvent], switch: Switch | None) -> dict[str, str]:
-    pipeline, marker = sides.forward.pipeline, sides.marker
+    pipeline, marker, reverse = sides.forward.pipeline, sides.marker, "" if sides.reverse else "none"
+    if sides.reverse and marker and marker.state == "destination primary":
+        own = f"{sides.reverse.pipeline.name} ({sides.reverse.file.name})"
+        reverse = f"{own}; towpath cutover {sides.forward.file.name} --back"
     return {
         "source": without_credentials(pipeline.source.uri),
         "destination": without_credentials(pipeline.destination.uri),
@@ -242,21 +233,12 @@ def _facts(sides: Sides, events: Sequence[TimedEvent], switch: Switch | None) ->
         "everything up to": f"{marker.cluster_time}, cluster time of the source"
         if marker and marker.cluster_time
         else "",
-        "reverse pipeline": _reverse_pipeline(sides),
+        "reverse pipeline": reverse,
     }
 
 
-def _reverse_pipeline(sides: Sides) -> str:
-    if sides.reverse is None:
-        return "none"
-    if sides.marker is None or sides.marker.state != "destination primary":
-        return ""
-    return (
-        f"{sides.reverse.pipeline.name} ({sides.reverse.file.name}); towpath cutover {sides.forward.file.name} --back"
-    )
-
-
-def _steps(events: Sequence[TimedEvent]) -> Iterator[_Bar]:
+def _steps(events: Sequence[TimedEvent]) -> Iterator[tuple[Step, float, float, bool]]:
+    """Each step on the time line of all: where it begins and how wide it is, in per cent, and whether in the pause."""
     steps = [event for event in events if isinstance(event, Step)]
     if not steps:
         return
@@ -269,10 +251,8 @@ def _steps(events: Sequence[TimedEvent]) -> Iterator[_Bar]:
     switched = next((event.reported_at for event in events if isinstance(event, Switch)), last)
     percent = 100 / max((last - first).total_seconds(), 0.001)
     for step in steps:
-        counts = ", ".join(f"{count:,} {name}" for name, count in step.counts.items())
         left = (_start(step) - first).total_seconds() * percent
-        paused = stopped < step.reported_at <= switched
-        yield _Bar(step.step, counts, step.seconds, left, step.seconds * percent, paused)
+        yield step, left, step.seconds * percent, stopped < step.reported_at <= switched
 
 
 def _start(step: Step) -> datetime:

@@ -33,9 +33,9 @@ from towpath.cli.options import FOLDER, flag, opened, print_tables, say
 from towpath.cli.status import lag_text
 from towpath.clients.connect.control import wait_running
 from towpath.clients.kafka import consume
-from towpath.config.draft import write_pipeline_file
+from towpath.config.loading import write_pipeline_file
 from towpath.config.namespaces import topic_of
-from towpath.deploy.deployment import Deployment
+from towpath.deploy import deployment
 from towpath.errors import TowpathError
 from towpath.log import barrier
 from towpath.log.records import record
@@ -132,7 +132,7 @@ def _run(file: Path, source: Store, destination: Store, messages: int, seconds: 
 
 
 def _deploy(session: Session) -> None:
-    for change in Deployment(Facts(session)).plan():
+    for change in deployment.plan(Facts(session)):
         say(f"    {change.description}")
         change.apply()
     wait_running(session.connect, session.pipeline.connectors, timeout=120)

@@ -12,8 +12,7 @@ from towpath.checks.facts import Facts
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json, say
 from towpath.cli.progress import bar
 from towpath.clients.connect.control import wait_running
-from towpath.deploy import conversions
-from towpath.deploy.deployment import Deployment
+from towpath.deploy import conversions, deployment
 from towpath.deploy.schema import Plan, apply, of_text, plan, plan_in_place
 from towpath.errors import MongoError, NoSuchConnector, TowpathError
 from towpath.log import barrier
@@ -48,10 +47,10 @@ def deploy(file: Path, dry_run: bool, allow_missing: bool, prepares: bool, timeo
     an operator; 2 it cannot be done.
     """
     with opened(file) as session:
-        planned = Deployment(Facts(session, allow_missing=allow_missing))
-        changes, differences = planned.plan(), planned.differences()
+        facts = Facts(session, allow_missing=allow_missing)
+        changes, differences = deployment.plan(facts), list(deployment.differences(facts))
         in_log = session.pipeline.ddl.apply  # the sink creates collections, with the options of their time
-        schema = _schema_plan(planned.facts) if prepares and not in_log else Plan()
+        schema = _schema_plan(facts) if prepares and not in_log else Plan()
         if dry_run:
             for step in schema.collections:
                 say(f"would {step.description}")
@@ -63,18 +62,16 @@ def deploy(file: Path, dry_run: bool, allow_missing: bool, prepares: bool, timeo
             if not dry_run:
                 change.apply()
         for difference in differences:
-            say(str(difference))
+            say(f"{difference.finding}; {difference.advice}")
         if not dry_run and not differences:
             wait_running(session.connect, session.pipeline.connectors, timeout)
         descriptions = [*(step.description for step in schema.collections), *(change.description for change in changes)]
         if as_json:
-            words = [difference.description for difference in differences]
+            words = [difference.finding for difference in differences]
             print_json({"dry_run": dry_run, "changes": descriptions, "differences": words})
-        elif differences:
-            pass
-        elif not descriptions:
+        elif not descriptions and not differences:
             click.echo(f"{session.pipeline.name}: nothing to change")
-        elif not dry_run:
+        elif not dry_run and not differences:
             click.echo(f"{session.pipeline.name}: deployed, {len(session.pipeline.connectors)} connectors running")
         if differences:
             raise click.exceptions.Exit(1)
@@ -141,7 +138,8 @@ def prepare(
             _convert(session, marker.conversions, dry_run=dry_run, as_json=as_json)
             return
         schema = plan_in_place(session) if in_place else plan(session, overwrite=overwrite, final=final)
-        print_undo(schema)
+        for step in schema.undo:  # before anything is changed, so that they are known even after a crash
+            say(f"to undo the change of {step.namespace}: {step.command.text}")
         if session.pipeline.ddl.apply and schema.steps and not (final or in_place):
             say("[ddl]: the log makes what the source has; what is made ahead of it can be in the way of older changes")
         if not dry_run:
@@ -202,12 +200,6 @@ def _print(schema: Plan, *, dry_run: bool, as_json: bool) -> None:
     elif not schema.steps and not schema.different:
         click.echo("nothing to create")
     report_rest(schema)
-
-
-def print_undo(schema: Plan) -> None:
-    """Call it before anything is changed, so that the undo commands are known even after a crash."""
-    for step in schema.undo:
-        say(f"to undo the change of {step.namespace}: {step.command.text}")
 
 
 def report_rest(schema: Plan) -> None:

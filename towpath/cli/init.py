@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,21 +18,12 @@ from towpath import stack as embedded
 from towpath.cli.options import FILE, FOLDER, flag, pipeline_argument, say
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.topics import Topics
-from towpath.clients.mongo.client import Client, Cluster
+from towpath.clients.mongo.client import Cluster
 from towpath.clients.mongo.replica_set import replica_set
-from towpath.config.draft import (
-    COMPOSE,
-    EXAMPLE,
-    Places,
-    content,
-    refuse_existing,
-    require_valid,
-    uri_files,
-    write_pipeline_file,
-)
-from towpath.config.loading import holds_secret
+from towpath.config import loading
+from towpath.config.loading import COMPOSE, EXAMPLE, Places, holds_secret
 from towpath.config.namespaces import RESERVED, is_pattern
-from towpath.config.sections import Mode
+from towpath.config.pipeline import Mode
 from towpath.config.text import counted, first_few
 from towpath.errors import TowpathError
 
@@ -42,6 +33,8 @@ _BROKERS = re.compile(r"[^\s,:/]+:[0-9]{1,5}(,\s*[^\s,:/]+:[0-9]{1,5})*")
 
 #: What is wrong with an answer; empty when nothing is.
 Check = Callable[[str], str]
+#: What an answer leads to; raises `TowpathError` where it leads nowhere.
+Test = Callable[[str], str]
 
 
 @dataclass(slots=True)
@@ -118,17 +111,17 @@ def init(
     answers = Answers(include, exclude, {name: value for name, value in given.items() if value})
     places = COMPOSE if compose else EXAMPLE if stack_dir is None else places_of(embedded.status(stack_dir))
     if not (yes or compose or stack_dir is not None) and on_terminal():
-        refuse_existing(file, force=force)
+        loading.refuse_existing(file, force=force)
         if not file.parent.is_dir():
             raise TowpathError(f"cannot write {file}: there is no folder {file.parent}")
-        text = content(file, include or ("db.*",), exclude, mode, name, replace(places, **answers.places))
-        require_valid(text, file)  # what is wrong with options is an error before any question
+        text = loading.content(file, include or ("db.*",), exclude, mode, name, replace(places, **answers.places))
+        loading.require_valid(text, file)  # what is wrong with options is an error before any question
         ask(answers, file, places)
     elif not include:
         raise click.UsageError("Missing option '--include'.")
     places = replace(places, **answers.places)
-    with uri_files(answers.uri_files):
-        write_pipeline_file(
+    with loading.uri_files(answers.uri_files):
+        loading.write_pipeline_file(
             file, include=answers.include, exclude=answers.exclude, mode=mode, name=name, places=places, force=force
         )
     for side, place in (("source", places.source), ("destination", places.destination)):
@@ -171,23 +164,17 @@ def ask(answers: Answers, file: Path, examples: Places) -> None:
         answers.places["connect"] = _connect(examples.connect, tests=tests)
 
 
-def _value(name: str, explanation: str, default: str | None, check: Check) -> str:
-    """One question, until its answer is valid."""
-    if explanation:
-        say(f"\n{explanation}")
+def _value(name: str, explanation: str, default: str | None, check: Check, test: Test | None = None) -> str:
+    """One question, until its answer is valid; then it is tried out."""
     while True:
+        if explanation:
+            say(f"\n{explanation}")
         answer = str(click.prompt(name, default=default, show_default=bool(default), err=True)).strip()
-        fault = check(answer)
-        if not fault:
-            return answer
-        say(f"  {fault}")
-
-
-def _tested(name: str, explanation: str, default: str, check: Check, test: Callable[[str], str], *, tests: bool) -> str:
-    """As `_value`, and tried out. `test` returns what it found, or raises `TowpathError`."""
-    while True:
-        answer = _value(name, explanation, default, check)
-        if not tests or _EXAMPLE in answer:
+        explanation = ""
+        if fault := check(answer):
+            say(f"  {fault}")
+            continue
+        if test is None or _EXAMPLE in answer:
             return answer
         try:
             say(f"  ok: {test(answer)}")
@@ -196,7 +183,7 @@ def _tested(name: str, explanation: str, default: str, check: Check, test: Calla
             say(f"  {error}")
             if not click.confirm("Enter it again?", default=True, err=True):
                 return answer
-            explanation, default = "", default if holds_secret(answer) else answer
+            default = default if holds_secret(answer) else answer
 
 
 def _cluster(side: str, example: str, *, tests: bool) -> tuple[str, list[str]]:
@@ -205,7 +192,9 @@ def _cluster(side: str, example: str, *, tests: bool) -> tuple[str, list[str]]:
 
     def test(uri: str) -> str:
         with closing(Cluster(uri, side)) as cluster, cluster.connected(timeout=5) as client:
-            databases[:] = _databases(client)
+            databases.clear()
+            with suppress(PyMongoError):  # the user may not list them
+                databases.extend(name for name in client.list_database_names() if name not in RESERVED)
             members = replica_set(client, side)
             version = client.server_info()["version"]
         if not members.name:
@@ -217,7 +206,7 @@ def _cluster(side: str, example: str, *, tests: bool) -> tuple[str, list[str]]:
         f"The {side}: the replica set to {direction}, MongoDB 5.0 or later.\n"
         "mongodb://HOST:27017/?replicaSet=NAME, with USER:PASSWORD@ before HOST if it asks for a login."
     )
-    return _tested(f"{side} URI", explanation, example, uri_fault, test, tests=tests), databases
+    return _value(f"{side} URI", explanation, example, uri_fault, test if tests else None), databases
 
 
 def uri_fault(uri: str) -> str:
@@ -231,13 +220,6 @@ def uri_fault(uri: str) -> str:
     if not uri.partition("://")[2].rpartition("@")[2].partition("/")[0]:
         return "it names no host"
     return ""
-
-
-def _databases(client: Client) -> list[str]:
-    try:
-        return [name for name in client.list_database_names() if name not in RESERVED]
-    except PyMongoError:  # the user may not list them
-        return []
 
 
 def _take_uri(answers: Answers, side: str, uri: str, file: Path) -> None:
@@ -282,7 +264,7 @@ def _kafka(example: str, *, tests: bool) -> str:
             return f"{counted(len(brokers), 'broker')}, cluster {cluster}"
 
     explanation = "Kafka: addresses of its brokers. A login goes into a file, [kafka] client (docs/how-to/secure.md)."
-    return _tested("Kafka brokers", explanation, example, check, test, tests=tests)
+    return _value("Kafka brokers", explanation, example, check, test if tests else None)
 
 
 def _connect(example: str, *, tests: bool) -> str:
@@ -302,4 +284,4 @@ def _connect(example: str, *, tests: bool) -> str:
             return f"Kafka Connect {connect.worker()[0]}"
 
     explanation = "Kafka Connect: the REST API of a worker with Towpath's plugin."
-    return _tested("Connect URL", explanation, example, check, test, tests=tests)
+    return _value("Connect URL", explanation, example, check, test if tests else None)

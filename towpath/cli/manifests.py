@@ -10,8 +10,7 @@ import click
 from towpath.checks.facts import Facts
 from towpath.cli.options import FOLDER, opened, pipeline_argument, say
 from towpath.config import loading
-from towpath.deploy.manifests.plan import PIPELINES, Options, Plan
-from towpath.deploy.manifests.resources import as_yaml, resources
+from towpath.deploy.manifests import PIPELINES, Options, Plan, as_yaml, resources
 from towpath.errors import ConnectUnreachable
 from towpath.files import file_errors, replacing
 from towpath.store import credentials
@@ -66,8 +65,13 @@ def manifests(
         raise click.UsageError("--plugin and --plugin-sha512 go together, and --push-secret goes with them")
     with opened(file) as session:
         facts = Facts(session)
+        if str(credentials_file) == "-":
+            click.echo(facts.secrets, nl=False)
+            return
         if credentials_file is not None:
-            _write_credentials(facts, credentials_file)
+            credentials.write(credentials_file, facts.secrets)
+            secret = f"the Secret {session.pipeline.name}-workers"
+            say(f"wrote {credentials_file}, which only you can read; it belongs into {secret}")
             return
         text = file.read_text(encoding="utf-8")
         options = Options(namespace, image, connect_image, plugin, plugin_sha512, push_secret, connect_name)
@@ -99,11 +103,3 @@ def _read_connect(facts: Facts) -> None:
             raise
         say(f"no worker answers at {connect.url} yet: these are the connectors of a first deployment")
         facts.deployed = dict.fromkeys(names)
-
-
-def _write_credentials(facts: Facts, file: Path) -> None:
-    if str(file) == "-":
-        click.echo(facts.secrets, nl=False)
-        return
-    credentials.write(file, facts.secrets)
-    say(f"wrote {file}, which only you can read; it belongs into the Secret {facts.pipeline.name}-workers")

@@ -13,7 +13,7 @@ import click
 
 from towpath.cli import launcher
 from towpath.cli.options import FILE, flag, say
-from towpath.config.sections import Run
+from towpath.config.pipeline import Run
 from towpath.signals import handle
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from towpath.config.events import Replayed
 from towpath.config.loading import holds_secret
 from towpath.config.logins import refuse_files, refuse_open
 from towpath.config.text import counted, duration
-from towpath.deploy import operator
+from towpath.deploy import deployment
 from towpath.errors import TowpathError
 from towpath.history import rebuild as rebuilds
 from towpath.history import replay as replays
@@ -112,7 +112,7 @@ def replay(
             click.confirm(question, abort=True, err=True)
 
     with opened(file) as session:
-        operator.refuse_change(session.pipeline, "a rebuild" if rebuild else "a replay")
+        deployment.refuse_change(session.pipeline, "a rebuild" if rebuild else "a replay")
         with replay_bars() as report:
             run = rebuilds.rebuild if rebuild else replays.replay
             verdict = run(session, options, report, confirm)

@@ -20,7 +20,7 @@ from towpath.cli.monitor import chosen, listen_options, served
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json
 from towpath.cli.status import lag_text
 from towpath.config.events import Note, TimedEvent
-from towpath.config.sections import Run
+from towpath.config.pipeline import Run
 from towpath.errors import NoSuchConnector, TowpathError
 from towpath.run.children import Child, Events, end
 from towpath.run.dead_letters import DeadLetterRetries

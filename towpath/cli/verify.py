@@ -13,9 +13,8 @@ from typing import NoReturn
 
 import click
 
-from towpath.cli import DIFFERENT, ERROR
+from towpath.cli import DIFFERENT, ERROR, Output
 from towpath.cli.options import FILE, duration, flag, json_option, opened, pipeline_argument, print_json, say
-from towpath.cli.output import Streams
 from towpath.cli.progress import comparison_bar
 from towpath.cli.verdict import show, write_report
 from towpath.config.events import Definition, Difference, Event, Followed
@@ -165,8 +164,8 @@ def _follow(
 
     Exits when documents could not be judged, and when its output cannot be written: without a reader it would not end.
     """
-    if streams := click.get_current_context().find_object(Streams):
-        streams.require_output()
+    if output := click.get_current_context().find_object(Output):
+        output.is_required = True
     state, name = replace(start, whole=start.whole and not result.verdict.errors), session.pipeline.name
     known = verdict_file.path(name) if start.began == request.id else verdict_file.followed_path(name)
     with nullcontext() if request.alone else asking(session) as passed:

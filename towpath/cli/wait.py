@@ -34,7 +34,7 @@ def wait(file: Path, timeout: float) -> None:
         from towpath import session
         from towpath.log import barrier
 
-        with session.of(pipeline, file, say, (source,)) as opened:
+        with session.opened(file, pipeline, say, (source,)) as opened:
             opened.require_deployed()
             barrier.wait(opened, timeout, say, target)
     click.echo(f"{pipeline.name}: caught up after {time.monotonic() - start:.1f} s")

@@ -41,10 +41,6 @@ class KafkaLogin:
     settings: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def has_secret(self) -> bool:
-        return LOGIN in self.settings or KEY_PASSWORD in self.settings
-
-    @property
     def files(self) -> dict[str, Path]:
         """Setting → the PEM file that it names."""
         return {key: Path(self.settings[key]) for key in (CA, CERTIFICATE) if key in self.settings}
@@ -150,15 +146,14 @@ def refuse_files(files: Iterable[tuple[str, str]], where: str, *, plain_sink: bo
 
 def read_kafka_login(file: Path, where: str) -> KafkaLogin:
     """The client settings in the file of [kafka] client."""
+    text = _text(file, where)
     try:
-        login = kafka_login(javaproperties.loads(_text(file, where)), file.parent)
+        login = kafka_login(javaproperties.loads(text), file.parent)
     except ValueError as error:
         raise BadPipelineFile(f"{file} is not a properties file: {error}", where=where) from error
-    except BadPipelineFile:
-        raise
     except TowpathError as error:
         raise BadPipelineFile(f"{file}: {error}", where=where) from error
-    if login.has_secret:
+    if LOGIN in login.settings or KEY_PASSWORD in login.settings:
         refuse_open(file, "it holds a password for Kafka")
     for key, pem in login.files.items():
         _refuse_unreadable(pem, f"{file}: {key}")
@@ -205,14 +200,6 @@ def shown(value: object) -> str:
     """The `repr` of a value, cut after 80 characters."""
     text = repr(value)
     return text if len(text) <= 80 else text[:80] + "…"
-
-
-def beside(folder: Path, name: str) -> Path:
-    """The path of a file or folder that a pipeline file in `folder` names. Raises `ValueError`."""
-    try:
-        return (folder / Path(name).expanduser()).resolve()
-    except (OSError, RuntimeError, ValueError) as error:
-        raise ValueError(f"{shown(name)} is not a path: {error}") from error
 
 
 def _text(file: Path, where: str) -> str:

@@ -13,10 +13,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from towpath.errors import Refused
-
-#: The characters and the length that Kafka allows for a topic name (org.apache.kafka.common.internals.Topic).
-TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _PATTERN = re.compile(r"[^.\0/\\\s\"$]+\.[^\0$]+")  # what MongoDB allows in names
 #: The server's own databases, and Towpath's: what it keeps at a destination, which may also be a source.
 RESERVED = ("admin", "config", "local", "towpath")
@@ -53,18 +49,15 @@ def _narrower(one: str, other: str) -> str:
     return "*".join((first, *inner, *other_inner, last)) if last.endswith(end) and last.endswith(other_end) else ""
 
 
-def _expression(pattern: str) -> str:
-    database, collection = pattern.split(".", 1)
-    return f"{_escaped(database, '[^.]*')}\\.{_escaped(collection, '.*')}"
-
-
 def _escaped(text: str, wildcard: str) -> str:
     """The text as a regex that has `wildcard` in place of `*`, and no commas, at which Debezium splits."""
     return wildcard.join(re.escape(part).replace(r"\-", "-").replace(",", r"\x2C") for part in text.split("*"))
 
 
 def _either(patterns: Iterable[str]) -> str:
-    return "(?:" + "|".join(_expression(pattern) for pattern in patterns) + ")"
+    names = (pattern.split(".", 1) for pattern in patterns)
+    expressions = (f"{_escaped(database, '[^.]*')}\\.{_escaped(collection, '.*')}" for database, collection in names)
+    return f"(?:{'|'.join(expressions)})"
 
 
 @dataclass(frozen=True)
@@ -136,32 +129,6 @@ def unmatched(patterns: Iterable[str], namespaces: Collection[str]) -> Iterator[
         # a thousand listed names are not each compared with ten thousand collections
         if pattern not in known and not ("*" in pattern and any(map(Selection((pattern,)).matches, namespaces))):
             yield pattern
-
-
-def bad_names(
-    prefix: str, namespaces: Iterable[str], other_topics: Iterable[str] = ()
-) -> Iterator[tuple[str, Refused]]:
-    """The namespaces whose topic names are not valid, or collide with another topic or with that of an earlier one.
-
-    Kafka refuses a topic whose name differs from that of another only in `.` and `_`, because metric names use `_` for
-    both.
-    """
-    by_metric = {topic.replace(".", "_"): topic for topic in other_topics}
-    for namespace in namespaces:
-        topic = topic_of(prefix, namespace)
-        if not TOPIC_NAME.fullmatch(topic):
-            refused = Refused(
-                f"{namespace!r} cannot be replicated: its topic would be called {topic!r}, and Kafka allows only"
-                " letters, digits, '.', '_' and '-', 249 of them at most",
-                "leave it out with [collections] exclude",
-            )
-            yield namespace, refused
-        elif (twin := by_metric.setdefault(topic.replace(".", "_"), topic)) != topic:
-            refused = Refused(
-                f"the topics {twin!r} and {topic!r} would collide (Kafka does not distinguish '.' and '_' there)",
-                f"leave {namespace!r} out with [collections] exclude and move it in a pipeline of another name",
-            )
-            yield namespace, refused
 
 
 def renames_of(config: Mapping[str, str]) -> dict[str, str]:

@@ -1,34 +1,327 @@
-"""A pipeline: all of its file, and what follows from that."""
+"""A pipeline: all of its file, section by section, what each may hold, and what follows from that.
+
+Attributes have the names of the keys. Durations are milliseconds, with -1 for `forever`; names of files are paths.
+What a file holds that may be secret, `loading` adds: `uri` and `login`, which no `repr` shows.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Any, Literal, Self
 
 import platformdirs
-from pydantic import Field, model_validator
-
-from towpath.config.namespaces import Selection, namespace_of
-from towpath.config.sections import (
-    KUBERNETES_NAME,
-    Capture,
-    Cluster,
-    Collections,
-    Connect,
-    CopyMethod,
-    Ddl,
-    Kafka,
-    Log,
-    Mode,
-    Run,
-    Section,
-    Write,
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ByteSize,
+    ConfigDict,
+    Field,
+    InstanceOf,
+    ValidationInfo,
+    field_validator,
+    model_validator,
 )
 
+from towpath.config.logins import ConnectLogin, KafkaLogin, connect_url, shown
+from towpath.config.namespaces import RESERVED, Selection, is_pattern, namespace_of
+
+#: How records are applied: exactly once, in transactions (MongoSink), or at least once (mongo-kafka's sink).
+Mode = Literal["exactly-once", "plain"]
+#: What makes the initial copy: MongoSource in ranges of `_id`, Debezium, or nothing.
+CopyMethod = Literal["towpath", "debezium", "none"]
+#: The order in which MongoSource reads a collection: `auto` chooses between the others for each collection.
+CopyOrder = Literal["auto", "id", "natural"]
+ReadPreference = Literal["primary", "primaryPreferred", "secondary", "secondaryPreferred", "nearest"]
+#: What happens when the source drops a collection: it waits for a decision, or is done at once.
+DropPolicy = Literal["hold", "apply"]
+#: Who creates and changes the connectors: `towpath deploy`, or Strimzi's operator, which reverts what others change.
+Owner = Literal["towpath", "strimzi"]
+
+#: Ten digits of weeks, in milliseconds, still fit into Kafka's 64-bit settings.
+_LENGTH = r"[1-9][0-9]{0,9}[smhdw]"
 _SPLICE_CACHE = 64 << 20  # bytes
+_UNITS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
+
+
+def _pattern(text: str) -> str:
+    if not is_pattern(text):
+        raise ValueError(f"{text!r} is not a namespace pattern; write database.collection, with * for any characters")
+    return text
+
+
+def _included(text: str) -> str:
+    database = text.partition(".")[0]
+    if database in RESERVED:
+        whose = "Towpath keeps its positions in it" if database == "towpath" else "it belongs to the server"
+        raise ValueError(f"{text!r} cannot be replicated: the database {database} is never captured, as {whose}")
+    return text
+
+
+def _matching(pattern: str, hint: str) -> Callable[[str], str]:
+    """A validator for text that matches a regular expression as a whole."""
+
+    def check(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise ValueError(f"{text!r} is not {hint}")
+        return text
+
+    return check
+
+
+def _milliseconds(pattern: str, hint: str) -> BeforeValidator:
+    """A validator that makes milliseconds of a text; -1 of `forever`."""
+    matching = _matching(pattern, hint)
+
+    def convert(value: object) -> int:
+        if not isinstance(value, str):
+            raise ValueError(f"{value!r:.80} is not {hint}")
+        text = matching(value)
+        return -1 if text == "forever" else int(text[:-1]) * _UNITS[text[-1]]
+
+    return BeforeValidator(convert)
+
+
+def _beside(name: object, info: ValidationInfo) -> object:
+    """The path of a file or folder that a pipeline file names, relative to the folder in the context."""
+    if not isinstance(name, str):
+        return name
+    try:
+        return ((info.context or Path()) / Path(name).expanduser()).resolve()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ValueError(f"{shown(name)} is not a path: {error}") from error
+
+
+#: With it as their beginning, services and labels of Kubernetes have less than 64 characters.
+KUBERNETES_NAME = r"[a-z]([a-z0-9-]{0,48}[a-z0-9])?"
+Pattern = Annotated[str, AfterValidator(_pattern)]
+#: Lists in the file; lax, as its lists become tuples.
+Patterns = Annotated[tuple[Pattern, ...], Field(strict=False)]
+#: The three are written as text, and are milliseconds.
+Duration = Annotated[
+    int,
+    _milliseconds(f"forever|{_LENGTH}", "a duration; write forever, or a number with s, m, h, d or w, such as 30d"),
+]
+Time = Annotated[int, _milliseconds(_LENGTH, "a length of time; write a number with s, m, h, d or w, such as 24h")]
+Timeout = Annotated[
+    int,
+    _milliseconds(r"[1-9][0-9]{0,3}[sm]", "a timeout; write a number of up to four digits with s or m, such as 60s"),
+]
+#: Host and port; an IPv6 address in brackets. Port 0 takes any free one. Empty: nothing listens.
+_LISTEN = r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):[0-9]{1,5}|"
+Listen = Annotated[str, AfterValidator(_matching(_LISTEN, "an address; write host:port, such as 127.0.0.1:9300"))]
+#: Relative to the folder of the pipeline file, which is the context of the validation.
+File = Annotated[Path, BeforeValidator(_beside)]
+#: Per second; 0 is no limit. Both fit into a Java int or long.
+Documents = Annotated[int, Field(ge=0, lt=2**31)]
+Bytes = Annotated[int, Field(ge=0, lt=2**63)]
+#: A number of bytes, or text such as 64MiB.
+Size = Annotated[ByteSize, Field(ge=0, lt=2**63)]
+
+
+class Section(BaseModel):
+    """A part of the file, or all of it. Excluded fields are no keys of the file: TOML has no values for them."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _texts_are_printable(cls, value: object) -> object:
+        """Reject line breaks, NULs and the like: no value needs them, and each component reads them differently."""
+        texts = [text for pair in value.items() for text in pair] if isinstance(value, dict) else value
+        for text in texts if isinstance(texts, list) else [texts]:
+            if isinstance(text, str) and not text.isprintable():
+                raise ValueError(f"{text[:80]!r} holds a character that is not printable")
+        return value
+
+    def changed(self, **changes: Any) -> Self:
+        """A copy with other values, which are not validated; a dict has other values of a section."""
+        values = {name: getattr(self, name) for name in type(self).model_fields}
+        for name, change in changes.items():
+            before = values[name]
+            is_section = isinstance(before, Section) and isinstance(change, dict)
+            values[name] = before.changed(**change) if is_section else change
+        copy = self.model_construct(self.model_fields_set | set(changes))
+        copy.__dict__.update(values)  # not through `model_construct`, which takes fields by their aliases
+        return copy
+
+
+class Cluster(Section):
+    """One side. Exactly one of the three keys gives the URI."""
+
+    uri: str = Field(default="", repr=False)
+    """The URI of a replica set, MongoDB 5.0 or later. If it holds a password, keep the file private (`chmod 600`), or
+    use one of the other two."""
+    uri_file: File | None = None
+    """A file that holds the URI, and that only you can read."""
+    uri_env: str | None = None
+    """An environment variable that holds the URI."""
+
+    @model_validator(mode="after")
+    def _one_of_three(self) -> Self:
+        if len(self.model_fields_set) != 1:
+            raise ValueError("give exactly one of uri, uri_file and uri_env")
+        return self
+
+
+class Collections(Section):
+    include: Annotated[tuple[Annotated[Pattern, AfterValidator(_included)], ...], Field(strict=False, min_length=1)]
+    """Namespaces `database.collection`; `*` stands for any characters. Matching collections that are created later are
+    included."""
+    exclude: Patterns = ()
+    """Namespaces and patterns to leave out."""
+    rename: dict[str, str] = {}
+    """`"db.old" = "db.new"`: another name at the destination."""
+
+    @model_validator(mode="after")
+    def _renamed(self) -> Self:
+        for old, new in self.rename.items():
+            for namespace in (old, new):
+                if "*" in namespace or not is_pattern(namespace):
+                    raise ValueError(f"rename: {namespace!r} is not a namespace: database.collection")
+            if new.partition(".")[0] in RESERVED:
+                raise ValueError(
+                    f"rename: {old!r} cannot become {new!r}: the server or Towpath keeps its own data in that database;"
+                    " name another one"
+                )
+        return self
+
+
+class Kafka(Section):
+    bootstrap: str
+    """Addresses of brokers."""
+    client: File | None = None
+    """A file of Kafka's client settings, such as the login."""
+    partitions: Annotated[int, Field(ge=1, le=10_000)] = 4
+    """Of each topic; never changes."""
+    replication_factor: Annotated[int, Field(ge=-1, le=32_767)] = -1
+    """Of the topics; -1: the broker's default."""
+    login: InstanceOf[KafkaLogin] = Field(default=KafkaLogin(), repr=False, exclude=True)
+
+
+class Connect(Section):
+    url: Annotated[str, AfterValidator(connect_url)]
+    """The REST API of one worker."""
+    bootstrap: str | None = None
+    """Kafka's address as the workers see it. Default: `bootstrap` in `[kafka]`."""
+    secrets: File | None = None
+    """Folder of the file with both URIs, which `deploy` writes; the same path on the workers. Default:
+    `~/.local/state/towpath/secrets`."""
+    user_file: File | None = None
+    """A file with `user:password` for the REST API."""
+    ca: File | None = None
+    """The CA of an `https` URL. Default: the CAs of this machine."""
+    certificate: File | None = None
+    """Client certificate and key in one file."""
+    owner: Owner = "towpath"
+    """Who creates and changes the connectors. `towpath`: `deploy` does. `strimzi`: Strimzi's operator does, from the
+    resources that `manifests` prints; `deploy` and `check` compare."""
+    login: InstanceOf[ConnectLogin] = Field(default=ConnectLogin(), repr=False, exclude=True)
+
+    @model_validator(mode="after")
+    def _files_of_tls(self) -> Self:
+        pem = [name for name in ("ca", "certificate") if getattr(self, name)]
+        if pem and not self.url.startswith("https://"):
+            raise ValueError(f"[connect] {' and '.join(pem)} go with an https:// url")
+        return self
+
+
+class Capture(Section):
+    copy_method: Annotated[CopyMethod | None, Field(alias="copy")] = None
+    """The initial copy. `towpath`: in ranges (the default of `exactly-once`). `none`: no copy, from now on.
+    `debezium`: only in `plain`, and its default. Never changes."""
+    copy_tasks: Annotated[int, Field(ge=1, le=1000)] = 1
+    """Tasks that share the initial copy, on as many workers as there are; the first of them streams. First upgrade
+    every worker."""
+    copy_threads: Annotated[int, Field(ge=1, le=64)] = 4
+    """Ranges that each task copies in parallel."""
+    copy_order: CopyOrder = "auto"
+    """`id`: the copy reads by `_id`. `natural`: in the order in which the source stores documents. `auto`: natural
+    where `_id`s are random and the collection is larger than half of the source's cache."""
+    read_preference: ReadPreference = "primary"
+    """Of the copy. `secondary` and the others reduce load on the primary. The copy waits for a member that does not
+    have a collection yet."""
+    documents_per_second: Documents = 0
+    """A limit of the copy, of all its tasks together; 0: none."""
+    bytes_per_second: Bytes = 0
+    """As `documents_per_second`, in bytes."""
+    whole_documents: Patterns = ()
+    """Collections whose updates are looked up as whole documents, because names of their fields hold a dot or begin
+    with `$`."""
+    splice_cache: Size | None = None
+    """Memory for hashes of arrays' elements, a number of bytes or a text such as `64MiB`; with them a capped or edited
+    array travels as its edits. 0: as whole arrays. Default: 64 MiB in `exactly-once`, always 0 in `plain`."""
+
+
+class Write(Section):
+    concern: Annotated[str, Field(pattern=r"^([1-9][0-9]*|majority|[A-Za-z][\w-]*)(\+journal)?$")] = "majority"
+    """`1`, `majority`, `majority+journal`, …"""
+    wtimeout: Timeout = Field(default="60s", validate_default=True)
+    """How long a transaction waits for the concern before it is retried (`exactly-once`)."""
+    tasks: Annotated[int, Field(ge=1, le=1000)] = 2
+    """Writers in parallel, which share the partitions of all topics evenly."""
+    fold: bool = True
+    """The changes of one document in a batch become one write (`exactly-once`)."""
+    batch_records: Annotated[int, Field(ge=1, le=1_000_000)] = 50_000
+    """One transaction takes the available records, up to this many (`exactly-once`)."""
+    batch_bytes: Annotated[int, Field(ge=1, le=256 * 1024 * 1024)] = 16 * 1024 * 1024
+    """One transaction takes the available records, up to this size; a larger record gets a separate transaction
+    (`exactly-once`)."""
+
+
+class Log(Section):
+    retention: Duration = Field(default="forever", validate_default=True)
+    """`forever`, or a duration such as `30d`: older records are deleted."""
+    compact: bool = False
+    """`true`: Kafka's log cleaner may compact the log."""
+    compaction_lag: Time = Field(default="24h", validate_default=True)
+    """The cleaner never drops younger records."""
+    delete_retention: Time = Field(default="7d", validate_default=True)
+    """How long deletes stay after that."""
+
+
+class Run(Section):
+    """What `towpath run` does in addition to supervising the connectors."""
+
+    compact: bool | None = None
+    """`run` does what `compact` does. Default: the value of `[log] compact`."""
+    verify: bool = False
+    """`run` does what `verify --follow` does."""
+    repair: bool = True
+    """`run` repairs dead letters once the destination accepts them (`exactly-once`)."""
+    listen: Listen = ""
+    """Address of the page, the API and the metrics of `run`, such as `127.0.0.1:9300`; without it, nothing listens."""
+    token_file: File | None = None
+    """A file with the token for commands, and for readers on other machines; only its owner may read it."""
+    read_only: bool = False
+    """`true`: no commands, and no token to read."""
+    certificate: File | None = None
+    """For TLS: the certificate chain, in PEM."""
+    key: File | None = None
+    """Its key, in PEM. Default: in the file of `certificate`."""
+    hosts: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    """Further names by which requests may address it."""
+
+    @model_validator(mode="after")
+    def _listens(self) -> Self:
+        options = (self.token_file, self.certificate, self.key, self.read_only, self.hosts)
+        if any(options) and not self.listen:
+            raise ValueError("token_file, read_only, certificate, key and hosts belong to listen; set listen")
+        return self
+
+
+class Ddl(Section):
+    """Schema changes at the source, where this section is there."""
+
+    apply: bool = True
+    """Schema changes go through the log, and are made at the destination (`exactly-once`). `false`: as without the
+    section."""
+    drop: DropPolicy = "hold"
+    """`hold`: a drop of a collection waits for `ddl --apply` or `ddl --skip`. `apply`: it is made at once."""
 
 
 class Pipeline(Section):
@@ -51,16 +344,12 @@ class Pipeline(Section):
     ddl: Ddl = Ddl(apply=False)
 
     @model_validator(mode="after")
-    def _name_for_kubernetes(self) -> Self:
+    def _keys_agree(self) -> Self:
         if self.connect.owner == "strimzi" and not re.fullmatch(KUBERNETES_NAME, self.name):
             raise ValueError(
                 f'[connect] owner = "strimzi" needs a name for resources of Kubernetes, which {self.name!r} is not: at'
                 " most 50 lower-case letters, digits and -, a letter first, no - at the end"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _copy_and_mode(self) -> Self:
         if self.mode == "exactly-once" and self.capture.copy_method == "debezium":
             raise ValueError(
                 '[capture] copy = "debezium" does not go with mode = "exactly-once": Debezium\'s own copy overlaps the'

@@ -17,7 +17,7 @@ from bson.timestamp import Timestamp
 from pymongo.errors import PyMongoError
 
 from towpath.checks.facts import Facts
-from towpath.checks.pause import Pause, round_trip
+from towpath.checks.plan import Pause, round_trip
 from towpath.checks.rule import Finding, Rule, error, ok, run, warning
 from towpath.clients.connect.control import statuses
 from towpath.clients.mongo import write_block
@@ -29,7 +29,7 @@ from towpath.cutover import reverse_pipeline
 from towpath.cutover.steps import CutoverOptions
 from towpath.cutover.watches import watch
 from towpath.cutover.writes import ANSWER, command_problem, stdin_problem
-from towpath.deploy import conversions, deployment, operator, schema, unreplicated
+from towpath.deploy import conversions, deployment, schema, unreplicated
 from towpath.deploy.schema import Listing, Plan, Step, builds_under_way, compared, plan_in_place, planned
 from towpath.deploy.schema_changes import UNREAD
 from towpath.errors import Refused, TowpathError
@@ -146,7 +146,7 @@ def red(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _operator(readiness: Readiness) -> Result:
-    operator.refuse_change(readiness.session.pipeline, "a cutover")
+    deployment.refuse_change(readiness.session.pipeline, "a cutover")
     return True, "none", ""
 
 

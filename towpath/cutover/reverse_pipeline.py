@@ -43,7 +43,7 @@ from towpath.config import loading as pipeline_file
 from towpath.config.namespaces import Selection
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import first_few
-from towpath.deploy.deployment import Deployment
+from towpath.deploy import deployment
 from towpath.errors import NotYet, Refused, TowpathError
 from towpath.files import replacing
 from towpath.history import rebuild
@@ -75,7 +75,7 @@ def make_ready(reverse: Session, timeout: float = 120) -> None:
     """
     refuse_existing(reverse)
     facts = Facts(reverse, allow_missing=True, create_stopped=reverse.pipeline.source_connectors)
-    for change in Deployment(facts).plan():
+    for change in deployment.plan(facts):
         reverse.say(change.description)
         change.apply()
     for name in reverse.pipeline.source_connectors:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 
 import pymongo
 
-from towpath.checks.pause import LONGEST_S
+from towpath.checks.plan import LONGEST_S
 from towpath.clients.connect.control import wait_running, wait_stopped
 from towpath.clients.kafka.consume import Window
 from towpath.clients.mongo import write_block

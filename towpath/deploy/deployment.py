@@ -1,7 +1,8 @@
 """Change a pipeline's topics and connectors to match the pipeline file, and nothing else; or remove them.
 
 Deploying twice changes nothing. A change that would lose records or break their order is refused before anything is
-touched (see `towpath.checks.change`).
+touched (see `towpath.checks.change`). Connectors that Strimzi's operator owns are only compared: it reverts changes of
+configuration and state, and deletes unknown ones. A restart is not a change: the operator lets it be.
 """
 
 from __future__ import annotations
@@ -11,15 +12,17 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
-from towpath.checks import capture, change, connect, destination, file, kafka, source, target
-from towpath.checks.facts import DESTINATION_SET, SOURCE_SET, Configurations, Facts
+from towpath.checks import capture, change, connect, destination, kafka, source, target
+from towpath.checks.facts import DESTINATION_SET, SOURCE_SET, Facts
 from towpath.checks.rule import Finding, Rule, error, ok, require, run, warning
-from towpath.clients.connect.control import wait_stopped
+from towpath.clients.connect.control import statuses, wait_stopped
 from towpath.clients.connect.rest import Connect, code_of
-from towpath.clients.kafka.topics import Topic, Topics
+from towpath.clients.kafka.topics import Topics
 from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.config.namespaces import topic_of
+from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted, first_few
 from towpath.errors import ConnectError, MongoUnreachable, Refused, TowpathError, Unresolved
 from towpath.log.definitions import (
@@ -45,8 +48,6 @@ _APPLY = (
     " app.kubernetes.io/component=connectors`"
 )
 _SECRET = "write it again, into the Secret of the workers: `towpath manifests PIPELINE --credentials FILE`"
-
-
 _KNOWN_S = 10.0  # seconds until a broker must know of another topic that was created
 _SOON = 100  # topics that a broker learns of at once
 _DEPLOY = "deploy"
@@ -54,7 +55,7 @@ _SHOWN = 5  # topics named in one change
 _SAME = "deploy would stop with the same message"
 #: What `check` checks, in order. `deploy` stops at the required ones.
 SERVERS: Sequence[Rule[Facts]] = (
-    *file.RULES,
+    *change.TRAPS,
     *source.RULES,
     *destination.RULES,
     *kafka.RULES,
@@ -71,194 +72,178 @@ class Change:
     apply: Callable[[], object]
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """Something that only the operator, or who writes its resources, can change. It names settings, and no values."""
-
-    description: str
-    advice: str
-    is_missing: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.description}; {self.advice}"
-
-
 def findings(facts: Facts) -> list[Finding]:
     """Everything that `check` finds. A server that cannot be read is a finding, no exception."""
     facts.probe()
-    found = run(SERVERS, facts)
-    if not any(finding.level == "error" for finding in found):
-        refused = run(change.RULES, facts)
-        found += refused
-        if not any(finding.level == "error" for finding in refused):
-            found += run([Rule(_DEPLOY, _planned)], facts)
+    found = list[Finding]()
+    for rules in (SERVERS, change.RULES, (Rule(_DEPLOY, _planned),)):
+        if not any(finding.level == "error" for finding in found):
+            found += run(rules, facts)
     return [replace(one, advice=one.advice or _SAME) if one.level == "error" else one for one in found]
 
 
 def _planned(facts: Facts) -> Iterator[Finding]:
     """Plan a deployment, and change nothing."""
-    deployment = Deployment(facts)
-    changes, differences = deployment.changes(), deployment.differences()
-    for difference in differences:
-        report = warning if difference.is_missing else error
-        yield report(difference.description, difference.advice)
+    changes, differing = _changes(facts), list(differences(facts))
+    yield from differing
     if changes:
         yield ok(f"would make {counted(len(changes), 'change')}; `towpath deploy --dry-run` lists them")
-    elif not differences:
+    elif not differing:
         yield ok("nothing to change: everything matches the file")
 
 
-class Deployment:
-    """The changes that a pipeline needs in Kafka and Connect."""
+def plan(facts: Facts) -> list[Change]:
+    """The changes that a pipeline needs in Kafka and Connect, in order; empty when everything matches the file.
 
-    def __init__(self, facts: Facts) -> None:
-        self.facts, self.pipeline = facts, facts.pipeline
-        self.connect, self.topics = facts.connect, facts.topics
+    Raises `Refused`.
+    """
+    for finding in require((*SERVERS, *change.RULES), facts):
+        if finding.level == "warning" and finding.subject == _DEPLOY:
+            facts.session.say(f"{finding.finding}; {finding.advice}")
+    return _changes(facts)
 
-    def plan(self) -> list[Change]:
-        """All changes, in order; empty when everything matches the file. Raises `Refused`."""
-        for finding in require((*SERVERS, *change.RULES), self.facts):
-            if finding.level == "warning" and finding.subject == _DEPLOY:
-                self.facts.session.say(f"{finding.finding}; {finding.advice}")
-        return self.changes()
 
-    def changes(self) -> list[Change]:
-        """As `plan`, for a caller that has checked the rules."""
-        existing = self.facts.existing
-        changes = [*self._registration_changes(existing), *self._topic_changes(existing), *self._id_changes(existing)]
-        if not self.pipeline.has_operator:
-            changes += self._secret_changes(self.facts.desired, self.facts.deployed)
-            changes += self._connector_changes(self.facts.desired, self.facts.deployed)
-        return changes
+def _changes(facts: Facts) -> list[Change]:
+    changes = [*_registration_changes(facts), *_topic_changes(facts), *_id_changes(facts)]
+    return changes if facts.pipeline.has_operator else [*changes, *_secret_changes(facts), *_connector_changes(facts)]
 
-    def differences(self) -> list[Difference]:
-        """How the connectors that an operator owns differ from the file; empty for a pipeline without an operator."""
-        if not self.pipeline.has_operator:
-            return []
-        differences = []
-        if self.pipeline.secrets_file.exists() and credentials.differs(self.pipeline.secrets_file, self.facts.secrets):
-            differences.append(Difference(f"{self.pipeline.secrets_file} does not hold what the workers need", _SECRET))
-        for name, config in self.facts.desired.items():
-            before = self.facts.deployed[name]
-            if before is None:
-                differences.append(Difference(f"there is no connector {name}", _APPLY, is_missing=True))
-            elif keys := _differing(before, config | _same_sets(before, config)):
-                differences.append(Difference(f"connector {name} differs from the file ({', '.join(keys)})", _APPLY))
-        return differences
 
-    def _topic_changes(self, existing: Mapping[str, Topic]) -> Iterator[Change]:
-        factor = self.pipeline.kafka.replication_factor
-        for names, partitions, settings in self._desired_topics():
-            if new := [name for name in names if name not in existing]:
-                create = partial(self.topics.create, new, partitions, factor, settings)
-                yield Change(f"create {_topics(new)}", create)
-            if settings is not HEARTBEAT_SETTINGS:
-                yield from self._settings_changes([name for name in names if name in existing], settings)
+def differences(facts: Facts) -> Iterator[Finding]:
+    """How the connectors that an operator owns differ from the file; nothing for a pipeline without an operator.
 
-    def _registration_changes(self, existing: Mapping[str, Topic]) -> Iterator[Change]:
-        """The destination knows the pipeline, and which topics it has, before the first of them is created.
+    Only the operator, or who writes its resources, can change that. It names settings, and no values.
+    """
+    file = facts.pipeline.secrets_file
+    if not facts.pipeline.has_operator:
+        return
+    if file.exists() and credentials.differs(file, facts.secrets):
+        yield error(f"{file} does not hold what the workers need", _SECRET)
+    for name, config in facts.desired.items():
+        before = facts.deployed[name]
+        if before is None:
+            yield warning(f"there is no connector {name}", _APPLY)
+        elif keys := _differing(before, config | _same_sets(before, config)):
+            yield error(f"connector {name} differs from the file ({', '.join(keys)})", _APPLY)
 
-        So what an interrupted deployment has created is known to be the pipeline's.
-        """
-        registered = self.facts.registered.get(self.pipeline.name)
-        ours = Registration.of(self.pipeline, self.facts.kafka_cluster, self.facts.source.replica_set)
-        creating = [name for names, *_ in self._desired_topics() for name in names if name not in existing]
-        if creating or registered != ours:
-            register = partial(self._register, ours, creating, is_new=registered is None)
-            yield Change(f"register {self.pipeline.name} in towpath.{WRITERS} at the destination", register)
 
-    def _id_changes(self, existing: Mapping[str, Topic]) -> Iterator[Change]:
-        """The destination knows the topics by their ids, also those that an interrupted deployment has created."""
-        registered = self.facts.registered.get(self.pipeline.name)
-        begun = registered.creating if registered else frozenset()
-        desired = [name for names, *_ in self._desired_topics() for name in names]
-        created = [name for name in desired if name not in existing or name in begun]
-        if created:
-            store = partial(self._store_ids, created)
-            yield Change(f"store the ids of {counted(len(created), 'new topic')} in towpath.{WRITERS}", store)
+def _topic_changes(facts: Facts) -> Iterator[Change]:
+    factor, existing = facts.pipeline.kafka.replication_factor, facts.existing
+    for names, partitions, settings in _desired_topics(facts):
+        if new := [name for name in names if name not in existing]:
+            create = partial(facts.topics.create, new, partitions, factor, settings)
+            yield Change(f"create {_topics(new)}", create)
+        if settings is not HEARTBEAT_SETTINGS:
+            yield from _settings_changes(facts, [name for name in names if name in existing], settings)
 
-    def _store_ids(self, created: Sequence[str]) -> None:
-        ids = created_ids(self.topics, created)
-        with self.facts.session.destination.connected() as client:
-            writers.note(client, self.pipeline.name, ids)
 
-    def _register(self, ours: Registration, creating: Sequence[str], *, is_new: bool) -> None:
-        """Raises `Refused` when another pipeline has registered for the same namespaces in the meantime."""
-        with self.facts.session.destination.connected() as client:
-            writers.register(client, ours, creating)
-            for finding in target.others(ours, writers.read_all(client), self.facts.targets):
-                if is_new:
-                    writers.forget(client, ours.name)
-                raise Refused(finding.finding, finding.advice)
+def _registration_changes(facts: Facts) -> Iterator[Change]:
+    """The destination knows the pipeline, and which topics it has, before the first of them is created.
 
-    def _desired_topics(self) -> list[tuple[list[str], int, Mapping[str, str]]]:
-        """(names, partitions, settings). The requests and dead letters come first: they show the mode even if a later
-        step fails."""
-        pipeline, settings = self.pipeline, change_settings(self.pipeline)
-        names = {topic_of(pipeline.name, name) for name in self.facts.namespaces}
-        return [
-            *([([pipeline.request_topic], 1, request_settings(pipeline))] if pipeline.has_own_source else []),
-            *([([pipeline.dead_letter_topic], 1, plain_settings(pipeline))] if pipeline.exactly_once else []),
-            (sorted(names | {topic.name for topic in self.facts.log}), pipeline.kafka.partitions, settings),
-            (list(pipeline.heartbeat_topics), 1, HEARTBEAT_SETTINGS),
-        ]
+    So what an interrupted deployment has created is known to be the pipeline's.
+    """
+    registered = facts.registered.get(facts.pipeline.name)
+    ours = Registration.of(facts.pipeline, facts.kafka_cluster, facts.source.replica_set)
+    creating = [name for names, *_ in _desired_topics(facts) for name in names if name not in facts.existing]
+    if creating or registered != ours:
+        register = partial(_register, facts, ours, creating, is_new=registered is None)
+        yield Change(f"register {facts.pipeline.name} in towpath.{WRITERS} at the destination", register)
 
-    def _unsafe(self, topics: Iterable[str]) -> set[str]:
-        """Those of these topics in which the cleaner would drop whole documents at once: they hold records already.
 
-        `towpath compact` enables it there, once a whole document follows each update.
-        """
-        beginning = set(topics)
-        ends = self.facts.ends.items() if beginning else ()
-        return {name for (name, _), (first, end) in ends if name in beginning and first != end}
+def _id_changes(facts: Facts) -> Iterator[Change]:
+    """The destination knows the topics by their ids, also those that an interrupted deployment has created."""
+    registered = facts.registered.get(facts.pipeline.name)
+    begun = registered.creating if registered else frozenset()
+    desired = [name for names, *_ in _desired_topics(facts) for name in names]
+    created = [name for name in desired if name not in facts.existing or name in begun]
+    if created:
+        store = partial(_store_ids, facts, created)
+        yield Change(f"store the ids of {counted(len(created), 'new topic')} in towpath.{WRITERS}", store)
 
-    def _settings_changes(self, names: Iterable[str], settings: Mapping[str, str]) -> Iterator[Change]:
-        """One for all topics that need the same."""
-        current = self.facts.topic_settings
-        judged = {name: current[name] for name in names}
-        unsafe = self._unsafe(name for name, now in judged.items() if _begins_compaction(now, settings))
-        alike: dict[tuple[tuple[tuple[str, str], ...], bool], list[str]] = {}
-        for name, now in judged.items():
-            differing = tuple(
-                (key, value)
-                for key, value in settings.items()
-                if now.get(key) != value and not (key == POLICY and name in unsafe)
-            )
-            if differing:
-                alike.setdefault((differing, name in unsafe), []).append(name)
-        for (differing, is_later), same in alike.items():
-            listed = ", ".join(f"{key}={value}" for key, value in differing)
-            later = f"; `towpath compact` sets {POLICY} later" if is_later else ""
-            yield Change(f"set {listed} on {_topics(same)}{later}", partial(self.topics.alter, same, dict(differing)))
 
-    def _secret_changes(self, desired: Configurations, deployed: Configurations) -> Iterator[Change]:
-        """Workers read the secrets file only when a connector starts, so connectors are restarted after a change.
+def _store_ids(facts: Facts, created: Sequence[str]) -> None:
+    ids = created_ids(facts.topics, created)
+    with facts.session.destination.connected() as client:
+        writers.note(client, facts.pipeline.name, ids)
 
-        A connector that is updated starts again in any case. Restarted before, it would get the new secrets with its
-        old configuration, and could fail.
-        """
-        text = self.facts.secrets
-        if credentials.differs(self.pipeline.secrets_file, text):
-            yield Change(
-                f"write {self.pipeline.secrets_file}", partial(credentials.write, self.pipeline.secrets_file, text)
-            )
-            for name, before in deployed.items():
-                if before is None or _differing(before, desired.get(name) or before):
-                    continue
-                restart = partial(self.connect.restart, name, only_failed=False)
-                yield Change(f"restart connector {name}, for the new address or password", restart)
 
-    def _connector_changes(self, desired: Configurations, deployed: Configurations) -> Iterator[Change]:
-        for name, config in desired.items():
-            before, after = deployed[name], config or {}
-            if before is None:
-                stopped = name in self.facts.create_stopped
-                create = partial(put, self.connect, name, after, self.pipeline.secrets_file, stopped=stopped)
-                yield Change(f"create connector {name}{', stopped' if stopped else ''}", create)
-                continue
-            if keys := _differing(before, after):
-                update = partial(put, self.connect, name, after, self.pipeline.secrets_file)
-                yield Change(f"update connector {name} ({', '.join(keys)})", update)
+def _register(facts: Facts, ours: Registration, creating: Sequence[str], *, is_new: bool) -> None:
+    """Raises `Refused` when another pipeline has registered for the same namespaces in the meantime."""
+    with facts.session.destination.connected() as client:
+        writers.register(client, ours, creating)
+        for finding in target.others(ours, writers.read_all(client), facts.targets):
+            if is_new:
+                writers.forget(client, ours.name)
+            raise Refused(finding.finding, finding.advice)
+
+
+def _desired_topics(facts: Facts) -> list[tuple[list[str], int, Mapping[str, str]]]:
+    """(names, partitions, settings). The requests and dead letters come first: they show the mode even if a later
+    step fails."""
+    pipeline, settings = facts.pipeline, change_settings(facts.pipeline)
+    names = {topic_of(pipeline.name, name) for name in facts.namespaces}
+    return [
+        *([([pipeline.request_topic], 1, request_settings(pipeline))] if pipeline.has_own_source else []),
+        *([([pipeline.dead_letter_topic], 1, plain_settings(pipeline))] if pipeline.exactly_once else []),
+        (sorted(names | {topic.name for topic in facts.log}), pipeline.kafka.partitions, settings),
+        (list(pipeline.heartbeat_topics), 1, HEARTBEAT_SETTINGS),
+    ]
+
+
+def _unsafe(facts: Facts, topics: Iterable[str]) -> set[str]:
+    """Those of these topics in which the cleaner would drop whole documents at once: they hold records already.
+
+    `towpath compact` enables it there, once a whole document follows each update.
+    """
+    beginning = set(topics)
+    ends = facts.ends.items() if beginning else ()
+    return {name for (name, _), (first, end) in ends if name in beginning and first != end}
+
+
+def _settings_changes(facts: Facts, names: Iterable[str], settings: Mapping[str, str]) -> Iterator[Change]:
+    """One for all topics that need the same."""
+    current = facts.topic_settings
+    judged = {name: current[name] for name in names}
+    begins = (name for name, now in judged.items() if is_compacted(settings) and not is_compacted(now))
+    unsafe = _unsafe(facts, begins)
+    alike: dict[tuple[tuple[tuple[str, str], ...], bool], list[str]] = {}
+    for name, now in judged.items():
+        differing = tuple(
+            (key, value)
+            for key, value in settings.items()
+            if now.get(key) != value and not (key == POLICY and name in unsafe)
+        )
+        if differing:
+            alike.setdefault((differing, name in unsafe), []).append(name)
+    for (differing, is_later), same in alike.items():
+        listed = ", ".join(f"{key}={value}" for key, value in differing)
+        later = f"; `towpath compact` sets {POLICY} later" if is_later else ""
+        yield Change(f"set {listed} on {_topics(same)}{later}", partial(facts.topics.alter, same, dict(differing)))
+
+
+def _secret_changes(facts: Facts) -> Iterator[Change]:
+    """Workers read the secrets file only when a connector starts, so connectors are restarted after a change.
+
+    A connector that is updated starts again in any case. Restarted before, it would get the new secrets with its
+    old configuration, and could fail.
+    """
+    file, text, desired = facts.pipeline.secrets_file, facts.secrets, facts.desired
+    if not credentials.differs(file, text):
+        return
+    yield Change(f"write {file}", partial(credentials.write, file, text))
+    for name, before in facts.deployed.items():
+        if before is not None and not _differing(before, desired.get(name, before)):
+            restart = partial(facts.connect.restart, name, only_failed=False)
+            yield Change(f"restart connector {name}, for the new address or password", restart)
+
+
+def _connector_changes(facts: Facts) -> Iterator[Change]:
+    for name, config in facts.desired.items():
+        before, apply = facts.deployed[name], partial(put, facts.connect, name, config, facts.pipeline.secrets_file)
+        if before is None:
+            stopped = name in facts.create_stopped
+            yield Change(f"create connector {name}{', stopped' if stopped else ''}", partial(apply, stopped=stopped))
+        elif keys := _differing(before, config):
+            yield Change(f"update connector {name} ({', '.join(keys)})", apply)
 
 
 def _topics(names: Sequence[str]) -> str:
@@ -282,10 +267,6 @@ def created_ids(topics: Topics, names: Collection[str]) -> dict[str, str]:
             "run `towpath deploy` again, which stores their ids",
         )
     return ids
-
-
-def _begins_compaction(current: Mapping[str, str], settings: Mapping[str, str]) -> bool:
-    return is_compacted(settings) and not is_compacted(current)
 
 
 def _differing(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
@@ -322,9 +303,7 @@ def put(
             raise ConnectError(message, where=name, code=code_of(messages[0]))
         (connect.create_stopped if stopped else connect.put)(name, config)
     except Unresolved as error:
-        raise Unresolved(
-            error.what, credentials.advice(secrets_file), where=error.where, status=error.status
-        ) from error
+        raise Unresolved(error.what, credentials.advice(secrets_file), where=error.where) from error
 
 
 def remove(session: Session, *, log: bool, say: Say, facts: Facts | None = None) -> None:
@@ -353,22 +332,18 @@ def remove(session: Session, *, log: bool, say: Say, facts: Facts | None = None)
     if not log:
         _note(session, own.ids, say, removed=True)
     else:
-        session.topics.delete(own.names)
-        for name in own.names:
+        session.topics.delete(own.ids)
+        for name in own.ids:
             say(f"deleted topic {name}")
-        if pipeline.exactly_once or pipeline.dead_letter_topic in own.names:  # the mode in the file may have changed
-            _forget_at_destination(session, say)
+        if pipeline.exactly_once or pipeline.dead_letter_topic in own.ids:  # the mode in the file may have changed
+            with session.destination.connected() as client:
+                count = positions.forget(client, pipeline)
+            if count:
+                say(f"removed the sink's positions at the destination ({count} documents in the database towpath)")
         else:
             _forget_verdict(session, say)
         if not pipeline.has_operator:  # else it is in a Secret
             pipeline.secrets_file.unlink(missing_ok=True)
-
-
-def _forget_at_destination(session: Session, say: Say) -> None:
-    with session.destination.connected() as client:
-        count = positions.forget(client, session.pipeline)
-    if count:
-        say(f"removed the sink's positions at the destination ({count} documents in the database towpath)")
 
 
 def _forget_verdict(session: Session, say: Say) -> None:
@@ -389,3 +364,58 @@ def _note(session: Session, ids: Mapping[str, str], say: Say, *, removed: bool =
     except MongoUnreachable as error:
         if removed:
             say(f"the destination still has {session.pipeline.name} registered in towpath.{WRITERS}: {error}")
+
+
+def refuse_change(pipeline: Pipeline, what: str) -> None:
+    """Raise `Refused` where an operator owns the connectors, for a command that creates connectors or changes them."""
+    if pipeline.has_operator:
+        raise Refused(
+            f"{what} changes or adds connectors of {pipeline.name}, and Strimzi's operator, which owns them, would undo"
+            " that",
+            'let the operator pause, and set [connect] owner = "towpath" for that time'
+            " (docs/how-to/kubernetes.md#what-changes-connectors)",
+        )
+
+
+def refuse_state(pipeline: Pipeline, state: Literal["running", "paused", "stopped"]) -> None:
+    """Raise `Refused` where an operator owns the connectors: it sets their state, as their resources say."""
+    if pipeline.has_operator:
+        raise Refused(
+            f"Strimzi's operator owns the connectors of {pipeline.name}, and sets their state",
+            in_state(pipeline, state),
+        )
+
+
+def refuse_removal(pipeline: Pipeline, connect: Connect, *, log: bool) -> None:
+    """Raise `Refused` where an operator would make removed connectors again.
+
+    The log and the positions can be removed once the operator has stopped the connectors.
+    """
+    if not pipeline.has_operator:
+        return
+    if not log:
+        raise Refused(
+            f"Strimzi's operator owns the connectors of {pipeline.name}, and would make them again",
+            f"run: {removal(pipeline)}",
+        )
+    existing = [status for status in statuses(connect, pipeline.connectors) if status.state != "MISSING"]
+    if any(status.state != "STOPPED" for status in existing):
+        raise Refused(
+            f"the connectors of {pipeline.name} are not stopped, and Strimzi's operator owns them",
+            f"{in_state(pipeline, 'stopped')}; then run this again",
+        )
+
+
+def in_state(pipeline: Pipeline, state: Literal["running", "paused", "stopped"]) -> str:
+    """What to run so that the operator brings the connectors into a state."""
+    patch = f'\'{{"spec":{{"state":"{state}"}}}}\''
+    return "run: " + "; ".join(f"kubectl patch {name} --type merge -p {patch}" for name in _resources(pipeline))
+
+
+def removal(pipeline: Pipeline) -> str:
+    """What to run so that the operator removes the connectors."""
+    return f"kubectl delete {' '.join(_resources(pipeline))}"
+
+
+def _resources(pipeline: Pipeline) -> Iterable[str]:
+    return [f"kafkaconnector/{name}" for name in pipeline.connectors]

@@ -145,13 +145,8 @@ def metadata(session: Session, only: Sequence[str], listing: Listing | None = No
         ) from error
 
 
-def compared(both: Schemas) -> Metadata:
-    """All differences."""
-    return _metadata(both, both.differences())
-
-
-def _metadata(both: Schemas, found: Iterable[MetadataDifference]) -> Metadata:
-    """Divide the differences that were found: those of the relaxed schema, in one of its forms, are deferred."""
+def compared(both: Schemas, found: Iterable[MetadataDifference] | None = None) -> Metadata:
+    """The differences, all or those found, divided: those of the relaxed schema, in one of its forms, are deferred."""
 
     def subject(difference: MetadataDifference) -> tuple[Pair, str, str]:
         return difference.pair, difference.kind, difference.name
@@ -159,7 +154,7 @@ def _metadata(both: Schemas, found: Iterable[MetadataDifference]) -> Metadata:
     relaxed, in_place = (set(map(subject, both.differences(form))) for form in (RELAXED, RELAXED_IN_PLACE))
     lasting, differences = relaxed & in_place, list[MetadataDifference]()
     deferred = list[MetadataDifference]()
-    for difference in found:
+    for difference in both.differences() if found is None else found:
         is_deferred = subject(difference) not in lasting or difference.awaits_conversion
         (deferred if is_deferred else differences).append(difference)
     return Metadata(differences, deferred)
@@ -179,8 +174,7 @@ class Step:
 
     @property
     def build_specs(self) -> Sequence[Mapping[str, Any]]:
-        specs: Sequence[Mapping[str, Any]] = self.command.body.get("indexes", ())
-        return specs
+        return tuple(self.command.body.get("indexes", ()))
 
     @property
     def drops(self) -> bool:
@@ -309,7 +303,7 @@ def planned(both: Schemas, *, overwrite: bool = False, final: bool = False) -> P
             *_together(step for step in steps if step.builds),
         ),
         different=tuple(different),
-        unexplained=tuple(_metadata(both, found).differences) if final else (),
+        unexplained=tuple(compared(both, found).differences) if final else (),
         deferred=tuple(
             (pair.destination, description)
             for pair in both.pairs

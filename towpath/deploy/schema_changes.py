@@ -90,21 +90,18 @@ class Shown:
 
     def as_json(self, file: Path | str) -> dict[str, Any]:
         change, (done, total) = self.change, self.progress or (None, None)
+        times = {name: getattr(change, name) for name in ("since", "began", "ended")}
         names = ("id", "time", "kind", "namespace", "to", "state", "reason", "decision", "arrived", "expected")
         return {
             **{name: getattr(change, name) for name in names},
             "destination_namespace": change.destination,
-            **{name: _iso(getattr(change, name)) for name in ("since", "began", "ended")},
+            **{name: at and at.astimezone(UTC).isoformat(timespec="milliseconds") for name, at in times.items()},
             "done": done,
             "total": total,
             "holds_up": list(self.holds_up),
             "words": self.line(file),
             "commands": list(self.commands(file)) if self.is_stuck else [],
         }
-
-
-def _iso(time: datetime | None) -> str | None:
-    return time.astimezone(UTC).isoformat(timespec="milliseconds") if time else None
 
 
 @dataclass(frozen=True, slots=True)

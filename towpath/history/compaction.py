@@ -23,8 +23,7 @@ from towpath.clients.kafka.consume import is_record, messages, place_of, poll
 from towpath.clients.kafka.topics import Place, Topics, interruptible
 from towpath.config.events import Pass
 from towpath.config.namespaces import namespace_of
-from towpath.config.pipeline import Pipeline
-from towpath.config.sections import Log
+from towpath.config.pipeline import Log, Pipeline
 from towpath.errors import NotYet, Refused, TopicError, TowpathError
 from towpath.history.unprotected import Part, summary
 from towpath.log import reread_requests

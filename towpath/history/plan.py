@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, Self
 
+from towpath.checks.change import REPLAY_OF
 from towpath.checks.facts import DESTINATION_SET
-from towpath.checks.other_pipelines import REPLAY_OF
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.topics import Place, Topic, Topics
 from towpath.clients.mongo.client import ClusterTime, cluster_time

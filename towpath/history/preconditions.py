@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 
+from towpath.checks.change import writers
 from towpath.checks.destination import kind
 from towpath.checks.facts import DESTINATION_SET, SOURCE_SET, Facts, Side
-from towpath.checks.other_pipelines import writers
 from towpath.checks.rule import Finding, Rule, error, rules, warning
 from towpath.checks.target import others
 from towpath.clients.mongo.client import REPLAY, Client, ClusterTime

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from towpath.checks import target
-from towpath.checks.other_pipelines import refuse_loop_on_resuming
+from towpath.checks.change import refuse_loop_on_resuming
 from towpath.checks.rule import require
 from towpath.clients.connect.control import statuses, stop
 from towpath.clients.mongo.client import Client

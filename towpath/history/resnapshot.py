@@ -23,7 +23,7 @@ from towpath.checks.facts import RESNAPSHOT, RESNAPSHOT_ONLY
 from towpath.checks.rule import Finding, error, require, rules
 from towpath.clients.connect.control import Wait
 from towpath.config.pipeline import Pipeline
-from towpath.deploy import operator
+from towpath.deploy import deployment
 from towpath.deploy.schema import Listing
 from towpath.errors import NotYet
 from towpath.log import barrier, reread_requests
@@ -98,7 +98,7 @@ RULES = rules("resnapshot", something_captured, same_only, copied, all_that_is_l
 
 def read(session: Session, only: tuple[str, ...]) -> Captures:
     """What the rules read. Raises the first precondition of a resnapshot that does not hold."""
-    operator.refuse_change(session.pipeline, "a resnapshot")
+    deployment.refuse_change(session.pipeline, "a resnapshot")
     reread_requests.refuse_unable(session.pipeline)
     session.require_deployed()
     target.require_own(session)

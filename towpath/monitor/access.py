@@ -20,7 +20,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from towpath.config.logins import refuse_open
-from towpath.config.sections import Run
+from towpath.config.pipeline import Run
 from towpath.errors import TowpathError
 
 _SHORTEST_TOKEN = 16  # characters

@@ -27,7 +27,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
 from towpath.config.logins import refuse_open_key
-from towpath.config.sections import Run
+from towpath.config.pipeline import Run
 from towpath.errors import TowpathError
 from towpath.monitor import api, pages
 from towpath.monitor.access import Access, Guard, Headers, Hosts, access_of, address, refused

@@ -32,7 +32,7 @@ from towpath.run.children import Events
 from towpath.run.report import RATE_WINDOW, Difference, LetterExample, Oplog, Problem, Report, unknown
 from towpath.run.status import part, read_status
 from towpath.run.supervisor import Supervisor, report_conditions
-from towpath.session import ERRORS, Session, of, opened
+from towpath.session import ERRORS, Session, opened
 from towpath.store import verdict_file
 from towpath.verify.verdict import VerdictContext, Verification
 
@@ -290,7 +290,7 @@ def watched(dashboard: Dashboard, files: Iterable[Path]) -> Iterator[Callable[[]
 @contextmanager
 def supervised(dashboard: Dashboard, session: Session, hurry: Callable[[], None]) -> Iterator[Watch]:
     """Show the pipeline of a supervisor. `hurry` makes its next poll come at once."""
-    with of(session.pipeline, session.file) as own:  # shares no client with the supervisor
+    with opened(session.file, session.pipeline) as own:  # shares no client with the supervisor
         watch = Watch(dashboard, add(dashboard, own, hurry))
         with _threads([watch]) as start:
             start()

@@ -16,8 +16,7 @@ from towpath.clients.kafka.topics import Place, Topic
 from towpath.clients.mongo.client import ClusterTime
 from towpath.clients.mongo.replica_set import clocks
 from towpath.config.namespaces import namespace_of, topic_of
-from towpath.config.pipeline import Pipeline
-from towpath.config.sections import Log
+from towpath.config.pipeline import Log, Pipeline
 from towpath.deploy import schema_changes as changes
 from towpath.deploy.schema_changes import SchemaChanges
 from towpath.errors import MongoError, MongoUnreachable, NoSuchConnector, TowpathError

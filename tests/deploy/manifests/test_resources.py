@@ -16,9 +16,8 @@ import yaml
 from tests.prometheus.test_prometheus_files import promtool
 from towpath.config import loading
 from towpath.config.logins import KafkaLogin, refuse_open
-from towpath.deploy.manifests import resources as made_for
-from towpath.deploy.manifests.plan import PIPELINES, Options, Plan
-from towpath.deploy.manifests.resources import Resource, as_yaml
+from towpath.deploy import manifests as made_for
+from towpath.deploy.manifests import PIPELINES, Options, Plan, Resource, as_yaml
 from towpath.errors import BadPipelineFile, Refused
 from towpath.log.definitions import definitions
 from towpath.stack import tools

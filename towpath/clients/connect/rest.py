@@ -20,7 +20,7 @@ from pydantic import Field, TypeAdapter, computed_field
 
 from towpath.clients.tls import TlsProblem, Trust, tls_problem
 from towpath.config.logins import ConnectLogin
-from towpath.errors import ConnectError, ConnectorFailed, ConnectUnreachable, NoSuchConnector, Unresolved
+from towpath.errors import ConnectError, ConnectUnreachable, NoSuchConnector, TowpathError, Unresolved
 
 T = TypeVar("T")
 
@@ -123,14 +123,14 @@ class Connector:
         return tuple(failure.what for failure in self.failures)
 
 
-def failure(connectors: Iterable[Connector]) -> ConnectorFailed | None:
+def failure(connectors: Iterable[Connector]) -> TowpathError | None:
     """The failures of these connectors as one error; None when none has failed."""
     failed = [connector for connector in connectors if connector.failures]
     if not failed:
         return None
     what = "; ".join(f"{connector.name} has failed: {'; '.join(connector.reasons)}" for connector in failed)
     code = next((cause.code for connector in failed for cause in connector.failures if cause.code), "")
-    return ConnectorFailed(what, where=failed[0].name, code=code)
+    return TowpathError(what, where=failed[0].name, code=code)
 
 
 class Passing(ConnectError):
