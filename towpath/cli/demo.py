@@ -5,6 +5,7 @@ Its input is shaped like two real stores: mail, and sensor readings with a docum
 
 from __future__ import annotations
 
+import itertools
 import random
 import shutil
 import tempfile
@@ -50,9 +51,9 @@ _WORDS = (
     *("horse", "boat", "water", "level", "gate", "miles", "load", "coal"),
 )
 _START = datetime(2026, 1, 1, tzinfo=UTC)
+_LOADED_S = 12 * 3600  # simulated seconds whose readings exist before the writer begins
 
 Store = MongoClient[dict[str, Any]]
-Documents = Collection[dict[str, Any]]
 
 
 @click.command()
@@ -105,20 +106,24 @@ def _run(file: Path, source: Store, destination: Store, messages: int, seconds: 
     rng = random.Random(seed)
     if any(source[name.split(".")[0]].list_collection_names() for name in NAMESPACES):
         raise TowpathError("the source holds the demo's collections already; name another folder with --dir")
-    count = fill(source, rng, messages, hours=12)
+    count = fill(source, rng, messages)
     say(f"2/6 Loaded {count:,} documents into {' and '.join(NAMESPACES)} at the source")
-    writer, stop = Writer(source, rng, first_hour=12), threading.Event()
-    thread = threading.Thread(target=writer.run, args=(stop,), name="writer")
+    counts, stop = Counter[str](), threading.Event()
+    writer = threading.Thread(target=write, args=(source, rng, counts, stop), name="writer")
     with opened(file) as session:
         try:
             say("3/6 Deploying the connectors, while a writer keeps changing the source")
-            thread.start()
-            _deploy(session)
+            writer.start()
+            for change in deployment.plan(Facts(session)):
+                say(f"    {change.description}")
+                change.apply()
+            wait_running(session.connect, session.pipeline.connectors, timeout=120)
             say("4/6 Copying the documents, then streaming changes")
-            _watch(session, seconds)
+            with progress_line() as show:
+                _show_progress(session, seconds, show)
         finally:
             stop.set()
-            thread.join()
+            writer.join()
         say("5/6 The writer has stopped; waiting until all its changes are applied")
         start = time.monotonic()
         barrier.wait(session, 240, lambda message: None)
@@ -127,15 +132,8 @@ def _run(file: Path, source: Store, destination: Store, messages: int, seconds: 
         pairs = [Pair(name, name) for name in NAMESPACES]
         verification = Verification(session.pipeline.source.uri, session.pipeline.destination.uri, pairs, Options(1))
         list(verification)
-        _print_summary(verification.verdict, writer.counts, _push_size(session))
+        _print_summary(verification.verdict, counts, _push_size(session))
     return verification.verdict.clean
-
-
-def _deploy(session: Session) -> None:
-    for change in deployment.plan(Facts(session)):
-        say(f"    {change.description}")
-        change.apply()
-    wait_running(session.connect, session.pipeline.connectors, timeout=120)
 
 
 @contextmanager
@@ -156,13 +154,8 @@ def progress_line() -> Iterator[Callable[[str, str], None]]:
     yield show
 
 
-def _watch(session: Session, seconds: float) -> None:
-    """Show the progress of the copy, and the lag, until `seconds` after the copy is done."""
-    with progress_line() as show:
-        _show_progress(session, seconds, show)
-
-
 def _show_progress(session: Session, seconds: float, show: Callable[[str, str], None]) -> None:
+    """Show the progress of the copy, and the lag, until `seconds` after the copy is done."""
     done_at: float | None = None
     while done_at is None or time.monotonic() < done_at + seconds:
         status = read_status(session)
@@ -237,80 +230,58 @@ def reading(rng: random.Random, second: int) -> dict[str, Any]:
     }
 
 
-def hour(rng: random.Random, device: int, number: int, readings: int) -> dict[str, Any]:
-    """The document of one device and hour."""
-    seconds = range(number * 3600, number * 3600 + readings)
-    return {
-        "_id": f"device-{device:02}:{number:04}",
-        "device": device,
-        "readings": [reading(rng, s) for s in seconds],
-    }
+def of_hour(device: int, second: int) -> dict[str, Any]:
+    """The `_id` of the document of a device and the hour of this second."""
+    return {"_id": f"device-{device:02}:{second // 3600:04}"}
 
 
-def fill(store: Store, rng: random.Random, messages: int, hours: int) -> int:
+def fill(store: Store, rng: random.Random, messages: int) -> int:
     """Load the documents that exist before replication starts. Returns their number."""
     store.mail.messages.insert_many([message(rng) for _ in range(messages)])
-    for number in range(hours):
-        store.telemetry.hours.insert_many([hour(rng, device, number, 200) for device in range(DEVICES)])
-    return messages + hours * DEVICES
+    for first in range(0, _LOADED_S, 3600):
+        readings = range(first, first + 200)
+        store.telemetry.hours.insert_many(
+            of_hour(device, first) | {"device": device, "readings": [reading(rng, second) for second in readings]}
+            for device in range(DEVICES)
+        )
+    return messages + DEVICES * _LOADED_S // 3600
 
 
-class Writer:
-    """Changes the source until it is stopped: makes every kind of change, and counts them.
+def write(store: Store, rng: random.Random, counts: Counter[str], stop: threading.Event) -> None:
+    """Make every kind of change at the source until it is stopped, and count them.
 
     Each of the 50 devices pushes one reading per simulated second; simulated time runs faster than the clock.
     """
-
-    def __init__(self, store: Store, rng: random.Random, first_hour: int) -> None:
-        self.counts: Counter[str] = Counter()
-        self._mail: Documents = store.mail.messages
-        self._hours: Documents = store.telemetry.hours
-        self._rng, self._second = rng, first_hour * 3600
-        self._ids: list[ObjectId] = [document["_id"] for document in self._mail.find({}, {"_id": 1})]
-
-    def run(self, stop: threading.Event) -> None:
-        while not stop.is_set():
-            self._push_readings()
-            for _ in range(20):
-                self._change_mail()
-
-    def _push_readings(self) -> None:
-        second, self._second = self._second, self._second + 1
+    mail, hours = store.mail.messages, store.telemetry.hours
+    ids: list[ObjectId] = [document["_id"] for document in mail.find({}, {"_id": 1})]
+    for second in itertools.takewhile(lambda _: not stop.is_set(), itertools.count(_LOADED_S)):
         for device in range(DEVICES):
-            name = f"device-{device:02}:{second // 3600:04}"
-            push = {"$push": {"readings": reading(self._rng, second)}, "$setOnInsert": {"device": device}}
-            self._hours.update_one({"_id": name}, push, upsert=True)
-        self.counts["pushed readings"] += DEVICES
+            push = {"$push": {"readings": reading(rng, second)}, "$setOnInsert": {"device": device}}
+            hours.update_one(of_hour(device, second), push, upsert=True)
+        counts["pushed readings"] += DEVICES
+        for _ in range(20):
+            counts[_change(mail, rng, ids)] += 1
 
-    def _change_mail(self) -> None:
-        kinds: list[tuple[str, Callable[[], None]]] = [
-            ("new mail", self._receive),
-            ("mail marked as seen", lambda: self._update({"$set": {"seen": True}})),
-            ("mail moved", lambda: self._update({"$set": {"folder": self._rng.choice(_WORDS)}})),
-            ("labels added", lambda: self._update({"$addToSet": {"labels": self._rng.choice(_WORDS)}})),
-            ("bodies removed", lambda: self._update({"$unset": {"body": ""}})),
-            ("mail replaced", self._replace),
-            ("mail deleted", self._delete),
-        ]
-        name, change = self._rng.choice(kinds)
-        change()
-        self.counts[name] += 1
 
-    def _random_id(self) -> ObjectId:
-        return self._rng.choice(self._ids)
-
-    def _receive(self) -> None:
-        new = message(self._rng)
-        self._mail.insert_one(new)
-        self._ids.append(new["_id"])
-
-    def _update(self, change: dict[str, Any]) -> None:
-        self._mail.update_one({"_id": self._random_id()}, change)
-
-    def _replace(self) -> None:
-        self._mail.replace_one({"_id": (name := self._random_id())}, message(self._rng) | {"_id": name})
-
-    def _delete(self) -> None:
-        at = self._rng.randrange(len(self._ids))
-        self._ids[at], self._ids[-1] = self._ids[-1], self._ids[at]
-        self._mail.delete_one({"_id": self._ids.pop()})
+def _change(mail: Collection[dict[str, Any]], rng: random.Random, ids: list[ObjectId]) -> str:
+    """Change one mail, at random. Returns the name of the kind of change."""
+    updates: dict[str, dict[str, Any]] = {
+        "mail marked as seen": {"$set": {"seen": True}},
+        "mail moved": {"$set": {"folder": rng.choice(_WORDS)}},
+        "labels added": {"$addToSet": {"labels": rng.choice(_WORDS)}},
+        "bodies removed": {"$unset": {"body": ""}},
+    }
+    kind, at = rng.choice(("new mail", *updates, "mail replaced", "mail deleted")), rng.randrange(len(ids))
+    mine = {"_id": ids[at]}
+    match kind:
+        case "new mail":
+            ids.append(mail.insert_one(message(rng)).inserted_id)
+        case "mail replaced":
+            mail.replace_one(mine, message(rng) | mine)
+        case "mail deleted":
+            mail.delete_one(mine)
+            ids[at] = ids[-1]
+            ids.pop()
+        case _:
+            mail.update_one(mine, updates[kind])
+    return kind
