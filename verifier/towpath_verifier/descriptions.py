@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future
-from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
-from threading import Thread
+from multiprocessing.pool import ThreadPool
 from typing import Any, Literal, TypeVar
 
 import bson
@@ -89,23 +86,14 @@ def concurrently(ask: Callable[[Namespace], Answer], namespaces: Sequence[Namesp
     threads = min(_THREADS, len(namespaces) // _SHARE)
     if threads < 2:
         return {name: ask(name) for name in namespaces}
-    answers: dict[Namespace, Future[Answer]] = {name: Future() for name in namespaces}
-    unasked = deque(namespaces)
+    context = copy_context()
 
-    def work() -> None:
-        with suppress(IndexError):  # none is left
-            while name := unasked.popleft():
-                try:
-                    answers[name].set_result(ask(name))
-                except BaseException as error:  # noqa: BLE001 - raised where the answer is used
-                    answers[name].set_exception(error)
+    def enter() -> None:  # as the driver's timeout is in it
+        for variable, value in context.items():
+            variable.set(value)
 
-    for number in range(threads):  # not an executor's: an interrupt must not wait for a server that does not answer
-        Thread(target=copy_context().run, args=(work,), name=f"ask {number}", daemon=True).start()
-    try:
-        return {name: answer.result() for name, answer in answers.items()}
-    finally:
-        unasked.clear()
+    with ThreadPool(threads, enter) as pool:  # whose end waits for no server that does not answer
+        return dict(zip(namespaces, pool.imap(ask, namespaces), strict=True))
 
 
 def options(listed: Mapping[str, Any]) -> Options:
