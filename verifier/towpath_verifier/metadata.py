@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 from bson.json_util import RELAXED_JSON_OPTIONS, dumps
@@ -214,25 +215,7 @@ _OF_INDEX = {
 }
 
 
-def _relaxed(current: Described) -> Described:
-    """The collection without what would reject or delete documents while changes stream in; a view unchanged."""
-    return _harmless(
-        current,
-        {"capped", "expireAfterSeconds"},
-        lambda index: {name: value for name, value in index.items() if name not in _OF_INDEX},
-    )
-
-
-def _in_place(current: Described) -> Described:
-    """The collection with TTLs that delete nothing and validators that only warn; a view unchanged."""
-    return _harmless(
-        current,
-        {"expireAfterSeconds"},
-        lambda index: index | {"expireAfterSeconds": NEVER} if "expireAfterSeconds" in index else index,
-    )
-
-
-def _harmless(current: Described, omitted: Collection[str], change: Callable[[Options], Options]) -> Described:
+def _harmless(omitted: Collection[str], change: Callable[[Options], Options], current: Described) -> Described:
     """Without the options `omitted`, with validators that only warn and changed indexes; only a collection changes."""
     if current.kind != "collection":
         return current
@@ -242,10 +225,24 @@ def _harmless(current: Described, omitted: Collection[str], change: Callable[[Op
     return replace(current, options=options, indexes={name: change(index) for name, index in current.indexes.items()})
 
 
-#: What a destination is compared with while changes stream in.
-RELAXED = Form(_relaxed, "while changes stream in")
-#: The same for a destination that existed before, such as a former source.
-RELAXED_IN_PLACE = Form(_in_place, "while changes stream back")
+#: What a destination is compared with while changes stream in: without what would reject or delete documents.
+RELAXED = Form(
+    partial(
+        _harmless,
+        {"capped", "expireAfterSeconds"},
+        lambda index: {name: value for name, value in index.items() if name not in _OF_INDEX},
+    ),
+    "while changes stream in",
+)
+#: The same for a destination that existed before, such as a former source: with TTLs that delete nothing.
+RELAXED_IN_PLACE = Form(
+    partial(
+        _harmless,
+        {"expireAfterSeconds"},
+        lambda index: index | {"expireAfterSeconds": NEVER} if "expireAfterSeconds" in index else index,
+    ),
+    "while changes stream back",
+)
 
 
 def omitted(current: Described, form: Form) -> Iterator[str]:
