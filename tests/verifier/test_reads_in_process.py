@@ -38,25 +38,29 @@ def test_the_name_of_a_collection_may_have_dots() -> None:
 
 
 class Cursor:
-    """A server that has these documents, and answers a `find` in batches of two."""
+    """A server that has these documents, and the cursor of its answer to a `find`."""
 
     def __init__(self, *documents: bytes) -> None:
         self.name, self.documents = "it", list(documents)
         self.commands: list[dict[str, Any]] = []
-        self.sessions: list[object] = []
         self.session = object()
         self.database = self.client = self
 
     def start_session(self) -> Any:
         return nullcontext(self.session)
 
-    def command(self, command: dict[str, Any], codec_options: Any, session: Any) -> dict[str, Any]:
-        assert codec_options is RAW
+    def with_options(self, codec_options: Any) -> Cursor:
+        assert codec_options is RAW, "of the following batches"
+        return self
+
+    def cursor_command(self, command: dict[str, Any], codec_options: Any, session: Any) -> Any:
+        assert codec_options is RAW and session is self.session, "a snapshot is that of its session"
         self.commands.append(command)
-        self.sessions.append(session)
-        batch, self.documents = self.documents[:2], self.documents[2:]
-        name = "firstBatch" if "find" in command else "nextBatch"
-        return {"cursor": {"id": 7 if self.documents else 0, name: [RawBSONDocument(one) for one in batch]}}
+        return nullcontext(self)
+
+    def batch_size(self, size: int) -> Iterator[RawBSONDocument]:
+        assert size == reads.IDS
+        return map(RawBSONDocument, self.documents)
 
 
 @pytest.mark.parametrize("at", [None, Timestamp(5, 6)])
@@ -64,13 +68,9 @@ def test_documents_are_read_by_id_in_all_batches_and_as_they_were_at_a_time(at: 
     stored = [b.document(("_id", b.int32(number)), ("x", b.NULL)) for number in range(1, 6)]
     server = Cursor(*stored)
     assert list(by_ids(cast(Any, server), IDS, at)) == [(id_key(one), one) for one in stored]
-    find, *others = server.commands
+    (find,) = server.commands
     assert decoded(find["filter"]) == {"_id": {"$in": [1, 2, 3, 4, 5]}}
     assert (find["find"], find.get("readConcern")) == ("it", at and {"level": "snapshot", "atClusterTime": at})
-    assert [{name: more[name] for name in ("getMore", "collection")} for more in others] == [
-        {"getMore": 7, "collection": "it"}
-    ] * 2
-    assert server.sessions == [server.session] * 3, "a snapshot is that of its session"
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 from bson.timestamp import Timestamp
@@ -42,8 +43,8 @@ from towpath_verifier.merge import Equal, Unequal
 from towpath_verifier.plan import ListedPair, Plan
 from towpath_verifier.progress import Compared, Range
 from towpath_verifier.reads import Bounds, Size
-from towpath_verifier.verification import RangeStates, Watch
-from towpath_verifier.workers import Finished, Job, Report
+from towpath_verifier.verification import RangeStates, watch
+from towpath_verifier.workers import Job
 
 PAIR = Pair("v.c", "w.c")
 ONE, TWO = (b.document(("_id", b.int32(number))) for number in (1, 2))
@@ -118,9 +119,9 @@ def finished(journal: Journal) -> dict[int, Compared]:
 
 def test_a_range_is_finished_once_all_that_differed_in_it_has_an_outcome(tmp_path: Path) -> None:
     ranges, rereads, tally, journal = states(tmp_path, Plan([WORK], expected={PAIR: 7}))
-    ranges.take(Report(3, 10, 220, (ONE, TWO)))
-    ranges.take(Report(3, 5, 110, ()))
-    ranges.take(Finished(3))
+    ranges.take((3, Compared(10, 220, [ONE, TWO])))
+    ranges.take((3, Compared(5, 110, [])))
+    ranges.take((3, None))
     assert (tally.documents, tally.read, tally.expected) == (15, 330, 7)
     assert rereads.added == [(ONE, 3), (TWO, 3)]
     rereads.outcomes = [(3, Same("v.c", ONE))]
@@ -135,8 +136,8 @@ def test_a_range_is_finished_once_all_that_differed_in_it_has_an_outcome(tmp_pat
 
 def test_a_document_that_cannot_be_judged_leaves_no_verdict_and_is_read_again_when_resumed(tmp_path: Path) -> None:
     ranges, rereads, tally, journal = states(tmp_path, Plan([WORK]))
-    ranges.take(Report(3, 10, 220, (ONE,)))
-    ranges.take(Finished(3))
+    ranges.take((3, Compared(10, 220, [ONE])))
+    ranges.take((3, None))
     rereads.outcomes = [(3, Unresolved("v.c", ONE, "it keeps changing"))]
     assert list(ranges.resolved()) == []
     assert (tally.unresolved, tally.verdict) == (1, "no verdict")
@@ -152,14 +153,14 @@ def test_a_document_that_cannot_be_judged_leaves_no_verdict_and_is_read_again_wh
 def test_a_range_with_several_reports_waits_for_all_that_differed_in_any_of_them(tmp_path: Path) -> None:
     ranges, rereads, tally, journal = states(tmp_path, Plan([WORK, replace(WORK, number=4)]))
     for id in (ONE, TWO):
-        ranges.take(Report(3, 1, 22, (id,)))
-    ranges.take(Finished(3))
+        ranges.take((3, Compared(1, 22, [id])))
+    ranges.take((3, None))
     for _ in (1, 2):
         assert finished(journal) == {}
         rereads.outcomes = [(3, Difference("v.c", ONE, ONE, TWO))]
         assert len(list(ranges.resolved())) == 1
     assert finished(journal) == {3: Compared(2, 44, [ONE, ONE])} and ranges.done == 1
-    ranges.take(Finished(4))
+    ranges.take((4, None))
     assert (tally.kinds["different"], ranges.done, finished(journal)[4]) == (2, 2, Compared())
 
 
@@ -169,7 +170,7 @@ def test_a_few_documents_that_cannot_be_judged_are_named_and_all_are_counted(tmp
     ranges.say = said.append
     ranges.take("the source does not answer")
     ranges.take(None)
-    ranges.take(Report(3, 7, 220, (ONE,) * 7))
+    ranges.take((3, Compared(7, 220, [ONE] * 7)))
     rereads.outcomes = [(3, Unresolved("v.c", ONE, "it keeps changing"))] * 7
     assert list(ranges.resolved()) == []
     assert (tally.unresolved, tally.documents) == (7, 7)
@@ -182,7 +183,7 @@ def test_a_few_documents_that_cannot_be_judged_are_named_and_all_are_counted(tmp
 
 def test_a_document_that_a_collation_names_twice_counts_once(tmp_path: Path) -> None:
     ranges, rereads, tally, _ = states(tmp_path, Plan([WORK]), (PAIR,))
-    ranges.take(Report(3, 5, 220, (ONE, ONE, TWO)))
+    ranges.take((3, Compared(5, 220, [ONE, ONE, TWO])))
     one, two = Difference("v.c", ONE, ONE, TWO), Difference("v.c", TWO, None, TWO)
     rereads.outcomes = [(3, one), (3, one), (3, two)]
     assert list(ranges.resolved()) == [one, two]
@@ -242,7 +243,7 @@ class _Named(str):
         return f"v.{self}"
 
 
-def reports(work: Range, say: Callable[[str], None] = lambda words: None, lost_for: float = 5) -> list[Report]:
+def reports(work: Range, say: Callable[[str], None] = lambda words: None, lost_for: float = 5) -> list[Compared]:
     job = Job("", "", ignore_field_order=False, screen=False, lost_for=lost_for)
     return list(workers._compare(job, cast(Any, (0, 1)), work, say))
 
@@ -251,7 +252,7 @@ def test_a_read_that_breaks_off_begins_again_and_is_reported_once(streams: dict[
     streams["source"] += [[ONE, AutoReconnect("gone")], [ONE, TWO]]
     streams["destination"] += [[ONE], [ONE]]
     said: list[str] = []
-    assert reports(WORK, said.append) == [Report(3, 2, 3 * len(ONE), (TWO,))]
+    assert reports(WORK, said.append) == [Compared(2, 3 * len(ONE), [TWO])]
     assert said == ["cannot compare v.source with v.destination: gone; trying again for 5 s"]
 
 
@@ -301,18 +302,18 @@ def test_a_range_is_compared_within_its_bounds_in_the_way_that_is_wanted(monkeyp
     monkeypatch.setattr(workers, "Screen", screen)
     monkeypatch.setattr(workers, "with_retries", lambda action, lost_for, read, say: read())
 
-    def compared(**how: bool) -> list[Report]:
+    def compared(**how: bool) -> list[Compared]:
         job = Job("", "", **{"ignore_field_order": False, "screen": False} | how, lost_for=5.0)
         return list(workers._compare(job, cast(Any, ("v", "w")), work, print))
 
     monkeypatch.setattr(
         workers, "collection", lambda client, namespace: _Named(namespace) if client == namespace[0] else None
     )
-    assert [report.differing for report in compared()] == [(ONE,)]
-    assert [report.differing for report in compared(ignore_field_order=True)] == [()]
+    assert [report.differing for report in compared()] == [[ONE]]
+    assert [report.differing for report in compared(ignore_field_order=True)] == [[]]
     assert asked == [(name, ONE, TWO, 10) for name in ("v.c", "w.c")] * 2
     asked.clear()
-    assert compared(screen=True) == [Report(3, 6, 77, (ONE,))]
+    assert compared(screen=True) == [Compared(6, 77, [ONE])]
     assert asked == [("v.c", "w.c", work.bounds, 5.0, print)]
 
 
@@ -352,8 +353,9 @@ def test_collections_are_the_same_by_hash_only_if_both_hashes_are(monkeypatch: p
 
 
 def test_a_write_during_a_quiet_run_leaves_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
-    watched = Watch(cast(Any, "client"), ["v.a", "v.b"], "source", Timestamp(5, 0))
-    monkeypatch.setattr(verification, "cluster_time", lambda client: Timestamp(9, 0) if client == "client" else None)
+    times = [Timestamp(5, 0), *[Timestamp(9, 0)] * 4]
+    monkeypatch.setattr(verification, "cluster_time", lambda client: times.pop(0) if client == "client" else None)
+    refuse_writes = watch(cast(Any, "client"), ["v.a", "v.b"], "source", 5)
     asked: list[Any] = []
 
     def written(*arguments: Any) -> set[str]:
@@ -361,10 +363,10 @@ def test_a_write_during_a_quiet_run_leaves_no_verdict(monkeypatch: pytest.Monkey
         return {"v.b"}
 
     monkeypatch.setattr(proof, "written", lambda *arguments: set())
-    watched.refuse_writes()
+    refuse_writes()
     monkeypatch.setattr(proof, "written", written)
     with pytest.raises(Unsuitable, match=r"v\.b was written to at the source during the run"):
-        watched.refuse_writes()
+        refuse_writes()
     assert asked == [("client", ["v.a", "v.b"], Timestamp(5, 0), Timestamp(9, 0))]
 
     def unknown(*arguments: Any) -> set[str]:
@@ -372,7 +374,7 @@ def test_a_write_during_a_quiet_run_leaves_no_verdict(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(proof, "written", unknown)
     with pytest.raises(Unsuitable, match="cannot see whether anything is written") as refused:
-        watched.refuse_writes()
+        refuse_writes()
     assert refused.value.where == "source"
 
     def away(*arguments: Any) -> set[str]:
@@ -380,19 +382,15 @@ def test_a_write_during_a_quiet_run_leaves_no_verdict(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(proof, "written", away)
     with pytest.raises(ServerLost, match="cannot look for writes to the source: gone") as lost:
-        watched.refuse_writes()
+        refuse_writes()
     assert lost.value.where == "source"
 
 
-@pytest.mark.parametrize("time", [Timestamp(5, 0), None])
-def test_writes_to_a_standalone_cannot_be_seen(time: Timestamp | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writes_to_a_standalone_cannot_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     client: Any = object()
-    monkeypatch.setattr(verification, "cluster_time", lambda of: time if of is client else pytest.fail("another"))
-    if time is not None:
-        assert Watch.begin(client, ["v.a"], "source", 5) == Watch(client, ["v.a"], "source", time)
-    else:
-        with pytest.raises(Unsuitable, match="the source is a standalone"):
-            Watch.begin(client, ["v.a"], "source", 5)
+    monkeypatch.setattr(verification, "cluster_time", lambda of: None if of is client else pytest.fail("another"))
+    with pytest.raises(Unsuitable, match="the source is a standalone"):
+        watch(client, ["v.a"], "source", 5)
 
 
 def token(seconds: int, increment: int = 0) -> dict[str, str]:
@@ -400,11 +398,14 @@ def token(seconds: int, increment: int = 0) -> dict[str, str]:
 
 
 class Stream:
-    """A change stream with these events, each a cluster time; None is a look that finds nothing."""
+    """A database whose change stream has these events, each a cluster time; None is a look that finds nothing."""
 
     def __init__(self, *events: int | None) -> None:
         self._events = list(events)
         self.resume_token = token(0)
+
+    def watch(self, *_: object, **__: object) -> AbstractContextManager[Stream]:
+        return nullcontext(self)
 
     def try_next(self) -> dict[str, Any] | None:
         seconds = self._events.pop(0)
@@ -416,14 +417,15 @@ class Stream:
 
 @pytest.mark.parametrize("events", [(3, 4, 5, 8, None), (4, 5, 8, 9), (5, 8, 20)])
 def test_the_events_of_a_span_are_those_after_its_start_up_to_its_end(events: tuple[int | None, ...]) -> None:
-    found = proof._events(cast(Any, Stream(*events)), Timestamp(4, 0), Timestamp(8, 0))
+    found = proof._events(cast(Any, Stream(*events)), (), "ns", Timestamp(4, 0), Timestamp(8, 0))
     assert [event["clusterTime"].time for event in found] == [5, 8]
 
 
 def test_a_stream_that_does_not_reach_the_end_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proof, "_PATIENCE", 0.01)
     with pytest.raises(proof.Unknown, match="did not reach"):
-        list(proof._events(cast(Any, Stream(*(None for _ in range(10**6)))), Timestamp(4, 0), Timestamp(99, 0)))
+        database = cast(Any, Stream(*(None for _ in range(10**6))))
+        list(proof._events(database, (), "ns", Timestamp(4, 0), Timestamp(99, 0)))
 
 
 def test_a_token_holds_the_cluster_time() -> None:
@@ -595,7 +597,7 @@ class Run:
 def test_a_run_reports_what_its_workers_found_and_rereads_have_proven(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    run = Run(monkeypatch, "the source does not answer", Report(3, 9, 220, (ONE,)), None, Finished(3))
+    run = Run(monkeypatch, "the source does not answer", (3, Compared(9, 220, [ONE])), None, (3, None))
     steps = iter([[], [], [], [(3, Difference("v.c", ONE, ONE, None))]])
 
     def step() -> Any:
@@ -622,7 +624,7 @@ def test_a_run_reports_what_its_workers_found_and_rereads_have_proven(
 def test_a_worker_that_fails_ends_the_run_and_leaves_the_journal(
     error: Exception, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    run = Run(monkeypatch, Report(3, 9, 220, ()), error)
+    run = Run(monkeypatch, (3, Compared(9, 220, [])), error)
     journal = Journal(tmp_path / "journal")
     journal.begin({}, 1.0, [WORK])
     with pytest.raises(type(error)):
@@ -633,7 +635,7 @@ def test_a_worker_that_fails_ends_the_run_and_leaves_the_journal(
 def test_a_collection_that_was_dropped_during_the_run_leaves_no_verdict(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    run = Run(monkeypatch, Report(3, 9, 220, ()), Finished(3))
+    run = Run(monkeypatch, (3, Compared(9, 220, [])), (3, None))
     run.after = ListedPair(PAIR, entry(), None)
     journal = Journal(tmp_path / "journal")
     journal.begin({}, 1.0, [WORK])
@@ -664,10 +666,10 @@ def test_a_quiet_run_reads_what_its_hashes_do_not_show_and_ends_without_a_verdic
 
     def begin(client: Any, namespaces: Any, side: str, lost_for: float) -> Any:
         done.append((client, namespaces, side))
-        return SimpleNamespace(refuse_writes=lambda: done.append(side))
+        return lambda: done.append(side)
 
-    monkeypatch.setattr(Watch, "begin", begin)
-    run = Run(monkeypatch, *([] if same else [Report(3, 9, 220, ()), Finished(3)]))
+    monkeypatch.setattr(verification, "watch", begin)
+    run = Run(monkeypatch, *([] if same else [(3, Compared(9, 220, [])), (3, None)]))
     run.after = run.before
     monkeypatch.setattr(verification, "list_pairs", lambda source, destination, pairs, _: [run.before] if pairs else [])
     _, verdict = run(Options(1, quiet=True), lambda time: pytest.fail("no pipeline is asked"))
@@ -678,9 +680,9 @@ def test_a_quiet_run_reads_what_its_hashes_do_not_show_and_ends_without_a_verdic
     (tally,) = verdict.tallies
     assert (tally.way, tally.documents) == (("hashed", 41) if same else ("compared", 9))
     assert (tally.expected, tally.verdict) == (41 if same else 7, "same")
-    refused = SimpleNamespace(refuse_writes=lambda: (_ for _ in ()).throw(Unsuitable("written to")))
-    monkeypatch.setattr(Watch, "begin", lambda *_: refused)
-    run = Run(monkeypatch, *([] if same else [Report(3, 9, 220, ()), Finished(3)]))
+    refused = Mock(side_effect=Unsuitable("written to"))
+    monkeypatch.setattr(verification, "watch", lambda *_: refused)
+    run = Run(monkeypatch, *([] if same else [(3, Compared(9, 220, [])), (3, None)]))
     monkeypatch.setattr(verification, "list_pairs", lambda source, destination, pairs, _: [run.before] if pairs else [])
     with pytest.raises(Unsuitable, match="written to"):
         run(Options(1, quiet=True))
@@ -688,7 +690,7 @@ def test_a_quiet_run_reads_what_its_hashes_do_not_show_and_ends_without_a_verdic
 
 def test_workers_wait_while_many_documents_wait_for_a_reread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verification, "_HELD", 2)
-    run = Run(monkeypatch, Report(3, 2, 22, (ONE, TWO)), Finished(3))
+    run = Run(monkeypatch, (3, Compared(2, 22, [ONE, TWO])), (3, None))
     left: list[int] = []
 
     def step() -> Any:
@@ -739,8 +741,8 @@ def test_a_worker_compares_ranges_until_there_is_none_and_says_when_each_is_read
     other = replace(WORK, number=4)
     sent = worked(streams, queue.Empty(), WORK, other, None, monkeypatch=monkeypatch)
     size = len(ONE)
-    assert sent[:2] == [Report(3, 1, 2 * size, ()), Finished(3)]
-    assert sent[3:] == [Report(4, 1, size, (TWO,)), Finished(4)]
+    assert sent[:2] == [(3, Compared(1, 2 * size, [])), (3, None)]
+    assert sent[3:] == [(4, Compared(1, size, [TWO])), (4, None)]
     assert sent[2] == "cannot compare v.source with v.destination: gone; trying again for 5 s"
 
 
@@ -758,9 +760,9 @@ def test_a_worker_that_died_is_noticed_once_it_has_nothing_more_to_say(status: i
     results: queue.Queue[Any] = queue.Queue()
     process: Any = SimpleNamespace(exitcode=status)
     running = workers.Workers(process, None, results)
-    results.put(Finished(3))
+    results.put((3, None))
     results.put(Unsuitable("it cannot be"))
-    assert running.message(0.01) == Finished(3)
+    assert running.message(0.01) == (3, None)
     with pytest.raises(Unsuitable):
         running.message(0.01)
     if error is None:

@@ -6,7 +6,7 @@ from pymongo.errors import AutoReconnect, OperationFailure
 
 from tests.support.servers import free_port
 from towpath_verifier import Options, ServerLost, VerifierError, with_retries
-from towpath_verifier.verification import Watch
+from towpath_verifier.verification import watch
 
 
 def test_a_server_that_comes_back_is_told_once_and_waited_for():
@@ -53,7 +53,7 @@ def test_quiet_says_in_words_that_a_server_is_lost():
         MongoClient(f"mongodb://127.0.0.1:{free_port()}", serverSelectionTimeoutMS=100) as gone,
         pytest.raises(ServerLost, match=r"^cannot read the source's cluster time: 127"),
     ):
-        Watch.begin(gone, ["v.c"], "source", 0.1)
+        watch(gone, ["v.c"], "source", 0.1)
 
 
 @pytest.mark.parametrize(

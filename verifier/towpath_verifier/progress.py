@@ -144,10 +144,11 @@ class Range:
 
 @dataclass(slots=True)
 class Compared:
-    """What a range held; a resumed run re-reads only the documents that differed in a finished one."""
+    """What a range or a part of it held; a resumed run re-reads only the documents that differed in a finished one."""
 
     documents: int = 0
     read: int = 0
+    """Bytes that came over the network."""
     differing: list[bytes] = field(default_factory=list)
     """BSON `{_id: …}` of each."""
 

@@ -14,8 +14,8 @@ from itertools import islice
 from typing import Any, TypeAlias
 
 from bson.timestamp import Timestamp
-from pymongo.change_stream import ChangeStream
 from pymongo.collection import Collection
+from pymongo.database import Database
 from pymongo.errors import OperationFailure
 
 from towpath_verifier.differences import Difference, Namespace, Pair, differing, same_but_for_order
@@ -87,18 +87,22 @@ class Judge:
         theirs = dict(by_ids(collection(self.destination, pair.destination), ids))
         ours = dict(by_ids(documents, ids))
         end = cluster_time(self.source)
-        outcomes: list[tuple[Suspect, Outcome]] = []
+        changed, unknown = dict[Key, list[Timestamp]](), ""
         try:
             if start is None or end is None:
                 raise Unknown("the source is not a replica set")
-            changed = changes(documents, ids, start, end)
+            changed = {of: [start, *times] for of, times in changes(documents, ids, start, end).items()}
         except Unknown as error:
-            return self._without_history(group, ours, theirs, str(error))
+            unknown = f"it keeps changing, and its past states cannot be read: {error}"
+        outcomes: list[tuple[Suspect, Outcome]] = []
         for suspect in group:
             different = self._difference(suspect, ours.get(suspect.key), theirs.get(suspect.key))
             outcome: Outcome | None = different or Same(pair.source, suspect.id)
-            if different is not None and suspect.key in changed:
-                outcome = self._of_changing(suspect, different, [start, *changed[suspect.key]])
+            if different is not None and unknown:
+                suspect.why = unknown
+                outcome = different if suspect.steady and suspect.tried >= self.tries else None
+            elif different is not None and suspect.key in changed:
+                outcome = self._of_changing(suspect, different, changed[suspect.key])
             if outcome is not None:
                 outcomes.append((suspect, outcome))
         return outcomes
@@ -119,19 +123,6 @@ class Judge:
         suspect.why = "it keeps changing"
         # to the past state that the destination is nearest to: later changes are still on their way
         return min(proven, key=_distance) if suspect.strikes >= _STRIKES else None
-
-    def _without_history(
-        self, group: Sequence[Suspect], ours: dict[Key, bytes], theirs: dict[Key, bytes], why: str
-    ) -> list[tuple[Suspect, Outcome]]:
-        outcomes: list[tuple[Suspect, Outcome]] = []
-        for suspect in group:
-            suspect.why = f"it keeps changing, and its past states cannot be read: {why}"
-            different = self._difference(suspect, ours.get(suspect.key), theirs.get(suspect.key))
-            if different is None:
-                outcomes.append((suspect, Same(suspect.pair.source, suspect.id)))
-            elif suspect.steady and suspect.tried >= self.tries:
-                outcomes.append((suspect, different))
-        return outcomes
 
     def _difference(self, suspect: Suspect, source: bytes | None, destination: bytes | None) -> Difference | None:
         document = source or destination
@@ -164,54 +155,47 @@ def changes(
     documents: Collection[Any], ids: Sequence[bytes], after: Timestamp, to: Timestamp
 ) -> dict[Key, list[Timestamp]]:
     """The cluster times at which each of these documents changed, later than `after`, up to `to`. Raises `Unknown`."""
-    pipeline: list[Mapping[str, Any]] = [
-        {"$match": {"ns.coll": documents.name}},
-        {"$match": among(b"documentKey._id", ids)},
-        {"$project": {"documentKey._id": 1, "clusterTime": 1}},
-    ]
     times: dict[Key, list[Timestamp]] = {}
     if to <= after:  # nothing can have changed
         return times
     database = documents.database.with_options(codec_options=RAW)
-    try:
-        with database.watch(pipeline, start_at_operation_time=after, max_await_time_ms=_AWAIT_MS) as stream:
-            for event in _events(stream, after, to):
-                changed = key(id_element(bytes(event["documentKey"].raw)))
-                times.setdefault(changed, []).append(event["clusterTime"])
-    except OperationFailure as error:
-        raise Unknown(str(error)) from error
+    matches = {"ns.coll": documents.name}, among(b"documentKey._id", ids)
+    for event in _events(database, matches, "documentKey._id", after, to):
+        changed = key(id_element(bytes(event["documentKey"].raw)))
+        times.setdefault(changed, []).append(event["clusterTime"])
     return times
-
-
-def _events(stream: ChangeStream[Any], after: Timestamp, to: Timestamp) -> Iterator[Any]:
-    """The events later than `after` and up to `to`, which is past."""
-    deadline = time.monotonic() + _PATIENCE
-    while time.monotonic() < deadline:
-        event = stream.try_next()
-        if event is None:
-            if token_time(stream.resume_token) >= to:
-                return
-        elif event["clusterTime"] > to:
-            return
-        elif event["clusterTime"] > after:
-            yield event
-    raise Unknown(f"the change stream did not reach {to} within {_PATIENCE:g} s")
 
 
 def written(client: Client, namespaces: Iterable[Namespace], after: Timestamp, to: Timestamp) -> set[Namespace]:
     """Those of these namespaces with writes later than `after` and up to `to`. Raises `Unknown`."""
-    written_to: set[Namespace] = set()
-    for database, names in sorted(by_database(namespaces).items()):
-        pipeline: list[Mapping[str, Any]] = [
-            {"$match": {"ns.coll": {"$in": names}}},
-            {"$project": {"ns": 1, "clusterTime": 1}},
-        ]
-        try:
-            with client[database].watch(pipeline, start_at_operation_time=after, max_await_time_ms=_AWAIT_MS) as stream:
-                written_to |= {f"{database}.{event['ns']['coll']}" for event in _events(stream, after, to)}
-        except OperationFailure as error:
-            raise Unknown(str(error)) from error
-    return written_to
+    return {
+        f"{database}.{event['ns']['coll']}"
+        for database, names in sorted(by_database(namespaces).items())
+        for event in _events(client[database], [{"ns.coll": {"$in": names}}], "ns", after, to)
+    }
+
+
+def _events(
+    database: Database[Any], matches: Iterable[Mapping[str, Any]], field: str, after: Timestamp, to: Timestamp
+) -> Iterator[Any]:
+    """This field, and the time, of the events later than `after` and up to `to`, which is past. Raises `Unknown`."""
+    pipeline: list[Mapping[str, Any]] = [{"$match": match} for match in matches]
+    pipeline.append({"$project": {field: 1, "clusterTime": 1}})
+    deadline = time.monotonic() + _PATIENCE
+    try:
+        with database.watch(pipeline, start_at_operation_time=after, max_await_time_ms=_AWAIT_MS) as stream:
+            while time.monotonic() < deadline:
+                event = stream.try_next()
+                if event is None:
+                    if token_time(stream.resume_token) >= to:
+                        return
+                elif event["clusterTime"] > to:
+                    return
+                elif event["clusterTime"] > after:
+                    yield event
+    except OperationFailure as error:
+        raise Unknown(str(error)) from error
+    raise Unknown(f"the change stream did not reach {to} within {_PATIENCE:g} s")
 
 
 def states(documents: Collection[Any], id: bytes, times: Sequence[Timestamp]) -> set[bytes | None]:

@@ -149,18 +149,13 @@ def by_ids(
     command: dict[str, Any] = {"find": documents.name, "filter": among(b"_id", ids), "batchSize": IDS}
     if at is not None:
         command["readConcern"] = {"level": "snapshot", "atClusterTime": at}
-    database = documents.database
-    with database.client.start_session() as session:
-        reply = database.command(command, codec_options=RAW, session=session)["cursor"]
-        batch = reply["firstBatch"]
-        while True:
-            for document in batch:
-                yield raw.id_key(bytes(document.raw)), bytes(document.raw)
-            if not reply["id"]:
-                return
-            more = {"getMore": reply["id"], "collection": documents.name, "batchSize": IDS}
-            reply = database.command(more, codec_options=RAW, session=session)["cursor"]
-            batch = reply["nextBatch"]
+    database = documents.database.with_options(codec_options=RAW)
+    with (
+        database.client.start_session() as session,  # a snapshot is that of its session
+        database.cursor_command(command, codec_options=RAW, session=session) as cursor,
+    ):
+        for document in cursor.batch_size(IDS):
+            yield raw.id_key(bytes(document.raw)), bytes(document.raw)
 
 
 def chunks(ids: Iterable[bytes]) -> Iterator[list[bytes]]:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from bson.timestamp import Timestamp
 from pymongo.errors import PyMongoError
 
 from towpath_verifier import proof
@@ -27,7 +26,7 @@ from towpath_verifier.reads import (
     with_retries,
 )
 from towpath_verifier.rereads import Passed, Recheck, Rereads
-from towpath_verifier.workers import Finished, Job, Message, Report, running
+from towpath_verifier.workers import Job, Message, running
 
 _HELD, _HELD_BYTES = 100_000, 64 << 20  # ids that wait for a re-read; beyond that the workers wait
 _QUIET = "the option quiet requires that nothing writes"
@@ -53,40 +52,31 @@ def _hashes(client: Client, namespaces: Iterable[Namespace]) -> dict[Namespace, 
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Watch:
-    """Shows whether these namespaces have been written to after a cluster time."""
+def watch(client: Client, namespaces: Sequence[Namespace], side: str, lost_for: float) -> Callable[[], None]:
+    """Watch these namespaces from now on; what is returned raises `Unsuitable` when something has been written since.
 
-    client: Client
-    namespaces: Sequence[Namespace]
-    side: str
-    since: Timestamp
+    So it does when the server cannot show it. Raises `Unsuitable` for a standalone, which has no change streams to show
+    writes, and `ServerLost` for a server that is unreachable for `lost_for` seconds.
+    """
+    since = with_retries(f"read the {side}'s cluster time", lost_for, lambda: cluster_time(client))
+    if since is None:
+        raise Unsuitable(f"the {side} is a standalone mongod, on which writes cannot be seen; {_QUIET}", where=side)
 
-    @classmethod
-    def begin(cls, client: Client, namespaces: Sequence[Namespace], side: str, lost_for: float) -> Watch:
-        """Watch from now on. Raises `Unsuitable` for a standalone, which has no change streams to show writes, and
-        `ServerLost` for a server that is unreachable for `lost_for` seconds."""
-        since = with_retries(f"read the {side}'s cluster time", lost_for, lambda: cluster_time(client))
-        if since is None:
-            raise Unsuitable(f"the {side} is a standalone mongod, on which writes cannot be seen; {_QUIET}", where=side)
-        return cls(client, namespaces, side, since)
-
-    def refuse_writes(self) -> None:
-        """Raise `Unsuitable` when something has been written since, or when the server cannot show it."""
+    def refuse_writes() -> None:
         try:
-            until = cluster_time(self.client) or self.since
-            written = proof.written(self.client, self.namespaces, self.since, until)
+            written = proof.written(client, namespaces, since, cluster_time(client) or since)
         except PyMongoError as error:
-            raise verifier_error(f"look for writes to the {self.side}", error, self.side) from error
+            raise verifier_error(f"look for writes to the {side}", error, side) from error
         except proof.Unknown as error:
-            what = f"cannot see whether anything is written to the {self.side}: {error}"
-            raise Unsuitable(what, where=self.side) from error
+            raise Unsuitable(f"cannot see whether anything is written to the {side}: {error}", where=side) from error
         if written:
             raise Unsuitable(
-                f"{', '.join(sorted(written))} was written to at the {self.side} during the run, and {_QUIET}",
+                f"{', '.join(sorted(written))} was written to at the {side} during the run, and {_QUIET}",
                 "stop the writers and wait until the destination has caught up, or compare without it",
-                where=self.side,
+                where=side,
             )
+
+    return refuse_writes
 
 
 class Verification:
@@ -133,16 +123,16 @@ class Verification:
     def _run(self, source: Client, destination: Client) -> Iterator[Difference]:
         options, lost_for = self._options, self._options.lost_for
         listed = [pair for pair in list_pairs(source, destination, list(self._tallies), lost_for) if self._suits(pair)]
-        passed, watches = self._passed, list[Watch]()
+        passed, refusals = self._passed, list[Callable[[], None]]()
         if options.quiet:
             ours, theirs = ([each.pair.source for each in listed], [each.pair.destination for each in listed])
-            watches.append(Watch.begin(source, ours, "source", lost_for))
-            watches.append(Watch.begin(destination, theirs, "destination", lost_for))
+            refusals.append(watch(source, ours, "source", lost_for))
+            refusals.append(watch(destination, theirs, "destination", lost_for))
             listed = self._hashed(source, destination, listed)
             passed, options = None, replace(options, recheck=Recheck(first=0, tries=1))
         yield from self._compared(source, destination, listed, options.rereads(source, destination, passed, self._say))
-        for watched in watches:
-            watched.refuse_writes()
+        for refuse_writes in refusals:
+            refuse_writes()
         later = list_pairs(source, destination, [before.pair for before in listed], lost_for)
         for before, after in zip(listed, later, strict=True):
             self._tallies[before.pair].errors += before.gone(after)
@@ -184,7 +174,7 @@ class Verification:
                 pause = rereads.pause()
                 if unread and len(rereads) < _HELD and rereads.size < _HELD_BYTES:
                     message = workers.message(min(_TICK, _TICK if pause is None else pause))
-                    unread -= isinstance(message, Finished)
+                    unread -= isinstance(message, tuple) and message[1] is None
                     ranges.take(message)
                 else:
                     time.sleep(min(_TICK, pause or 0))
@@ -243,20 +233,21 @@ class RangeStates:
 
     def take(self, message: Message | None) -> None:
         """Take in a worker's message."""
-        match message:
-            case Report(number=number):
-                state = self._states[number]
-                self._count(state.compared, message)
-                self._count(self.tallies[state.range.pair], message)
-                if message.differing:
-                    state.waiting += len(message.differing)
-                    self.rereads.add(state.range.pair, message.differing, number)
-            case Finished(number=number):
-                self._states[number].finished = True
+        if isinstance(message, str):
+            self.say(message)
+        elif isinstance(message, tuple):
+            number, part = message
+            state = self._states[number]
+            if part is None:
+                state.finished = True
                 self.done += 1
                 self._finish(number)
-            case str():
-                self.say(message)
+                return
+            self._count(state.compared, part)
+            self._count(self.tallies[state.range.pair], part)
+            if part.differing:
+                state.waiting += len(part.differing)
+                self.rereads.add(state.range.pair, part.differing, number)
 
     def resolved(self) -> Iterator[Difference]:
         """Re-read documents that are due, and yield the differences that are proven."""
@@ -288,7 +279,7 @@ class RangeStates:
         return True
 
     @staticmethod
-    def _count(sums: Compared | Tally, more: Compared | Report) -> None:
+    def _count(sums: Compared | Tally, more: Compared) -> None:
         sums.documents += more.documents
         sums.read += more.read
 

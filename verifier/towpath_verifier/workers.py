@@ -22,12 +22,12 @@ from pymongo import MongoClient
 from pymongo.errors import PyMongoError
 
 from towpath_verifier.merge import Equal, Merged, Screen, Side, merged
-from towpath_verifier.progress import Range
+from towpath_verifier.progress import Compared, Range
 from towpath_verifier.raw_batches import in_id_order
 from towpath_verifier.reads import Client, VerifierError, WorkerDied, collection, verifier_error, with_retries
 
-_REPORT_IDS, _REPORT_ID_BYTES = 1_000, 1 << 20  # ids in one report
-_REPORT_BYTES = 4 << 20  # of documents in one report
+_REPORT_IDS, _REPORT_ID_BYTES = 1_000, 1 << 20  # ids in one message
+_REPORT_BYTES = 4 << 20  # of documents in one message
 _QUEUED = 64  # messages that may wait for the parent; then the workers wait
 _SILENCE_MS = 60_000
 _SELECTION = 2.0  # seconds; callers retry
@@ -55,44 +55,26 @@ class Job:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What was compared of a range, since the last report of it."""
-
-    number: int
-    documents: int
-    read: int
-    """Bytes that came over the network."""
-    differing: tuple[bytes, ...]
-    """The ids of those that differed when they were read."""
+#: What was compared of a range since the last message about it, None once it is read to its end; or words for people.
+#: After an error, the worker has ended.
+Message: TypeAlias = tuple[int, Compared | None] | str | VerifierError
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """A range is read to its end."""
-
-    number: int
-
-
-#: A string is a message for people; after an error, the worker has ended.
-Message: TypeAlias = Report | Finished | str | VerifierError
-
-
-def _compare(job: Job, clients: tuple[Client, Client], work: Range, say: Callable[[str], None]) -> Iterable[Report]:
-    """The reports of a range. It is reported when all of it is read, so that a read that fails can begin again.
+def _compare(job: Job, clients: tuple[Client, Client], work: Range, say: Callable[[str], None]) -> Iterable[Compared]:
+    """What a range holds, in parts. It is reported when all of it is read, so that a read that fails can begin again.
 
     Where a collation orders `_id`s, the range is the whole collection: it is reported at once, and not read again.
     """
     source, destination = collection(clients[0], work.pair.source), collection(clients[1], work.pair.destination)
     if job.screen:
         screen = Screen(source, destination, work.bounds, job.lost_for, say)
-        return _reports(work.number, screen, lambda: screen.read)
+        return _parts(screen, lambda: screen.read)
 
-    def read() -> Iterator[Report]:
+    def read() -> Iterator[Compared]:
         low, high = work.bounds.low, work.bounds.high
         sides = [Side(in_id_order(documents, low, high, work.batch_size)) for documents in (source, destination)]
         found = merged(*sides, ignore_field_order=job.ignore_field_order)
-        return _reports(work.number, found, lambda: sides[0].read + sides[1].read)
+        return _parts(found, lambda: sides[0].read + sides[1].read)
 
     action = f"compare {source.full_name} with {destination.full_name}"
     if work.ordered:
@@ -100,14 +82,14 @@ def _compare(job: Job, clients: tuple[Client, Client], work: Range, say: Callabl
     return _refused(action, read())
 
 
-def _refused(action: str, reports: Iterator[Report]) -> Iterator[Report]:
+def _refused(action: str, parts: Iterator[Compared]) -> Iterator[Compared]:
     try:
-        yield from reports
+        yield from parts
     except PyMongoError as error:
         raise verifier_error(action, error) from error
 
 
-def _reports(number: int, found: Iterable[Merged], read: Callable[[], int]) -> Iterator[Report]:
+def _parts(found: Iterable[Merged], read: Callable[[], int]) -> Iterator[Compared]:
     """`read` tells the bytes that came over the network so far."""
     documents = size = reported = id_bytes = 0
     differing: list[bytes] = []
@@ -119,10 +101,9 @@ def _reports(number: int, found: Iterable[Merged], read: Callable[[], int]) -> I
             differing.append(each.id)
             id_bytes += len(each.id)
         if size >= _REPORT_BYTES or len(differing) == _REPORT_IDS or id_bytes > _REPORT_ID_BYTES:
-            yield Report(number, documents, read() - reported, tuple(differing))
-            documents, size, reported, id_bytes = 0, 0, read(), 0
-            differing.clear()
-    yield Report(number, documents, read() - reported, tuple(differing))
+            yield Compared(documents, read() - reported, differing)
+            documents, size, reported, id_bytes, differing = 0, 0, read(), 0, []
+    yield Compared(documents, read() - reported, differing)
 
 
 def _work(job: Job, tasks: Any, results: Any) -> None:
@@ -151,9 +132,9 @@ def _work(job: Job, tasks: Any, results: Any) -> None:
                 continue
             if work is None:
                 return
-            for report in _compare(job, clients, work, send):
-                send(report)
-            send(Finished(work.number))
+            for part in _compare(job, clients, work, send):
+                send((work.number, part))
+            send((work.number, None))
     except VerifierError as error:
         send(error)
 
