@@ -14,13 +14,12 @@ import pytest
 from pymongo import MongoClient, WriteConcern
 from pymongo.errors import OperationFailure, PyMongoError
 
-from tests.support import mongod, servers
+from tests.support import control, mongod, servers
 from tests.support.awaited import until
 from tests.support.secured import documented_roles
 from towpath.clients.mongo import write_block
 from towpath.clients.mongo.privileges import privileges
 from towpath.errors import TowpathError
-from towpath.stack import processes
 from towpath_verifier import feature_version
 
 pytestmark = pytest.mark.servers
@@ -255,4 +254,4 @@ def _elect_quickly(client: Client) -> None:
 def _kill_primary(client: Client, running: mongod.Servers) -> None:
     address = client.admin.command("hello")["me"]
     (primary,) = (one for one in running.processes.values() if address.endswith(f":{one.port}"))
-    assert processes.send(primary, signal.SIGKILL)
+    assert control.send(primary, signal.SIGKILL)

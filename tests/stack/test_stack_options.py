@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from towpath.stack import Stack, StackError, StackOptions, plan
+from towpath.stack import Stack, StackOptions, plan
 
 
 def test_one_broker_is_called_and_set_up_as_ever(tmp_path: Path) -> None:
@@ -34,9 +32,3 @@ def test_three_brokers_elect_the_controller_and_copy_every_topic(tmp_path: Path)
     assert {value for name, value in values.items() if "min.isr" in name or "min.insync" in name} == {"2"}
     worker = plan.worker_properties(tmp_path, "127.0.0.1:1", 2, tmp_path, 3)
     assert {value for name, value in worker.items() if name.endswith("replication.factor")} == {"3"}
-
-
-@pytest.mark.parametrize("brokers", [0, 2, 4, 6])
-def test_brokers_that_cannot_vote_are_refused(tmp_path: Path, brokers: int) -> None:
-    with pytest.raises(StackError, match=f"cannot have {brokers} Kafka brokers: 1, 3 or 5"):
-        StackOptions(tmp_path, kafka_brokers=brokers)

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.support import control
 from tests.support.awaited import until
 from towpath.errors import StackError
 from towpath.stack import processes
@@ -47,7 +48,7 @@ def test_a_pid_that_belongs_to_another_process_by_now_is_left_alone(sleeper: Pro
     assert sleeper.created is not None
     earlier = dataclasses.replace(sleeper, created=sleeper.created - 60)
     assert not earlier.running
-    assert not processes.send(earlier, signal.SIGKILL)
+    assert not control.send(earlier, signal.SIGKILL)
     assert processes.stop([earlier], 0) == []
     assert sleeper.running
 
@@ -70,7 +71,7 @@ def test_stop_kills_what_ignores_the_polite_request_and_its_children(tmp_path: P
 
 
 def test_stop_ends_a_process_that_was_stopped_by_a_signal(sleeper: Process) -> None:
-    processes.send(sleeper, signal.SIGSTOP)
+    control.send(sleeper, signal.SIGSTOP)
     begun = time.monotonic()
     processes.stop([sleeper], 20)
     assert not sleeper.running

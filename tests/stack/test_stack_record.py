@@ -133,9 +133,3 @@ def test_a_folder_that_is_a_file_is_told(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
     with pytest.raises(StackError, match=r"cannot create .*taken"):
         stack.up(StackOptions(tmp_path / "taken"))
-
-
-@pytest.mark.parametrize("nodes, workers", [((0, 1), 1), ((1, 8), 1), ((1, 1), 0)])
-def test_counts_that_make_no_stack_are_refused(tmp_path: Path, nodes: tuple[int, int], workers: int) -> None:
-    with pytest.raises(StackError, match=r"the (source|destination|stack) cannot have"):
-        StackOptions(tmp_path, nodes[0], nodes[1], workers)

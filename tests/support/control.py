@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import signal
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
+
+from tests.support.mongod import mongod_check
 from towpath import stack as embedded
 from towpath.errors import StackError
 from towpath.stack import lifecycle, processes, record
@@ -21,10 +25,19 @@ def kill(directory: Path, name: str, number: signal.Signals = signal.SIGKILL, *,
     Raises `NoStack`; `StackError` when the process does not run, or has not ended in time.
     """
     process = _process(embedded.status(directory), name)
-    if not processes.send(process, number):
+    if not send(process, number):
         raise StackError(f"cannot send {number.name} to {name} (pid {process.pid}): it does not run")
     if number in _FATAL and not processes.await_end([process], timeout_s):
         raise StackError(f"{name} (pid {process.pid}) still runs {timeout_s:.0f} s after {number.name}")
+
+
+def send(process: Process, number: signal.Signals) -> bool:
+    """Send a signal; False if the process does not run."""
+    handle = process.handle()
+    if handle is not None:
+        with suppress(psutil.NoSuchProcess):
+            handle.send_signal(number)
+    return handle is not None
 
 
 def start(directory: Path, name: str, *, await_ready: bool = True, timeout_s: float = _TIMEOUT_S) -> Process:
@@ -43,8 +56,14 @@ def start(directory: Path, name: str, *, await_ready: bool = True, timeout_s: fl
         started = processes.spawn(dataclasses.replace(process, pid=None, created=None))
         record.write(known.with_process(started))
     if await_ready:
-        lifecycle.await_ready({name: lifecycle.check_for(started)}, [started], timeout_s, _silent)
+        lifecycle.await_ready({name: check_for(started)}, [started], timeout_s, _silent)
     return started
+
+
+def check_for(process: Process) -> lifecycle.Check:
+    """The check of one process, independent of the others."""
+    is_mongod = process.kind == "mongod"
+    return (lambda: mongod_check(process.port)) if is_mongod else lifecycle.check_for(process)
 
 
 def restart(directory: Path, name: str, number: signal.Signals = signal.SIGTERM) -> Process:

@@ -21,7 +21,7 @@ from tests.support.site import Site
 from towpath import stack as embedded
 from towpath.clients.kafka import hanging_transactions
 from towpath.clients.kafka.topics import Topics
-from towpath.stack import lifecycle, processes
+from towpath.stack import lifecycle
 
 _PATIENCE_S = 60  # for a process that lives to answer
 
@@ -81,7 +81,7 @@ def running(directory: Path) -> set[str]:
 def repair(directory: Path, names: Collection[str]) -> None:
     """Have these processes of a stack run and answer: no longer stopped, started again where dead or without answer."""
     for process in embedded.status(directory).processes.values():
-        processes.send(process, signal.SIGCONT)
+        control.send(process, signal.SIGCONT)
     for name in sorted(set(names) - running(directory)):
         print(f"started again: {name}")
         control.start(directory, name, await_ready=False)
@@ -90,7 +90,7 @@ def repair(directory: Path, names: Collection[str]) -> None:
     for name in names:
         process = embedded.status(directory).processes[name]
         try:
-            lifecycle.await_ready({name: lifecycle.check_for(process)}, [process], _PATIENCE_S, lambda words: None)
+            lifecycle.await_ready({name: control.check_for(process)}, [process], _PATIENCE_S, lambda words: None)
         except embedded.StackError as error:
             print(f"killed and started again: {error}")
             control.restart(directory, name, signal.SIGKILL)

@@ -79,9 +79,7 @@ def start_standalone(
     """Start a standalone mongod in a folder, on a free port, and return it once it accepts writes."""
     ports = free_ports(1)
     program, names = parts.mongod(progress), ["mongod"]
-    return _start(
-        program, directory, names, ports, None, lambda: lifecycle.mongod_check(ports[0]), root, sizes, (), progress
-    )
+    return _start(program, directory, names, ports, None, lambda: mongod_check(ports[0]), root, sizes, (), progress)
 
 
 def _start(
@@ -125,6 +123,14 @@ def _start(
         processes.stop(started.values(), grace_s=5)
         raise
     return Servers(place, _uri(ports, replica_set, root), started)
+
+
+def mongod_check(port: int) -> str:
+    """Ready when the node is primary or secondary."""
+    answer = lifecycle.hello(port)
+    if isinstance(answer, str):
+        return answer
+    return "" if answer.get("isWritablePrimary") or answer.get("secondary") else "neither primary nor secondary yet"
 
 
 def _uri(ports: Sequence[int], replica_set: str | None, root: Root | None = None) -> str:

@@ -22,7 +22,7 @@ from towpath.stack.processes import HOST, Kind, Process, accepts, ports_for, req
 from towpath.stack.record import Stack, StackOptions, controller_of
 
 _FOLDERS = ("conf", "data", "logs", "secrets")
-_GRACE_S = 20.0
+_GRACE_S, _READY_S = 20.0, 180.0
 _LEAST_FREE_BYTES = 1 << 30
 _FIXED = ("source_nodes", "destination_nodes", "kafka_brokers", "port_base")  # the data on disk depends on these
 
@@ -36,11 +36,7 @@ _SILENT.addHandler(logging.NullHandler())
 _SILENT.propagate = False
 
 
-def _silent(words: str) -> None:
-    """Discard a line of progress."""
-
-
-def up(options: StackOptions, progress: Progress = _silent) -> Stack:
+def up(options: StackOptions, progress: Progress = lambda words: None) -> Stack:
     """Start the processes of the stack that do not run, and return the stack once all services answer.
 
     A stack that was started before keeps its data and its ports; one that runs may get more workers. If anything fails,
@@ -66,7 +62,7 @@ def up(options: StackOptions, progress: Progress = _silent) -> Stack:
         return _start(options, ports, running, installed, progress)
 
 
-def down(directory: Path, progress: Progress = _silent) -> list[str]:
+def down(directory: Path, progress: Progress = lambda words: None) -> list[str]:
     """Stop every process of the stack: SIGTERM, after 20 s SIGKILL. Returns the names of those that ran.
 
     Data and logs stay. In a folder without a stack there is nothing to stop.
@@ -128,25 +124,18 @@ def _start(
                 tools.run("format the broker", plan.format_command(installed, options.configuration(process.name)))
             current = current.with_process(processes.spawn(process))
             record.write(current)
-        await_ready(_checks(current), current.processes.values(), options.timeout_s, progress)
+        sets = {side: replica_set_check(side, [ports[name] for name in names]) for side, names in options.nodes.items()}
+        others = {name: check_for(it) for name, it in current.processes.items() if it.kind != "mongod"}
+        await_ready(sets | others, current.processes.values(), _READY_S, progress)
     except BaseException:
         processes.stop([processes.adopted(current.processes[process.name]) for process in missing], grace_s=5)
         raise
     return current
 
 
-def _checks(stack: Stack) -> dict[str, Check]:
-    sets = {
-        side: replica_set_check(side, [stack.ports[name] for name in names])
-        for side, names in stack.options.nodes.items()
-    }
-    others = (process for process in stack.processes.values() if process.kind != "mongod")
-    return sets | {process.name: check_for(process) for process in others}
-
-
 def _require_same(options: StackOptions, known: Stack) -> None:
     running = any(process.running for process in known.processes.values())
-    before, now = (dataclasses.asdict(it) | {"directory": "", "timeout_s": 0} for it in (known.options, options))
+    before, now = (dataclasses.asdict(it) | {"directory": ""} for it in (known.options, options))
     if running and now["connect_workers"] > before["connect_workers"]:
         before["connect_workers"] = now["connect_workers"]
     differing = [name for name in now if now[name] != before[name] and (running or name in _FIXED)]
@@ -190,9 +179,8 @@ def await_ready(
 
 
 def check_for(process: Process) -> Check:
-    """The check of one process, independent of the others."""
+    """The check of one process that is no mongod."""
     checks: dict[Kind, Callable[[int], str]] = {
-        "mongod": mongod_check,
         "kafka": _kafka,
         # once the worker has joined its group
         "connect": lambda port: _answers(port, "/health") or _answers(port, "/connector-plugins"),
@@ -200,14 +188,6 @@ def check_for(process: Process) -> Check:
         "prometheus": lambda port: _answers(port, "/-/ready"),
     }
     return lambda: checks[process.kind](process.port)
-
-
-def mongod_check(port: int) -> str:
-    """Ready when the node is primary or secondary."""
-    answer = hello(port)
-    if isinstance(answer, str):
-        return answer
-    return "" if answer.get("isWritablePrimary") or answer.get("secondary") else "neither primary nor secondary yet"
 
 
 def hello(port: int) -> dict[str, object] | str:

@@ -8,7 +8,7 @@ import random
 import signal
 import socket
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,38 +124,26 @@ def adopted(process: Process) -> Process:
     return process
 
 
-def send(process: Process, number: signal.Signals) -> bool:
-    """Send a signal; False if the process does not run."""
-    handle = process.handle()
-    if handle is None:
-        return False
-    with suppress(psutil.NoSuchProcess):
-        handle.send_signal(number)
-    return True
-
-
 def stop(processes: Iterable[Process], grace_s: float) -> list[str]:
     """End processes and their children: SIGTERM, after the grace SIGKILL. Returns the names of those that ran."""
-    living, children = [], []
-    for process in processes:
-        if (handle := process.handle()) is not None:
-            living.append(process)
-            with suppress(psutil.NoSuchProcess):
-                children += handle.children(recursive=True)
-    for process in living:
-        send(process, signal.SIGCONT)  # a stopped process would not see the SIGTERM
-        send(process, signal.SIGTERM)
-    if not await_end(living, grace_s):
-        for process in living:
-            send(process, signal.SIGKILL)
-        await_end(living, 10)
-    for child in children:
+    living = {process: handle for process in processes if (handle := process.handle()) is not None}
+    children: list[psutil.Process] = []
+    for handle in living.values():
         with suppress(psutil.NoSuchProcess):
-            child.kill()  # psutil checks the creation time first
+            children += handle.children(recursive=True)
+    for handle in living.values():
+        with suppress(psutil.NoSuchProcess):
+            handle.resume()  # a stopped process would not see the SIGTERM
+            handle.terminate()
+    await_end(living, grace_s)
+    for handle in (*living.values(), *children):
+        with suppress(psutil.NoSuchProcess):
+            handle.kill()  # psutil checks the creation time first
+    await_end(living, 10)
     return [process.name for process in living]
 
 
-def await_end(processes: Sequence[Process], timeout_s: float) -> bool:
+def await_end(processes: Collection[Process], timeout_s: float) -> bool:
     """Wait until none of the processes runs; False if one still does after the timeout."""
     deadline = time.monotonic() + timeout_s
     while any(process.running for process in processes):
