@@ -141,11 +141,11 @@ def test_both_clients_tell_the_same(topic: tuple[Topics, str], monkeypatch: pyte
 def test_a_partition_whose_leader_has_changed_is_asked_for_as_before(topic: tuple[Topics, str]) -> None:
     brokers, name = topic
     expected = brokers.ends([Topic(name, 6)])
-    with brokers, brokers._protocol() as protocol:
+    with brokers, brokers.protocol() as protocol:
         protocol.ids()
         protocol._leaders[name, 1] = -1
         protocol._leaders[name, 2] = 7  # no such broker
-        brokers._spare.append(protocol)
+        brokers._idle[""] = [protocol]
         assert brokers.ends([Topic(name, 6)]) == expected
 
 

@@ -103,7 +103,8 @@ def messages(
     while unread:
         received = batch(consumer, _GATHERED, at_once)
         if not received and time.monotonic() > last + patience:
-            raise Silence(_silence(unread, patience))
+            some = ", ".join(f"{topic}, partition {partition}" for topic, partition in sorted(unread)[:3])
+            raise Silence(f"no answer from Kafka for {patience:.0f} s when reading {some}")
         over = set()
         for message in received:
             place, has_value = place_of(message), is_record(message)
@@ -119,8 +120,3 @@ def messages(
             unread -= over
         if received:
             last = time.monotonic()  # after the loop: the caller may have taken long
-
-
-def _silence(unread: set[Place], patience: float) -> str:
-    some = ", ".join(f"{topic}, partition {partition}" for topic, partition in sorted(unread)[:3])
-    return f"no answer from Kafka for {patience:.0f} s when reading {some}"

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
-from contextlib import closing
 from dataclasses import dataclass
 
 from kafka import TopicPartition
@@ -18,7 +17,7 @@ from kafka.errors import KafkaError
 
 from towpath.clients.kafka.consume import messages
 from towpath.clients.kafka.protocol import OpenTransaction, Protocol
-from towpath.clients.kafka.topics import Place, Topics, for_kafka_python
+from towpath.clients.kafka.topics import Place, Topics
 from towpath.errors import TopicError, TowpathError
 
 _LOG = "__transaction_state"
@@ -48,7 +47,7 @@ def find(topics: Topics, source_connectors: Iterable[str], places: Iterable[Plac
     Raises `TopicError` when the brokers do not answer, or deny it.
     """
     try:
-        with closing(Protocol.of(topics.bootstrap, for_kafka_python(topics.login))) as protocol:
+        with topics.protocol() as protocol:
             return list(_hanging(protocol, tuple(source_connectors), sorted(places)))
     except KafkaError as error:
         raise TopicError(f"cannot look for hanging transactions: {error}") from error
@@ -67,7 +66,7 @@ def end(topics: Topics, hanging: HangingTransaction) -> bool:
             " if it says so again, end the transaction with kafka-transactions.sh, as docs/how-to/recover.md describes"
         ) from error
     try:
-        with closing(Protocol.of(topics.bootstrap, for_kafka_python(topics.login))) as protocol:
+        with topics.protocol() as protocol:
             protocol.write_end(hanging.place, hanging.open, commits=commits)
     except KafkaError as error:
         raise TopicError(f"cannot end {hanging.about}: {error}") from error

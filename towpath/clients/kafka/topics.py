@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from confluent_kafka import (
@@ -125,9 +125,8 @@ class Topics:
             **for_librdkafka(login),
         }
         self._keeps = False
-        self._idle: dict[str, list[Consumer]] = {}
-        """Readers that are connected and not in use, by their settings."""
-        self._spare: list[Protocol] = []
+        self._idle: dict[str, list[Any]] = {}
+        """Clients that are connected and not in use, by their settings."""
         self._empty: dict[Place, tuple[int, int]] = {}
         """Offsets [from, end) that hold no record."""
 
@@ -138,10 +137,8 @@ class Topics:
     def __exit__(self, *error: object) -> None:
         self._keeps = False
         while self._idle:
-            for consumer in self._idle.popitem()[1]:
-                consumer.close()
-        while self._spare:
-            self._spare.pop().close()
+            for client in self._idle.popitem()[1]:
+                client.close()
         self.__dict__.pop("_admin", None)  # its threads must not outlive OpenSSL, which a process ends first
 
     @cached_property
@@ -213,7 +210,7 @@ class Topics:
         if not unique:
             return {}
         try:
-            with self._protocol() as client:
+            with self.protocol() as client:
                 return client.settings(unique, keys)
         except KafkaError as error:
             what = f"cannot read the settings of {unique[0]} and other topics at {self.bootstrap}: {error}"
@@ -243,29 +240,35 @@ class Topics:
         from kafka.errors import KafkaError
 
         try:
-            with self._protocol() as protocol:
+            with self.protocol() as protocol:
                 return ask(protocol)
         except KafkaError:
             return otherwise
 
     @contextmanager
-    def _protocol(self) -> Iterator[Protocol]:
-        """A client for Kafka's own requests."""
+    def protocol(self) -> Iterator[Protocol]:
+        """A client for Kafka's own requests, for the duration of a `with`."""
         from towpath.clients.kafka.protocol import Protocol
 
-        try:
-            protocol = self._spare.pop()
-        except IndexError:
-            protocol = Protocol.of(self.bootstrap, for_kafka_python(self.login))
-        try:
+        with self._client_of("", lambda: Protocol.of(self.bootstrap, for_kafka_python(self.login))) as protocol:
             yield protocol
+
+    @contextmanager
+    def _client_of(self, settings: str, connect: Callable[[], Any]) -> Iterator[Any]:
+        """One that is not in use, or a new one."""
+        try:
+            client = self._idle[settings].pop()
+        except LookupError:
+            client = connect()
+        try:
+            yield client
         except BaseException:
-            protocol.close()  # its connection may be lost
+            client.close()  # it may be in any state, and its connection lost
             raise
         if self._keeps:
-            self._spare.append(protocol)
+            self._idle.setdefault(settings, []).append(client)
         else:
-            protocol.close()
+            client.close()
 
     def alter(self, names: list[str], settings: Mapping[str, str]) -> None:
         """Change these settings of topics; their other settings stay."""
@@ -407,13 +410,7 @@ class Topics:
 
     def _log_folders(self) -> list[tuple[int, Any]] | None:
         """(broker, its answer about one of its folders)"""
-        from kafka.errors import KafkaError
-
-        try:
-            with self._protocol() as protocol:
-                return protocol.log_folders()
-        except KafkaError:
-            return None
+        return self._quickly(lambda protocol: protocol.log_folders(), None)
 
     def consumer(self, **settings: Any) -> Consumer:
         """A consumer without a group that reads committed records only."""
@@ -433,18 +430,9 @@ class Topics:
     @contextmanager
     def reader(self, **settings: Any) -> Iterator[Consumer]:
         """A `consumer` without assigned partitions, for the duration of a `with`."""
-        idle = self._idle.setdefault(str(sorted(settings.items())), []) if self._keeps else []
-        consumer = idle.pop() if idle else self.consumer(**settings)
-        try:
+        with self._client_of(str(sorted(settings.items())), partial(self.consumer, **settings)) as consumer:
             yield consumer
             consumer.unassign()
-        except BaseException:
-            consumer.close()  # it may be in any state
-            raise
-        if self._keeps:
-            idle.append(consumer)
-        else:
-            consumer.close()
 
     def producer(self) -> Producer:
         """A producer whose records are on all replicas in sync once they are acknowledged, each once."""
