@@ -104,24 +104,22 @@ def wait_running(connect: Connect, names: Collection[str], timeout: float) -> No
 
     Raises `TowpathError` with the reason when one has failed and stays so, `NotYet` when the time is over.
     """
-
-    def running() -> None:
-        if not all(connector.running for connector in statuses(connect, names)):
-            raise NotYet("")
-
-    Wait(connect, names, timeout, f"not running after {timeout:.0f} s").until(running)
+    _wait(Wait(connect, names, timeout, f"not running after {timeout:.0f} s"), lambda connector: connector.running)
 
 
 def wait_stopped(connect: Connect, name: str) -> None:
     """Wait until a connector is STOPPED, and its tasks are gone."""
+    late = f"not stopped after {_STOPS:.0f} s"
+    waiting = Wait(connect, [name], _STOPS, late, pause=_STOPPING_PAUSE, failed_for=math.inf)
+    _wait(waiting, lambda connector: connector.state == "STOPPED" and not connector.tasks)
 
-    def stopped() -> None:
-        connector = connect.status(name)
-        if connector.state != "STOPPED" or connector.tasks:
+
+def _wait(waiting: Wait, is_so: Callable[[Connector], bool]) -> None:
+    def check() -> None:
+        if not all(map(is_so, statuses(waiting.connect, waiting.names))):
             raise NotYet("")
 
-    late = f"not stopped after {_STOPS:.0f} s"
-    Wait(connect, [name], _STOPS, late, pause=_STOPPING_PAUSE, failed_for=math.inf).until(stopped)
+    waiting.until(check)
 
 
 def stop(connect: Connect, name: str) -> None:

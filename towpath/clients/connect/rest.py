@@ -353,7 +353,7 @@ class Connect:
                 return answer.json() if answer.content else None
             except (ValueError, RecursionError) as error:
                 raise self._no_connect(method, path, "the answer is not JSON") from error
-        if answer.status_code == 404 and is_page(answer):
+        if answer.status_code == 404 and answer.content.lstrip().startswith(b"<"):  # the web server's own page
             raise ConnectUnreachable(
                 "404, and not from Kafka Connect itself: its worker is still starting, or something else listens there"
                 " ([connect] url)",
@@ -425,11 +425,6 @@ def message(answer: httpx.Response) -> str:
     except (ValueError, KeyError, TypeError, RecursionError):
         text = answer.text[:200] or answer.reason_phrase or "without a word"
     return "".join(character if character.isprintable() else " " for character in without_users(text)).strip()
-
-
-def is_page(answer: httpx.Response) -> bool:
-    """Whether it is the web server's own page, which answers before the worker has started."""
-    return answer.content.lstrip().startswith(b"<")
 
 
 def is_about_connector(answer: httpx.Response) -> bool:
