@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from pathlib import Path
 
 import click
 
 from towpath.checks import target
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json, say
-from towpath.clients.mongo.client import Client
+from towpath.clients.mongo.client import Cluster
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted
 from towpath.deploy import schema_changes as changes
@@ -82,7 +81,8 @@ def _logged(
     pipeline = session.pipeline
     if not pipeline.exactly_once:
         return SchemaChanges(), ()
-    with _destination(session, label) as (client, sink):
+    cluster, sink = _destination(session, label)
+    with cluster.connected() as client:
         logged = changes.read(client, pipeline, sink)
         if name is None:
             return logged, ()
@@ -96,16 +96,12 @@ def _logged(
         return changes.read(client, pipeline, sink), ids
 
 
-@contextmanager
-def _destination(session: Session, label: str | None) -> Iterator[tuple[Client, Pipeline]]:
+def _destination(session: Session, label: str | None) -> tuple[Cluster, Pipeline]:
     """The destination of the pipeline, or of its replay, and the pipeline under whose name its sink writes."""
     pipeline = session.pipeline
     if label is None:
-        with session.destination.connected() as client:
-            yield client, pipeline
-        return
+        return session.destination, pipeline
     replay = find(session.connect, pipeline, label)
     if replay is None or replay.uri is None:
         raise TowpathError(f"{pipeline.name} has no replay {label} whose destination can be read from here")
-    with session.replay_destination(replay.uri).connected() as client:
-        yield client, replay.sink
+    return session.replay_destination(replay.uri), replay.sink

@@ -189,25 +189,22 @@ class Reader:
                 part.dirty.pop(key, None)
             part.awaited.clear()
 
-    def commit(self) -> None:
+    def commit(self, parts: Mapping[Place, Part] | None = None) -> None:
         """Commit where the next start, or another instance, begins to read. Raises `TopicError`."""
+        now = int(time.time() * 1000)
+        offsets = [
+            TopicPartition(*place, part.safe, part.summary(now).written())
+            for place, part in (self.parts if parts is None else parts).items()
+            if part.safe is not None
+        ]
         try:
-            self._commit(self.parts)
+            if offsets:
+                self._consumer.commit(offsets=offsets, asynchronous=False)
         except KafkaException as error:
             raise TopicError(
                 f"cannot commit the offsets of {self._pipeline.compaction_group} at {self._topics.bootstrap}:"
                 f" {error.args[0].str()}"
             ) from error
-
-    def _commit(self, parts: Mapping[Place, Part]) -> None:
-        now = int(time.time() * 1000)
-        offsets = [
-            TopicPartition(*place, part.safe, part.summary(now).written())
-            for place, part in parts.items()
-            if part.safe is not None
-        ]
-        if offsets:
-            self._consumer.commit(offsets=offsets, asynchronous=False)
 
     def _assigned(self, consumer: Consumer, new: list[TopicPartition]) -> None:
         self.joined = True
@@ -233,8 +230,8 @@ class Reader:
         return part, committed.offset if committed.offset >= 0 else OFFSET_BEGINNING
 
     def _revoked(self, consumer: Consumer, gone: list[TopicPartition]) -> None:
-        with suppress(KafkaException):  # the next instance then begins at the last commit
-            self._commit(self._removed(gone))
+        with suppress(TopicError):  # the next instance then begins at the last commit
+            self.commit(self._removed(gone))
         consumer.incremental_unassign(gone)
 
     def _lost(self, consumer: Consumer, gone: list[TopicPartition]) -> None:

@@ -17,7 +17,7 @@ from towpath.history.plan import Plan, namespaces
 from towpath.history.preconditions import ReplayFacts, document_counts
 from towpath.log.barrier import holdup
 from towpath.log.bounds import CODES, breaks_within, still_in_log
-from towpath.log.dead_letters import DeadLetter, letters
+from towpath.log.dead_letters import letters
 from towpath.log.integrity import LogCheck
 from towpath.log.lag import gaps, peek, pipeline_ends
 from towpath.log.records import readable
@@ -133,18 +133,16 @@ class SinkRun:
             until=str(plan.until) if plan.until else None,
             following=plan.follow,
             refused=len(refused),
-            dead_letters=[*map(_letter, refused[:_IN_JSON])],
+            dead_letters=[
+                {"namespace": one.namespace, "key": _key(one.key), "code": one.code, "reason": one.reason}
+                for one in refused[:_IN_JSON]
+            ],
             dead_letter_topic=facts.sink.dead_letter_topic if refused else None,
             uncopied=uncopied,
             missing=missing(self.check),
             deleted_since=deleted,
             earliest=str(earliest) if earliest else None,
         )
-
-
-def _letter(letter: DeadLetter) -> Json:
-    row = {"namespace": letter.namespace, "key": _key(letter.key), "code": letter.code}
-    return row | {"reason": letter.reason}
 
 
 def missing(check: LogCheck | None) -> list[Json]:
