@@ -46,7 +46,7 @@ LONGEST_S = 30.0
 #: Seconds on two cores, from single runs of `scripts/bench cutover` and `collections`: the sink's stop and the start of
 #: the capture of the reverse pipeline, at Connect; what is read of a partition of the log; a command that changes an
 #: option or an index.
-_CONNECT_S, _PARTITION_S, _COMMAND_S = 1.5, 0.001, 0.003
+_CONNECT_S, _PARTITION_S, _COMMAND_S = 1.5, 0.0005, 0.003
 #: Of a conversion, alone and for each entry of the index. A rebuild, for each entry, is an estimate.
 _CONVERSION_S, _CONVERTED_S, _REBUILT_S = 0.01, 4e-7, 2e-6
 _PINGS = 5
