@@ -142,7 +142,7 @@ def test_a_partition_whose_leader_has_changed_is_asked_for_as_before(topic: tupl
     brokers, name = topic
     expected = brokers.ends([Topic(name, 6)])
     with brokers, brokers.protocol() as protocol:
-        protocol.ids()
+        protocol.ids([name])
         protocol._leaders[name, 1] = -1
         protocol._leaders[name, 2] = 7  # no such broker
         brokers._idle[""] = [protocol]

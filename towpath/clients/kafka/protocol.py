@@ -46,7 +46,7 @@ class Protocol(KafkaAdminClient):  # type: ignore[misc]
     """A client that may be used by several threads. Only `_ask` uses private parts of kafka-python."""
 
     _leaders: dict[Place, int]
-    """As of the last poll of the topics."""
+    """As far as topics were asked for, and no broker has refused since."""
 
     @classmethod
     def of(cls, bootstrap: str, login: Mapping[str, Any]) -> Self:
@@ -65,16 +65,17 @@ class Protocol(KafkaAdminClient):  # type: ignore[misc]
     def _ask_leader(self, place: Place, request: Any) -> Any:
         """What the leader of a partition answers."""
         if place not in self._leaders:
-            self.ids()
+            self.ids(place[:1])
         if place not in self._leaders:
             raise UnknownTopicOrPartitionError(place)
         return self._ask(request, self._leaders[place])
 
-    def ids(self) -> dict[str, str]:
-        """The id of every visible topic, as Java writes it."""
-        topics = self._ask(MetadataRequest(topics=None, allow_auto_topic_creation=False)).topics
+    def ids(self, names: Iterable[str]) -> dict[str, str]:
+        """Topic → its id, as Java writes it, of those of these topics that are visible."""
+        wanted = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+        topics = self._ask(MetadataRequest(topics=wanted, allow_auto_topic_creation=False)).topics
         known = [topic for topic in topics if not topic.error_code]
-        self._leaders = {
+        self._leaders |= {
             (topic.name, each.partition_index): each.leader_id
             for topic in known
             for each in topic.partitions
@@ -147,8 +148,8 @@ class Protocol(KafkaAdminClient):  # type: ignore[misc]
 
     def _ask_leaders(self, places: Collection[Place], request: Callable[[list[Place]], Any]) -> list[Any]:
         """The answers of the partitions' leaders to a request about theirs."""
-        if not all(place in self._leaders for place in places):
-            self.ids()
+        if unknown := {place[0] for place in places if place not in self._leaders}:
+            self.ids(unknown)
         of_leader: dict[int, list[Place]] = {}
         for place in places:
             of_leader.setdefault(self._leaders.get(place, _NOBODY), []).append(place)

@@ -307,8 +307,7 @@ class Topics:
         """Existing topic → its id; a topic that is recreated under the same name has another one."""
         unique, ids = set(names), dict[str, str]()
         if len(unique) > _MANY:
-            visible = self._quickly(lambda protocol: protocol.ids(), ids)
-            ids = {name: visible[name] for name in unique & visible.keys()}
+            ids = self._quickly(lambda protocol: protocol.ids(unique), ids)
         if not (others := sorted(unique - ids.keys())):
             return ids  # the client refuses an empty list
         futures = self._admin.describe_topics(TopicCollection(others), request_timeout=_TIMEOUT)
