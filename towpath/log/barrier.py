@@ -52,7 +52,8 @@ def wait_applied(
 ) -> dict[Place, tuple[int, int]]:
     """As `wait`, but what the log has lost counts as applied: `bounds.refuse` with the result still has to tell.
 
-    `before` is what an earlier wait returned: of a partition without new records, nothing is read again.
+    `before` is what an earlier wait returned: of a partition without new records, the log is not read again, only what
+    the sink has applied: a destination may have lost that.
     """
     pipeline, topics = session.pipeline, session.topics
     waiting = _waiting(session, timeout, say)
@@ -64,7 +65,7 @@ def wait_applied(
         _wait_answered(pipeline, topics, waiting, requests_end)
     ends = _committed_ends(pipeline, topics, waiting, before)
     say(f"waiting until the sink has applied {len(ends)} partitions up to their present ends")
-    _wait_applied(session, waiting, {place: window for place, window in ends.items() if before.get(place) != window})
+    _wait_applied(session, waiting, ends)
     return ends
 
 
