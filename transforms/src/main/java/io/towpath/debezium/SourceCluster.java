@@ -27,6 +27,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.OptionalLong;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.BiConsumer;
 import java.util.function.Predicate;
@@ -47,6 +48,7 @@ import org.slf4j.LoggerFactory;
 public final class SourceCluster implements AutoCloseable {
     private static final Logger LOGGER = LoggerFactory.getLogger(SourceCluster.class);
     private static final Duration PAUSE = Duration.ofSeconds(1);
+    private static final Duration MEMBER_PATIENCE = Duration.ofSeconds(5);
     /** Settings by which Debezium has the server filter the change stream. */
     public static final List<String> FILTERS = List.of(
             "collection.include.list", "collection.exclude.list", "database.include.list", "database.exclude.list");
@@ -75,7 +77,7 @@ public final class SourceCluster implements AutoCloseable {
     }
 
     /**
-     * A connection to one member only, whatever its state.
+     * A connection to one member only, whatever its state. Waits for it for a few seconds, as its caller may choose another one.
      *
      * @param member host and port, as the replica set names it
      */
@@ -86,8 +88,9 @@ public final class SourceCluster implements AutoCloseable {
         MongoClientSettings single = MongoClientSettings.builder(settings)
                 .applyToClusterSettings(
                         cluster -> cluster.serverSelector(description -> description.getServerDescriptions().stream()
-                                .filter(server -> server.getAddress().equals(address))
-                                .toList()))
+                                        .filter(server -> server.getAddress().equals(address))
+                                        .toList())
+                                .serverSelectionTimeout(MEMBER_PATIENCE.toSeconds(), TimeUnit.SECONDS))
                 .build();
         return new SourceCluster(configuration, MongoClients.create(single), topicPrefix);
     }

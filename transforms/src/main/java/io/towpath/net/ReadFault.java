@@ -16,9 +16,16 @@ public final class ReadFault {
                 || error instanceof MongoTimeoutException
                 || error instanceof MongoConnectionPoolClearedException // another operation has lost its connection
                 || error.hasErrorLabel("RetryableReadError")
+                || isAhead(error)
                 || ServerError.of(error.getCode())
                         .filter(ServerError::isTransientForReads)
                         .isPresent();
+    }
+
+    /** Whether the member has not heard yet of the cluster time that the read asks for, as after its process was suspended. */
+    private static boolean isAhead(MongoException error) {
+        return ServerError.InvalidOptions.is(error)
+                && error.getMessage().contains("greater than the current clusterTime");
     }
 
     /** Whether the server no longer has, or does not have yet, the cluster time that the read asks for. */

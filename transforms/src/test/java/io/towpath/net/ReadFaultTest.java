@@ -11,6 +11,7 @@ import com.mongodb.connection.ClusterId;
 import com.mongodb.connection.ServerId;
 import org.bson.BsonDocument;
 import org.bson.BsonInt32;
+import org.bson.BsonString;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
@@ -26,6 +27,18 @@ class ReadFaultTest {
     @ValueSource(ints = {2, 13, 26, 50, 286, 411})
     void anErrorAboutTheReadDoesNot(int code) {
         assertFalse(ReadFault.isTransient(command(code)));
+    }
+
+    @Test
+    void aMemberThatWasSuspendedHearsOfTheTimeFromTheOthers() {
+        String message =
+                "readConcern atClusterTime value must not be greater than the current clusterTime. Requested clusterTime: …";
+        BsonDocument reply = new BsonDocument("code", new BsonInt32(72));
+        assertTrue(ReadFault.isTransient(new MongoCommandException(
+                reply.clone().append("errmsg", new BsonString(message)), new ServerAddress())));
+        assertFalse(ReadFault.isTransient(new MongoCommandException(
+                reply.append("errmsg", new BsonString("readConcern level 'snapshot' is not allowed")),
+                new ServerAddress())));
     }
 
     /** Every thread of a copy gets it when one of them has lost its connection. */

@@ -6,6 +6,7 @@ import io.towpath.net.RetryCause;
 import io.towpath.record.ClusterTime;
 import io.towpath.source.progress.Page;
 import io.towpath.source.progress.RangePlan;
+import io.towpath.source.progress.RecordIds;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -23,6 +24,9 @@ final class CopyThreads implements AutoCloseable {
     private static final int MOST_WAITING_BYTES = 8 << 20;
 
     private static final Duration PATIENCE = Duration.ofMinutes(5);
+    /** At least for a member that has a collection's record ids. */
+    private static final Duration FEWEST_PATIENCE = Duration.ofSeconds(10);
+
     private static final long FIRST_PAUSE_MS = 200;
     private static final long IDLE_MS = 100;
     private static final long LONGEST_PAUSE_MS = 10_000;
@@ -140,7 +144,9 @@ final class CopyThreads implements AutoCloseable {
 
     private void readPages(RangeRead.Range whole) throws InterruptedException {
         RangeRead.Range rest = whole;
-        for (Patience patience = new Patience(whole.namespace()); !isEnding; ) {
+        // a member that is away is so for all collections that are read there
+        String read = whole.plan().recordIds().map(RecordIds::member).orElse(whole.namespace());
+        for (Patience patience = new Patience(read); !isEnding; ) {
             try (PageRead pages = open(rest)) {
                 while (pages.hasNext()) {
                     Page page = pages.next();
@@ -149,7 +155,7 @@ final class CopyThreads implements AutoCloseable {
                     reports.put(new CopyReports.Copied(page));
                     if (page.isLast() || isEnding) return;
                     rest = new RangeRead.Range(rest.namespace(), rest.plan(), rest.index(), page.upTo());
-                    patience = new Patience(rest.namespace());
+                    patience = new Patience(read);
                 }
             } catch (OutdatedPlanException outdated) {
                 reports.put(new CopyReports.Outdated(rest.namespace(), RetryCause.OTHER, outdated.getMessage()));
@@ -159,7 +165,7 @@ final class CopyThreads implements AutoCloseable {
                 RetryCause cause = RetryCause.of(error);
                 reports.put(new CopyReports.Retried(rest.namespace(), rest.index(), cause, ReadFault.message(error)));
                 if (ReadFault.isAboutTime(error)) natural.timeIsGone(rest.namespace());
-                if (rest.plan().recordIds().isPresent() && patience.isOver() && ReadFault.isTransient(error)) {
+                if (ReadFault.isTransient(error) && patience.isOverFor(rest.plan())) {
                     reports.put(new CopyReports.Outdated(rest.namespace(), cause, ReadFault.message(error)));
                     return;
                 }
@@ -188,27 +194,45 @@ final class CopyThreads implements AutoCloseable {
 
     /** Growing pauses, until an error is not transient or has lasted too long. An outage continues in the next round. */
     private final class Patience {
-        private final String namespace;
+        private final String read;
         private final long began;
         private long pauseMs = FIRST_PAUSE_MS;
 
-        Patience(String namespace) {
-            this.namespace = namespace;
-            this.began = System.nanoTime() - reads.outages().getOrDefault(namespace, 0L);
+        /** @param read as in {@link SnapshotReads#outages} */
+        Patience(String read) {
+            this.read = read;
+            this.began = System.nanoTime() - reads.outages().getOrDefault(read, 0L);
         }
 
         boolean isOver() {
-            return System.nanoTime() - began > PATIENCE.toNanos();
+            return lasted().compareTo(PATIENCE) > 0;
         }
 
-        /** The collection was read. */
+        /**
+         * Whether to begin again on another member rather than to wait longer for the one that has the record ids: once the outage has
+         * lasted as long as the reading before it, which is what would be lost. So a copy takes at most twice as long as without the outage.
+         */
+        boolean isOverFor(RangePlan plan) {
+            if (plan.recordIds().isEmpty()) return false;
+            Duration outage = lasted();
+            reads.outages().put(read, outage.toNanos());
+            Duration reading = Duration.ofMillis(System.currentTimeMillis() - plan.beganMs())
+                    .minus(outage);
+            return isOver() || outage.compareTo(FEWEST_PATIENCE) > 0 && outage.compareTo(reading) > 0;
+        }
+
+        private Duration lasted() {
+            return Duration.ofNanos(System.nanoTime() - began);
+        }
+
+        /** It was read. */
         void end() {
-            reads.outages().remove(namespace);
+            reads.outages().remove(read);
         }
 
         void afterFault(MongoException error) throws InterruptedException {
             if (ReadFault.isInterrupt(error)) throw new InterruptedException();
-            reads.outages().put(namespace, System.nanoTime() - began);
+            reads.outages().put(read, lasted().toNanos());
             if (!ReadFault.isTransient(error) || isOver()) throw error;
             Thread.sleep(ThreadLocalRandom.current().nextLong(pauseMs / 2, pauseMs));
             pauseMs = Math.min(2 * pauseMs, LONGEST_PAUSE_MS);

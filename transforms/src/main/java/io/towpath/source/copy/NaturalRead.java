@@ -2,6 +2,8 @@ package io.towpath.source.copy;
 
 import com.mongodb.MongoException;
 import com.mongodb.MongoNamespace;
+import com.mongodb.MongoSocketException;
+import com.mongodb.MongoTimeoutException;
 import com.mongodb.client.ClientSession;
 import io.towpath.debezium.SourceCluster;
 import io.towpath.net.ServerError;
@@ -156,7 +158,12 @@ final class NaturalRead implements PageRead {
     }
 
     private BsonDocument run(BsonDocument command) {
-        return member.run(namespace.getDatabaseName(), command, session).getDocument("cursor");
+        try {
+            return member.run(namespace.getDatabaseName(), command, session).getDocument("cursor");
+        } catch (MongoSocketException | MongoTimeoutException unreachable) {
+            cursor = 0; // to close it would wait for the member; a server ends a cursor that nothing uses
+            throw unreachable;
+        }
     }
 
     /** A page, or fewer where the next border is nearer. Record ids have gaps where documents were deleted. */

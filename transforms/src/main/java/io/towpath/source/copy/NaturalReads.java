@@ -2,6 +2,7 @@ package io.towpath.source.copy;
 
 import com.mongodb.MongoException;
 import com.mongodb.MongoInterruptedException;
+import com.mongodb.MongoTimeoutException;
 import com.mongodb.ReadPreference;
 import io.towpath.connector.Closing;
 import io.towpath.debezium.SourceCluster;
@@ -57,6 +58,8 @@ final class NaturalReads implements AutoCloseable {
                 pages.close();
                 throw error;
             }
+        } catch (MongoTimeoutException unreachable) {
+            throw unreachable;
         } catch (MongoException error) {
             requireTable(member, range.namespace(), planned);
             throw error;

@@ -15,7 +15,7 @@ import org.bson.RawBsonDocument;
 /**
  * Reads documents of the source as bytes, in the order of their {@code _id}s, in snapshot sessions.
  *
- * @param outages namespace → for how many nanoseconds of this task's rounds no page of it could be read
+ * @param outages namespace, or in natural order member → for how many nanoseconds of this task's rounds no page of it could be read
  */
 public record SnapshotReads(SourceCluster source, CopySettings settings, Map<String, Long> outages) {
     private static final BsonDocument BY_ID = new BsonDocument("_id", new BsonInt32(1));

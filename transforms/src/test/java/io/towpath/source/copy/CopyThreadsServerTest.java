@@ -25,6 +25,8 @@ import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
 @Tag("server")
 @EnabledIfEnvironmentVariable(named = Server.URI, matches = ".+")
 class CopyThreadsServerTest {
+    private static final long HOUR = 3_600;
+
     @Test
     void anErrorThatIsNoExceptionIsToldToo() throws InterruptedException {
         Map<String, String> configuration = Sources.configuration();
@@ -51,7 +53,7 @@ class CopyThreadsServerTest {
     }
 
     @Test
-    void anOutageOfAMemberGoesOnInTheNextRound() throws InterruptedException {
+    void anOutageOfAMemberGoesOnInTheNextRoundForAsLongAsWasReadBefore() throws InterruptedException {
         try (Server server = new Server();
                 SourceCluster source = Sources.connected(Sources.configuration())) {
             server.requireTestCommands();
@@ -61,21 +63,39 @@ class CopyThreadsServerTest {
             PhysicalTable table = PhysicalTable.of(source, namespace, ReadPreference.primary())
                     .orElseThrow();
             RecordIds recordIds = new RecordIds(table.member(), table.name(), source.now());
-            RangePlan plan = new RangePlan(List.of(), 1, 1, 1, Optional.of(recordIds));
-            RangeRead.Range range = new RangeRead.Range(namespace, plan, 0, RangePlan.OPEN_END);
             SnapshotReads reads = Sources.reads(source);
             server.fail("alwaysOn", "failCommands: ['find'], errorCode: 91");
             try {
-                assertInstanceOf(CopyReports.Retried.class, round(reads, range));
-                assertTrue(reads.outages().get(namespace) > 0);
-                reads.outages().put(namespace, Duration.ofMinutes(6).toNanos());
-                assertInstanceOf(CopyReports.Outdated.class, round(reads, range));
+                assertInstanceOf(CopyReports.Retried.class, round(reads, range(namespace, recordIds, HOUR)));
+                assertTrue(reads.outages().get(table.member()) > 0);
+                assertInstanceOf(CopyReports.Retried.class, afterOutage(4, reads, range(namespace, recordIds, 4)));
+                assertInstanceOf(CopyReports.Outdated.class, afterOutage(11, reads, range(namespace, recordIds, 20)));
+                assertInstanceOf(CopyReports.Retried.class, afterOutage(11, reads, range(namespace, recordIds, 60)));
+                assertInstanceOf(CopyReports.Retried.class, afterOutage(250, reads, range(namespace, recordIds, HOUR)));
+                assertInstanceOf(
+                        CopyReports.Outdated.class, afterOutage(301, reads, range(namespace, recordIds, HOUR)));
             } finally {
                 server.fail("off", "");
             }
-            assertInstanceOf(CopyReports.Copied.class, round(reads, range));
+            assertInstanceOf(CopyReports.Copied.class, round(reads, range(namespace, recordIds, HOUR)));
             assertEquals(Map.of(), reads.outages());
         }
+    }
+
+    /** Of a plan that began before this many seconds. */
+    private static RangeRead.Range range(String namespace, RecordIds recordIds, long seconds) {
+        long began = System.currentTimeMillis() - Duration.ofSeconds(seconds).toMillis();
+        RangePlan plan = new RangePlan(List.of(), 1, 1, began, Optional.of(recordIds));
+        return new RangeRead.Range(namespace, plan, 0, RangePlan.OPEN_END);
+    }
+
+    private static CopyReports.Report afterOutage(long seconds, SnapshotReads reads, RangeRead.Range range)
+            throws InterruptedException {
+        reads.outages()
+                .put(
+                        range.plan().recordIds().orElseThrow().member(),
+                        Duration.ofSeconds(seconds).toNanos());
+        return round(reads, range);
     }
 
     /** Returns the second report of threads that read a range, or the first if that has rows. */
