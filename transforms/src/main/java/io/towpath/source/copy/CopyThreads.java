@@ -144,9 +144,7 @@ final class CopyThreads implements AutoCloseable {
 
     private void readPages(RangeRead.Range whole) throws InterruptedException {
         RangeRead.Range rest = whole;
-        // a member that is away is so for all collections that are read there
-        String read = whole.plan().recordIds().map(RecordIds::member).orElse(whole.namespace());
-        for (Patience patience = new Patience(read); !isEnding; ) {
+        for (Patience patience = new Patience(whole); !isEnding; ) {
             try (PageRead pages = open(rest)) {
                 while (pages.hasNext()) {
                     Page page = pages.next();
@@ -155,7 +153,7 @@ final class CopyThreads implements AutoCloseable {
                     reports.put(new CopyReports.Copied(page));
                     if (page.isLast() || isEnding) return;
                     rest = new RangeRead.Range(rest.namespace(), rest.plan(), rest.index(), page.upTo());
-                    patience = new Patience(read);
+                    patience = new Patience(rest);
                 }
             } catch (OutdatedPlanException outdated) {
                 reports.put(new CopyReports.Outdated(rest.namespace(), RetryCause.OTHER, outdated.getMessage()));
@@ -194,14 +192,28 @@ final class CopyThreads implements AutoCloseable {
 
     /** Growing pauses, until an error is not transient or has lasted too long. An outage continues in the next round. */
     private final class Patience {
+        /** As in {@link SnapshotReads#outages}. */
         private final String read;
+
         private final long began;
         private long pauseMs = FIRST_PAUSE_MS;
 
-        /** @param read as in {@link SnapshotReads#outages} */
-        Patience(String read) {
-            this.read = read;
-            this.began = System.nanoTime() - reads.outages().getOrDefault(read, 0L);
+        /** To divide a collection. */
+        Patience(String namespace) {
+            this.read = namespace;
+            this.began = System.nanoTime() - reads.outages().getOrDefault(namespace, 0L);
+        }
+
+        /** To read a range. A member that is away is so for all that is read there, but a plan has as much patience as any other. */
+        Patience(RangeRead.Range range) {
+            RangePlan plan = range.plan();
+            this.read = plan.recordIds().map(RecordIds::member).orElse(range.namespace());
+            long outage = reads.outages().getOrDefault(read, 0L);
+            this.began = System.nanoTime() - Math.min(outage, age(plan).toNanos());
+        }
+
+        private static Duration age(RangePlan plan) {
+            return Duration.ofMillis(Math.max(0, System.currentTimeMillis() - plan.beganMs()));
         }
 
         boolean isOver() {
@@ -216,8 +228,7 @@ final class CopyThreads implements AutoCloseable {
             if (plan.recordIds().isEmpty()) return false;
             Duration outage = lasted();
             reads.outages().put(read, outage.toNanos());
-            Duration reading = Duration.ofMillis(System.currentTimeMillis() - plan.beganMs())
-                    .minus(outage);
+            Duration reading = age(plan).minus(outage);
             return isOver() || outage.compareTo(FEWEST_PATIENCE) > 0 && outage.compareTo(reading) > 0;
         }
 
