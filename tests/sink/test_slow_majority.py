@@ -31,7 +31,7 @@ DOCUMENTS, BATCH = 6_000, 2_000
 @contextmanager
 def majority_held_up(addresses: list[tuple[str, int]]) -> Iterator[None]:
     """The secondaries apply nothing (fsyncLock) for `HELD` seconds over and over, and stay members."""
-    over = Event()
+    over, held = Event(), Event()
     with ExitStack() as stack:
         clients = [
             stack.enter_context(MongoClient[dict[str, Any]](host, port, directConnection=True))
@@ -42,6 +42,7 @@ def majority_held_up(addresses: list[tuple[str, int]]) -> Iterator[None]:
             while not over.is_set():
                 for client in clients:
                     client.admin.command("fsync", lock=True)
+                held.set()
                 over.wait(HELD)
                 for client in clients:
                     client.admin.command("fsyncUnlock")
@@ -50,6 +51,7 @@ def majority_held_up(addresses: list[tuple[str, int]]) -> Iterator[None]:
         holding = Thread(target=hold_up)
         holding.start()
         try:
+            assert held.wait(60)
             yield
         finally:
             over.set()

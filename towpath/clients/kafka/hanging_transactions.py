@@ -158,8 +158,9 @@ def _places(value: bytes) -> set[Place]:
 
 
 def _hash(text: str) -> int:
-    """Java's `String.hashCode` without the sign, which selects the log's partition for a transactional id."""
+    """The absolute value of Java's `String.hashCode`, which selects the log's partition for a transactional id (Kafka,
+    `TransactionStateManager.partitionFor` and `Utils.abs`, where that of the smallest number is 0)."""
     code = 0
     for (unit,) in struct.iter_unpack(">H", text.encode("utf-16-be")):
         code = (31 * code + unit) & 0xFFFFFFFF
-    return code & 0x7FFFFFFF
+    return min(code, -code & 0xFFFFFFFF) & 0x7FFFFFFF
