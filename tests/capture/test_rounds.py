@@ -253,6 +253,7 @@ def _first(client: raw.Client) -> Timestamp:
 
 
 @pytest.mark.nightly
+@pytest.mark.serial  # beside others the oplog may reach back further than the copy takes
 @pytest.mark.parametrize("order", ["id", "natural"])
 def test_a_worker_is_killed_in_each_phase_of_a_round(
     tmp_path: Path,
