@@ -49,6 +49,11 @@ class Session:
         with self._lock:
             return self._replays.setdefault(uri, Cluster.of_replay(uri))
 
+    def renew(self) -> None:
+        """Use new clients for all but Kafka, after a signal has interrupted the old: see `Cluster.renew`."""
+        for service in (self.source, self.destination, self.connect):
+            service.renew()
+
     def require_deployed(self) -> None:
         """Raise `NoSuchConnector` unless the pipeline has been deployed, and what `Topics` raises without Kafka.
 

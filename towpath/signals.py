@@ -12,22 +12,36 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class Interrupts:
     """A signal handler that raises `KeyboardInterrupt`; with `once`, later signals are only noted.
 
-    `came` tells of a signal whose exception a library has swallowed: Kafka's client makes a `SystemError` of it.
+    With `patience` it raises only if the command has not ended by itself after so many seconds: an exception in the
+    middle of a library may leave one of its locks taken, for which whatever comes next would wait for ever.
+
+    `came` tells of a signal before its exception, and of one whose exception a library has swallowed: Kafka's client
+    makes a `SystemError` of it.
     """
 
-    def __init__(self, *, once: bool = False) -> None:
+    def __init__(self, *, once: bool = False, patience: float = 0) -> None:
         self.came = False
-        self._once, self._held = once, False
+        self._once, self._patience, self._held = once, patience, False
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         is_held, self._held = self._held, self._held or self._once
         self.came = True
-        if not is_held:
+        if is_held:
+            return
+        if not self._patience:
             raise KeyboardInterrupt
+        signal.signal(signal.SIGALRM, self._interrupt)
+        signal.setitimer(signal.ITIMER_REAL, self._patience)
+
+    @staticmethod
+    def _interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
 
     def hold(self) -> None:
         """From now on only note signals."""
         self._held = True
+        if self._patience:
+            signal.setitimer(signal.ITIMER_REAL, 0)
 
     def release(self) -> None:
         """From now on raise again."""

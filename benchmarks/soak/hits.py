@@ -43,4 +43,5 @@ class Hits:
     def write(self, file: Path) -> None:
         pairs = sorted({*self.hit, *self.missed})
         rows = [{"fault": f, "state": s, "hits": self.hit[f, s], "missed": self.missed[f, s]} for f, s in pairs]
+        file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps({"pairs": rows, "runs": self.runs}, indent=1) + "\n", encoding="utf-8")

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.awaited import until
+from towpath.signals import Interrupts
 
 #: A command line with some commands. `work` changes something between two lines; `show` only prints.
 PROGRAM = """
@@ -144,6 +145,25 @@ def test_a_terminal_that_does_not_block_is_waited_for(tmp_path: Path) -> None:
     reader.join(60)
     assert (running.returncode, said) == (0, "a message\n" * 3)
     assert bytes(found[free:]).decode().splitlines()[-2:] == ["part 2 \\u2192", "a table"]
+
+
+def test_with_patience_a_signal_interrupts_only_what_does_not_end_by_itself() -> None:
+    """An exception at any instruction may leave a lock of a library taken."""
+    handler = Interrupts(once=True, patience=0.05)
+    before = signal.signal(signal.SIGTERM, handler)
+    try:
+        signal.raise_signal(signal.SIGTERM)
+        assert handler.came
+        with pytest.raises(KeyboardInterrupt):
+            time.sleep(10)
+        signal.raise_signal(signal.SIGTERM)
+        time.sleep(0.2)  # it came once
+        ended = Interrupts(once=True, patience=0.05)
+        ended(signal.SIGTERM, None)
+        ended.hold()
+        time.sleep(0.2)
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -12,12 +12,13 @@ from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 import pytest
 
 from tests.support import cutover_world
 from tests.support.cutover_world import SWITCH, State, World
+from tests.support.sessions import FakeCluster
 from towpath.cli import standard_streams
 from towpath.cli.cutover import print_event, with_words
 from towpath.cli.options import say
@@ -169,6 +170,21 @@ def test_a_signal_before_signals_are_held_does_not_skip_the_undo(world: World) -
     at(world, names.index("begin"), fail, done=True)
     handle(handler := Late(once=True))
     assert not world.cut_over(world.command(handler))
+    assert_as_before(world, "there", before, "begin")
+
+
+def test_the_undo_does_not_wait_for_a_lock_that_a_signal_has_left_taken(world: World) -> None:
+    names, before = calls_of(world, "there"), begin(world, "there")
+    command = world.command(signals())
+
+    def interrupt() -> None:
+        for session in filter(None, (command.sides.forward, command.sides.reverse)):
+            for cluster in (session.source, session.destination):
+                cast(FakeCluster, cluster).is_stuck = True
+        signal.raise_signal(signal.SIGINT)
+
+    at(world, names.index("begin"), interrupt, done=True)
+    assert not world.cut_over(command)
     assert_as_before(world, "there", before, "begin")
 
 

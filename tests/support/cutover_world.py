@@ -93,6 +93,7 @@ class World:
         connect = SimpleNamespace(
             stop=self.does(f"stop {name}", lambda connector: self._put(name, connector, "STOPPED")),
             resume=self.does(f"resume {name}", lambda connector: self._put(name, connector, "RUNNING")),
+            renew=lambda: None,
         )
         clusters = FakeCluster(source, side=source), FakeCluster(other, side=other)
         return session_of(pipeline, connect, file=file, say=self.say, source=clusters[0], destination=clusters[1])

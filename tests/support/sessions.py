@@ -16,11 +16,17 @@ class FakeCluster:
     def __init__(self, client: Any = None, error: Exception | None = None, side: str = "source") -> None:
         self._client, self._error, self.side = client, error, side
         self.uri = self.address = f"mongodb://{side}"
+        self.is_stuck = False
+        """Whether something has left a lock of its client taken."""
 
     def client(self, **_: float) -> Any:
         return self._client
 
+    def renew(self) -> None:
+        self.is_stuck = False
+
     def connected(self, **_: float) -> Any:
+        assert not self.is_stuck, "this call would wait for ever"
         if self._error is not None:
             raise self._error
         return nullcontext(self._client)

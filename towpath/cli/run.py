@@ -31,7 +31,9 @@ from towpath.signals import Interrupts, handle
 from towpath.store.state_files import alone
 
 _TICK = 0.25  # seconds
+_PATIENCE = 2.0  # seconds in which it ends by itself after a signal; a turn that waits for a server is interrupted then
 _GRACE = 20.0  # seconds in which its children may end
+_RETRY = 2.0  # seconds
 _SILENCE = 900.0  # seconds after which a deployment that prints nothing counts as hanging
 
 
@@ -54,26 +56,34 @@ def run(file: Path, deploys: bool, as_json: bool, **listen: Any) -> None:
     with opened(file) as session, ExitStack() as stack:
         listening = chosen(session.pipeline.run, listen)
         stack.enter_context(alone(session.pipeline.name, "run"))
-        handle(stop := Interrupts(once=True))
+        handle(stop := Interrupts(once=True, patience=_PATIENCE))
         signal.signal(signal.SIGINT, stop)  # also where a script has started it with `&`
         write = print_json if as_json else print_plain
         has_screen = not as_json and Console().is_terminal
         events = Events((lambda event: None) if has_screen else write)
         supervisor = Supervisor(session, events, launcher)
         screen = live_screen(supervisor) if has_screen else nullcontext(lambda: None)
+
+        def tick() -> None:
+            """Raises `KeyboardInterrupt` once a signal has come."""
+            draw()
+            if stop.came:
+                raise KeyboardInterrupt
+            time.sleep(_TICK)
+
         with screen as draw, ExitStack() as serving:
             if listening:
                 serving.enter_context(_serving(supervisor, listening, listen["ready_lag"]))
             try:
-                _await_deployed(session, events, draw, deploys=deploys)
-                while not stop.came:
+                _await_deployed(session, events, tick, deploys=deploys)
+                while True:
                     supervisor.turn()
-                    draw()
-                    time.sleep(_TICK)
+                    tick()
             except (KeyboardInterrupt, SystemError):  # Kafka's client may turn the one into the other
                 if not stop.came:
                     raise
             finally:
+                stop.hold()
                 end([*supervisor.services.children, *supervisor.dead_letters.children], _GRACE)
         verdict = supervisor.verdict()
     Events(write).report(verdict)
@@ -98,10 +108,10 @@ def _serving(supervisor: Supervisor, listening: Run, ready_lag: float) -> Iterat
         yield
 
 
-def _await_deployed(session: Session, events: Events, draw: Callable[[], None], *, deploys: bool) -> None:
+def _await_deployed(session: Session, events: Events, tick: Callable[[], None], *, deploys: bool) -> None:
     """Wait for Kafka and Connect to answer. If `deploys`, deploy; otherwise raise unless the pipeline is deployed."""
     while True:
-        draw()
+        tick()
         try:
             session.require_deployed()
             events.report_state(Note(event="reachable", about="first"), "Kafka and Connect answer")
@@ -118,22 +128,24 @@ def _await_deployed(session: Session, events: Events, draw: Callable[[], None], 
         except ERRORS as error:
             words = f"{error}; retrying until it answers"
         events.report_state(Note(event="unreachable", about="first", words=words))
-        time.sleep(2)
+        until = time.monotonic() + _RETRY
+        while time.monotonic() < until:
+            tick()
     if deploys:
-        _deploy(session, events, draw)
+        _deploy(session, events, tick)
 
 
-def _deploy(session: Session, events: Events, draw: Callable[[], None]) -> None:
+def _deploy(session: Session, events: Events, tick: Callable[[], None]) -> None:
     child = Child.start("deploy", launcher("deploy", [str(session.file)]))
     has_ended = False
     while not has_ended:
         has_ended = child.exit_code is not None
         for line in child.lines():
             events.report(Note(event="deploy", words=f"deploy: {line.shown}"))
-        draw()
         if time.monotonic() - child.last_line_at > _SILENCE:
             child.kill(f"it printed nothing for {_SILENCE:.0f} s and was killed")
-        time.sleep(0 if has_ended else _TICK)
+        if not has_ended:
+            tick()
     if child.exit_code:
         raise TowpathError(f"the pipeline was not deployed: {child.end_reason}")
 

@@ -302,6 +302,7 @@ class Machine:
         """
         if isinstance(error, Overtaken | SwitchUnknown):
             return
+        self.sides.renew()
         if self.sides.marker is None:
             self.sides.withdraw()
             return

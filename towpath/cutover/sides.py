@@ -77,6 +77,11 @@ class Sides:
         """The pipeline from the new primary to the old one; None in a cutover without a reverse pipeline."""
         return self.forward if self.direction.returns else self.reverse
 
+    def renew(self) -> None:
+        """Use new clients, before an undo of what a signal has interrupted."""
+        for session in filter(None, (self.forward, self.reverse)):
+            session.renew()
+
     def begin(self, step: str) -> None:
         """Record in the marker that a step begins."""
         assert self.marker is not None

@@ -193,14 +193,20 @@ class Connect:
         try:
             if verify and (login.ca or login.certificate):
                 verify = _trust(self.url, login).context()
-            self._client = httpx.Client(
+            self._open = partial(
+                httpx.Client,
                 base_url=self.url,
                 timeout=_TIMEOUT,
                 auth=(login.user, login.password) if login.user else None,
                 verify=verify,
             )
+            self._client = self._open()
         except (OSError, httpx.InvalidURL) as error:
             raise self._no_answer(error) from error
+
+    def renew(self) -> None:
+        """Use a new client from now on: an exception in the middle of the library may have left one of its locks taken."""
+        self._client = self._open()
 
     def __enter__(self) -> Connect:
         return self

@@ -92,6 +92,11 @@ class Cluster:
         """As `connected`, with short bounds, for queries that are repeated anyway."""
         return self.connected(timeout=5, answer=ANSWER_S)
 
+    def renew(self) -> None:
+        """Use new clients from now on: an exception in the middle of the driver may have left a lock of the old taken."""
+        with self._lock:
+            self._clients = {}
+
     def close(self) -> None:
         with self._lock:
             for client in self._clients.values():
