@@ -205,7 +205,7 @@ class Connect:
             raise self._no_answer(error) from error
 
     def renew(self) -> None:
-        """Use a new client from now on: an exception in the middle of the library may have left one of its locks taken."""
+        """Use a new client from now on: an exception in the middle of the library may have left a lock taken."""
         self._client = self._open()
 
     def __enter__(self) -> Connect:

@@ -70,9 +70,16 @@ class Protocol(KafkaAdminClient):  # type: ignore[misc]
             raise UnknownTopicOrPartitionError(place)
         return self._ask(request, self._leaders[place])
 
+    def partitions(self) -> dict[str, int]:
+        """Topic → its number of partitions, of all topics that are visible."""
+        return {topic.name: len(topic.partitions) for topic in self._topics(None)}
+
     def ids(self, names: Iterable[str]) -> dict[str, str]:
         """Topic → its id, as Java writes it, of those of these topics that are visible."""
-        wanted = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+        topics = self._topics([MetadataRequest.MetadataRequestTopic(name=name) for name in names])
+        return {topic.name: urlsafe_b64encode(topic.topic_id.bytes).decode().rstrip("=") for topic in topics}
+
+    def _topics(self, wanted: list[Any] | None) -> list[Any]:
         topics = self._ask(MetadataRequest(topics=wanted, allow_auto_topic_creation=False)).topics
         known = [topic for topic in topics if not topic.error_code]
         self._leaders |= {
@@ -81,7 +88,7 @@ class Protocol(KafkaAdminClient):  # type: ignore[misc]
             for each in topic.partitions
             if not each.error_code
         }
-        return {topic.name: urlsafe_b64encode(topic.topic_id.bytes).decode().rstrip("=") for topic in known}
+        return known
 
     def offsets(self, times: Mapping[Place, int], level: int) -> dict[Place, int]:
         """Partition → first offset at or after a time (ms since the epoch; -1: the end, -2: the first), -1 without one.

@@ -127,6 +127,8 @@ class Topics:
         self._keeps = False
         self._idle: dict[str, list[Any]] = {}
         """Clients that are connected and not in use, by their settings."""
+        self._are_many = False
+        """Whether there were more than `_MANY` topics when they were listed last."""
         self._empty: dict[Place, tuple[int, int]] = {}
         """Offsets [from, end) that hold no record."""
 
@@ -154,7 +156,10 @@ class Topics:
 
     def all(self) -> dict[str, Topic]:
         """Every topic by name."""
-        return self.overview()[2]
+        counts = self._quickly(lambda protocol: protocol.partitions(), None) if self._are_many else None
+        topics = self.overview()[2] if counts is None else {name: Topic(name, n) for name, n in counts.items()}
+        self._are_many = len(topics) > _MANY
+        return topics
 
     def overview(self) -> tuple[list[int], str, dict[str, Topic]]:
         """The brokers, the id of the cluster, and every topic by name, in one request."""
@@ -163,14 +168,20 @@ class Topics:
         return sorted(metadata.brokers), str(metadata.cluster_id), topics
 
     def brokers(self) -> list[int]:
-        return self.overview()[0]
+        """Their ids, without reading the topics."""
+        cluster = self._answer(lambda: self._admin.describe_cluster(request_timeout=_ATTEMPT).result())
+        return sorted(broker.id for broker in cluster.nodes)
 
     def _metadata(self) -> Any:
+        return self._answer(lambda: self._admin.list_topics(timeout=_ATTEMPT))
+
+    def _answer(self, ask: Callable[[], Any]) -> Any:
+        """What the first broker answers that does."""
         until = time.monotonic() + _REACHED
         self._errors.clear()
         while True:
             try:
-                return self._admin.list_topics(timeout=_ATTEMPT)
+                return ask()
             except KafkaException as error:
                 self._admin.poll(0)  # runs the callback for errors so far
                 problem = _problem(self.login, self.bootstrap, self._refused())

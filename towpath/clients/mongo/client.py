@@ -93,7 +93,7 @@ class Cluster:
         return self.connected(timeout=5, answer=ANSWER_S)
 
     def renew(self) -> None:
-        """Use new clients from now on: an exception in the middle of the driver may have left a lock of the old taken."""
+        """Use new clients from now on: an exception in the middle of the driver may have left a lock taken."""
         with self._lock:
             self._clients = {}
 

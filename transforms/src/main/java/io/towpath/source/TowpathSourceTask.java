@@ -323,20 +323,16 @@ public final class TowpathSourceTask extends SourceTask {
         if (ledger.history().isLost()) {
             // stored first: a resnapshot has to see from the offsets what happened
             if (startRecords.isEmpty()) throw offsetsLost();
-            List<SourceRecord> records = List.copyOf(startRecords);
-            startRecords.clear();
-            return records;
+            return takeStartRecords();
         }
+        // where the stream begins is stored first: a cutover waits for it
+        if (!ledger.isCopying() && !startRecords.isEmpty()) return takeStartRecords();
         Optional<List<SourceRecord>> described = beginSchema();
         if (described.isEmpty()) return null;
         startRecords.addAll(0, described.get());
-        // the descriptions may have moved the beginning of the stream
+        // the descriptions may have moved the beginning of a copy
         if (!described.get().isEmpty()) startRecords.add(ledger.rootRecord());
-        if (!startRecords.isEmpty()) {
-            List<SourceRecord> records = List.copyOf(startRecords);
-            startRecords.clear();
-            return records;
-        }
+        if (!startRecords.isEmpty()) return takeStartRecords();
         Optional<Map<String, Object>> ddlOffset = ddl == null ? Optional.empty() : ddl.dueOffset();
         if (ddlOffset.isPresent()) return List.of(partitions.offsetRecord(partitions.ddl(), ddlOffset.get(), "ddl"));
         if (copy != null && copy.isOver()) {
@@ -349,6 +345,12 @@ public final class TowpathSourceTask extends SourceTask {
         }
         if (streaming == null) streaming = streaming();
         return streaming.poll();
+    }
+
+    private List<SourceRecord> takeStartRecords() {
+        List<SourceRecord> records = List.copyOf(startRecords);
+        startRecords.clear();
+        return records;
     }
 
     private Streaming streaming() {

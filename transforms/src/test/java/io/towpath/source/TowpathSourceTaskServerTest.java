@@ -109,6 +109,36 @@ class TowpathSourceTaskServerTest {
         waits("the copy is over");
     }
 
+    /** A cutover lets writers write once it is stored, and the schemas of thousands of collections take seconds. */
+    @Test
+    void whereAStreamBeginsIsStoredBeforeWhatExistsThen() throws Exception {
+        start(Map.of(
+                CopyShare.TASK,
+                "0",
+                CopyShare.TASKS,
+                "1",
+                "collection.include.list",
+                namespace.replace(".", "[.]"),
+                "towpath.copy",
+                "none",
+                "towpath.ddl",
+                "true"));
+
+        List<SourceRecord> first = task.poll();
+
+        assertEquals(
+                List.of(partitions.root()),
+                first.stream().map(SourceRecord::sourcePartition).toList());
+        offsets.store(first);
+        ClusterTime stored = new Ledger(partitions, offsets.reader()).start();
+        assertTrue(stored.isAfter(now), () -> stored + " after " + now);
+        List<SourceRecord> second = null;
+        while (second == null) second = task.poll();
+        assertEquals("p." + namespace, second.get(0).topic());
+        offsets.store(second);
+        assertEquals(stored, new Ledger(partitions, offsets.reader()).start());
+    }
+
     /** The log lacks the changes while it was excluded, and a copy would not show what was deleted. */
     @ParameterizedTest
     @CsvSource({"'', .*", "again, other"})
