@@ -29,6 +29,7 @@ from towpath.run.restarts import lasting
 from towpath.run.status import read_log, read_status, with_replays
 from towpath.session import ERRORS, Session
 from towpath.store.positions import Counts
+from towpath.threads import begin
 from towpath.verify.verdict import VerdictContext, Verification
 
 _INTERVAL = 1.0  # seconds between two reads of --watch
@@ -74,8 +75,10 @@ def _complete(session: Session, status: Report) -> Report:
 
 def _with_slow(session: Session, status: Report) -> Report:
     """With verdicts, replays and the topics of the log."""
-    verification = Verification.of(session.pipeline.name, VerdictContext.read(session, status.raw.topic_ids))
-    return replace(with_replays(session, status), verification=verification, log=read_log(session, status.raw))
+    context = begin(lambda: VerdictContext.read(session, status.raw.topic_ids), "verdicts")
+    log = begin(lambda: read_log(session, status.raw), "log")
+    found, verification = with_replays(session, status), Verification.of(session.pipeline.name, context.result())
+    return replace(found, verification=verification, log=log.result())
 
 
 def _watch(session: Session, show: Callable[[Report], None], failed: Callable[[Exception], None]) -> Report | None:

@@ -6,20 +6,18 @@ sides can be compared with few privileges.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import suppress
-from contextvars import copy_context
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Self
 
 import pymongo
 from bson.json_util import CANONICAL_JSON_OPTIONS, RELAXED_JSON_OPTIONS, dumps, loads
-from pymongo.errors import OperationFailure, PyMongoError
+from pymongo.errors import OperationFailure
 
 from towpath.clients.mongo.client import ANSWER_S, Client, Cluster
 from towpath.clients.mongo.replica_set import Collection, collections
@@ -27,6 +25,7 @@ from towpath.config.pipeline import Pipeline
 from towpath.errors import MongoError, Refused, TowpathError
 from towpath.session import Session
 from towpath.store.positions import DATABASE
+from towpath.threads import begin
 from towpath_verifier import (
     AS_IT_IS,
     RELAXED,
@@ -451,7 +450,7 @@ def at_once(
     waiting, ends = deque(by_namespace.values()), list[Future[None]]()
     refused: list[TowpathError] = []
 
-    def work(end: Future[None]) -> None:
+    def work() -> None:
         try:
             with suppress(IndexError):  # none is left
                 while True:
@@ -461,16 +460,13 @@ def at_once(
                         except TowpathError as error:
                             if not may_be_gone or getattr(error.__cause__, "code", None) not in _GONE:
                                 refused.append(error)
-            end.set_result(None)
-        except BaseException as error:  # noqa: BLE001 - raised by the caller
+        except BaseException:
             waiting.clear()
-            end.set_exception(error)
+            raise
 
-    for number in range(min(threads, len(by_namespace))):
-        ends.append(Future())
-        context = copy_context()
-        threading.Thread(target=context.run, args=(work, ends[-1]), name=f"schema {number}", daemon=True).start()
     try:
+        for number in range(min(threads, len(by_namespace))):
+            ends.append(begin(work, f"schema {number}"))
         for end in ends:
             end.result()
     finally:
@@ -525,15 +521,7 @@ def _failure(step: Step, error: OperationFailure) -> str:
 
 def build(client: Client, command: Command, on_progress: Progress) -> None:
     """Run one `createIndexes` to its end. Raises `PyMongoError` when the server refuses it."""
-    ended: Future[object] = Future()
-
-    def create() -> None:
-        try:
-            ended.set_result(client[command.database].command(dict(command.body)))
-        except PyMongoError as error:
-            ended.set_exception(error)
-
-    threading.Thread(target=copy_context().run, args=(create,), name="createIndexes", daemon=True).start()
+    ended = begin(lambda: client[command.database].command(dict(command.body)), "createIndexes")
     while True:
         try:
             ended.result(_POLL_S)

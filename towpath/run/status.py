@@ -51,6 +51,7 @@ from towpath.store import cutover as marker
 from towpath.store import positions as sink_positions
 from towpath.store.cutover import Cutover
 from towpath.store.positions import Applied, Counts, TaskState
+from towpath.threads import begin
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -66,6 +67,8 @@ class _Gathering:
         self.errors: list[Exception] = []
         self.existing: dict[str, Topic] = topics.all()  # first: without Kafka, some requests to Connect block for 90 s
         self.sink = part(self.read_sink, _Sink(), self.errors) if pipeline.exactly_once else self.read_commits()
+        # before the ends: Kafka names the partitions' leaders with the ids
+        self.ids = part(self.topic_ids, None, self.errors)
         changes = change_topics(pipeline, self.existing)
         requests = [self.existing[name] for name in (pipeline.request_topic,) if name in self.existing]
         self.ends = topics.ends([*changes, *requests])
@@ -88,6 +91,10 @@ class _Gathering:
                 cutover=marker.read(client, pipeline),
             )
 
+    def connected(self) -> _Connected:
+        """What Connect knows."""
+        return _Connected(tuple(statuses(self.connect, self.pipeline.connectors)), self.sources(), self.configs())
+
     def sources(self) -> dict[str, SourceState]:
         """Connector → the state that it has committed; an empty state for a connector that does not exist."""
         states = {}
@@ -96,11 +103,13 @@ class _Gathering:
                 states[name] = read_state(self.connect, name)
             except NoSuchConnector:
                 states[name] = SourceState(None)
+        return states
+
+    def report_sources(self, states: Mapping[str, SourceState]) -> None:
         for name, state in states.items():
             schema = state.schema if self.pipeline.ddl.apply else state.ddl
             reasons = (state.warning, schema.error if schema else "")
             self.errors += [TowpathError(f"{name}: {reason}") for reason in reasons if reason]
-        return states
 
     @cached_property
     def source_clocks(self) -> tuple[ClusterTime, float] | None:
@@ -122,12 +131,12 @@ class _Gathering:
         )
         return Lag(lag.records, capture_seconds, round(lag.seconds, 3))
 
-    def breaks(self, ids: Mapping[str, str] | None) -> tuple[Break, ...]:
+    def breaks(self) -> tuple[Break, ...]:
         """Positions that are not in the log."""
-        if ids is None or self.sink.positions is None:
+        if self.ids is None or self.sink.positions is None:
             return ()
         written = {place: (self.ends[place][0], end) for place, end in self.written.items()}
-        return bounds.confirmed(self.session, LogState(self.sink.positions, written, ids))
+        return bounds.confirmed(self.session, LogState(self.sink.positions, written, self.ids))
 
     def topic_ids(self) -> Mapping[str, str] | None:
         """Topic → id; None during a cutover, since the sink then stays stopped."""
@@ -137,13 +146,21 @@ class _Gathering:
 
     def rates(self) -> dict[str, float]:
         """Topic → records per second, including control records of transactions."""
-        names = {topic for topic, _ in self.ends}
-        since = self.topics.offsets_at(dict.fromkeys(self.ends, int((time.time() - RATE_WINDOW) * 1000)))
+        names, began = {topic for topic, _ in self.ends}, time.time() - RATE_WINDOW
+        places = (place for place in self.ends if not self.is_quiet(place, began))
+        since = self.topics.offsets_at(dict.fromkeys(places, int(began * 1000)))
         rates = dict.fromkeys(names, 0.0)
         for place, (_, end) in self.ends.items():
             if since.get(place, -1) >= 0:
                 rates[place[0]] += (end - since[place]) / RATE_WINDOW
         return rates
+
+    def is_quiet(self, place: Place, since: float) -> bool:
+        """Whether the log has certainly had no record in a partition since then (seconds since the epoch)."""
+        applied = (self.sink.positions or {}).get(place)
+        if applied is None or applied.last_at is None or applied.clear < self.ends[place][1]:
+            return False
+        return applied.last_at.timestamp() < since
 
     def waiting(self, sources: Mapping[str, SourceState]) -> Iterator[Waiting]:
         for name, state in sources.items():
@@ -177,6 +194,13 @@ class _Gathering:
 
 
 @dataclass(frozen=True, slots=True)
+class _Connected:
+    connectors: tuple[Connector, ...]
+    sources: Mapping[str, SourceState]
+    configs: Mapping[str, Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
 class _Sink:
     """What the destination keeps of the sink; nothing is known while it is down."""
 
@@ -201,9 +225,15 @@ def read_status(session: Session) -> Report:
     Raises when Connect or Kafka does not answer; a cluster's failure is reported in `errors`.
     """
     pipeline, found = session.pipeline, _Gathering(session)
-    connectors = tuple(statuses(session.connect, pipeline.connectors))
-    state, sources, rates, sink = state_of(connectors), found.sources(), found.rates(), found.sink
-    configs = found.configs()
+    answer = begin(found.connected, "Connect")  # a worker takes its time, with which Kafka has nothing to do
+    rates, sink, from_kafka = found.rates(), found.sink, list[Exception]()
+    letters = part(lambda: dead_letters.summarize(pipeline, session.topics, found.existing), None, from_kafka)
+    breaks = part(found.breaks, (), from_kafka)
+    from_connect = answer.result()
+    connectors, sources, configs = from_connect.connectors, from_connect.sources, from_connect.configs
+    state = state_of(connectors)
+    found.report_sources(sources)
+    found.errors += from_kafka
     # the stream has none before the first round of a copy ends, and Debezium's is no lag while that copies
     positions = [source.position for source in sources.values() if source.position]
     times = [position.time for position in positions if not position.snapshot_running]
@@ -212,8 +242,6 @@ def read_status(session: Session) -> Report:
     is_streaming = all(map(_is_streaming, sources.values()))
     is_copied = is_streaming and not any(_has_to_copy(one, configs.get(name, {})) for name, one in sources.items())
     has_copies = not is_copied and state != "missing"
-    letters = part(lambda: dead_letters.summarize(pipeline, session.topics, found.existing), None, found.errors)
-    ids = part(found.topic_ids, None, found.errors)
     epochs: dict[str, dict[int, int]] = {}
     for (topic, partition), position in sorted((sink.positions or {}).items()):
         if pipeline.exactly_once:
@@ -241,7 +269,7 @@ def read_status(session: Session) -> Report:
         epochs=epochs,
         connectors=connectors,
         cutover=sink.cutover,
-        log_breaks=part(lambda: found.breaks(ids), (), found.errors),
+        log_breaks=breaks,
         schema_changes=None
         if sink.changes is None
         else tuple(LoggedChange(**one) for one in sink.changes.as_json(session.file)),
@@ -249,7 +277,7 @@ def read_status(session: Session) -> Report:
             ends=found.ends,
             sources=sources,
             configs=configs,
-            topic_ids=ids,
+            topic_ids=found.ids,
             ddl=source_offsets.in_order(source.ddl for source in sources.values() if source.ddl),
             changes=sink.changes,
             letters=letters.examples if letters else (),

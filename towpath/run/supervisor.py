@@ -12,7 +12,6 @@ from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import chain
-from threading import Thread
 
 from towpath.clients.connect.rest import Connector
 from towpath.config.events import Note, RunEnd
@@ -29,6 +28,7 @@ from towpath.run.restarts import Backoff, HangingTransactions, lasting
 from towpath.run.services import Services
 from towpath.run.status import read_log, read_status
 from towpath.session import ERRORS, Session
+from towpath.threads import begin
 from towpath.verify.verdict import VerdictContext, Verification
 
 _STATUS_INTERVAL, _STATUS_PAUSE = 2.0, 0.5  # seconds from one reading's beginning to the next, and between them
@@ -218,8 +218,10 @@ class Supervisor:
             if pause.due is not None and not pause.is_due(now):
                 return
             pause.tried()
-            self._conversion = Future()
-            Thread(target=_converting, args=(self.session, self._conversion), name="conversion", daemon=True).start()
+            self._conversion = begin(self._converted, "conversion")
+
+    def _converted(self) -> list[str]:
+        return [attempt.words for attempt in conversions.complete(self.session)]
 
     def _check_warnings(self) -> None:
         assert self.status is not None
@@ -310,13 +312,6 @@ class Supervisor:
             verify=as_json(verified.reported),
             exit=exit_code,
         )
-
-
-def _converting(session: Session, end: Future[list[str]]) -> None:
-    try:
-        end.set_result([attempt.words for attempt in conversions.complete(session)])
-    except BaseException as error:  # noqa: BLE001 - raised by the next turn
-        end.set_exception(error)
 
 
 def report_conditions(events: Events, status: Report) -> None:
