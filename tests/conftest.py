@@ -16,7 +16,7 @@ import pytest
 from hypothesis import settings
 from pymongo import MongoClient
 
-from tests.support import health, raw, skips
+from tests.support import control, health, raw, skips
 from tests.support.clock import Clock
 from tests.support.complaints import complaints
 from tests.support.guard import guarded
@@ -170,7 +170,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config)
         pytestconfig.stash[STACK] = embedded.up(embedded.StackOptions(directory=directory, mongod=_OFTEN), _say)
         yield pytestconfig.stash[STACK]
     finally:
-        embedded.down(directory)
+        control.end(directory)
 
 
 def _say(words: str) -> None:

@@ -227,7 +227,7 @@ def running(folder: Path, say: Any) -> Iterator[Secured]:
             _make_users(secured)
             yield secured
     finally:
-        embedded.down(place)
+        control.end(place)
 
 
 @contextmanager

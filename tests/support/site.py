@@ -155,7 +155,7 @@ def site(shape: Shape, directory: Path) -> Iterator[Site]:
     with ExitStack() as parts:
         proxies = {name: _proxy(parts, directory, name) for name in _PROXIED} if shape.proxied else {}
         broker = {"advertised.listeners": f"PLAINTEXT://{HOST}:{proxies['kafka'].port}"} if proxies else {}
-        parts.callback(embedded.down, directory)
+        parts.callback(control.end, directory)
         stack = embedded.up(shape.options(directory, broker), print)
         for side in (SOURCE, DESTINATION):
             _configure(stack, side, proxies.get(f"{side}-0"))

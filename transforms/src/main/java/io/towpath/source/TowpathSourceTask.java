@@ -84,6 +84,8 @@ public final class TowpathSourceTask extends SourceTask {
     private DebeziumStream debezium;
     /** Records that the start of the task has to emit. */
     private final List<SourceRecord> startRecords = new ArrayList<>();
+    /** Whether they say where the stream begins, without a copy: stored before the schemas are read, as a cutover waits for it. */
+    private boolean beginsStream;
 
     /** Connect's. */
     public TowpathSourceTask() {
@@ -199,6 +201,7 @@ public final class TowpathSourceTask extends SourceTask {
         } else {
             ledger.begin(selection, now.next(), List.of());
             ledger.beginStream();
+            beginsStream = true;
         }
         ledger.history().skip(settings.resnapshot());
         startRecords.add(ledger.rootRecord());
@@ -325,8 +328,10 @@ public final class TowpathSourceTask extends SourceTask {
             if (startRecords.isEmpty()) throw offsetsLost();
             return takeStartRecords();
         }
-        // where the stream begins is stored first: a cutover waits for it
-        if (!ledger.isCopying() && !startRecords.isEmpty()) return takeStartRecords();
+        if (beginsStream) {
+            beginsStream = false;
+            return takeStartRecords();
+        }
         Optional<List<SourceRecord>> described = beginSchema();
         if (described.isEmpty()) return null;
         startRecords.addAll(0, described.get());

@@ -57,9 +57,13 @@ class TowpathSourceTaskServerTest {
     private final Partitions partitions = new Partitions("p");
     private final StoredOffsets offsets = new StoredOffsets();
     private final Set<String> log = new HashSet<>();
-    private final TowpathSourceTask task = new TowpathSourceTask(
-            (settings, selection) -> log.stream().filter(selection).collect(Collectors.toSet()));
+    private TowpathSourceTask task = task();
     private ClusterTime now;
+
+    private TowpathSourceTask task() {
+        return new TowpathSourceTask(
+                (settings, selection) -> log.stream().filter(selection).collect(Collectors.toSet()));
+    }
 
     @BeforeEach
     void begin() {
@@ -90,8 +94,7 @@ class TowpathSourceTaskServerTest {
         waits("nothing is planned");
         offsets.store(List.of(ledger.plan(namespace, plan())));
 
-        List<SourceRecord> rows = null;
-        while (rows == null) rows = task.poll();
+        List<SourceRecord> rows = next();
 
         assertEquals(2, rows.size(), "a row, and the end of the round");
         assertEquals("p." + namespace, rows.get(0).topic());
@@ -112,31 +115,64 @@ class TowpathSourceTaskServerTest {
     /** A cutover lets writers write once it is stored, and the schemas of thousands of collections take seconds. */
     @Test
     void whereAStreamBeginsIsStoredBeforeWhatExistsThen() throws Exception {
+        stream("x," + quoted());
+
+        List<SourceRecord> first = task.poll();
+
+        assertEquals(List.of(partitions.root()), partitionsOf(first));
+        offsets.store(first);
+        ClusterTime stored = new Ledger(partitions, offsets.reader()).start();
+        assertTrue(stored.isAfter(now), () -> stored + " after " + now);
+        List<SourceRecord> second = next();
+        assertEquals("p." + namespace, second.get(0).topic());
+        offsets.store(second);
+        assertEquals(stored, new Ledger(partitions, offsets.reader()).start());
+    }
+
+    /** Or a kill in between would leave it without a description. */
+    @Test
+    void aNewSelectionIsStoredWithTheDescriptionsOfWhatItAdds() throws Exception {
+        stream("x");
+        offsets.store(next());
+        offsets.store(next());
+        task.stop();
+        task = task();
+        stream("x," + quoted());
+
+        List<SourceRecord> first = next();
+
+        assertEquals("p." + namespace, first.get(0).topic());
+        assertTrue(partitionsOf(first).contains(partitions.root()));
+    }
+
+    private void stream(String selection) {
         start(Map.of(
                 CopyShare.TASK,
                 "0",
                 CopyShare.TASKS,
                 "1",
                 "collection.include.list",
-                namespace.replace(".", "[.]"),
+                selection,
                 "towpath.copy",
                 "none",
                 "towpath.ddl",
                 "true"));
+    }
 
-        List<SourceRecord> first = task.poll();
+    private String quoted() {
+        return namespace.replace(".", "[.]");
+    }
 
-        assertEquals(
-                List.of(partitions.root()),
-                first.stream().map(SourceRecord::sourcePartition).toList());
-        offsets.store(first);
-        ClusterTime stored = new Ledger(partitions, offsets.reader()).start();
-        assertTrue(stored.isAfter(now), () -> stored + " after " + now);
-        List<SourceRecord> second = null;
-        while (second == null) second = task.poll();
-        assertEquals("p." + namespace, second.get(0).topic());
-        offsets.store(second);
-        assertEquals(stored, new Ledger(partitions, offsets.reader()).start());
+    private List<SourceRecord> next() throws InterruptedException {
+        List<SourceRecord> records = null;
+        while (records == null) records = task.poll();
+        return records;
+    }
+
+    private static List<Map<String, ?>> partitionsOf(List<SourceRecord> records) {
+        return records.stream()
+                .<Map<String, ?>>map(SourceRecord::sourcePartition)
+                .toList();
     }
 
     /** The log lacks the changes while it was excluded, and a copy would not show what was deleted. */
@@ -168,7 +204,7 @@ class TowpathSourceTaskServerTest {
                 CopyShare.TASKS,
                 "1",
                 "collection.include.list",
-                "shop[.]kept," + namespace.replace(".", "[.]"),
+                "shop[.]kept," + quoted(),
                 "towpath.resnapshot",
                 resnapshot,
                 "towpath.resnapshot.only",
