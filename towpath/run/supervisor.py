@@ -270,7 +270,9 @@ class Supervisor:
         )
 
     def verified(self) -> Verification:
-        """What is verified now; nothing where that cannot be read, which is reported."""
+        """What is verified now; nothing where that cannot be read, which is reported, or where the state is unknown."""
+        if self.verdict_context is None and (self.status is None or self.unreachable):
+            return Verification()  # it would wait for what does not answer
         try:
             self.verdict_context = self.verdict_context or VerdictContext.read(self.session)
             return Verification.of(self.session.pipeline.name, self.verdict_context)
