@@ -22,7 +22,7 @@ from pymongo import MongoClient
 from release import archives, sbom
 from tests.support.mongod import start_standalone
 from tests.support.page import Command, commands, differs
-from towpath.stack import parts, tools
+from towpath.stack import parts
 
 pytestmark = [pytest.mark.servers, pytest.mark.nightly]
 
@@ -124,12 +124,12 @@ def test_an_installed_wheel_does_the_tutorial_as_its_page_shows(wheels: dict[str
         (folder / name).write_text(text)
     archives.of_plugin(parts.plugins(print) / "towpath", version("towpath"), folder)
     archives.of_kafka(parts.jars(print), version("towpath"), folder)
-    mongod, cache, path = parts.mongod(print).parent, tmp_path / "cache", tmp_path / "bin"
-    (cache / "mongod").mkdir(parents=True)
-    (cache / "mongod" / mongod.name).symlink_to(mongod)
+    cache, path = tmp_path / "cache", tmp_path / "bin"
+    for fetched in (parts.mongod(print).parent, parts.java(print).parents[1]):
+        (cache / fetched.parent.name).mkdir(parents=True)
+        (cache / fetched.parent.name / fetched.name).symlink_to(fetched)
     path.mkdir()
     for program, place in {
-        "java": tools.java(),
         "python3": getattr(sys, "_base_executable"),  # noqa: B009
         **{name: shutil.which(name) for name in _PROGRAMS},
     }.items():
@@ -141,7 +141,7 @@ def test_an_installed_wheel_does_the_tutorial_as_its_page_shows(wheels: dict[str
         "PIP_NO_COMPILE": "1",
     }
     environment = _environment() | own
-    assert shutil.which("mvn", path=own["PATH"]) is None
+    assert not [name for name in ("java", "mvn") if shutil.which(name, path=own["PATH"])]
 
     def run(*command: str, timeout: float) -> str:
         return subprocess.run(

@@ -51,6 +51,27 @@ def test_a_new_java_is_taken(path: Path) -> None:
     assert tools.java() == program
 
 
+@pytest.mark.parametrize(("told", "is_chosen"), [("21.0.1", False), ("25.0.2", True), ("26", True)])
+def test_the_java_on_path_runs_the_stack_where_it_is_new_enough(path: Path, told: str, is_chosen: bool) -> None:
+    program = _program(path, "java", f"echo 'openjdk version \"{told}\"' >&2")
+    assert tools.chosen_java(25) == (program if is_chosen else None)
+
+
+def test_without_a_java_none_is_chosen(path: Path) -> None:
+    assert tools.chosen_java(25) is None
+
+
+def test_the_java_of_java_home_runs_the_stack_whatever_its_version(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _program(path, "java", "echo 'openjdk version \"26\"' >&2")
+    (path / "jdk" / "bin").mkdir(parents=True)
+    program = _program(path / "jdk" / "bin", "java", "echo 'openjdk version \"17.0.1\"' >&2")
+    monkeypatch.setenv("JAVA_HOME", str(path / "jdk"))
+    assert tools.chosen_java(25) == program
+    _program(path / "jdk" / "bin", "java", "echo 'openjdk version \"11.0.1\"' >&2")
+    with pytest.raises(StackError, match="is Java 11; Kafka Connect needs 17"):
+        tools.chosen_java(25)
+
+
 def test_no_maven_says_what_to_install(path: Path) -> None:
     with pytest.raises(
         StackError, match=r"no mvn on PATH; install Maven .*, or .*towpath-kafka-VERSION\.zip with --kafka"

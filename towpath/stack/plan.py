@@ -103,6 +103,8 @@ def java_command(
         str(parts.java),
         f"-Xmx{heap_mb}m",
         "-XX:+UseSerialGC",
+        "-XX:+IgnoreUnrecognizedVMOptions",  # before Java 25
+        "-XX:+UseCompactObjectHeaders",
         *([f"-Xmn{heap_mb // 2}m"] if main == WORKER else []),
         "-XX:+ExitOnOutOfMemoryError",
         "-Djava.awt.headless=true",

@@ -41,6 +41,25 @@ def version(name: str) -> str:
 
 def java() -> Path:
     """The Java launcher of JAVA_HOME if set, else the one on PATH. Raises `StackError`."""
+    return _java()[0]
+
+
+def chosen_java(at_least: int) -> Path | None:
+    """The Java of JAVA_HOME, whichever that is; without it the one on PATH, if there is one of this version or newer.
+
+    Raises `StackError` where JAVA_HOME has none that runs Kafka Connect.
+    """
+    if os.environ.get("JAVA_HOME"):
+        return java()
+    try:
+        program, number = _java()
+    except StackError:
+        return None
+    return program if number >= at_least else None
+
+
+def _java() -> tuple[Path, int]:
+    """As `java`, and its version."""
     home = os.environ.get("JAVA_HOME")
     program = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
     if program is None:
@@ -52,7 +71,7 @@ def java() -> Path:
         raise StackError(f"{program} -version prints no version: {answer.stderr.strip()[:200]}", _INSTALL_JAVA)
     if int(number[1]) < _JAVA_AT_LEAST:
         raise StackError(f"{program} is Java {number[1]}; Kafka Connect needs {_JAVA_AT_LEAST}", _INSTALL_JAVA)
-    return Path(program)
+    return Path(program), int(number[1])
 
 
 def maven() -> str:
