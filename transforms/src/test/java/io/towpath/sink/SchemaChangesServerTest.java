@@ -907,7 +907,8 @@ class SchemaChangesServerTest extends DestinationTest {
         server.onAdmin("{setParameter: 1, transactionLifetimeLimitSeconds: 3}");
         Map<String, Integer> outcomes = Fuzz.run("schema changes", 1, Duration.ofMinutes(2), random -> {
             begin();
-            start(SinkSettings.DDL_DROP, "apply", SinkSettings.SILENCE, "300");
+            // a displaced task gives up after this, also on a machine that does nothing for seconds
+            start(SinkSettings.DDL_DROP, "apply", SinkSettings.SILENCE, "300", SinkSettings.RETRY_TIMEOUT, "2000");
             try {
                 for (int step = 0; step < 60; step++) {
                     for (int changes = random.nextInt(6); changes > 0; changes--) change(random);

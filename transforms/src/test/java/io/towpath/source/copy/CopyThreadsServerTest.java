@@ -71,7 +71,7 @@ class CopyThreadsServerTest {
                 assertInstanceOf(CopyReports.Retried.class, afterOutage(4, reads, range(namespace, recordIds, 4)));
                 // a plan that was made in the outage is given as long
                 assertInstanceOf(CopyReports.Retried.class, afterOutage(400, reads, range(namespace, recordIds, 4)));
-                assertInstanceOf(CopyReports.Outdated.class, afterOutage(11, reads, range(namespace, recordIds, 20)));
+                assertInstanceOf(CopyReports.Outdated.class, afterOutage(60, reads, range(namespace, recordIds, 65)));
                 assertInstanceOf(CopyReports.Retried.class, afterOutage(11, reads, range(namespace, recordIds, 60)));
                 assertInstanceOf(CopyReports.Retried.class, afterOutage(250, reads, range(namespace, recordIds, HOUR)));
                 assertInstanceOf(
