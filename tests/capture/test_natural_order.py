@@ -33,9 +33,9 @@ def test_changes_during_a_copy_in_natural_order_leave_both_sides_equal(
 ) -> None:
     """The source keeps its states for so short that pieces are of several. By night the worker is killed."""
     pipeline = make_pipeline(
-        Settings(capture={"copy_order": "natural", "documents_per_second": 250 if nightly else 150})
+        Settings(capture={"copy_order": "natural", "documents_per_second": 250 if nightly else 75})
     )
-    count = 4000 if nightly else 2000
+    count = 4000 if nightly else 1000
     changes = Workload(seed, [pipeline.source("scattered")], documents=count)
     changes.fill()
     _spread(pipeline.source("scattered"))

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import pytest
+
 from tests.support.pipeline import towpath
 
 PATIENCE_S = 3.0
@@ -50,6 +52,7 @@ def mute() -> Iterator[Mute]:
         yield Mute(listening)
 
 
+@pytest.mark.nightly
 def test_all_are_asked_before_the_first_is_given_up(tmp_path: Path) -> None:
     with ExitStack() as parts:
         at = {name: parts.enter_context(mute()) for name in ("source", "destination", "kafka", "connect")}

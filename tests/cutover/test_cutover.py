@@ -108,8 +108,9 @@ def test_there_and_back_without_loss(pipeline: Pipeline, tmp_path: Path, nightly
         writer.wait_for_more(500)
         assert "its sink must stay stopped" in towpath("resume", pipeline.file, expect=2).stderr
         assert pipeline.status(expect=1)["cutover"]["state"] == "destination primary"
-        not_returned(pipeline, tmp_path)
-        not_skipped(pipeline, tmp_path)
+        if nightly:
+            not_returned(pipeline, tmp_path)
+            not_skipped(pipeline, tmp_path)
         fail_back(pipeline, tmp_path, writer, "--quiet")
         writer.wait_for_more(200)
     writer.assert_all_at(source)

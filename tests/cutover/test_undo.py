@@ -137,7 +137,7 @@ def assert_as_before(world: World, way: str, before: State, where: object) -> No
     assert (world.marker.state if world.marker else None) == ("destination primary" if way == "back" else None), where
 
 
-@pytest.mark.parametrize("kind", ["fine", "closed", "full"])
+@pytest.mark.parametrize("kind", ["fine", "closed", pytest.param("full", marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("failure", FAILURES)
 @pytest.mark.parametrize("way", WAYS)
 def test_whatever_ends_it_all_is_as_before(

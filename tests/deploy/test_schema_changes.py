@@ -33,7 +33,7 @@ from towpath.store.schema_changes import latest
 
 pytestmark = pytest.mark.servers
 
-BULKS = 40 * fuzz.TIMES  # of a hundred writes
+BULKS = 20 * fuzz.TIMES  # of a hundred writes
 SMALL = MongodSizes(0.25, 64)
 
 

@@ -97,6 +97,7 @@ def assert_log_holds_the_source(pipeline: Pipeline, *collections: str) -> int:
     return count
 
 
+@pytest.mark.nightly
 def test_a_cleaned_log_rebuilds_every_document_and_no_deleted_one(
     make_pipeline: MakePipeline, stack: embedded.Stack, serve: Serve, seed: int, tmp_path: Path
 ) -> None:

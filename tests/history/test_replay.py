@@ -117,6 +117,7 @@ def connectors(pipeline: Pipeline) -> set[str]:
     return {name for name in found if name.startswith(f"{pipeline.name}-replay-")}
 
 
+@pytest.mark.nightly
 def test_a_whole_log_of_random_changes_is_byte_identical_elsewhere(
     make_pipeline: MakePipeline, third: Third, single: Servers, seed: int
 ) -> None:

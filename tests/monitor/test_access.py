@@ -467,6 +467,7 @@ def test_a_slow_client_loses_updates_and_others_get_all(tmp_path: Path) -> None:
     assert seen == sorted(set(seen))
 
 
+@pytest.mark.nightly
 def test_polls_and_clients_leave_nothing_behind(tmp_path: Path) -> None:
     """An hour of polls in seconds, some clients that stay and many that come and go: what stays is the history."""
     dashboard = Dashboard()

@@ -242,6 +242,7 @@ def test_events_tell_of_each_poll(running: tuple[Pipeline, Served]) -> None:
 
 
 @pytest.mark.servers
+@pytest.mark.nightly
 def test_several_pipelines_are_shown_that_no_one_supervises(pipeline: Pipeline, tmp_path: Path) -> None:
     pipeline.source("a").insert_one({"_id": 1})
     pipeline.deploy()

@@ -24,6 +24,7 @@ def file(tmp_path: Path) -> Path:
     return write_pipeline_file(tmp_path / "shop.toml", include=["shop.*"], places=places)
 
 
+@pytest.mark.nightly
 def test_a_pipeline_whose_servers_are_away_is_collected_with_the_errors(file: Path, tmp_path: Path) -> None:
     logs, archive = tmp_path / "logs", tmp_path / "report.zip"
     logs.mkdir()

@@ -108,6 +108,7 @@ def test_dead_letters_of_a_silent_broker_hold_nothing_up(pipeline: Pipeline, mon
     assert [(one.at, one.value) for one in heard] == [(0, b"of someone else")]
 
 
+@pytest.mark.nightly
 def test_documents_that_someone_removed_are_dead_letters_until_run_rereads_them(
     pipeline: Pipeline, tmp_path: Path
 ) -> None:

@@ -225,6 +225,7 @@ def test_down_stops_every_process_even_one_whose_pid_was_never_written_down(runn
     assert _towpath("status", "--dir", place).returncode == 1
 
 
+@pytest.mark.nightly
 def test_what_was_down_comes_up_with_the_same_ports_and_data(
     running: embedded.Stack, directory: Path, nightly: bool
 ) -> None:
