@@ -129,7 +129,7 @@ def test_a_run_that_lost_a_server_for_good_goes_on_where_it_was(filled: Sets, tm
         filled.wait_until_workers_wait(before)
         filled.kill()
 
-    run = verification(filled, journal, once(0, kill_amid), _MANY, lost_for=0.5)
+    run = verification(filled, journal, once(1, kill_amid), _MANY, lost_for=0.5)
     try:
         with pytest.raises(ServerLost, match=r"cannot (compare v\.c with|read documents of) v\.c"):
             list(run)

@@ -76,7 +76,8 @@ final class Merge {
         if (step.kind() != UpdateStep.Kind.TRUNCATE) {
             put(step, 0);
         } else if (isShorter) {
-            writes.forEach(write -> write.cut(step));
+            // not what was set before: an array that was shorter has its nulls from it
+            writes.subList(location.write + 1, writes.size()).forEach(write -> write.cut(step));
             writes.get(location.write).put(step, false);
         } else {
             place(step, false);

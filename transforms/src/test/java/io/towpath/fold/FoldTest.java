@@ -118,6 +118,7 @@ class FoldTest {
                 "1 | {$set: {z: 1}} ; {$unset: {z: ''}}",
                 "1 | {$set: {z: 1}} ; {$unset: {z: ''}} ; {$set: {a: 1}}",
                 "1 | {$set: {z: 1}} ; {$truncate: {l: 1}} ; {$set: {l: 5}}",
+                "2 | {$set: {'m.10': 1}} ; {$truncate: {m: 2}} ; {$truncate: {m: 1}}",
                 "2 | {$unset: {z: '', m: ''}} ; {$set: {m: 1}} ; {$set: {z: 2}}",
                 "1 | {$truncate: {l: 3}} ; {$truncate: {l: 1}}",
                 "1 | {$truncate: {l: 3}} ; {$truncate: {l: 3}}",
