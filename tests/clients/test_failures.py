@@ -5,6 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
+from towpath.clients.connect.control import patience
 from towpath.clients.connect.rest import Connector, Failure, Task, code_of, failure, faults, message
 
 CONNECT = "org.apache.kafka.connect.errors"
@@ -72,6 +73,20 @@ def test_what_others_fail_with_has_the_code_of_the_same_remedy(trace, code):
 def test_a_code_of_a_message_stands_at_its_front():
     assert code_of("TWP-CONFIG: it is set") == "TWP-CONFIG"
     assert code_of("it is TWP-CONFIG: so") == code_of("TWP-CONFIG") == ""
+
+
+def _with_tasks_that_failed(name: str, *traces: str) -> Connector:
+    return Connector(name, "RUNNING", "w", tuple(Task(n, "FAILED", "w", trace) for n, trace in enumerate(traces)))
+
+
+def test_what_failed_before_a_change_is_waited_for_until_new_tasks_have_started():
+    before = [_with_tasks_that_failed("source", "no certificate", "no login"), _with_tasks_that_failed("sink")]
+    assert patience(before, before, 5) == 30
+    assert patience([_with_tasks_that_failed("source", "no login")], before, 5) == 30
+    assert patience([_with_tasks_that_failed("source", "no login", "no topic")], before, 5) == 5
+    assert patience([*before, _with_tasks_that_failed("sink", "no login")], before, 5) == 5, "of another connector"
+    assert patience([Connector("sink", "MISSING", "w", ())], before, 5) == 5
+    assert patience(before, (), 0) == 0
 
 
 def test_what_has_failed_is_one_error_with_the_code_and_the_place():

@@ -11,7 +11,7 @@ from towpath.checks import target
 from towpath.checks.facts import Facts
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json, say
 from towpath.cli.progress import bar
-from towpath.clients.connect.control import wait_running
+from towpath.clients.connect.control import statuses, wait_running
 from towpath.deploy import conversions, deployment
 from towpath.deploy.schema import Plan, apply, of_text, plan, plan_in_place
 from towpath.errors import MongoError, NoSuchConnector, TowpathError
@@ -57,6 +57,7 @@ def deploy(file: Path, dry_run: bool, allow_missing: bool, prepares: bool, timeo
         else:
             apply(session.destination, schema.collections, lambda step: say(step.description))
         report_rest(schema)
+        before = statuses(session.connect, session.pipeline.connectors) if changes and not dry_run else ()
         for change in changes:
             say(f"{'would ' if dry_run else ''}{change.description}")
             if not dry_run:
@@ -64,7 +65,7 @@ def deploy(file: Path, dry_run: bool, allow_missing: bool, prepares: bool, timeo
         for difference in differences:
             say(f"{difference.finding}; {difference.advice}")
         if not dry_run and not differences:
-            wait_running(session.connect, session.pipeline.connectors, timeout)
+            wait_running(session.connect, session.pipeline.connectors, timeout, replaced=before)
         descriptions = [*(step.description for step in schema.collections), *(change.description for change in changes)]
         if as_json:
             words = [difference.finding for difference in differences]

@@ -14,6 +14,7 @@ from towpath.errors import ConnectUnreachable, NoSuchConnector, NotYet, TowpathE
 T = TypeVar("T")
 _STOPS = 60.0  # seconds until a connector and its tasks must have stopped
 _STOPPING_PAUSE = 0.05  # writers may wait for it
+_START_S = 30.0  # within which tasks start on a worker that has much to do
 _SHORTEST_PAUSE = 0.02  # a poll costs the worker a few milliseconds
 
 
@@ -47,6 +48,9 @@ class Wait:
     """The longest between two polls, or a hundredth of the time waited so far; the first ones are a quarter of it."""
     failed_for: float = 5.0
     """How long a failure must last: it may be of tasks that a change is about to replace."""
+    replaced: Collection[Connector] = ()
+    """The connectors before such a change. What failed then must last longer: Connect shows it until the new tasks have
+    started."""
     passing: tuple[type[TowpathError], ...] = (ConnectUnreachable, Passing)
     say: Callable[[str], object] = lambda _: None
     _end: float = field(init=False)
@@ -90,7 +94,7 @@ class Wait:
         self._reported = is_error
         now = time.monotonic()
         self._healthy_at = self._healthy_at if failed else now
-        if failed and now >= self._healthy_at + self.failed_for:
+        if failed and now >= self._healthy_at + patience(connectors, self.replaced, self.failed_for):
             raise failed
         if now > self._end:
             states = ", ".join(f"{c.name} is {c.state} with {len(c.tasks)} tasks" for c in connectors if not c.running)
@@ -99,12 +103,23 @@ class Wait:
         time.sleep(min(max(self.pause, waited / 100), max(_SHORTEST_PAUSE, waited / 4)))
 
 
-def wait_running(connect: Connect, names: Collection[str], timeout: float) -> None:
+def patience(now: Iterable[Connector], before: Iterable[Connector], failed_for: float) -> float:
+    """How long, in seconds, the failures of these connectors must last: longer if all were there `before`."""
+    known = {(connector.name, failure) for connector in before for failure in connector.failures}
+    found = {(connector.name, failure) for connector in now for failure in connector.failures}
+    return max(failed_for, _START_S) if found and found <= known else failed_for
+
+
+def wait_running(
+    connect: Connect, names: Collection[str], timeout: float, *, replaced: Collection[Connector] = ()
+) -> None:
     """Wait until these connectors and their tasks are RUNNING; `timeout` in seconds.
 
+    `replaced` are the connectors before a change, whose failures may still be shown.
     Raises `TowpathError` with the reason when one has failed and stays so, `NotYet` when the time is over.
     """
-    _wait(Wait(connect, names, timeout, f"not running after {timeout:.0f} s"), lambda connector: connector.running)
+    late = f"not running after {timeout:.0f} s"
+    _wait(Wait(connect, names, timeout, late, replaced=replaced), lambda connector: connector.running)
 
 
 def wait_stopped(connect: Connect, name: str) -> None:
