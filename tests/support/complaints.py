@@ -8,7 +8,7 @@ from typing import Any
 
 from pymongo.errors import PyMongoError
 
-from towpath.stack import Process, Stack, lifecycle
+from towpath.stack import Process, Stack, ready
 
 _LATEST = 300_000
 _MOST_LINES = 30
@@ -32,7 +32,7 @@ def _asked(process: Process) -> str:
     if not process.running:
         return "it does not run"
     try:
-        with lifecycle.direct(process.port) as client:
+        with ready.direct(process.port) as client:
             return load(client.admin.command("serverStatus"))
     except PyMongoError as error:
         return f"serverStatus: {error}"

@@ -12,7 +12,7 @@ import psutil
 from tests.support.mongod import mongod_check
 from towpath import stack as embedded
 from towpath.errors import StackError
-from towpath.stack import lifecycle, processes, record
+from towpath.stack import processes, ready, record
 from towpath.stack.processes import Process, require_free_ports
 
 _TIMEOUT_S = 120.0
@@ -56,14 +56,14 @@ def start(directory: Path, name: str, *, await_ready: bool = True, timeout_s: fl
         started = processes.spawn(dataclasses.replace(process, pid=None, created=None))
         record.write(known.with_process(started))
     if await_ready:
-        lifecycle.await_ready({name: check_for(started)}, [started], timeout_s, _silent)
+        ready.await_ready({name: check_for(started)}, [started], timeout_s, _silent)
     return started
 
 
-def check_for(process: Process) -> lifecycle.Check:
+def check_for(process: Process) -> ready.Check:
     """The check of one process, independent of the others."""
     is_mongod = process.kind == "mongod"
-    return (lambda: mongod_check(process.port)) if is_mongod else lifecycle.check_for(process)
+    return (lambda: mongod_check(process.port)) if is_mongod else ready.check_for(process)
 
 
 def restart(directory: Path, name: str, number: signal.Signals = signal.SIGTERM) -> Process:

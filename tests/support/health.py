@@ -21,7 +21,7 @@ from tests.support.site import Site
 from towpath import stack as embedded
 from towpath.clients.kafka import hanging_transactions
 from towpath.clients.kafka.topics import Topics
-from towpath.stack import lifecycle
+from towpath.stack import ready
 
 _PATIENCE_S = 60  # for a process that lives to answer
 
@@ -90,7 +90,7 @@ def repair(directory: Path, names: Collection[str]) -> None:
     for name in names:
         process = embedded.status(directory).processes[name]
         try:
-            lifecycle.await_ready({name: control.check_for(process)}, [process], _PATIENCE_S, lambda words: None)
+            ready.await_ready({name: control.check_for(process)}, [process], _PATIENCE_S, lambda words: None)
         except embedded.StackError as error:
             print(f"killed and started again: {error}")
             control.restart(directory, name, signal.SIGKILL)

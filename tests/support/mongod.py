@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from towpath.stack import Stack, StackOptions, lifecycle, parts, processes, record
+from towpath.stack import Stack, StackOptions, parts, processes, ready, record
 from towpath.stack.plan import mongod_command
 from towpath.stack.processes import HOST, Process, free_ports
 
@@ -64,7 +64,7 @@ def start_replica_set(
     `options` are added to each node's command line. `program`: a mongod of another version than the stack's.
     """
     ports, names = free_ports(nodes), [f"{name}-{n}" for n in range(nodes)]
-    check = lifecycle.replica_set_check(name, ports)
+    check = ready.replica_set_check(name, ports)
     words = ("--replSet", name, "--oplogSize", str(sizes.oplog_mb), *options)
     return _start(program or parts.mongod(progress), directory, names, ports, name, check, root, sizes, words, progress)
 
@@ -88,7 +88,7 @@ def _start(
     names: Sequence[str],
     ports: Sequence[int],
     replica_set: str | None,
-    check: lifecycle.Check,
+    check: ready.Check,
     root: Root | None,
     sizes: MongodSizes,
     options: Sequence[str],
@@ -116,7 +116,7 @@ def _start(
             started[process.name] = processes.spawn(process)
             stack = stack.with_process(started[process.name])
             record.write(stack)
-        lifecycle.await_ready({", ".join(names): check}, started.values(), 60, progress)
+        ready.await_ready({", ".join(names): check}, started.values(), 60, progress)
         if root:
             _create(root, ports)
     except BaseException:
@@ -127,7 +127,7 @@ def _start(
 
 def mongod_check(port: int) -> str:
     """Ready when the node is primary or secondary."""
-    answer = lifecycle.hello(port)
+    answer = ready.hello(port)
     if isinstance(answer, str):
         return answer
     return "" if answer.get("isWritablePrimary") or answer.get("secondary") else "neither primary nor secondary yet"
@@ -150,7 +150,7 @@ def _key_file(directory: Path) -> Path:
 
 def _create(root: Root, ports: Sequence[int]) -> None:
     """Create the first user, which a server without users allows from its own machine."""
-    hellos = {port: lifecycle.hello(port) for port in ports}
+    hellos = {port: ready.hello(port) for port in ports}
     primary = next(port for port, hello in hellos.items() if isinstance(hello, dict) and hello.get("isWritablePrimary"))
-    with lifecycle.direct(primary) as client:
+    with ready.direct(primary) as client:
         client.admin.command("createUser", root.user, pwd=root.password, roles=["root"])

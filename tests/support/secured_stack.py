@@ -37,7 +37,7 @@ from pymongo.errors import PyMongoError
 
 from tests.support import control
 from towpath import stack as embedded
-from towpath.stack import Stack, StackOptions, lifecycle, parts, plan, processes, record, tools
+from towpath.stack import Stack, StackOptions, parts, plan, processes, ready, record, tools
 from towpath.stack.processes import HOST, Process, ports_for
 from towpath.stack.record import controller_of
 
@@ -186,7 +186,7 @@ def start(directory: Path, security: Security, progress: Callable[[str], None]) 
     stack = _spawned(stack, [*nodes.values(), "kafka"])
     checks = {side: _set_check(security, side, ports[name]) for side, name in nodes.items()}
     checks["kafka"] = lambda: _broker(security, stack.bootstrap)
-    lifecycle.await_ready(checks, [stack.processes[name] for name in (*nodes.values(), "kafka")], _READY_S, progress)
+    ready.await_ready(checks, [stack.processes[name] for name in (*nodes.values(), "kafka")], _READY_S, progress)
     for name in nodes.values():
         with _direct(security, ports[name]) as client:
             client.admin.command("createUser", "root", pwd=security.root_password, roles=["root"])
@@ -206,7 +206,7 @@ def start_again(directory: Path, security: Security, name: str) -> None:
 def _await(stack: Stack, security: Security, name: str, progress: Callable[[str], None]) -> None:
     process, worker = stack.processes[name], lambda: _worker(security, stack.connect)
     check = worker if process.kind == "connect" else _set_check(security, name.partition("-")[0], process.port)
-    lifecycle.await_ready({name: check}, [process], _READY_S, progress)
+    ready.await_ready({name: check}, [process], _READY_S, progress)
 
 
 def _with_words(process: Process, *words: str) -> Process:
@@ -224,7 +224,7 @@ def _direct(security: Security, port: int) -> MongoClient[dict[str, Any]]:
     return MongoClient(HOST, port, directConnection=True, serverSelectionTimeoutMS=2000, **security.for_pymongo())
 
 
-def _set_check(security: Security, name: str, port: int) -> lifecycle.Check:
+def _set_check(security: Security, name: str, port: int) -> ready.Check:
     def check() -> str:
         try:
             with _direct(security, port) as client:

