@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -43,15 +44,16 @@ print([name for name in {_SLOW} if name in sys.modules])
 @pytest.mark.serial
 @pytest.mark.parametrize("option", ["--version", "--help"])
 def test_help_and_version_take_a_tenth_of_a_second(option: str) -> None:
-    """Of the processor, which is what they take: they wait for nothing."""
+    """Of the processor, which is what they take: they wait for nothing. A slow machine has twice what click takes."""
 
-    def seconds() -> float:
+    def seconds(*command: str | Path) -> float:
         before = os.times()
-        subprocess.run([TOWPATH, option], stdout=subprocess.DEVNULL, check=True)
+        subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
         after = os.times()
         return after.children_user + after.children_system - before.children_user - before.children_system
 
-    assert min(seconds() for _ in range(20)) <= 0.1
+    imports = min(seconds(sys.executable, "-c", "import click, importlib.metadata") for _ in range(20))
+    assert min(seconds(TOWPATH, option) for _ in range(20)) <= max(0.1, 2 * imports)
 
 
 def test_each_command_is_there_and_its_line_of_help_fits_a_terminal() -> None:
