@@ -46,7 +46,7 @@ processes.PORTS = processes.PORTS[_part % _parts :: _parts]
 # Hypothesis makes few examples and always the same ones; with HYPOTHESIS_PROFILE=nightly, many random ones. A failure
 # shows the example, and a line to repeat it (`@reproduce_failure`, or `--hypothesis-seed` for random ones).
 settings.register_profile("fast", derandomize=True, max_examples=60, deadline=None, database=None, print_blob=True)
-settings.register_profile("nightly", max_examples=5_000, deadline=None, database=None, print_blob=True)
+settings.register_profile("nightly", max_examples=2_000, deadline=None, database=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 
 
