@@ -34,7 +34,8 @@ def with_caches(installed: Parts, progress: Progress) -> Parts:
         return installed
     # what Java compares, and ignores a cache if it differs
     jars = [(str(jar), jar.stat().st_size, jar.stat().st_mtime) for jar in sorted(installed.libs.glob("*.jar"))]
-    key = digest([release.read_bytes(), repr((jars, plan.java_command(installed, 0, ""))).encode()])
+    options = [word for word in plan.java_command(installed, 0, "") if word.startswith("-XX")]
+    key = digest([release.read_bytes(), repr((jars, options)).encode()])
     try:
         caches = part("caches", key, _DOING, lambda place: _make(place, installed), progress)
     except StackError as error:
@@ -61,9 +62,10 @@ def _record(options: StackOptions, installed: Parts) -> list[Process]:
             command = _command(planned[name], "record", *planned[name].command[1:])
             started.append(processes.spawn(dataclasses.replace(planned[name], command=command)))
         await_ready({it.name: check_for(it) for it in started}, started, _READY_S, lambda words: None)
-    finally:
         for process in reversed(started):
             processes.stop([process], _WRITTEN_S)
+    finally:
+        processes.stop(started, 0)
     return [planned[process.name] for process in started]
 
 
