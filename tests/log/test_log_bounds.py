@@ -327,6 +327,34 @@ def test_ends_that_were_read_before_the_sink_reached_them_are_not_read_again(
         assert read == ([] if is_enough else [1])
 
 
+@pytest.mark.parametrize(
+    ("before", "asked"),
+    [
+        ({}, {ONE, TWO}),
+        ({ONE: (6, 20), TWO: (0, 20)}, set()),
+        ({ONE: (6, 20), TWO: (0, 18)}, {TWO}),
+        ({ONE: (5, 20), TWO: (0, 20)}, {ONE}),
+    ],
+)
+def test_where_nothing_was_written_since_the_last_look_only_positions_are_compared(
+    topics: MemoryTopics,
+    monkeypatch: pytest.MonkeyPatch,
+    before: dict[Place, tuple[int, int]],
+    asked: set[Place],
+) -> None:
+    monkeypatch.setattr(bounds, "_RECHECK", 0)
+    ids, records = list[set[str]](), list[set[Place]]()
+    monkeypatch.setattr(topics, "ids", lambda of: ids.append(set(of)) or {})
+    monkeypatch.setattr(topics, "offsets_at", lambda of: records.append(set(of)) or {})
+    session, window = session_of(OWN, topics=topics), {ONE: (6, 20), TWO: (0, 20)}
+    position(monkeypatch, p0=Applied(20, 1, last_at=at(4)), p1=Applied(20, 1, last_at=at(4)))
+    bounds.refuse(session, window, before)
+    assert (ids, records) == ([{name for name, _ in asked}], [asked])
+    position(monkeypatch, p0=Applied(4, 1), p1=Applied(20, 1))
+    with pytest.raises(TowpathError, match="TWP-LOG-GAP"):
+        bounds.refuse(session, window, before)
+
+
 def at(second: int) -> datetime:
     return datetime.fromtimestamp(second, UTC)
 

@@ -324,8 +324,8 @@ def world(folder: Path, patch: pytest.MonkeyPatch) -> World:
         assert awaited(session, timeout, say) is before
         return LOG
 
-    def complete(session: Session, log: Window) -> None:
-        assert session.pipeline.name in ("shop", "shop-back") and log is LOG
+    def complete(session: Session, log: Window, before: Window) -> None:
+        assert session.pipeline.name in ("shop", "shop-back") and log is LOG and before is BEFORE
         assert state.sinks[session.pipeline.name] == "STOPPED", "it may yet apply what the log has lost"
 
     def running(connect: Any, connectors: Sequence[str], timeout: float) -> None:

@@ -87,6 +87,8 @@ class Work:
     """What the pipeline from the new primary to the old one needs there."""
     log: Window = field(default_factory=dict)
     """What the sink had applied at the last look, if the log has lost nothing: partition → (first offset, end)."""
+    log_before: Window = field(default_factory=dict)
+    """The same at the look before, when the log had lost nothing."""
     begun: ClusterTime | None = None
     """The new primary's time before the capture of the reverse pipeline was started."""
     last_write: ClusterTime | None = None
@@ -246,11 +248,11 @@ def _apply_rest(work: Work) -> None:
     with work.session.source.connected() as client:
         work.last_write = operation_time(client)
     limit = work.pause.remaining(work.options.timeout)
-    work.log = barrier.wait_applied(work.session, limit, unsaid, before=work.log)
+    work.log_before, work.log = work.log, barrier.wait_applied(work.session, limit, unsaid, before=work.log)
 
 
 def _verify_rest(work: Work) -> int:
-    bounds.refuse(work.session, work.log)
+    bounds.refuse(work.session, work.log, work.log_before)
     return work.changes.verify_new(work.log)
 
 

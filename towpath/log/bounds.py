@@ -7,8 +7,8 @@ run, and mongo-kafka's sink, which silently continues at the beginning of the lo
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 
@@ -25,6 +25,7 @@ from towpath.store.positions import LOG_GAP, Applied, note_breaks, noted_breaks,
 #: Records after the position are gone; the log ends before the position; the topic was deleted and recreated.
 Code = Literal["TWP-LOG-GAP", "TWP-LOG-END", "TWP-LOG-TOPIC"]
 CODES = get_args(Code)
+_NOTHING: Window = {}
 _RECHECK = 1.0  # seconds until breaks are checked again: a transaction may be in progress
 
 _MEANING: dict[Code, str] = {
@@ -155,6 +156,8 @@ class LogState:
     done: Mapping[Place, Applied]
     ends: Window
     ids: Mapping[str, str]
+    unchanged: Set[Place] = frozenset()
+    """Partitions of which the records before the position are known to be the ones that the sink has applied."""
 
 
 def suspected(session: Session, state: LogState | None = None) -> tuple[Break, ...]:
@@ -168,20 +171,21 @@ def suspected(session: Session, state: LogState | None = None) -> tuple[Break, .
     state = state or _state(session)
     # without a position a sink begins at offset 0
     done = dict.fromkeys(state.ends, Applied(0, 0)) | dict(state.done) if pipeline.exactly_once else state.done
-    return _breaks(pipeline, topics, LogState(done, state.ends, state.ids))
+    return _breaks(pipeline, topics, replace(state, done=done))
 
 
-def _state(session: Session, known: Window | None = None) -> LogState:
+def _state(session: Session, known: Window | None = None, before: Window = _NOTHING) -> LogState:
     """`known` are ends that were read before. They are enough, unless the sink has applied more since."""
     done, topics = _done(session), session.topics
     if known is None or any(place in known and known[place][1] < one.offset for place, one in done.items()):
-        known = pipeline_ends(session.pipeline, topics, stable=False)
-    return LogState(done, known, topics.ids(topic for topic, _ in known))
+        known, before = pipeline_ends(session.pipeline, topics, stable=False), _NOTHING
+    unchanged = {place for place, ends in known.items() if before.get(place) == ends}
+    return LogState(done, known, topics.ids(topic for topic, n in known if (topic, n) not in unchanged), unchanged)
 
 
 def _breaks(pipeline: Pipeline, topics: Topics, state: LogState) -> tuple[Break, ...]:
     breaks = judge(state.done, state.ends, state.ids, transactional=pipeline.has_own_source)
-    known = {gap.place for gap in breaks}
+    known = {gap.place for gap in breaks} | state.unchanged
     intact = {place: applied for place, applied in state.done.items() if place not in known}
     return (*breaks, *_overgrown(pipeline, topics, intact, state.ends))
 
@@ -235,13 +239,15 @@ def cut_short(session: Session, log: Window) -> dict[Place, str]:
     return {place: reasons[place] for place in sorted(reasons) if place in log}
 
 
-def refuse(session: Session, applied: Window | None = None) -> None:
+def refuse(session: Session, applied: Window | None = None, before: Window = _NOTHING) -> None:
     """Raise `TowpathError` when a position is not in the log.
 
     `applied`, from `barrier.wait_applied`, saves reading the ends of the log: (first offset, end), which were read
     before the sink's positions reached them. What the log has lost since then looks applied at any later reading too.
+    `before` is what `applied` was a moment ago, when nothing was refused: where it is the same, the ids of topics and
+    their last records are not read again.
     """
-    if breaks := confirmed(session, None if applied is None else _state(session, applied)):
+    if breaks := confirmed(session, None if applied is None else _state(session, applied, before)):
         raise TowpathError(describe(breaks), where=breaks[0].topic, code=breaks[0].code)
 
 
