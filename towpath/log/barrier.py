@@ -17,7 +17,7 @@ from pymongo.errors import PyMongoError
 
 from towpath.clients.connect.control import Wait
 from towpath.clients.connect.rest import Connect
-from towpath.clients.kafka.consume import Window
+from towpath.clients.kafka.consume import NOTHING, Window
 from towpath.clients.kafka.topics import Place, Topics
 from towpath.clients.mongo.client import ANSWER_S, Cluster, ClusterTime
 from towpath.clients.mongo.replica_set import passed_time
@@ -31,7 +31,6 @@ from towpath.store import schema_changes
 from towpath.store.schema_changes import OPEN, STUCK, State
 
 _PAUSE_S = 0.1
-_NOTHING: Window = {}
 
 
 def wait(session: Session, timeout: float, say: Say, target: ClusterTime | None = None) -> dict[Place, tuple[int, int]]:
@@ -48,7 +47,7 @@ def wait(session: Session, timeout: float, say: Say, target: ClusterTime | None 
 
 
 def wait_applied(
-    session: Session, timeout: float, say: Say, target: ClusterTime | None = None, *, before: Window = _NOTHING
+    session: Session, timeout: float, say: Say, target: ClusterTime | None = None, *, before: Window = NOTHING
 ) -> dict[Place, tuple[int, int]]:
     """As `wait`, but what the log has lost counts as applied: `bounds.refuse` with the result still has to tell.
 
@@ -148,7 +147,7 @@ def _wait_answered(pipeline: Pipeline, topics: Topics, waiting: Wait, requests_e
 
 
 def _committed_ends(
-    pipeline: Pipeline, topics: Topics, waiting: Wait, before: Window = _NOTHING
+    pipeline: Pipeline, topics: Topics, waiting: Wait, before: Window = NOTHING
 ) -> dict[Place, tuple[int, int]]:
     """The first offsets and stable ends of the log, once all that is in it at the call is before them.
 

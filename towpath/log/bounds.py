@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 
 from towpath.clients.connect.control import stop
-from towpath.clients.kafka.consume import Window, messages
+from towpath.clients.kafka.consume import NOTHING, Window, messages
 from towpath.clients.kafka.topics import Place, Topics
 from towpath.config.pipeline import Pipeline
 from towpath.errors import Refused, TowpathError
@@ -25,7 +25,6 @@ from towpath.store.positions import LOG_GAP, Applied, note_breaks, noted_breaks,
 #: Records after the position are gone; the log ends before the position; the topic was deleted and recreated.
 Code = Literal["TWP-LOG-GAP", "TWP-LOG-END", "TWP-LOG-TOPIC"]
 CODES = get_args(Code)
-_NOTHING: Window = {}
 _RECHECK = 1.0  # seconds until breaks are checked again: a transaction may be in progress
 
 _MEANING: dict[Code, str] = {
@@ -174,11 +173,11 @@ def suspected(session: Session, state: LogState | None = None) -> tuple[Break, .
     return _breaks(pipeline, topics, replace(state, done=done))
 
 
-def _state(session: Session, known: Window | None = None, before: Window = _NOTHING) -> LogState:
+def _state(session: Session, known: Window | None = None, before: Window = NOTHING) -> LogState:
     """`known` are ends that were read before. They are enough, unless the sink has applied more since."""
     done, topics = _done(session), session.topics
     if known is None or any(place in known and known[place][1] < one.offset for place, one in done.items()):
-        known, before = pipeline_ends(session.pipeline, topics, stable=False), _NOTHING
+        known, before = pipeline_ends(session.pipeline, topics, stable=False), NOTHING
     unchanged = {place for place, ends in known.items() if before.get(place) == ends}
     return LogState(done, known, topics.ids(topic for topic, n in known if (topic, n) not in unchanged), unchanged)
 
@@ -239,7 +238,7 @@ def cut_short(session: Session, log: Window) -> dict[Place, str]:
     return {place: reasons[place] for place in sorted(reasons) if place in log}
 
 
-def refuse(session: Session, applied: Window | None = None, before: Window = _NOTHING) -> None:
+def refuse(session: Session, applied: Window | None = None, before: Window = NOTHING) -> None:
     """Raise `TowpathError` when a position is not in the log.
 
     `applied`, from `barrier.wait_applied`, saves reading the ends of the log: (first offset, end), which were read

@@ -39,7 +39,9 @@ def up(options: StackOptions, progress: Progress = lambda words: None) -> Stack:
         _require_free_space(directory)
         if options.monitor:
             tools.prometheus()  # reports what is missing before anything is fetched
-        installed = startup.with_caches(parts(progress, options.kafka, options.plugins), progress)
+        installed = parts(progress, options.kafka, options.plugins)
+        if not options.shown:  # Java takes no cache with an agent
+            installed = startup.with_caches(installed, progress)
         ports = ports_for(options.port_names, options.port_base, known.ports if known else {})
         before = known.processes.items() if known else ()
         running = {name: process for name, process in before if process.running}

@@ -101,7 +101,7 @@ def java_command(
     more = []
     if metrics_port:
         more = [f"-javaagent:{parts.agent}={HOST}:{metrics_port}:{WORKER_RULES}"]
-    elif parts.caches:  # of no use with an agent
+    elif parts.caches:
         more = [f"-XX:AOTCache={parts.caches / ('connect.aot' if main == WORKER else 'kafka.aot')}", "-Xlog:aot*=error"]
     return (
         str(parts.java),

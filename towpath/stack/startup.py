@@ -1,4 +1,4 @@
-"""Java's caches of classes that are loaded and linked already: with them a broker or worker starts with half the work.
+"""Java's caches of classes that are loaded and linked already: with them a start takes a third of the work.
 
 Java makes such a cache from a run that it has recorded (JEP 483, 514), and ignores one that does not fit.
 """

@@ -12,6 +12,7 @@ from towpath.errors import TopicError
 
 #: The first offset of each partition, and the one after the last.
 Window = Mapping[Place, tuple[int, int]]
+NOTHING: Window = {}
 
 _AT_ONCE = 1_000  # messages that the client returns at a time
 _GATHERED = 0.05  # seconds for which the client collects them
