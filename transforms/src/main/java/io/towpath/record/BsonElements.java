@@ -13,7 +13,7 @@ import java.util.Optional;
  * are. Throws {@link ContractException} when the bytes end early or hold an unknown type.
  */
 public final class BsonElements {
-    static final byte DOUBLE = 0x01;
+    public static final byte DOUBLE = 0x01;
     public static final byte STRING = 0x02;
     public static final byte DOCUMENT = 0x03;
     public static final byte ARRAY = 0x04;
@@ -24,12 +24,12 @@ public final class BsonElements {
     static final byte REGEX = 0x0B;
     static final byte DB_POINTER = 0x0C;
     static final byte CODE = 0x0D;
-    static final byte SYMBOL = 0x0E;
+    public static final byte SYMBOL = 0x0E;
     static final byte CODE_WITH_SCOPE = 0x0F;
     public static final byte INT32 = 0x10;
     public static final byte TIMESTAMP = 0x11;
-    static final byte INT64 = 0x12;
-    static final byte DECIMAL128 = 0x13;
+    public static final byte INT64 = 0x12;
+    public static final byte DECIMAL128 = 0x13;
 
     private static final byte[] SIZES = sizes();
 
@@ -78,6 +78,11 @@ public final class BsonElements {
     /** The length that the document itself declares. */
     int length() {
         return end + 1 - start;
+    }
+
+    /** Behind the document. */
+    public int end() {
+        return end + 1;
     }
 
     public byte type() {

@@ -14,7 +14,7 @@ import org.bson.types.Decimal128;
  * @param low the value's lowest 64 bits as BSON has them
  * @param high the upper 64 bits of a decimal, else 0
  */
-record CanonicalNumber(byte type, long low, long high) implements Comparable<CanonicalNumber> {
+public record CanonicalNumber(byte type, long low, long high) implements Comparable<CanonicalNumber> {
     private static final long NAN = 0x7FF8000000000000L;
     private static final double TWO_TO_63 = 0x1p63;
     private static final BigInteger DECIMAL_LIMIT = BigInteger.TEN.pow(34);
@@ -22,7 +22,7 @@ record CanonicalNumber(byte type, long low, long high) implements Comparable<Can
     private static final int INT64_DIGITS = 19;
 
     /** Of an element that is a number. */
-    static CanonicalNumber of(BsonElements element) {
+    public static CanonicalNumber of(BsonElements element) {
         return switch (element.type()) {
             case BsonElements.INT32 -> ofLong(element.int32(0));
             case BsonElements.INT64 -> ofLong(element.int64(0));

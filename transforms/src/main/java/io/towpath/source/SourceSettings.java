@@ -5,6 +5,7 @@ import io.towpath.connector.WorkerHeap;
 import io.towpath.net.PemFiles;
 import io.towpath.source.copy.CopySettings;
 import io.towpath.source.reread.RereadSettings;
+import io.towpath.source.rules.Rules;
 import java.util.Map;
 import java.util.function.Predicate;
 import java.util.regex.Pattern;
@@ -31,7 +32,8 @@ public record SourceSettings(
         int largestRequest,
         String compression,
         long spliceCacheBytes,
-        boolean ddl) {
+        boolean ddl,
+        Rules rules) {
     private static final String NAME = "towpath.name";
     static final String WHOLE_DOCUMENTS = "towpath.whole.documents";
     private static final String COPY = "towpath.copy";
@@ -40,6 +42,8 @@ public record SourceSettings(
     private static final String RESNAPSHOT_ONLY = "towpath.resnapshot.only";
     private static final String SPLICE_CACHE_BYTES = "towpath.splice.cache.bytes";
     private static final String DDL = "towpath.ddl";
+    private static final String RULES = "towpath.rules";
+    private static final String RULES_KEY = "towpath.rules.key";
     /** Connect's own setting of the connector's producer. */
     private static final String LARGEST_REQUEST = "producer.override.max.request.size";
 
@@ -101,6 +105,19 @@ public record SourceSettings(
                         "How much memory the arrays that are remembered for splices may take; 0: there are no splices.")
                 .define(DDL, Type.BOOLEAN, false, Importance.MEDIUM, "Whether schema changes are records of the log.")
                 .define(
+                        RULES,
+                        Type.STRING,
+                        "",
+                        LambdaValidator.with(SourceSettings::validateRules, () -> "rules as JSON"),
+                        Importance.MEDIUM,
+                        "What of documents may leave the source, as docs/design/rules.md describes; empty: everything.")
+                .define(
+                        RULES_KEY,
+                        Type.PASSWORD,
+                        "",
+                        Importance.MEDIUM,
+                        "The key of rules that hash, in hexadecimal digits; empty for none.")
+                .define(
                         LARGEST_REQUEST,
                         Type.INT,
                         1 << 20,
@@ -124,6 +141,14 @@ public record SourceSettings(
         }
     }
 
+    private static void validateRules(String name, Object value) {
+        try {
+            Rules.of((String) value, "00"); // the key is a reference that Connect resolves later
+        } catch (IllegalArgumentException error) {
+            throw new ConfigException(name, value, "cannot be used: " + error.getMessage());
+        }
+    }
+
     static SourceSettings of(Map<String, String> configuration) {
         AbstractConfig parsed = new AbstractConfig(define(new ConfigDef()), configuration, false);
         return new SourceSettings(
@@ -138,6 +163,7 @@ public record SourceSettings(
                 parsed.getInt(LARGEST_REQUEST),
                 parsed.getString(COMPRESSION),
                 parsed.getLong(SPLICE_CACHE_BYTES),
-                parsed.getBoolean(DDL));
+                parsed.getBoolean(DDL),
+                Rules.of(parsed.getString(RULES), parsed.getPassword(RULES_KEY).value()));
     }
 }

@@ -19,9 +19,11 @@ import io.towpath.source.progress.Partitions;
 import io.towpath.source.progress.Progress;
 import io.towpath.source.progress.SourceMetrics;
 import io.towpath.source.reread.Rereads;
+import io.towpath.source.rules.Rules;
 import io.towpath.source.stream.Streaming;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -121,7 +123,7 @@ public final class TowpathSourceTask extends SourceTask {
         if (!share.isFirst()) return;
         source.requireFilters(configuration);
         ledger = new Ledger(partitions, context.offsetStorageReader());
-        progress = new Progress(settings.name(), partitions, ledger, metrics);
+        progress = new Progress(settings.name(), partitions, ledger, metrics, settings.rules());
         startSchema();
         String selection = configuration.getOrDefault(SELECTION, "");
         if (!ledger.hasBegun() && isCapturedBefore()) {
@@ -130,6 +132,7 @@ public final class TowpathSourceTask extends SourceTask {
             return;
         }
         if (ledger.history().isLost() && !isResnapshotDue()) throw offsetsLost();
+        requireRules();
         boolean isBack = false;
         if (!ledger.hasBegun()) begin(selection);
         else if (!ledger.selection().equals(selection)) isBack = reselect(selection);
@@ -146,6 +149,43 @@ public final class TowpathSourceTask extends SourceTask {
                             context.offsetStorageReader().offset(partitions.ddl()),
                             EventTime.of(streamOffset()).orElse(ledger.start())),
                     settings.name());
+    }
+
+    /**
+     * Records follow the connector's rules from now on. Throws {@link ConnectException} where those before followed others, unless all documents
+     * of these collections are about to be read again.
+     */
+    private void requireRules() {
+        String rules = settings.rules().text();
+        if (ledger.rules().equals(rules)) return;
+        List<String> others = ledger.hasBegun() ? withOtherRules() : List.of();
+        if (!others.isEmpty() && !(isResnapshotDue() && others.stream().allMatch(settings.isResnapshot()))) {
+            throw new ConnectException(
+                    "TWP-RULES-CHANGED: other rules than before leave something else of %s: log and destination still have what the rules before left. `towpath resnapshot PIPELINE%s` reads these documents again"
+                            .formatted(some(others), others.size() <= MOST_NAMED ? only(others) : ""));
+        }
+        ledger.follow(rules);
+        if (ledger.hasBegun()) startRecords.add(ledger.rootRecord());
+    }
+
+    private List<String> withOtherRules() {
+        Rules before = Rules.stored(ledger.rules());
+        Map<String, String> selected = new HashMap<>(configuration);
+        selected.put(SELECTION, ledger.selection());
+        return source.namespaces(SourceCluster.selection(selected)).stream()
+                .filter(namespace -> !settings.rules().leaveTheSame(before, namespace))
+                .toList();
+    }
+
+    private static String some(List<String> namespaces) {
+        String named = String.join(", ", namespaces.subList(0, Math.min(MOST_NAMED, namespaces.size())));
+        int more = namespaces.size() - MOST_NAMED;
+        return more > 0 ? "%s and %,d more".formatted(named, more) : named;
+    }
+
+    /** Options of `towpath resnapshot`. */
+    private static String only(Collection<String> namespaces) {
+        return namespaces.stream().map(" --only %s"::formatted).collect(Collectors.joining());
     }
 
     private boolean isResnapshotDue() {
@@ -250,9 +290,7 @@ public final class TowpathSourceTask extends SourceTask {
             throw CapturedLog.lost(
                     back,
                     "collections are included again, whose changes were not captured while they were excluded",
-                    ledger.isStreaming() && back.size() <= MOST_NAMED
-                            ? back.stream().map(" --only %s"::formatted).collect(Collectors.joining())
-                            : "");
+                    ledger.isStreaming() && back.size() <= MOST_NAMED ? only(back) : "");
         List<String> added = settings.copies() ? added(isSelected.and(wasSelected.negate())) : List.of();
         List<String> dropped = ledger.rows().copies().keySet().stream()
                 .filter(isSelected.negate())
@@ -310,7 +348,7 @@ public final class TowpathSourceTask extends SourceTask {
         if (over) Closing.all(source);
         if (!stored.isCopying() || stored.round() <= ended) return;
         ended = stored.round();
-        Progress shared = new Progress(settings.name(), partitions, stored, metrics);
+        Progress shared = new Progress(settings.name(), partitions, stored, metrics, settings.rules());
         copy = new InitialCopy(shared, reads, context.offsetStorageReader());
     }
 

@@ -18,13 +18,13 @@ import org.bson.BsonString;
 import org.bson.BsonValue;
 
 /** Histories of one document, as a source makes them: each change is one that the document allowed when it was made. */
-final class Histories {
+public final class Histories {
     private static final BsonDocument FIRST = BsonDocument.parse(
             "{_id: 1, a: {b: 1, l: [1, {b: 1}, 3, 4]}, l: [{a: {z: 1}}, 2, [5], 4, 5], z: 'text', '1': {}, m: []}");
 
     private Histories() {}
 
-    enum Kind {
+    public enum Kind {
         SET,
         UNSET,
         TRUNCATE,
@@ -32,16 +32,16 @@ final class Histories {
     }
 
     /** What one place shall become; skipped where the document does not allow it. */
-    record Place(Kind kind, List<String> names, int at, int count, BsonValue value) {
+    public record Place(Kind kind, List<String> names, int at, int count, BsonValue value) {
         String path() {
             return String.join(".", names);
         }
     }
 
     /** An update of some places; of none: the document is replaced, or deleted. */
-    record Attempt(List<Place> places, boolean isDelete, BsonDocument document) {}
+    public record Attempt(List<Place> places, boolean isDelete, BsonDocument document) {}
 
-    static Arbitrary<List<Attempt>> attempts() {
+    public static Arbitrary<List<Attempt>> attempts() {
         Arbitrary<List<Place>> places = place().list().ofMinSize(1).ofMaxSize(5);
         Arbitrary<List<Place>> mostlySome =
                 Arbitraries.frequencyOf(Tuple.of(12, places), Tuple.of(1, Arbitraries.just(List.of())));
@@ -81,7 +81,7 @@ final class Histories {
     }
 
     /** The first document's bytes, or null, and the changes that follow. */
-    static List<byte[]> values(List<Attempt> attempts, boolean isKnown) {
+    public static List<byte[]> values(List<Attempt> attempts, boolean isKnown) {
         LogModel document = new LogModel();
         List<byte[]> values = new ArrayList<>();
         document.apply(first());
@@ -95,7 +95,7 @@ final class Histories {
         return values;
     }
 
-    static byte[] first() {
+    public static byte[] first() {
         return BsonBytes.of(FIRST);
     }
 

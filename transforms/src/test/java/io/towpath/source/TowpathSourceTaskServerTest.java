@@ -13,6 +13,7 @@ import io.towpath.source.progress.CopyShare;
 import io.towpath.source.progress.Ledger;
 import io.towpath.source.progress.Partitions;
 import io.towpath.source.progress.RangePlan;
+import io.towpath.source.rules.Rules;
 import io.towpath.support.Server;
 import io.towpath.support.Sources;
 import io.towpath.support.StoredOffsets;
@@ -205,6 +206,57 @@ class TowpathSourceTaskServerTest {
                 "1",
                 "collection.include.list",
                 "shop[.]kept," + quoted(),
+                "towpath.resnapshot",
+                resnapshot,
+                "towpath.resnapshot.only",
+                only));
+    }
+
+    /** Log and destination have what the rules before left. */
+    @ParameterizedTest
+    @CsvSource({"'', .*", "again, other"})
+    void otherRulesNeedAResnapshotOfWhatTheyChange(String resnapshot, String only) {
+        ConnectException refused =
+                assertThrows(ConnectException.class, () -> startWithRules("ssn", "email", resnapshot, only));
+        assertTrue(refused.getMessage().startsWith("TWP-RULES-CHANGED: "), refused::getMessage);
+        assertTrue(refused.getMessage().contains("resnapshot PIPELINE --only %s`".formatted(namespace)));
+    }
+
+    @Test
+    void withAResnapshotOtherRulesAreStoredAsThoseThatTheLogFollows() throws Exception {
+        startWithRules("ssn", "email", "again", ".*");
+        offsets.store(next());
+        assertEquals(rules("email").text(), new Ledger(partitions, offsets.reader()).rules());
+    }
+
+    @Test
+    void rulesThatLeaveTheSameNeedNothing() {
+        assertDoesNotThrow(() -> startWithRules("ssn", "ssn", "", ".*"));
+    }
+
+    private Rules rules(String dropped) {
+        return Rules.of(rulesJson(dropped), "");
+    }
+
+    private String rulesJson(String dropped) {
+        return "[{collections: '%s', drop: ['%s']}]".formatted(quoted(), dropped);
+    }
+
+    private void startWithRules(String before, String now, String resnapshot, String only) throws Exception {
+        Ledger ledger = new Ledger(partitions, offsets.reader());
+        ledger.begin(quoted(), this.now, List.of());
+        ledger.beginStream();
+        ledger.follow(rules(before).text());
+        offsets.store(List.of(ledger.rootRecord()));
+        start(Map.of(
+                CopyShare.TASK,
+                "0",
+                CopyShare.TASKS,
+                "1",
+                "collection.include.list",
+                quoted(),
+                "towpath.rules",
+                rulesJson(now),
                 "towpath.resnapshot",
                 resnapshot,
                 "towpath.resnapshot.only",

@@ -8,6 +8,7 @@ import io.towpath.record.RecordHeaders;
 import io.towpath.record.TopicNames;
 import io.towpath.source.progress.Page;
 import io.towpath.source.progress.Progress;
+import io.towpath.source.rules.Mask;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.List;
@@ -21,12 +22,12 @@ import org.apache.kafka.connect.source.SourceRecord;
  * @param partition the source partition that {@code offset} belongs to
  * @param offset is reached once all records of the poll are written: they share a transaction
  */
-public record Rows(String topicPrefix, String namespace, Map<String, ?> partition, Map<String, ?> offset) {
+public record Rows(Progress progress, String namespace, Map<String, ?> partition, Map<String, ?> offset) {
     /** Advances the copy by a page. */
     static List<SourceRecord> copy(Page page, Progress progress) {
         Map<String, Object> partition = progress.partitions().of(page.namespace(), page.range());
         Map<String, Object> offset = progress.ledger().advance(page);
-        Rows rows = new Rows(progress.name(), page.namespace(), partition, offset);
+        Rows rows = new Rows(progress, page.namespace(), partition, offset);
         List<SourceRecord> records = rows.records(page.documents(), List.of(), page.time());
         if (records.isEmpty()) records.add(progress.ledger().rangeRecord(page.namespace(), page.range()));
         progress.metrics().copied(page);
@@ -34,17 +35,19 @@ public record Rows(String topicPrefix, String namespace, Map<String, ?> partitio
     }
 
     /**
-     * Deletes, then rows.
+     * Deletes, then rows, as the rules leave them.
      *
      * @param gone keys that no document has
      */
     public List<SourceRecord> records(Collection<byte[]> documents, Collection<byte[]> gone, ClusterTime time) {
         List<SourceRecord> records = new ArrayList<>(documents.size() + gone.size());
-        String topic = TopicNames.of(topicPrefix, namespace);
+        String topic = TopicNames.of(progress.name(), namespace);
         Headers deleted = headers("d", time);
         for (byte[] key : gone) records.add(record(topic, key, null, deleted));
         Headers read = headers("r", time);
-        for (byte[] document : documents) records.add(record(topic, CanonicalKey.of(document), document, read));
+        Mask mask = progress.rules().of(namespace);
+        for (byte[] document : documents)
+            records.add(record(topic, CanonicalKey.of(document), mask.ofDocument(document), read));
         return records;
     }
 

@@ -22,6 +22,7 @@ public final class Ledger {
     private Phase phase = Phase.COPY;
     private long round;
     private String selection = "";
+    private String rules = "";
     private ClusterTime start;
     private String warning = "";
 
@@ -35,6 +36,7 @@ public final class Ledger {
         phase = phase(root);
         round = round(root);
         selection = (String) root.get("selection");
+        rules = (String) root.getOrDefault("rules", "");
         start = ClusterTime.parse((String) root.get("start"));
         warning = (String) root.getOrDefault("warning", "");
         rows.newTimes().forEach(history::copiedAt);
@@ -104,6 +106,16 @@ public final class Ledger {
     /** The namespaces that the connector has captured so far, as its setting has them. */
     public String selection() {
         return selection;
+    }
+
+    /** The rules that the log's records follow, as text; empty for none. */
+    public String rules() {
+        return rules;
+    }
+
+    /** From now on the log's records follow these. */
+    public void follow(String newRules) {
+        rules = newRules;
     }
 
     /** Where the round begins: the stream has passed every event up to it, or begins there, and no row of the round is read before it. */
@@ -328,6 +340,7 @@ public final class Ledger {
         root.put("selection", selection);
         root.put("start", start.toString());
         root.put("warning", warning);
+        if (!rules.isEmpty()) root.put("rules", rules);
         rows.addTo(root);
         history.addTo(root);
         return partitions.offsetRecord(partitions.root(), root, "%s: round %d".formatted(phase, round));

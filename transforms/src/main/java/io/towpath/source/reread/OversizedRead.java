@@ -63,7 +63,7 @@ public record OversizedRead(Progress progress, SnapshotReads reads, SchemaCaptur
         ClusterTime time = eventTime.orElseGet(reads.source()::now);
         RereadAnswer answer =
                 RereadAnswer.read(new RereadRequest(-1, event.namespace(), List.of(event.key()), ""), 0, time, reads);
-        Rows rows = new Rows(progress.name(), event.namespace(), record.sourcePartition(), record.sourceOffset());
+        Rows rows = new Rows(progress, event.namespace(), record.sourcePartition(), record.sourceOffset());
         // what else was found by the key follows in the stream
         byte[] document = answer.documents().get(ByteBuffer.wrap(event.key()));
         List<byte[]> found = document == null ? List.of() : List.of(document);

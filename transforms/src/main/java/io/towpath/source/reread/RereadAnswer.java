@@ -6,6 +6,7 @@ import io.towpath.record.CanonicalKey;
 import io.towpath.record.ClusterTime;
 import io.towpath.source.copy.Rows;
 import io.towpath.source.copy.SnapshotReads;
+import io.towpath.source.progress.Progress;
 import java.nio.ByteBuffer;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -87,7 +88,7 @@ record RereadAnswer(String namespace, ClusterTime time, List<byte[]> keys, Map<B
     }
 
     /** Deletes come first: at a destination with the same default collation, the delete of "A" removes "a", whose row follows. */
-    List<SourceRecord> records(String topicPrefix, Map<String, ?> partition, Map<String, ?> offset) {
-        return new Rows(topicPrefix, namespace, partition, offset).records(documents.values(), gone(), time);
+    List<SourceRecord> records(Progress progress, Map<String, ?> partition, Map<String, ?> offset) {
+        return new Rows(progress, namespace, partition, offset).records(documents.values(), gone(), time);
     }
 }

@@ -174,7 +174,7 @@ public final class Rereads implements AutoCloseable {
         if (isAll) requests.answered();
         move(requests.next(), isAll ? 0 : answered, "");
         progress.metrics().reread(answer.keys().size());
-        return answer.records(progress.name(), partition, position.offset());
+        return answer.records(progress, partition, position.offset());
     }
 
     /** Whether the server refuses the query, whatever the documents are. */
@@ -206,7 +206,7 @@ public final class Rereads implements AutoCloseable {
         if (mayBeGone(answer)) return pause(answer.namespace() + GONE);
         move(position.next(), position.index(), "");
         progress.metrics().reread(answer.keys().size());
-        List<SourceRecord> records = answer.records(progress.name(), partition, position.offset());
+        List<SourceRecord> records = answer.records(progress, partition, position.offset());
         records.addAll(progress.ledger().reread(changed.namespace(), answer.keys(), time));
         return records;
     }

@@ -22,11 +22,14 @@ import io.towpath.source.progress.Progress;
 import io.towpath.source.progress.SourceMetrics;
 import io.towpath.source.reread.OversizedRead;
 import io.towpath.source.reread.Rereads;
+import io.towpath.source.rules.Mask;
+import io.towpath.source.rules.Rules;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import org.apache.kafka.connect.header.Headers;
 import org.apache.kafka.connect.source.SourceRecord;
 
 /**
@@ -49,6 +52,7 @@ public final class Streaming implements AutoCloseable {
     private final SourceCluster source;
     private final OplogWatch watch;
     private final SourceMetrics metrics;
+    private final Rules rules;
     private final SchemaCapture schema;
     private final int namespaceAt;
     /** The time of the last emitted event; null before the first. */
@@ -84,6 +88,7 @@ public final class Streaming implements AutoCloseable {
         this.source = reads.source();
         this.watch = new OplogWatch(progress, reads);
         this.metrics = progress.metrics();
+        this.rules = progress.rules();
         this.namespaceAt = progress.name().length() + 1;
         toRecord.configure(Map.of(
                 DebeziumToRecord.TOPIC_PREFIX,
@@ -250,8 +255,18 @@ public final class Streaming implements AutoCloseable {
         if (converted == null) return Optional.of(List.of());
         boolean isChange = !converted.headers().isEmpty();
         if (isChange && isLeftOut(namespace(converted))) return Optional.of(List.of());
-        if (isChange && isHeld(converted, time)) return dropped();
-        return Optional.of(List.of(isChange ? marked(converted) : converted));
+        if (!isChange) return Optional.of(List.of(converted));
+        if (isHeld(converted, time)) return dropped();
+        return Optional.of(masked(converted).map(this::marked).stream().toList());
+    }
+
+    /** The record as the rules leave it; empty if nothing is left of an update. */
+    private Optional<SourceRecord> masked(SourceRecord record) {
+        if (!(record.value() instanceof byte[] value)) return Optional.of(record);
+        Mask mask = rules.of(namespace(record));
+        byte[] left = isUpdate(record) ? mask.ofUpdate(value) : mask.ofDocument(value);
+        if (left == null) return Optional.empty();
+        return Optional.of(left == value ? record : changed(record, left, record.headers()));
     }
 
     /** The record; marked if it is an update that may rightly find no document at the destination, as its row follows. */
@@ -262,14 +277,18 @@ public final class Streaming implements AutoCloseable {
                 ? !ledger.rows().isConfirmed(namespace)
                 : ledger.rows().rowFollows(namespace, key);
         if (!rowFollows || !isUpdate(record)) return record;
+        return changed(record, (byte[]) record.value(), TextHeaders.withRowFollows(record.headers()));
+    }
+
+    private static SourceRecord changed(SourceRecord record, byte[] value, Headers headers) {
         return new LogRecord(
                 record.sourcePartition(),
                 record.sourceOffset(),
                 record.topic(),
                 record.kafkaPartition(),
-                key,
-                (byte[]) record.value(),
-                TextHeaders.withRowFollows(record.headers()));
+                (byte[]) record.key(),
+                value,
+                headers);
     }
 
     private static boolean isUpdate(SourceRecord record) {

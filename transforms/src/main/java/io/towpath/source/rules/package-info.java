@@ -1,0 +1,2 @@
+/** What of documents and changes may leave the source. */
+package io.towpath.source.rules;
