@@ -78,6 +78,8 @@ class Settings:
     rename: Mapping[str, str] = field(default_factory=dict)
     whole_documents: Sequence[str] = ()
     partitions: int = 4
+    collections: Mapping[str, Any] = field(default_factory=dict)
+    """More of `[collections]`."""
     capture: Mapping[str, Any] = field(default_factory=dict)
     """More of `[capture]`."""
     write: Mapping[str, Any] = field(default_factory=dict)
@@ -124,7 +126,11 @@ class Pipeline:
             "": {"name": self.name, "mode": settings.mode},
             "[source]": {"uri": addresses.source},
             "[destination]": {"uri": addresses.destination},
-            "[collections]": {"include": self._all(settings.include), "exclude": self._all(settings.exclude)},
+            "[collections]": {
+                "include": self._all(settings.include),
+                "exclude": self._all(settings.exclude),
+                **settings.collections,
+            },
             "[collections.rename]": {json.dumps(old): new for old, new in renames.items()},
             "[capture]": {
                 "whole_documents": self._all(settings.whole_documents),

@@ -17,6 +17,7 @@ from towpath.clients.mongo.privileges import if_allowed
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import duration
 from towpath.errors import ConnectError, ConnectUnreachable, MongoUnreachable, TowpathError
+from towpath.log import field_rules
 from towpath.log.source_offsets import SELECTION, SourceState, source_state
 from towpath.session import Session
 
@@ -54,6 +55,8 @@ class Captured:
     reselects: bool = False
     """Whether its task has not taken over the selection in its configuration: it may refuse a collection that is
     included again."""
+    has_other_rules: bool = False
+    """Whether the log's records follow other rules than those of the file."""
 
     @property
     def under_way(self) -> bool:
@@ -75,7 +78,8 @@ def read_captured(
             resnapshot, only = settings.get(RESNAPSHOT, state.resnapshot), settings.get(RESNAPSHOT_ONLY, EVERYTHING)
             reselects = state.selection is not None and settings.get(SELECTION, state.selection) != state.selection
             lost = state.lost or is_lost(client, since)
-            captured.append(Captured(name, state, since, lost, resnapshot, only, reselects))
+            rules = field_rules.differ(pipeline, state.rules)
+            captured.append(Captured(name, state, since, lost, resnapshot, only, reselects, rules))
     return captured
 
 

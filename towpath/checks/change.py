@@ -19,7 +19,7 @@ from towpath.checks.source import captured_by
 from towpath.clients.kafka.topics import Topic
 from towpath.clients.mongo.client import Client
 from towpath.clients.mongo.replica_set import ReplicaSet
-from towpath.config.namespaces import namespace_of, renames_of, topic_of
+from towpath.config.namespaces import meet, namespace_of, renames_of, topic_of
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted, first_few
 from towpath.errors import ConnectUnreachable, TowpathError
@@ -34,6 +34,8 @@ REPLAY_OF = "towpath.replay.of"
 Connectors = Mapping[str, Mapping[str, str]]
 _REMOVE = "`towpath remove --topics` the pipeline and deploy it again"
 _DEPLOY = "deploy"
+RULES_CHANGED = "TWP-RULES-CHANGED"
+_MOST_NAMED = 3
 #: A log with a shorter retention does not survive an outage over a weekend.
 _SHORT_RETENTION_MS = 3 * 24 * 3600 * 1000
 _SHORT_LAG_MS = 600_000  # a shorter lag leaves little time during an outage of a broker or Connect
@@ -48,6 +50,13 @@ def traps(pipeline: Pipeline, path: Path) -> Iterator[Finding]:
             yield warning(
                 f"[collections.rename] names {namespace}, which [collections] does not include: it has no effect",
                 "correct the name (the left side is the namespace at the source), or remove the line",
+            )
+    for rule in pipeline.collections.rules:
+        if not any(meet(rule.collections, pattern) for pattern in pipeline.collections.include):
+            yield warning(
+                f"[[collections.rules]] for {rule.collections} match no collection that [collections] includes: they"
+                " have no effect",
+                "correct the name (it is the one at the source), or remove the rule",
             )
     if pipeline.capture.copy_tasks > 1 and pipeline.copy_method != "towpath":
         yield warning(
@@ -300,6 +309,34 @@ def kept_offsets(facts: Facts) -> Iterator[Finding]:
             )
 
 
+def same_rules(facts: Facts) -> Iterator[Finding]:
+    """The rules leave of each captured collection what those before have left, or its documents are to be re-read."""
+    for connector, names in facts.with_other_rules.items() if facts.pipeline.has_own_source else ():
+        listed, resnapshot = first_few(names, 3), resnapshot_of(names)
+        if source_state(facts.offsets(connector) or ()).is_initial:
+            yield error(
+                f"the rules have changed for {listed}, and the initial copy is not finished: a part of the documents"
+                " follows the rules before",
+                f"set the rules back until it is; or {_REMOVE}",
+                code=RULES_CHANGED,
+            )
+        elif not facts.accept_rules:
+            yield error(
+                f"the rules have changed for {listed}: documents in the log and at the destination still are as the"
+                " rules before left them",
+                f"pass --accept-rules, and run `{resnapshot}` afterwards, which re-reads these documents; nothing is"
+                " captured until then. The log's older records stay as they are until retention or compaction removes"
+                " them",
+                code=RULES_CHANGED,
+            )
+
+
+def resnapshot_of(namespaces: Sequence[str]) -> str:
+    """The command that re-reads the documents of these collections, or of all."""
+    few = namespaces if len(namespaces) <= _MOST_NAMED else ()
+    return " ".join(("towpath resnapshot PIPELINE", *(f"--only {name}" for name in few)))
+
+
 @dataclass(frozen=True, slots=True)
 class Writer:
     """A sink connector that writes some of the namespaces in question."""
@@ -405,4 +442,5 @@ RULES = rules(
     copied,
     not_taken_in_again,
     kept_offsets,
+    same_rules,
 )

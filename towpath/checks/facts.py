@@ -6,6 +6,7 @@ without being sent, and a server that does not answer gets no more queries.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from towpath.clients.mongo.privileges import Privileges, if_allowed, privileges
 from towpath.clients.mongo.replica_set import Collection as CollectionInfo
 from towpath.clients.mongo.replica_set import ReplicaSet, collections, destination_set, source_set
 from towpath.errors import (
+    ConnectError,
     ConnectUnreachable,
     KafkaRefused,
     KafkaUnreachable,
@@ -26,8 +28,10 @@ from towpath.errors import (
     NoSuchConnector,
     TowpathError,
 )
-from towpath.log.definitions import DDL_REPLAY, SETTINGS, definitions, pipeline_topics
+from towpath.log import field_rules
+from towpath.log.definitions import DDL_REPLAY, RULES, SETTINGS, definitions, pipeline_topics
 from towpath.log.lag import peek
+from towpath.log.source_offsets import source_state
 from towpath.session import Session
 from towpath.store import credentials, writers
 from towpath.store.writers import Registration
@@ -150,15 +154,22 @@ class OwnTopics:
 class Facts(Once):
     """Everything that the rules of a pipeline read. A fact raises an error when its server does not answer."""
 
-    def __init__(self, session: Session, *, allow_missing: bool = False, create_stopped: Collection[str] = ()) -> None:
-        """`allow_missing` accepts patterns that match no collection yet.
+    def __init__(
+        self,
+        session: Session,
+        *,
+        allow_missing: bool = False,
+        accept_rules: bool = False,
+        create_stopped: Collection[str] = (),
+    ) -> None:
+        """`allow_missing` accepts patterns that match no collection yet, `accept_rules` other rules than before.
 
         `create_stopped`: names of the connectors that are created but not started.
         """
         super().__init__()
         self.session = session
         self.pipeline, self.connect, self.topics = session.pipeline, session.connect, session.topics
-        self.allow_missing, self.create_stopped = allow_missing, create_stopped
+        self.allow_missing, self.accept_rules, self.create_stopped = allow_missing, accept_rules, create_stopped
         self.source = Side("source", session.source, source_set, self)
         destination = partial(destination_set, transactions=self.pipeline.exactly_once)
         self.destination = Side("destination", session.destination, destination, self)
@@ -365,6 +376,27 @@ class Facts(Once):
         stopped = {name for name in self.pipeline.connectors if self.state(name) == "STOPPED"}
         stopped |= set(self.create_stopped)
         return self.pipeline.sink_connector in stopped or stopped.issuperset(self.pipeline.source_connectors)
+
+    @cached_property
+    def with_other_rules(self) -> Mapping[str, list[str]]:
+        """Source connector → the collections that it has captured so far under rules that leave something else.
+
+        Nothing of a connector whose offsets cannot be read with its present login: its task will see it.
+        """
+        found: dict[str, list[str]] = {}
+        for name in self.pipeline.source_connectors:
+            if not (self.pipeline.collections.rules or RULES in (self.deployed[name] or {})):
+                continue
+            try:
+                state = source_state(self.offsets(name) or ())
+            except ConnectUnreachable:
+                raise
+            except ConnectError:
+                continue
+            names = [each for each in self.namespaces if state.selection and re.fullmatch(state.selection, each)]
+            if others := field_rules.changed(self.pipeline, state.rules, names):
+                found[name] = others
+        return found
 
     def offsets(self, connector: str) -> list[dict[str, Any]] | None:
         """What a connector has committed; None if there is no such connector."""

@@ -17,7 +17,7 @@ from bson.codec_options import CodecOptions, DatetimeConversion
 from bson.raw_bson import RawBSONDocument
 from pymongo.errors import ExecutionTimeout
 
-from towpath.checks import capture
+from towpath.checks import capture, field_rules
 from towpath.checks.facts import Configurations, Facts, Side
 from towpath.checks.rule import Finding, Rule, about, error, ok, rules, warning
 from towpath.clients.mongo.client import Client
@@ -28,6 +28,7 @@ from towpath.config.namespaces import topic_of, unmatched
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted, first_few
 from towpath.log.definitions import DDL, definitions
+from towpath.log.field_rules import rules_for
 from towpath.log.source_offsets import SELECTION
 
 SIDE = "source"
@@ -291,6 +292,11 @@ def collections(facts: Facts) -> Iterator[Finding]:
             count = facts.extents[collection.namespace].documents
             found = facts.source.ask(partial(_sample, collection.namespace, count, facts.pipeline))
             yield from about(subject, found)
+            if for_fields := list(rules_for(facts.pipeline, collection.namespace)):
+                indexes = facts.source.ask(partial(_indexes, collection.namespace))
+                yield from about(subject, field_rules.of_indexes(for_fields, indexes))
+                validator = collection.options.get("validator", {})
+                yield from about(subject, field_rules.of_validator(for_fields, validator))
     documents, size = _total(facts)
     names = ", ".join(facts.namespaces) if len(facts.namespaces) <= _SHOWN else ""
     total = f"{counted(documents, 'document')}, {size / 2**20:,.1f} MiB"
@@ -331,9 +337,11 @@ def _sample(namespace: str, count: int, pipeline: Pipeline, client: Client) -> l
     sampled = largest = 0
     odd: dict[str, None] = {}
     findings = []
+    occurrences = field_rules.Occurrences(list(rules_for(pipeline, namespace)))
     for document in documents(client, namespace, count):
         sampled += 1
         largest = max(largest, len(document.raw))
+        occurrences.see(bytes(document.raw))
         for path in odd_names(bytes(document.raw)):
             odd[" → ".join(name if name == "[]" else repr(name) for name in path)] = None
     if odd:
@@ -351,7 +359,14 @@ def _sample(namespace: str, count: int, pipeline: Pipeline, client: Client) -> l
         advice = "make such documents smaller, or leave the collection out with [collections] exclude"
         findings.append(warning(what, advice))
     size = f", the largest {largest:,} bytes" if largest else ""
+    findings += occurrences.findings()
     return [*findings, ok(f"sampled {sampled:,} of {counted(count, 'document')}{size}")]
+
+
+def _indexes(namespace: str, client: Client) -> list[Any]:
+    """As the server lists them; none if the user may not read that."""
+    database, name = namespace.split(".", 1)
+    return list(if_allowed(lambda: list(client[database][name].list_indexes())) or ())
 
 
 def odd_names(raw: bytes) -> Iterator[tuple[str, ...]]:

@@ -36,6 +36,7 @@ _COMMANDS = {
     "init": ("towpath.cli.init", "Write a commented pipeline file."),
     "check": ("towpath.cli.check", "Check the pipeline file and all servers that it names."),
     "plan": ("towpath.cli.check", "Estimate time and disk, find what stops a pipeline."),
+    "rules": ("towpath.cli.rules", "Show what rules leave of documents, before you deploy."),
     "prepare": ("towpath.cli.deploy", "Create collections, views and indexes at the destination."),
     "manifests": ("towpath.cli.manifests", "Print resources of Kubernetes, for Strimzi."),
     "deploy": ("towpath.cli.deploy", "Create or update topics and connectors."),
@@ -59,7 +60,7 @@ _COMMANDS = {
     "completion": ("towpath.cli", "Print a script that completes commands in a shell."),
 }
 #: The commands whose only result is their output.
-_PRINTING = frozenset({"check", "plan", "manifests", "status", "tail", "completion"})
+_PRINTING = frozenset({"check", "plan", "manifests", "rules", "status", "tail", "completion"})
 
 
 class Unwritten(Exception):  # no OSError: click and rich end the process with 1 at a broken pipe

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from towpath.checks import target
+from towpath.checks.change import resnapshot_of
 from towpath.checks.facts import Facts
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json, say
 from towpath.cli.progress import bar
@@ -33,9 +34,20 @@ from towpath.store.cutover import UNDER_WAY, Conversion
     help="First create the source's collections and views at the destination, with their options, as `towpath prepare`"
     " does.",
 )
+@flag(
+    "--accept-rules", help="Accept rules that leave something else of captured documents; `resnapshot` re-reads them."
+)
 @click.option("--timeout", default=120.0, help="Seconds to wait until all connectors are running.")
 @json_option
-def deploy(file: Path, dry_run: bool, allow_missing: bool, prepares: bool, timeout: float, as_json: bool) -> None:
+def deploy(
+    file: Path,
+    dry_run: bool,
+    allow_missing: bool,
+    prepares: bool,
+    accept_rules: bool,
+    timeout: float,
+    as_json: bool,
+) -> None:
     """Create or update the topics and connectors of PIPELINE.
 
     Run it to start a pipeline, and again after each change of the file: it then changes only what differs from the
@@ -47,7 +59,7 @@ def deploy(file: Path, dry_run: bool, allow_missing: bool, prepares: bool, timeo
     an operator; 2 it cannot be done.
     """
     with opened(file) as session:
-        facts = Facts(session, allow_missing=allow_missing)
+        facts = Facts(session, allow_missing=allow_missing, accept_rules=accept_rules)
         changes, differences = deployment.plan(facts), list(deployment.differences(facts))
         in_log = session.pipeline.ddl.apply  # the sink creates collections, with the options of their time
         schema = _schema_plan(facts) if prepares and not in_log else Plan()
@@ -64,8 +76,10 @@ def deploy(file: Path, dry_run: bool, allow_missing: bool, prepares: bool, timeo
                 change.apply()
         for difference in differences:
             say(f"{difference.finding}; {difference.advice}")
+        waiting = facts.with_other_rules if session.pipeline.has_own_source else {}
         if not dry_run and not differences:
-            wait_running(session.connect, session.pipeline.connectors, timeout, replaced=before)
+            running = [name for name in session.pipeline.connectors if name not in waiting]
+            wait_running(session.connect, running, timeout, replaced=before)
         descriptions = [*(step.description for step in schema.collections), *(change.description for change in changes)]
         if as_json:
             words = [difference.finding for difference in differences]
@@ -74,6 +88,8 @@ def deploy(file: Path, dry_run: bool, allow_missing: bool, prepares: bool, timeo
             click.echo(f"{session.pipeline.name}: nothing to change")
         elif not dry_run and not differences:
             click.echo(f"{session.pipeline.name}: deployed, {len(session.pipeline.connectors)} connectors running")
+        for connector, names in waiting.items():
+            say(f"{connector} captures nothing until these documents are re-read; run: {resnapshot_of(names)}")
         if differences:
             raise click.exceptions.Exit(1)
 

@@ -88,7 +88,9 @@ def _description(fault: Any) -> str:
 def _with_secrets(pipeline: Pipeline, path: Path) -> Pipeline:
     """The pipeline with what is in the files and variables that it names. Raises `BadPipelineFile`."""
     kafka, connect = pipeline.kafka, pipeline.connect
+    key = pipeline.collections.hash_key_file
     return pipeline.changed(
+        collections={"hash_key": _hash_key(key, f"{path}: [collections] hash_key_file")} if key else {},
         source={"uri": _uri(pipeline.source, "source", path, pipeline.mode)},
         destination={"uri": _uri(pipeline.destination, "destination", path, pipeline.mode)},
         kafka={"login": read_kafka_login(kafka.client, f"{path}: [kafka] client") if kafka.client else kafka.login},
@@ -122,6 +124,24 @@ def _uri(cluster: Cluster, side: str, path: Path, mode: Mode) -> str:
         refuse_open(path, f"it holds the password of the {side}")
     refuse_files(mongo_uri.files(uri), f"{path}: [{side}]", plain_sink=side == "destination" and mode == "plain")
     return uri
+
+
+_HASH_KEY_BYTES = 16
+
+
+def _hash_key(file: Path, where: str) -> bytes:
+    try:
+        key = file.read_bytes().strip()
+    except OSError as error:
+        raise BadPipelineFile(f"cannot read {file}: {error.strerror}", where=where) from error
+    refuse_open(file, "it holds the key of hashes")
+    if len(key) < _HASH_KEY_BYTES:
+        raise BadPipelineFile(
+            f"{file} holds a key of {len(key)} bytes, and at least {_HASH_KEY_BYTES} are needed",
+            f"run: openssl rand -hex 32 > {file}",
+            where=where,
+        )
+    return key
 
 
 def holds_secret(uri: str) -> bool:

@@ -21,6 +21,7 @@ from pydantic import (
     ByteSize,
     ConfigDict,
     Field,
+    FiniteFloat,
     InstanceOf,
     ValidationInfo,
     field_validator,
@@ -28,7 +29,7 @@ from pydantic import (
 )
 
 from towpath.config.logins import ConnectLogin, KafkaLogin, connect_url, shown
-from towpath.config.namespaces import RESERVED, Selection, is_pattern, namespace_of
+from towpath.config.namespaces import RESERVED, Selection, is_pattern, meet, namespace_of
 
 #: How records are applied: exactly once, in transactions (MongoSink), or at least once (mongo-kafka's sink).
 Mode = Literal["exactly-once", "plain"]
@@ -168,6 +169,56 @@ class Cluster(Section):
         return self
 
 
+def _path(text: str) -> str:
+    segments = text.split(".")
+    if not all(segments) or any(segment.isascii() and segment.isdigit() for segment in segments):
+        raise ValueError(
+            f"{text!r} is not a path: write names of fields, joined by dots; numbers are skipped, so cards.number is"
+            " the field number of each element of the array cards"
+        )
+    if segments[0] == "_id":
+        raise ValueError(f"{text!r}: an _id always leaves as it is, because documents are known by it")
+    return text
+
+
+#: Of a field; through arrays and documents.
+FieldPath = Annotated[str, AfterValidator(_path)]
+#: Type-exact: `true` is not 1.
+Constant = bool | Annotated[int, Field(ge=-(2**63), lt=2**63)] | FiniteFloat | str
+
+
+class FieldRule(Section):
+    """What of the documents of some collections leaves the source (`exactly-once`). Paths go through arrays, and
+    longer ones come first; what is dropped is dropped with everything below it. See the design page
+    [Rules](../design/rules.md)."""
+
+    collections: Pattern
+    """A namespace or a pattern, of names at the source. All rules that match a collection hold."""
+    drop: Annotated[tuple[FieldPath, ...], Field(strict=False)] = ()
+    """Paths of fields that do not leave."""
+    hash: dict[FieldPath, Literal["hmac"]] = {}
+    """`path = "hmac"`: values are replaced by texts of 32 digits, the same for equal values (HMAC-SHA-256 with the key
+    in `hash_key_file`)."""
+    set: dict[FieldPath, Constant] = {}
+    """`path = "text"`: values are replaced by this text, number or boolean."""
+
+    @property
+    def actions(self) -> dict[str, Any]:
+        """Path → what happens there, in words that are the same where the same happens."""
+        actions: dict[str, Any] = dict.fromkeys(self.drop, "drop") | dict.fromkeys(self.hash, "hash")
+        return actions | {path: f"set {value!r}" for path, value in self.set.items()}
+
+    @model_validator(mode="after")
+    def _each_path_once(self) -> Self:
+        paths = [*self.drop, *self.hash, *self.set]
+        if not paths:
+            raise ValueError(f"the rule for {self.collections} does nothing: give drop, hash or set")
+        for path in paths:
+            if paths.count(path) > 1:
+                raise ValueError(f"the rule for {self.collections} names {path} twice")
+        return self
+
+
 class Collections(Section):
     include: Annotated[tuple[Annotated[Pattern, AfterValidator(_included)], ...], Field(strict=False, min_length=1)]
     """Namespaces `database.collection`; `*` stands for any characters. Matching collections that are created later are
@@ -176,6 +227,29 @@ class Collections(Section):
     """Namespaces and patterns to leave out."""
     rename: dict[str, str] = {}
     """`"db.old" = "db.new"`: another name at the destination."""
+    hash_key_file: File | None = None
+    """A file with the key of rules that hash, at least 16 characters, that only you can read. Who has it can tell which
+    hash belongs to a known value. Never changes."""
+    hash_key: InstanceOf[bytes] = Field(default=b"", repr=False, exclude=True)
+    rules: Annotated[tuple[FieldRule, ...], Field(strict=False)] = ()
+    """What of documents leaves the source; empty: everything."""
+
+    @model_validator(mode="after")
+    def _rules_agree(self) -> Self:
+        hashes = any(rule.hash for rule in self.rules)
+        if hashes and self.hash_key_file is None:
+            raise ValueError("a rule that hashes needs hash_key_file: run openssl rand -hex 32 > hash.key")
+        if self.hash_key_file is not None and not hashes:
+            raise ValueError("hash_key_file is of no use: no rule hashes")
+        for number, rule in enumerate(self.rules):
+            for other in self.rules[number + 1 :]:
+                for path, action in rule.actions.items():
+                    if other.actions.get(path, action) != action and meet(rule.collections, other.collections):
+                        raise ValueError(
+                            f"rules: {path} is named by the rules for {rule.collections} and for {other.collections},"
+                            " which can match one collection, with different actions"
+                        )
+        return self
 
     @model_validator(mode="after")
     def _renamed(self) -> Self:
@@ -365,6 +439,11 @@ class Pipeline(Section):
             raise ValueError(
                 '[ddl] does not go with mode = "plain": only MongoSink makes schema changes in order with documents;'
                 ' leave it out, or set mode = "exactly-once"'
+            )
+        if self.mode == "plain" and self.collections.rules:
+            raise ValueError(
+                '[[collections.rules]] do not go with mode = "plain": only MongoSource applies them; leave them out, or'
+                ' set mode = "exactly-once"'
             )
         if self.run.compact and not self.log.compact:
             raise ValueError(

@@ -215,6 +215,12 @@ def reverse_file_text(path: Path) -> str:
             f'{pipeline.name} has mode = "plain", whose sink applies changes at least once, so that no point in time'
             ' separates its writes from those of others; a reverse pipeline needs mode = "exactly-once"'
         )
+    if pipeline.collections.rules:
+        raise Refused(
+            f"{pipeline.name} has rules, so there can be no reverse pipeline: it would write to the source what the"
+            " rules have left",
+            "cut over with --no-reverse-pipeline; nothing is then written to the source",
+        )
     selection, renames = reverse_selection(pipeline.selection, pipeline.collections.rename)
     whole = renamed_patterns(pipeline.capture.whole_documents, pipeline.selection, pipeline.collections.rename)
     sections_of_file = tomllib.loads(path.read_text(encoding="utf-8"))

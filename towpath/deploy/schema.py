@@ -23,6 +23,7 @@ from towpath.clients.mongo.client import ANSWER_S, Client, Cluster
 from towpath.clients.mongo.replica_set import Collection, collections
 from towpath.config.pipeline import Pipeline
 from towpath.errors import MongoError, Refused, TowpathError
+from towpath.log.field_rules import pair_of
 from towpath.session import Session
 from towpath.store.positions import DATABASE
 from towpath.threads import begin
@@ -88,7 +89,7 @@ class Listing:
         if not names:
             patterns = ", ".join(only) or ", ".join(pipeline.collections.include)
             raise Refused(f"neither side has a collection of the pipeline {pipeline.name} that matches {patterns}")
-        return [Pair(name, pipeline.renamed(name)) for name in sorted(names)]
+        return [pair_of(pipeline, name) for name in sorted(names)]
 
 
 def at_source(client: Client, pipeline: Pipeline) -> dict[str, Collection]:

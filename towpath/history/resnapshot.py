@@ -115,9 +115,11 @@ def run(session: Session, captures: Captures, timeout: float) -> None:
 
     `timeout` is in seconds: for the sink, for a batch of re-reads, and for the source to answer the last of them.
     """
-    if any(connector.lost or connector.reselects for connector in captures.captured):
+    lost = any(connector.lost or connector.reselects for connector in captures.captured)
+    if lost or any(connector.has_other_rules for connector in captures.captured):
+        why = "changes were lost" if lost else "its rules have changed"
         with session.destination.connected() as client:
-            verdict.begin_history(client, session.pipeline, "a resnapshot began, because changes were lost")
+            verdict.begin_history(client, session.pipeline, f"a resnapshot began, because {why}")
     name = start(session, captures.interrupted, captures.only)
     wait_copied(session, name)
     barrier.wait(session, timeout, session.say)

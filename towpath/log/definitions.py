@@ -22,6 +22,8 @@ from towpath.config import mongo_uri
 from towpath.config.namespaces import Selection
 from towpath.config.pipeline import Pipeline
 from towpath.files import shipped
+from towpath.log import field_rules
+from towpath.store.credentials import HASH_KEY
 
 #: Only the number of records bounds a poll, and a record can have 16 MB: so many fit into a worker's heap.
 #: A transaction takes full polls until its batch is full, so this is lowered to a divisor of `batch_records`.
@@ -31,6 +33,8 @@ POLL_RECORDS = 4
 DDL, DDL_DROP = "towpath.ddl", "towpath.ddl.drop"
 #: Of a sink that applies the log from its beginning: it creates collections again, and holds nothing.
 DDL_REPLAY = "towpath.ddl.replay"
+#: Of a source, only for pipelines with rules: what may leave, as JSON, and the key of hashes.
+RULES, RULES_KEY = "towpath.rules", "towpath.rules.key"
 #: Topic → an offset in each of its partitions, from which on the sink stops there at the next schema change.
 DDL_ENDS = "towpath.ddl.ends"
 
@@ -111,6 +115,10 @@ def _source(pipeline: Pipeline, prefix: str, selection: Selection, *, whole: boo
     config |= _login(pipeline)
     if pipeline.ddl.apply:
         config |= {DDL: "true", "producer.override.transaction.timeout.ms": str(1000 * transaction_timeout(pipeline))}
+    if pipeline.collections.rules:
+        config[RULES] = field_rules.as_json(pipeline)
+    if pipeline.collections.hash_key:
+        config[RULES_KEY] = f"${{file:{pipeline.secrets_file}:{HASH_KEY}}}"
     return config | {f"topic.creation.default.{key}": text for key, text in change_settings(pipeline).items()}
 
 

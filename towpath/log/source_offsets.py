@@ -229,6 +229,8 @@ class SourceState:
     schema: SchemaCapture | None = None
     """None when schema changes are not in the log."""
     splices: Splices = Splices()
+    rules: str = ""
+    """The rules that the log's records follow, as MongoSource stores them; empty for none."""
 
     @property
     def is_initial(self) -> bool:

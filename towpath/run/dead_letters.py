@@ -17,11 +17,12 @@ from towpath.clients.mongo.client import ANSWER_S
 from towpath.config.events import BadLine, Reread, parse
 from towpath.config.text import counted
 from towpath.log import dead_letters
+from towpath.log.field_rules import pair_of
 from towpath.run.children import Child, Launcher
 from towpath.run.restarts import Backoff
 from towpath.session import Session
 from towpath.verify.repair import DocumentRef, document_of
-from towpath_verifier import Key, Namespace, Pair, Recheck, Rereads, chunks, extended_json, id_key
+from towpath_verifier import Key, Namespace, Recheck, Rereads, chunks, extended_json, id_key
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 1800.0  # seconds between two tries of a cause
 _MAX_KNOWN = 50_000  # documents that are remembered; further dead letters are read when some of these are repaired
@@ -191,7 +192,7 @@ class DeadLetterRetries:
         clients = source.client(timeout=5, answer=ANSWER_S), destination.client(timeout=5, answer=ANSWER_S)
         rereads = Rereads(*clients, Recheck(), lost_for=0)
         for namespace, group in groups:
-            pair = Pair(namespace, pipeline.renamed(namespace))
+            pair = pair_of(pipeline, namespace)
             for chunk in chunks(refusal.target.id for refusal in group):
                 differing.update((namespace, id_key(id)) for id in rereads.differing(pair, chunk))
         return differing

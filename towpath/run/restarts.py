@@ -38,6 +38,7 @@ _LASTING: Mapping[str, Lasting] = {
     **dict.fromkeys(bounds.CODES, Lasting("the log does not continue at the sink's position", _AFTER_LOG_GAP)),
     "TWP-DELETES-MISSED": Lasting("deletes may be gone from the log", _AFTER_MISSED_DELETES),
     "TWP-HISTORY-LOST": Lasting("changes of the source since the last captured one are lost", _RESNAPSHOT),
+    "TWP-RULES-CHANGED": Lasting("its rules have changed since its documents were read", _RESNAPSHOT),
     "TWP-COPY-PENDING": Lasting("its worker's heap is too small for what changed during the copy", _CONFIG),
     **dict.fromkeys(("TWP-CONFIG", "TWP-COLLATION"), Lasting("its configuration cannot work", _CONFIG)),
     "TWP-SHARED-POSITION": Lasting("another connector applies the same log: remove one of the two", (("restart",),)),

@@ -14,6 +14,8 @@ from towpath.config.pipeline import Pipeline
 from towpath.files import file_errors, replacing
 
 _DESTINATION = "destination"
+#: The key of rules that hash, in hexadecimal digits.
+HASH_KEY = "rules.key"
 _URIS = ("mongodb.connection.string", "connection.uri")
 #: The messages of Debezium and mongo-kafka for text that is not a URI, such as an unresolved `${file:…}`. Connect's
 #: validation has no codes.
@@ -54,6 +56,8 @@ def properties(pipeline: Pipeline, source_set: str, destination_set: str) -> str
     Debezium needs the name of the replica set in the URI, so it is added if it is missing; a standalone has none.
     """
     source = _of_uri("source", with_option(pipeline.source.uri, "replicaSet", source_set))
+    if key := pipeline.collections.hash_key:
+        source[HASH_KEY] = key.hex()
     return _text(source | _of_sink(pipeline, destination_uri(pipeline), destination_set))
 
 
@@ -87,6 +91,14 @@ def read_destination(file: Path) -> str | None:
     values = {key.removeprefix(prefix): text for key, text in found.items() if key.startswith(prefix)}
     uri = values.pop("uri", None)
     return None if uri is None else mongo_uri.joined(uri, values)
+
+
+def read_hash_key(file: Path) -> bytes | None:
+    """The key of hashes in a properties file; empty if there is none in it, None if the file is not readable here."""
+    try:
+        return bytes.fromhex(javaproperties.loads(file.read_text(encoding="utf-8")).get(HASH_KEY, ""))
+    except (OSError, ValueError):
+        return None
 
 
 def differs(file: Path, text: str) -> bool:

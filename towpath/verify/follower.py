@@ -14,6 +14,7 @@ from pathlib import Path
 from towpath.config.events import Difference, Following
 from towpath.config.namespaces import Selection
 from towpath.log.changed_keys import LogFollower
+from towpath.log.field_rules import pair_of
 from towpath.session import Session
 from towpath.store import verdict_file
 from towpath.store.verdict_file import FollowState
@@ -22,7 +23,6 @@ from towpath_verifier import (
     Namespace,
     Options,
     Outcome,
-    Pair,
     Passed,
     Rereads,
     Same,
@@ -138,7 +138,7 @@ class _Follower:
         self.kafka_failure = self.log.failure
 
     def _compare(self, namespace: Namespace, ids: Iterable[bytes]) -> None:
-        pair = Pair(namespace, self.session.pipeline.renamed(namespace))
+        pair = pair_of(self.session.pipeline, namespace)
         for chunk in chunks(ids):
             unequal = {(namespace, id_key(id)): id for id in self.rereads.differing(pair, chunk)}
             for id in chunk:

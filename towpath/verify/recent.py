@@ -14,6 +14,7 @@ from towpath.config.events import as_line
 from towpath.errors import TowpathError
 from towpath.log import changed_keys
 from towpath.log.barrier import asking
+from towpath.log.field_rules import pair_of
 from towpath.log.lag import pipeline_ends
 from towpath.session import Session
 from towpath.store import verdict_file
@@ -72,7 +73,8 @@ class RecentVerification:
 
     def _tally(self, namespace: Namespace) -> Tally:
         if namespace not in self._tallies:
-            tally = Tally(Pair(namespace, self.session.pipeline.renamed(namespace)), self.options.way)
+            pair = pair_of(self.session.pipeline, namespace)
+            tally = Tally(pair, self.options.way_of(pair))
             self._tallies[namespace] = tally
             self.verdict.tallies.append(tally)
         return self._tallies[namespace]

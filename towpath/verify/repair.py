@@ -24,6 +24,7 @@ from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted
 from towpath.errors import TowpathError
 from towpath.log import barrier, dead_letters, reread_requests
+from towpath.log.field_rules import pair_of
 from towpath.log.records import NOT_BSON, is_key
 from towpath.session import Session
 from towpath.store import verdict_file
@@ -33,7 +34,6 @@ from towpath_verifier import (
     Element,
     Key,
     Namespace,
-    Pair,
     Passed,
     Recheck,
     Rereads,
@@ -186,7 +186,7 @@ def _batch(
     barrier.wait(session, timeout, session.say)
     refusals = cache(lambda: dict(_refusals(session, letters)))
     unequal = set[tuple[Namespace, Key]]()
-    pairs = ((Pair(namespace, pipeline.renamed(namespace)), ids) for namespace, ids in requested.items())
+    pairs = ((pair_of(pipeline, namespace), ids) for namespace, ids in requested.items())
     for outcome in rereads.outcomes(pairs):
         document = DocumentRef(outcome.namespace, outcome.id)
         if not isinstance(outcome, Same):

@@ -7,6 +7,7 @@ All of them only read. What is not named here is private.
 
 from towpath_verifier.descriptions import Described, concurrently, described, feature_version, unlike
 from towpath_verifier.differences import Difference, Kind, Namespace, Pair, Shown, extended_json, readable
+from towpath_verifier.mask import Mask, key_id
 from towpath_verifier.metadata import AS_IT_IS, RELAXED, RELAXED_IN_PLACE, MetadataDifference, Schemas, omitted
 from towpath_verifier.plan import Options
 from towpath_verifier.progress import SCREENED, UNORDERED, Journal, Progress, Tally, Verdict
@@ -44,6 +45,7 @@ __all__ = [
     "Journal",
     "Key",
     "Kind",
+    "Mask",
     "MetadataDifference",
     "Namespace",
     "Options",
@@ -73,6 +75,7 @@ __all__ = [
     "extended_json",
     "feature_version",
     "id_key",
+    "key_id",
     "omitted",
     "readable",
     "started_ahead",

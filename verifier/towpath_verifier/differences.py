@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice, zip_longest
 from typing import Any, Literal, TypeAlias
 
@@ -13,6 +13,7 @@ from bson.codec_options import CodecOptions, DatetimeConversion
 from bson.json_util import CANONICAL_JSON_OPTIONS, dumps
 from bson.son import SON
 
+from towpath_verifier.mask import Mask
 from towpath_verifier.raw import ARRAY, DOCUMENT, Element, document, elements
 
 #: `database.collection`; the collection's name may contain dots.
@@ -23,10 +24,18 @@ Kind: TypeAlias = Literal["missing", "extra", "different", "order"]
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A namespace at the source, and the one at the destination to compare it with."""
+    """A namespace at the source, and the one at the destination to compare it with.
+
+    With a mask, what that leaves of the source's documents is compared.
+    """
 
     source: Namespace
     destination: Namespace
+    mask: Mask | None = field(default=None, compare=False, repr=False)
+
+    def left(self, document: bytes) -> bytes:
+        """What the source's document should be at the destination."""
+        return document if self.mask is None else self.mask(document)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,9 +29,10 @@ class Options:
     ignore_field_order: bool = False
     """Documents that differ in nothing but the order of fields are equal."""
     screen: bool = False
-    """Compare digests that the servers compute (`$toHashedIndexKey`); they see only the integral part of a number."""
+    """Compare digests that the servers compute (`$toHashedIndexKey`); they see only the integral part of a number. A
+    pair with a mask is compared all the same."""
     quiet: bool = False
-    """Nothing is written: compare whole collections by `dbHash`, and read only those that differ."""
+    """Nothing is written: compare whole collections by `dbHash`, and read only those that differ, or have a mask."""
     lost_for: float = 60.0
     """Seconds for which a server may be unreachable before the run ends with `ServerLost`."""
     range_bytes: int = 32 << 20
@@ -47,7 +48,15 @@ class Options:
     @property
     def way(self) -> Way:
         """How documents are compared, unless their hashes are equal."""
-        return "screened" if self.screen else "unordered" if self.ignore_field_order else "compared"
+        return "screened" if self.screen else self._one_by_one
+
+    def way_of(self, pair: Pair) -> Way:
+        """The same of one pair."""
+        return self.way if pair.mask is None else self._one_by_one
+
+    @property
+    def _one_by_one(self) -> Way:
+        return "unordered" if self.ignore_field_order else "compared"
 
     def rereads(
         self, source: Client, destination: Client, passed: Passed | None, say: Callable[[str], None]
@@ -112,8 +121,10 @@ class ListedPair:
         ]
 
     @property
-    def identity(self) -> Sequence[str | None]:
-        return [self.pair.source, self.pair.destination, _uuid(self.source), _uuid(self.destination)]
+    def identity(self) -> Sequence[Any]:
+        """What an interrupted run must have compared to be continued, as a JSON value."""
+        names = [self.pair.source, self.pair.destination, _uuid(self.source), _uuid(self.destination)]
+        return names if self.pair.mask is None else [*names, self.pair.mask.identity]
 
     def _sides(self) -> Iterable[tuple[Namespace, str, _Entry]]:
         return (self.pair.source, "source", self.source), (self.pair.destination, "destination", self.destination)
@@ -182,6 +193,8 @@ def plan(source: Client, destination: Client, listed: Sequence[ListedPair], opti
         ]
     if interrupted:
         new.since, planned, finished = interrupted
+        pairs = {each.pair: each.pair for each in listed}  # the journal has no masks
+        planned = [replace(work, pair=pairs[work.pair]) for work in planned]
         new.ranges = [work for work in planned if work.number not in finished]
         new.finished = [(work, finished[work.number]) for work in planned if work.number in finished]
     elif journal:

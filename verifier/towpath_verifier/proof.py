@@ -85,7 +85,7 @@ class Judge:
         pair, ids = group[0].pair, [suspect.id for suspect in group]
         documents = collection(self.source, pair.source)
         theirs = dict(by_ids(collection(self.destination, pair.destination), ids))
-        ours = dict(by_ids(documents, ids))
+        ours = {of: pair.left(document) for of, document in by_ids(documents, ids)}
         end = cluster_time(self.source)
         changed, unknown = dict[Key, list[Timestamp]](), ""
         try:
@@ -115,7 +115,8 @@ class Judge:
         except Unknown as error:
             suspect.why = f"it keeps changing, and its past states cannot be read: {error}"
             return None
-        differences = [self._difference(suspect, state, different.destination) for state in past]
+        ours = [state and suspect.pair.left(state) for state in past]
+        differences = [self._difference(suspect, state, different.destination) for state in ours]
         proven = [each for each in differences if each is not None]
         if len(proven) < len(differences):
             return Same(suspect.pair.source, suspect.id)

@@ -54,7 +54,8 @@ class Element(NamedTuple):
     value: bytes
 
 
-def _value_length(raw: bytes, kind: int, at: int) -> int:
+def value_length(raw: bytes, kind: int, at: int) -> int:
+    """Bytes of the value of this type that begins at `at`."""
     if kind in _FIXED:
         return _FIXED[kind]
     if kind in _PREFIXED:
@@ -70,7 +71,7 @@ def elements(buffer: bytes, start: int = 0) -> Iterator[Element]:
     while at < last:
         kind, end = buffer[at], buffer.index(b"\0", at + 1)
         value = end + 1
-        length = _value_length(buffer, kind, value)
+        length = value_length(buffer, kind, value)
         yield Element(kind, buffer[at + 1 : end], buffer[value : value + length])
         at = value + length
 
@@ -85,7 +86,7 @@ def id_element(buffer: bytes, start: int = 0) -> Element:
     """The `_id` of the document that begins at `start`. Raises `ValueError` if it has none."""
     if buffer.startswith(b"_id\0", start + 5):  # almost always; every compared document passes here
         kind, value = buffer[start + 4], start + 9
-        return Element(kind, b"_id", buffer[value : value + _value_length(buffer, kind, value)])
+        return Element(kind, b"_id", buffer[value : value + value_length(buffer, kind, value)])
     for element in elements(buffer, start):
         if element.name == b"_id":
             return element

@@ -127,7 +127,7 @@ class Rereads:
         """Those of these ids whose documents differ now; tried again while a server is unreachable."""
 
         def read() -> list[bytes]:
-            ours = self._digests(self.source, pair.source, ids)
+            ours = self._digests(self.source, pair.source, ids, pair.left)
             theirs = self._digests(self.destination, pair.destination, ids)
             return [id for id in ids if ours.get(id_key(id), _ABSENT)[0] != theirs.get(id_key(id), _ABSENT)[0]]
 
@@ -156,7 +156,7 @@ class Rereads:
 
     def _reread(self, due: Sequence[Suspect]) -> list[tuple[Suspect, Outcome]]:
         pair, ids = due[0].pair, [suspect.id for suspect in due]
-        ours = self._digests(self.source, pair.source, ids)
+        ours = self._digests(self.source, pair.source, ids, pair.left)
         theirs = self._digests(self.destination, pair.destination, ids)
         outcomes: list[tuple[Suspect, Outcome]] = []
         unequal: list[Suspect] = []
@@ -180,8 +180,11 @@ class Rereads:
         late = [suspect for suspect in unequal if id(suspect) not in resolved and self._is_late(suspect)]
         return outcomes + [(suspect, Unresolved(pair.source, suspect.id, suspect.why)) for suspect in late]
 
-    def _digests(self, client: Client, namespace: Namespace, ids: Sequence[bytes]) -> dict[Key, tuple[bytes, int]]:
-        documents = by_ids(collection(client, namespace), ids)
+    def _digests(
+        self, client: Client, namespace: Namespace, ids: Sequence[bytes], left: Callable[[bytes], bytes] = bytes
+    ) -> dict[Key, tuple[bytes, int]]:
+        """Digest and bytes of what is `left` of each document."""
+        documents = ((key, left(raw)) for key, raw in by_ids(collection(client, namespace), ids))
         normal = in_one_order if self.ignore_field_order else bytes
         return {key: (hashlib.sha256(normal(raw)).digest(), len(raw)) for key, raw in documents}
 

@@ -66,13 +66,17 @@ def _compare(job: Job, clients: tuple[Client, Client], work: Range, say: Callabl
     Where a collation orders `_id`s, the range is the whole collection: it is reported at once, and not read again.
     """
     source, destination = collection(clients[0], work.pair.source), collection(clients[1], work.pair.destination)
-    if job.screen:
+    mask = work.pair.mask
+    if job.screen and mask is None:
         screen = Screen(source, destination, work.bounds, job.lost_for, say)
         return _parts(screen, lambda: screen.read)
 
     def read() -> Iterator[Compared]:
         low, high = work.bounds.low, work.bounds.high
-        sides = [Side(in_id_order(documents, low, high, work.batch_size)) for documents in (source, destination)]
+        batches = [in_id_order(documents, low, high, work.batch_size) for documents in (source, destination)]
+        if mask is not None:
+            batches[0] = map(mask.batch, batches[0])
+        sides = [Side(each) for each in batches]
         found = merged(*sides, ignore_field_order=job.ignore_field_order)
         return _parts(found, lambda: sides[0].read + sides[1].read)
 

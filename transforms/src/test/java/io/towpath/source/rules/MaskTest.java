@@ -10,6 +10,10 @@ import io.towpath.fold.Histories;
 import io.towpath.record.BsonBytes;
 import io.towpath.record.Change;
 import io.towpath.support.LogModel;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Base64;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
@@ -22,6 +26,7 @@ import net.jqwik.api.Provide;
 import org.bson.BsonArray;
 import org.bson.BsonDocument;
 import org.bson.BsonString;
+import org.bson.BsonValue;
 import org.bson.RawBsonDocument;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -148,6 +153,23 @@ class MaskTest {
                 json(one.of("s.c").ofDocument(document)), json(other.of("s.c").ofDocument(document)));
         assertEquals(false, one.leaveTheSame(other, "s.c"));
         assertEquals(false, one.text().contains(KEY));
+    }
+
+    /** What `verify` compares with: the same in Python. */
+    @Test
+    void javaAndPythonLeaveTheSame() throws IOException {
+        BsonDocument file = BsonDocument.parse(Files.readString(Path.of("../tests/verifier/masks.json")));
+        String key = file.getString("key").getValue();
+        for (BsonValue each : file.getArray("cases")) {
+            BsonDocument one = each.asDocument();
+            String rule = one.getString("rule").getValue();
+            byte[] left = Rules.of(rule, key).of("s.c").ofDocument(decoded(one, "document"));
+            assertArrayEquals(decoded(one, "left"), left, () -> rule + json(decoded(one, "document")));
+        }
+    }
+
+    private static byte[] decoded(BsonDocument one, String name) {
+        return Base64.getDecoder().decode(one.getString(name).getValue());
     }
 
     @Provide

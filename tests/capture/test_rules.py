@@ -1,0 +1,202 @@
+"""What rules leave of documents and changes is the same on both sides, and nothing else leaves the source."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from tests.conftest import MakePipeline
+from tests.support import raw
+from tests.support.pipeline import Pipeline, Settings, towpath
+from tests.support.workload import Workload
+from towpath import stack as embedded
+from towpath_verifier import Mask, id_key
+
+pytestmark = pytest.mark.servers
+
+KEY = "a key that has at least thirty-two characters"
+#: Fields of the workload: numbers, texts, arrays, arrays of documents, objects with names that are numbers.
+PATHS = ("n0", "s0", "l0", "l1", "d0", "d0.v", "d1.k", "d1.w", "a0.text", "a0.v", "o0", "o1.a", "o1.b.k", "o2.z", "x0")
+
+
+def settings(folder: Path, rule: dict[str, Any]) -> Settings:
+    """Of a pipeline with this rule for all of its collections."""
+    key = folder / "hash.key"
+    key.write_text(KEY)
+    key.chmod(0o600)
+    lines = [f"{name} = {_toml(value)}" for name, value in rule.items()]
+    return Settings(
+        collections={"hash_key_file": str(key)} if "hash" in rule else {},
+        extra="\n".join(["[[collections.rules]]", 'collections = "*.*"', *lines]),
+    )
+
+
+def _toml(value: Any) -> str:
+    if not isinstance(value, dict):
+        return json.dumps(value)
+    return "{ " + ", ".join(f"{json.dumps(key)} = {json.dumps(one)}" for key, one in value.items()) + " }"
+
+
+def mask(rule: dict[str, Any]) -> Mask:
+    return Mask(rule.get("drop", ()), rule.get("hash", ()), rule.get("set", {}), KEY.encode())
+
+
+def random_rule(random: Random) -> dict[str, Any]:
+    paths = random.sample(PATHS, 9)
+    constants = ("redacted", 7, 2**40, 0.5, True)
+    return {
+        "drop": paths[:3],
+        "hash": dict.fromkeys(paths[3:6], "hmac"),
+        "set": {path: random.choice(constants) for path in paths[6:]},
+    }
+
+
+def assert_as_the_rule_leaves_it(pipeline: Pipeline, rule: dict[str, Any], collection: str, *, at_least: int) -> None:
+    """Byte for byte; the rule changes some of the documents."""
+    leave = mask(rule)
+    before = list(raw.read(pipeline.source(collection)))
+    expected = {id_key(document): leave(document) for document in before}
+    found = {id_key(document): document for document in raw.read(pipeline.destination(collection))}
+    assert found == expected
+    assert len(expected) >= at_least and any(leave(document) != document for document in before)
+
+
+def test_random_changes_under_random_rules_leave_the_destination_as_the_rules_leave_the_source(
+    make_pipeline: MakePipeline, tmp_path: Path, seed: int, nightly: bool
+) -> None:
+    rule = random_rule(Random(seed))
+    print(rule)
+    pipeline = make_pipeline(settings(tmp_path, rule))
+    changes = Workload(seed, [pipeline.source("docs")], documents=300)
+    changes.fill()
+    pipeline.deploy()
+    changes.run(6000 if nightly else 800)
+    pipeline.wait()
+    assert_as_the_rule_leaves_it(pipeline, rule, "docs", at_least=150)
+    towpath("verify", pipeline.file)
+    pipeline.destination("docs").delete_many({"_id": {"$lt": 20}})
+    pipeline.destination("docs").update_many({}, {"$set": {"n0": "damaged"}})
+    towpath("verify", pipeline.file, expect=1)
+    towpath("repair", pipeline.file, "--yes")
+    assert_as_the_rule_leaves_it(pipeline, rule, "docs", at_least=150)
+
+
+class Secrets:
+    """Texts that must not leave the source; each occurs once."""
+
+    def __init__(self) -> None:
+        self.made = 0
+
+    def text(self) -> str:
+        self.made += 1
+        return f"secret-{self.made:06d}-secret"
+
+    def document(self, number: int) -> dict[str, Any]:
+        return {
+            "_id": number,
+            "ssn": self.text(),
+            "address": {"street": self.text(), "city": "visible"},
+            "cards": [self.card() for _ in range(3)],
+            "email": self.text(),
+            "contacts": [{"phone": self.text()}, self.text()],
+            "country": self.text(),
+            "log": [{"at": n, "by": self.text(), "text": "visible" * 20} for n in range(20)],
+        }
+
+    def card(self) -> dict[str, Any]:
+        return {"number": self.text(), "kind": "visible"}
+
+    def updates(self) -> Iterator[Any]:
+        yield {"$set": {"ssn": self.text(), "address.street": self.text(), "cards.1.number": self.text()}}
+        yield {"$push": {"cards": self.card()}}
+        yield {"$push": {"cards": {"$each": [self.card()], "$position": 0, "$slice": 3}}}
+        yield {"$push": {"log": {"$each": [{"at": 1, "by": self.text(), "text": "visible"}], "$slice": -20}}}
+        yield {"$set": {"address": {"street": self.text(), "city": "visible"}, "contacts.0.phone": self.text()}}
+        yield {"$rename": {"country": "email"}}
+        yield [{"$set": {"country": self.text(), "address.street": {"$concat": [self.text(), "$ssn"]}}}]
+        yield [{"$set": {"cards": {"$slice": ["$cards", 1]}, "log": {"$slice": ["$log", 10]}}}]
+        yield {"$unset": {"ssn": "", "cards.0.number": ""}}
+        yield {"$set": {"email": {"home": self.text(), "work": [self.text()]}}}
+
+
+RULE = {
+    "drop": ["ssn", "address.street", "cards.number"],
+    "hash": {"email": "hmac", "contacts": "hmac", "log.by": "hmac"},
+    "set": {"country": "redacted"},
+}
+
+
+def everything_in_kafka(bootstrap: str, name: str) -> bytes:
+    """Keys, values and headers of all records of this pipeline's and Connect's topics, also of aborted transactions."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "towpath-tests",
+            "enable.auto.commit": False,
+            "isolation.level": "read_uncommitted",
+            "enable.partition.eof": True,
+        }
+    )
+    parts: list[bytes] = []
+    try:
+        topics = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=30).topics
+        left = {
+            (topic, number)
+            for topic, described in topics.items()
+            if name in topic or topic.startswith("connect")
+            for number in described.partitions
+        }
+        consumer.assign([TopicPartition(*place, OFFSET_BEGINNING) for place in left])
+        while left:
+            message = consumer.poll(30)
+            assert message is not None, f"nothing more of {left}"
+            if message.error():
+                left.discard((message.topic(), message.partition()))
+                continue
+            headers = [value for _, value in message.headers() or ()]
+            parts += [part for part in (message.key(), message.value(), *headers) if part]
+    finally:
+        consumer.close()
+    return b"\n".join(parts)
+
+
+def test_no_secret_leaves_the_source(
+    make_pipeline: MakePipeline, stack: embedded.Stack, tmp_path: Path, seed: int
+) -> None:
+    random, secrets = Random(seed), Secrets()
+    pipeline = make_pipeline(settings(tmp_path, RULE))
+    source = pipeline.source("people")
+    source.insert_many([secrets.document(number) for number in range(20)])
+    pipeline.deploy()
+    for _ in range(12):
+        for update in secrets.updates():
+            source.update_one({"_id": random.randrange(20)}, update)
+        number = random.randrange(20)
+        source.replace_one({"_id": number}, secrets.document(number))
+    pipeline.wait()
+    # a dead letter, which `repair` re-reads
+    pipeline.destination("people").delete_one({"_id": 3})
+    source.update_one({"_id": 3}, {"$set": {"ssn": secrets.text(), "email": secrets.text(), "visible": 1}})
+    pipeline.wait()
+    towpath("repair", pipeline.file, "--dead-letters", "--yes")
+    pipeline.wait()
+    assert_as_the_rule_leaves_it(pipeline, RULE, "people", at_least=20)
+
+    assert secrets.made >= 1_000
+    seen = everything_in_kafka(stack.bootstrap, pipeline.name)
+    assert b"visible" in seen and b"redacted" in seen
+    assert b"secret-" not in seen
+    archive = tmp_path / "doctor.zip"
+    towpath("doctor", pipeline.file, "--output", archive)
+    with zipfile.ZipFile(archive) as packed:
+        logs = b"".join(packed.read(name) for name in packed.namelist())
+    logs += b"".join(process.log.read_bytes() for name, process in stack.processes.items() if "source" not in name)
+    assert b"secret-" not in logs and KEY.encode() not in logs and KEY.encode().hex().encode() not in logs

@@ -1,0 +1,105 @@
+"""The rules of what may leave the source (docs/design/rules.md): as MongoSource has them, as masks through which both
+sides are compared, and beside those that the log's records follow.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from bson import json_util
+
+from towpath.config.namespaces import Selection
+from towpath.config.pipeline import Constant, FieldRule, Pipeline
+from towpath_verifier import Mask, Namespace, Pair, key_id
+
+
+def pair_of(pipeline: Pipeline, namespace: Namespace) -> Pair:
+    """A namespace of the source, and where its documents are to be as the rules leave them."""
+    return Pair(namespace, pipeline.renamed(namespace), mask_of(pipeline, namespace))
+
+
+def mask_of(pipeline: Pipeline, namespace: Namespace) -> Mask | None:
+    """What the rules leave of the documents of a collection; None if that is everything."""
+    rules = list(rules_for(pipeline, namespace))
+    if not rules:
+        return None
+    return Mask(
+        tuple(path for rule in rules for path in rule.drop),
+        tuple(path for rule in rules for path in rule.hash),
+        {path: value for rule in rules for path, value in rule.set.items()},
+        pipeline.collections.hash_key,
+    )
+
+
+def rules_for(pipeline: Pipeline, namespace: Namespace) -> Iterator[FieldRule]:
+    """The rules that match a collection."""
+    for rule in pipeline.collections.rules:
+        if Selection((rule.collections,)).matches(namespace):
+            yield rule
+
+
+def as_json(pipeline: Pipeline) -> str:
+    """The rules in the form of MongoSource's setting; empty for none."""
+    rules = [
+        {
+            "collections": Selection((rule.collections,)).namespace_regex,
+            "drop": list(rule.drop),
+            "hash": list(rule.hash),
+            "set": {path: _extended(value) for path, value in rule.set.items()},
+        }
+        for rule in pipeline.collections.rules
+    ]
+    return json.dumps(rules, ensure_ascii=False) if rules else ""
+
+
+def _extended(constant: Constant) -> Any:
+    """As canonical Extended JSON."""
+    if isinstance(constant, bool | str):
+        return constant
+    if isinstance(constant, float):
+        return {"$numberDouble": repr(constant)}
+    return {"$numberInt" if -(2**31) <= constant < 2**31 else "$numberLong": str(constant)}
+
+
+def changed(pipeline: Pipeline, followed: str, namespaces: Iterable[Namespace]) -> list[Namespace]:
+    """Those of these collections of which the pipeline's rules leave something else than those that the log follows.
+
+    `followed` is the text in the source connector's offsets; empty for none. `Rules.leaveTheSame` is the same in Java.
+    """
+    now, before = (_Rules(*rules) for rules in (_rules(pipeline), _stored(followed)))
+    return [namespace for namespace in namespaces if now.effect(namespace) != before.effect(namespace)]
+
+
+def _rules(pipeline: Pipeline) -> tuple[Any, str]:
+    """The rules, and an id of the key."""
+    key = pipeline.collections.hash_key
+    return json_util.loads(as_json(pipeline) or "[]"), key_id(key) if key else ""
+
+
+def _stored(followed: str) -> tuple[Any, str]:
+    stored = json_util.loads(followed) if followed else {"rules": [], "key": ""}
+    return stored["rules"], stored["key"]
+
+
+def differ(pipeline: Pipeline, followed: str) -> bool:
+    """Whether the pipeline's rules are others than those that the log follows, in words or in effect."""
+    return bool(followed or pipeline.collections.rules) and _rules(pipeline) != _stored(followed)
+
+
+class _Rules:
+    def __init__(self, rules: Iterable[Mapping[str, Any]], key: str) -> None:
+        self._rules = [(re.compile(rule["collections"]), rule) for rule in rules]
+        self._key = key
+
+    def effect(self, namespace: Namespace) -> Mapping[str, str]:
+        """Path → what happens there, in words that are the same where the same happens."""
+        effect: dict[str, str] = {}
+        for collections, rule in self._rules:
+            if collections.fullmatch(namespace):
+                effect |= {path: f"set {type(value).__name__} {value!r}" for path, value in rule.get("set", {}).items()}
+                effect |= dict.fromkeys(rule.get("hash", ()), f"hash {self._key}")
+                effect |= dict.fromkeys(rule.get("drop", ()), "drop")
+        return effect
