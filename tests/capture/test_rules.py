@@ -161,8 +161,8 @@ def everything_in_kafka(bootstrap: str, name: str) -> bytes:
             if message.error():
                 left.discard((message.topic(), message.partition()))
                 continue
-            headers = [value for _, value in message.headers() or ()]
-            parts += [part for part in (message.key(), message.value(), *headers) if part]
+            parts += [part for part in (message.key(), message.value()) if part]
+            parts.append(repr(message.headers()).encode())
     finally:
         consumer.close()
     return b"\n".join(parts)

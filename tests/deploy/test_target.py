@@ -374,6 +374,7 @@ def test_prepare_overwrites_nothing_while_less_is_proven(
 
 _ROOT: dict[str, Any] = {"phase": "stream", "selection": "", "namespaces": "[]", "copied": "1:1"}
 OFFSETS = [{"partition": {"towpath": "move"}, "offset": _ROOT}]
+COPYING = [{"partition": {"towpath": "move"}, "offset": _ROOT | {"phase": "copy"}}]
 LOST = [{"partition": {"towpath": "move"}, "offset": _ROOT | {"lost": True}}]
 
 
@@ -403,6 +404,8 @@ def changed(**values: Any) -> Any:
         "offsets": lambda name: OFFSETS,
         "state": lambda name: "RUNNING",
         "session": None,
+        "with_other_rules": {},
+        "accept_rules": False,
     }
     return SimpleNamespace(**facts | values)
 
@@ -474,6 +477,12 @@ RED: list[tuple[Any, dict[str, Any], str]] = [
         change.kept_offsets,
         {"deployed": dict.fromkeys(_BASE.deployed), "offsets": lambda name: None},
         "Kafka Connect has no move-source, which `towpath remove` has not removed: if its offsets are also lost",
+    ),
+    (change.same_rules, {"with_other_rules": {"move-source": ["shop.a"]}}, "documents in the log and at the dest"),
+    (
+        change.same_rules,
+        {"with_other_rules": {"move-source": ["shop.a"]}, "accept_rules": True, "offsets": lambda name: COPYING},
+        "the initial copy is not finished",
     ),
 ]
 

@@ -25,7 +25,7 @@ from towpath.cli import towpath
 from towpath.clients.mongo.versions import SERIES
 from towpath.config import pipeline
 from towpath.config.loading import write_pipeline_file
-from towpath.config.pipeline import Pipeline
+from towpath.config.pipeline import FieldRule, Pipeline
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "reference"
@@ -78,6 +78,9 @@ def keys() -> str:
         if name != "destination":
             parts += ["## `[source]` and `[destination]`" if twice else f"## `[{name}]`"]
             parts += [_table(model, [name for name, field in model.model_fields.items() if not field.exclude])]
+        if name == "collections":
+            words = " ".join(inspect.cleandoc(FieldRule.__doc__ or "").split())
+            parts += ["## `[[collections.rules]]`", words, _table(FieldRule, list(FieldRule.model_fields))]
     return "\n\n".join(parts) + "\n"
 
 
@@ -114,7 +117,7 @@ def _docstrings(model: type[BaseModel]) -> dict[str, str]:
 def _default(value: Any) -> str:
     if value is PydanticUndefined:
         return "required"
-    if value is None or value in ({}, ""):
+    if value is None or value in ({}, "", ()):
         return ""
     shown = list(value) if isinstance(value, tuple) else value
     return f"`{str(shown).lower() if isinstance(shown, bool) else shown}`"

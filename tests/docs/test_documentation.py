@@ -102,7 +102,7 @@ def test_the_template_is_a_pipeline_file_with_the_defaults_and_names_every_optio
     assert file.stat().st_mode & 0o777 == 0o600
     for section, key in options():
         assert section is None or f"[{section}" in text
-        assert key == "rename" or re.search(rf"^(# )?{key} = ", text, re.MULTILINE), key
+        assert key in ("rename", "rules") or re.search(rf"^(# )?{key} = ", text, re.MULTILINE), key
     assert (pipeline.mode, pipeline.copy_method) == ("exactly-once", "towpath")
     assert (pipeline.write.fold, pipeline.write.batch_records, pipeline.write.batch_bytes) == (True, 50_000, 16 << 20)
     for key, value in re.findall(r"^# (batch_\w+) = (\d+)", text, re.MULTILINE):

@@ -70,6 +70,7 @@ def _documents(session: Session, namespace: str, count: int) -> Iterator[dict[st
         )
     database, name = namespace.split(".", 1)
     with session.source.connected() as client:
-        for document in client[database].get_collection(name, codec_options=_RAW).find({}, limit=count):
+        documents: Any = client[database].get_collection(name, codec_options=_RAW)
+        for document in documents.find({}, limit=count):
             raw = bytes(document.raw)
             yield {"before": readable(raw, canonical=False), "after": readable(mask(raw), canonical=False)}

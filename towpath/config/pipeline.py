@@ -6,6 +6,7 @@ What a file holds that may be secret, `loading` adds: `uri` and `login`, which n
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,7 +22,6 @@ from pydantic import (
     ByteSize,
     ConfigDict,
     Field,
-    FiniteFloat,
     InstanceOf,
     ValidationInfo,
     field_validator,
@@ -183,8 +183,16 @@ def _path(text: str) -> str:
 
 #: Of a field; through arrays and documents.
 FieldPath = Annotated[str, AfterValidator(_path)]
-#: Type-exact: `true` is not 1.
-Constant = bool | Annotated[int, Field(ge=-(2**63), lt=2**63)] | FiniteFloat | str
+
+
+def _constant(value: object) -> object:
+    is_small = isinstance(value, int) and -(2**63) <= value < 2**63
+    if isinstance(value, bool | str) or is_small or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    raise ValueError(f"{value!r:.80} cannot be set; write a text, true, false, or a finite number of up to 64 bits")
+
+
+Constant = Annotated[bool | int | float | str, BeforeValidator(_constant)]
 
 
 class FieldRule(Section):

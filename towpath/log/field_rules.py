@@ -76,17 +76,22 @@ def changed(pipeline: Pipeline, followed: str, namespaces: Iterable[Namespace]) 
 def _rules(pipeline: Pipeline) -> tuple[Any, str]:
     """The rules, and an id of the key."""
     key = pipeline.collections.hash_key
-    return json_util.loads(as_json(pipeline) or "[]"), key_id(key) if key else ""
+    return _parsed(as_json(pipeline) or "[]"), key_id(key) if key else ""
 
 
 def _stored(followed: str) -> tuple[Any, str]:
-    stored = json_util.loads(followed) if followed else {"rules": [], "key": ""}
+    stored = _parsed(followed or '{"rules": [], "key": ""}')
     return stored["rules"], stored["key"]
+
+
+def _parsed(text: str) -> Any:
+    return json_util.loads(text)
 
 
 def differ(pipeline: Pipeline, followed: str) -> bool:
     """Whether the pipeline's rules are others than those that the log follows, in words or in effect."""
-    return bool(followed or pipeline.collections.rules) and _rules(pipeline) != _stored(followed)
+    now, before = (json_util.dumps(rules, sort_keys=True) for rules in (_rules(pipeline), _stored(followed)))
+    return now != before
 
 
 class _Rules:
