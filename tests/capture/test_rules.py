@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,9 +16,11 @@ from confluent_kafka.admin import AdminClient
 
 from tests.conftest import MakePipeline
 from tests.support import raw
+from tests.support.awaited import until
 from tests.support.pipeline import Pipeline, Settings, towpath
 from tests.support.workload import Workload
 from towpath import stack as embedded
+from towpath.clients.connect.rest import Connect
 from towpath_verifier import Mask, id_key
 
 pytestmark = pytest.mark.servers
@@ -27,15 +30,15 @@ KEY = "a key that has at least thirty-two characters"
 PATHS = ("n0", "s0", "l0", "l1", "d0", "d0.v", "d1.k", "d1.w", "a0.text", "a0.v", "o0", "o1.a", "o1.b.k", "o2.z", "x0")
 
 
-def settings(folder: Path, rule: dict[str, Any]) -> Settings:
-    """Of a pipeline with this rule for all of its collections."""
+def settings(folder: Path, rule: dict[str, Any], collections: str = "*.*") -> Settings:
+    """Of a pipeline with this rule for some of its collections."""
     key = folder / "hash.key"
     key.write_text(KEY)
     key.chmod(0o600)
     lines = [f"{name} = {_toml(value)}" for name, value in rule.items()]
     return Settings(
         collections={"hash_key_file": str(key)} if "hash" in rule else {},
-        extra="\n".join(["[[collections.rules]]", 'collections = "*.*"', *lines]),
+        extra="\n".join(["[[collections.rules]]", f'collections = "{collections}"', *lines]),
     )
 
 
@@ -200,3 +203,40 @@ def test_no_secret_leaves_the_source(
         logs = b"".join(packed.read(name) for name in packed.namelist())
     logs += b"".join(process.log.read_bytes() for name, process in stack.processes.items() if "source" not in name)
     assert b"secret-" not in logs and KEY.encode() not in logs and KEY.encode().hex().encode() not in logs
+
+
+def test_other_rules_are_accepted_and_their_documents_are_read_again(
+    make_pipeline: MakePipeline, tmp_path: Path
+) -> None:
+    first = make_pipeline(settings(tmp_path, {"drop": ["a"]}, "*.docs"))
+    first.source("docs").insert_many([{"_id": n, "a": n, "b": n, "c": [{"d": "x"}]} for n in range(50)])
+    first.source("others").insert_one({"_id": 1, "e": 1})
+    first.deploy()
+    first.wait()
+    assert_as_the_rule_leaves_it(first, {"drop": ["a"]}, "docs", at_least=50)
+
+    rule = {"drop": ["b"], "hash": {"a": "hmac"}, "set": {"c": "y"}}
+    pipeline = replace(first, settings=settings(tmp_path, rule, "*.docs"))
+    refused = towpath("deploy", pipeline.write(), expect=2).stderr
+    assert "--accept-rules" in refused and f"the rules have changed for {pipeline.namespace('docs')}:" in refused
+    listed = towpath("rules", pipeline.file).stdout
+    assert f"{pipeline.namespace('docs')}: drop b, hash a, set c" in listed
+    before, after = towpath("rules", pipeline.file, "--show", pipeline.namespace("docs"), "--sample", 1).stdout.split(
+        "\n"
+    )[:2]
+    assert (json.loads(before)["b"], json.loads(after).get("b"), json.loads(after)["c"]) == (0, None, [{"d": "y"}])
+
+    accepted = towpath("deploy", pipeline.file, "--accept-rules").stderr
+    assert f"towpath resnapshot PIPELINE --only {pipeline.namespace('docs')}" in accepted
+    pipeline.source("docs").update_many({"_id": {"$lt": 10}}, {"$set": {"a": "new"}})
+    pipeline.source("docs").delete_one({"_id": 49})
+    with Connect(pipeline.addresses.connect) as connect:
+        source = f"{pipeline.name}-source"
+        until("a source task that stops", lambda: any(it.state == "FAILED" for it in connect.status(source).tasks))
+    assert "TWP-RULES-CHANGED" in towpath("status", pipeline.file, expect=1).stdout
+    towpath("resnapshot", pipeline.file, "--only", pipeline.namespace("docs"), "--yes")
+    assert_as_the_rule_leaves_it(pipeline, rule, "docs", at_least=49)
+    assert "nothing to change" in towpath("deploy", pipeline.file).stdout
+    pipeline.source("docs").update_one({"_id": 3}, {"$set": {"b": 1, "c.0.d": "z"}})
+    pipeline.wait()
+    assert_as_the_rule_leaves_it(pipeline, rule, "docs", at_least=49)
