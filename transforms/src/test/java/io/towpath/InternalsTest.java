@@ -35,6 +35,7 @@ class InternalsTest {
     /** Class of Kafka → the only one of ours that uses it. */
     private static final Map<String, String> KAFKA = Map.of(
             "org/apache/kafka/common/compress/Compression", "io/towpath/source/RecordSizeLimit",
+            "org/apache/kafka/common/config/types/Password", "io/towpath/source/SourceSettings",
             "org/apache/kafka/common/record/TimestampType", "io/towpath/sink/DeadLetters",
             "org/apache/kafka/common/security/ssl/DefaultSslEngineFactory", "io/towpath/net/PemFiles",
             "org/apache/kafka/common/utils/ByteBufferOutputStream", "io/towpath/source/RecordSizeLimit",
