@@ -25,7 +25,7 @@ _HASH: Final = "hash"
 _NULL, _UNDEFINED, _STRING, _SYMBOL = 0x0A, 0x06, 0x02, 0x0E
 _DOUBLE, _INT32, _INT64, _DECIMAL = 0x01, 0x10, 0x12, 0x13
 _HASH_BYTES, _ID_BYTES = 16, 8
-_KNOWN = 1_000  # names of one place that are looked up once
+_KNOWN = 1_000  # names
 _LENGTH = struct.Struct("<i")
 
 
@@ -84,7 +84,8 @@ class Mask:
             kind, end = buffer[at], buffer.index(b"\0", at + 1)
             value = end + 1
             behind = value + value_length(buffer, kind, value)
-            inner = place.of(buffer[at + 1 : end])
+            name = buffer[at + 1 : end]
+            inner = place.known.get(name) or place.find(name)
             if not inner.keeps_all:
                 if inner.action == _DROP:
                     parts.append(buffer[copied:at])
@@ -120,38 +121,35 @@ class _Place:
 
     def __init__(self, action: _Action, *, named: bool = True) -> None:
         self.action: Final = action
+        self.keeps_all = action is None
+        """Whether what is here, and everything below it, stays as it is."""
+        self.known: dict[bytes, _Place] = {}
+        """What `find` has found, by name: it is asked for each element of each document."""
         self._children: dict[bytes, _Place] = {}
         self._below = _Place(action, named=False) if named else self
-        self._known: dict[bytes, _Place] = {}
-
-    @property
-    def keeps_all(self) -> bool:
-        """Whether what is here, and everything below it, stays as it is."""
-        return self.action is None and not self._children
 
     def name(self, path: Iterable[bytes], action: _Action) -> None:
         """Name a path; a shorter one before those below it."""
         place, (*above, last) = self, path
         for segment in above:
-            place = place._children.setdefault(segment, _Place(place.action))
-        place._children.setdefault(last, _Place(action))
+            place = place._child(segment, place.action)
+        place._child(last, action)
 
-    def of(self, name: bytes) -> _Place:
+    def _child(self, segment: bytes, action: _Action) -> _Place:
+        self.keeps_all = False
+        return self._children.setdefault(segment, _Place(action))
+
+    def find(self, name: bytes) -> _Place:
         """The place of an element here."""
-        place = self._known.get(name)
-        if place is None:
-            if len(self._known) == _KNOWN:
-                self._known.clear()
-            place = self._known[name] = self._find(name)
-        return place
-
-    def _find(self, name: bytes) -> _Place:
         place = self
         for segment in name.split(b"."):
             if not segment.isdigit():
                 place = place._children.get(segment, place._below)
             if place.action == _DROP:
                 break
+        if len(self.known) == _KNOWN:
+            self.known.clear()
+        self.known[name] = place
         return place
 
 
