@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from bson import encode
 
 from tests.support.pipeline import pipeline_text
-from towpath.checks import change
 from towpath.checks import field_rules as judged
+from towpath.checks import source
 from towpath.config import loading
 from towpath.config.pipeline import Pipeline
 from towpath.cutover.reverse_pipeline import reverse_file_text
 from towpath.errors import BadPipelineFile, Refused
 from towpath.log import field_rules
 from towpath.log.definitions import RULES, RULES_KEY, definitions
-from towpath.store.credentials import properties, read_hash_key
+from towpath.run.doctor import Redaction
+from towpath.store.credentials import properties
+from towpath.verify.verdict import _selection
 from towpath_verifier import key_id
 
 KEY = "0123456789abcdef"
@@ -58,6 +62,8 @@ def read(folder: Path, *rules: str, key: str | None = None, head: str = "") -> P
         ("set = { a = 9223372036854775808 }", "cannot be set"),
         ("set = { a = [1] }", "cannot be set"),
         ("hash = { a = 'md5' }", "hmac"),
+        ("hash = { a.b = 'hmac' }", "in quotes"),
+        ("set = { a.b = 'x' }", "in quotes"),
         ("hash = { a = 'hmac' }", "hash_key_file"),
         ("drop = ['a']\nonly = '{}'", "unknown key"),
     ],
@@ -119,9 +125,7 @@ def test_the_source_gets_rules_and_a_reference_to_the_key(tmp_path: Path) -> Non
         },
     }
     assert source[RULES_KEY].startswith("${file:") and KEY not in repr(pipeline) + str(definitions(pipeline))
-    secrets = tmp_path / "secrets"
-    secrets.write_text(properties(pipeline, "a", "b"))
-    assert read_hash_key(secrets) == KEY.encode()
+    assert f"\nrules.key={KEY.encode().hex()}\n" in properties(pipeline, "a", "b")
     plain = definitions(read(tmp_path))["shop-source"]
     assert not {RULES, RULES_KEY} & plain.keys()
 
@@ -162,11 +166,32 @@ def test_a_pipeline_with_rules_has_no_reverse_pipeline(tmp_path: Path) -> None:
         reverse_file_text(written(tmp_path, rule("drop = ['a']"), key=None))
 
 
-def test_a_rule_for_nothing_is_a_trap(tmp_path: Path) -> None:
-    found = [it.finding for it in change.traps(read(tmp_path, rule("drop = ['a']", "crm.*")), tmp_path / "x.toml")]
-    assert any("match no collection that [collections] includes" in words for words in found)
-    found = [it.finding for it in change.traps(read(tmp_path, rule("drop = ['a']", "*.users")), tmp_path / "x.toml")]
-    assert not any("match no collection" in words for words in found)
+@pytest.mark.parametrize("pattern", ["shop.usres", "crm.*"])
+def test_a_rule_that_matches_nothing_is_an_error(tmp_path: Path, pattern: str) -> None:
+    """Or what it names would leave the source."""
+    pipeline = read(tmp_path, rule("drop = ['a']", "*.users"), rule("drop = ['a']", pattern))
+    facts: Any = SimpleNamespace(pipeline=pipeline, allow_missing=False, namespaces=("shop.users",))
+    (found,) = source.included(facts)
+    assert found.level == "error" and f"{pattern!r} match no collection" in found.finding
+    facts.allow_missing = True
+    assert list(source.included(facts)) == []
+
+
+def test_a_constant_is_no_reference_that_connect_resolves(tmp_path: Path) -> None:
+    constant = "${file:/secrets:source.uri}"
+    text = field_rules.as_json(read(tmp_path, rule(f'set = {{ a = "{constant}" }}')))
+    assert "${" not in text and json.loads(text)[0]["set"] == {"a": constant}
+
+
+def test_the_archive_for_a_bug_report_does_not_hold_the_key(tmp_path: Path) -> None:
+    redacted = Redaction.of(read(tmp_path, ALL, key=KEY))
+    assert KEY not in redacted(f"key: {KEY}") and KEY.encode().hex() not in redacted(KEY.encode().hex())
+
+
+def test_a_verdict_is_of_its_rules(tmp_path: Path) -> None:
+    selections = [_selection(read(tmp_path, ALL, key=key)) for key in (KEY, KEY + "x")]
+    selections += [_selection(read(tmp_path)), _selection(read(tmp_path, rule("drop = ['a']")))]
+    assert len({repr(it) for it in selections}) == 4 and KEY not in repr(selections)
 
 
 def test_what_else_needs_the_values(tmp_path: Path) -> None:

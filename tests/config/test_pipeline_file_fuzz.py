@@ -28,6 +28,10 @@ include = ["shop.*", "audit.log"]
 exclude = ["shop.tmp*"]
 [collections.rename]
 "shop.orders" = "archive.orders"
+[[collections.rules]]
+collections = "shop.*"
+drop = ["ssn", "cards.number"]
+set = { country = "redacted", "a.b" = 1 }
 [kafka]
 bootstrap = "127.0.0.1:9092"
 partitions = 4

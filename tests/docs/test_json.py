@@ -141,11 +141,13 @@ def test_fields_of_a_newer_version_are_passed_over() -> None:
 
 
 def test_the_page_is_held_against_lines() -> None:
-    good = {"v": 1, "dry_run": True, "changes": [], "differences": []}
+    good = {"v": 1, "dry_run": True, "changes": [], "differences": [], "waiting": {}}
     assert list(complaints("deploy", good)) == []
     assert list(complaints("deploy", good | {"more": 1})) == ["more is not described"]
     assert list(complaints("deploy", good | {"changes": 1})) == ["changes is not array: 1"]
-    assert list(complaints("deploy", {"v": 1, "dry_run": True, "differences": []})) == ["changes is not there"]
+    assert list(complaints("deploy", {"v": 1, "dry_run": True, "differences": [], "waiting": {}})) == [
+        "changes is not there"
+    ]
     gate = Gate(words="", findings=[Finding("ok", "lag", "0 s").as_json()]).as_json()
     line = gate | {"at": "2026-11-22T00:00:00.000+00:00", "findings": [{"subject": "lag", "level": 1, "finding": ""}]}
     assert list(complaints("cutover", line)) == [

@@ -62,6 +62,22 @@ def test_what_is_left(mask: Mask, document: dict[str, Any], expected: dict[str, 
     assert left(mask, document) == expected
 
 
+def test_names_of_elements_count_for_nothing() -> None:
+    """A client that writes BSON itself can give the elements of an array any names."""
+    mask = Mask(("a.b",), (), {"a.c": 7})
+    stored, expected = (
+        bson.encode({"a": inner}).replace(b"\x03a\0", b"\x04a\0")
+        for inner in ({"x": {"b": 1, "c": 2}, "b": 3}, {"x": {"c": 7}, "b": 3})
+    )
+    assert mask(stored) == expected
+
+
+@pytest.mark.parametrize("path", ["_id", "_id.a", "a..b", "", "a.0"])
+def test_what_is_no_path(path: str) -> None:
+    with pytest.raises(ValueError, match="is not a path"):
+        Mask((path,))
+
+
 def test_what_no_rule_names_is_the_same_object() -> None:
     document = bson.encode({"_id": 1, "a": {"c": 1}, "d": [{"b": 1}]})
     assert Mask(("a.b", "x"))(document) is document

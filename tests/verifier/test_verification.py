@@ -22,7 +22,7 @@ from tests.support import raw
 from tests.support.corpus import Specimen
 from tests.support.mongod import MongodSizes, Root, start_replica_set, start_standalone
 from tests.support.replicator import Replicator
-from towpath_verifier import Difference, Options, Pair, Recheck, Unsuitable, Verification, VerifierError
+from towpath_verifier import Difference, Mask, Options, Pair, Recheck, Unsuitable, Verification, VerifierError
 from towpath_verifier.metadata import Schemas
 
 pytestmark = pytest.mark.servers
@@ -52,6 +52,9 @@ class Sides:
     def verify(self, *names: str, **options: Any) -> tuple[Verification, list[Difference]]:
         run = self.verification(*names, **options)
         return run, list(run)
+
+
+MASK = Mask(("ssn",), ("email",), {"country": "x"}, b"key")
 
 
 @pytest.fixture(scope="module")
@@ -363,3 +366,39 @@ def test_the_rights_that_the_readme_names_suffice(tmp_path: Path) -> None:
         destination.admin.command("updateUser", "writer", roles=[])
         with pytest.raises(VerifierError, match="not authorized"):
             sides.verify()
+
+
+def masked(sides: Sides, **options: Any) -> tuple[Verification, list[Difference]]:
+    run = Verification(*sides.uris, [Pair("v.c", "v.c", MASK)], Options(processes=2, recheck=SOON, **options))
+    return run, list(run)
+
+
+@pytest.mark.parametrize("way", [{}, {"quiet": True}, {"screen": True}, {"ignore_field_order": True}], ids=str)
+def test_through_a_mask_only_what_it_leaves_is_the_same(sides: Sides, way: dict[str, Any], tmp_path: Path) -> None:
+    """Also where both sides have equal bytes, which must not be at the destination."""
+    documents = [{"_id": n, "ssn": f"secret-{n}", "email": f"secret@{n}", "country": "UK", "n": n} for n in range(50)]
+    sides.fill("c", documents)
+    run, found = masked(sides, **way)
+    assert len(found) == 50 and {difference.kind for difference in found} == {"different"}
+    assert "secret" not in "".join(str(left) for difference in found for _, left, _ in difference.paths)
+    assert not any(b"secret" in (difference.source or b"") for difference in found)
+    assert run.verdict.tallies[0].way == ("unordered" if way.get("ignore_field_order") else "compared")
+
+    for document in documents:
+        sides.destination.v.c.replace_one({"_id": document["_id"]}, bson.decode(MASK(bson.encode(document))))
+    run, found = masked(sides, **way)
+    assert (found, run.verdict.clean, run.verdict.tallies[0].documents) == ([], True, 50)
+
+
+def test_a_run_through_another_mask_is_not_resumed(sides: Sides, tmp_path: Path) -> None:
+    sides.fill("c", [{"_id": n} for n in range(10)])
+    journal = Options(journal=tmp_path / "journal", resume=True)
+    both_masks = [Mask(("a",)), Mask(("b",))]
+    for mask, is_refused in ((both_masks[0], False), (both_masks[1], True)):
+        run = Verification(*sides.uris, [Pair("v.c", "v.c", mask), Pair("v.gone", "v.gone")], journal)
+        run.verdict.tallies[1].errors.append("kept, so that the journal stays")
+        if is_refused:
+            with pytest.raises(VerifierError, match="compared something else"):
+                list(run)
+        else:
+            list(run)

@@ -19,7 +19,7 @@ from towpath.checks.source import captured_by
 from towpath.clients.kafka.topics import Topic
 from towpath.clients.mongo.client import Client
 from towpath.clients.mongo.replica_set import ReplicaSet
-from towpath.config.namespaces import meet, namespace_of, renames_of, topic_of
+from towpath.config.namespaces import namespace_of, renames_of, topic_of
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted, first_few
 from towpath.errors import ConnectUnreachable, TowpathError
@@ -50,13 +50,6 @@ def traps(pipeline: Pipeline, path: Path) -> Iterator[Finding]:
             yield warning(
                 f"[collections.rename] names {namespace}, which [collections] does not include: it has no effect",
                 "correct the name (the left side is the namespace at the source), or remove the line",
-            )
-    for rule in pipeline.collections.rules:
-        if not any(meet(rule.collections, pattern) for pattern in pipeline.collections.include):
-            yield warning(
-                f"[[collections.rules]] for {rule.collections} match no collection that [collections] includes: they"
-                " have no effect",
-                "correct the name (it is the one at the source), or remove the rule",
             )
     if pipeline.capture.copy_tasks > 1 and pipeline.copy_method != "towpath":
         yield warning(

@@ -156,13 +156,21 @@ def namespaces(facts: Facts) -> tuple[str, ...]:
 
 
 def included(facts: Facts) -> Iterator[Finding]:
-    """Each pattern of [collections] include matches a collection."""
+    """Each pattern of [collections] include, and of a rule, matches a collection."""
     for pattern in () if facts.allow_missing else unmatched(facts.pipeline.collections.include, facts.namespaces):
         yield error(
             f"[collections] include {pattern!r} matches no collection that the user in [source] uri can see, after"
             " exclude",
             "correct it, grant what `towpath check` finds missing, or pass --allow-missing if the collection"
             " will be created later",
+        )
+    patterns = dict.fromkeys(rule.collections for rule in facts.pipeline.collections.rules)
+    for pattern in () if facts.allow_missing else unmatched(patterns, facts.namespaces):
+        yield error(
+            f"[[collections.rules]] for {pattern!r} match no collection that is included: what they name would leave"
+            " the source if the name is misspelt",
+            "correct it (it is the name at the source), or pass --allow-missing if the collection will be created"
+            " later",
         )
 
 

@@ -83,11 +83,12 @@ def deploy(
         descriptions = [*(step.description for step in schema.collections), *(change.description for change in changes)]
         if as_json:
             words = [difference.finding for difference in differences]
-            print_json({"dry_run": dry_run, "changes": descriptions, "differences": words})
+            print_json({"dry_run": dry_run, "changes": descriptions, "differences": words, "waiting": waiting})
         elif not descriptions and not differences:
             click.echo(f"{session.pipeline.name}: nothing to change")
         elif not dry_run and not differences:
-            click.echo(f"{session.pipeline.name}: deployed, {len(session.pipeline.connectors)} connectors running")
+            count = len(session.pipeline.connectors) - len(waiting)
+            click.echo(f"{session.pipeline.name}: deployed, {count} connectors running")
         for connector, names in waiting.items():
             say(f"{connector} captures nothing until these documents are re-read; run: {resnapshot_of(names)}")
         if differences:

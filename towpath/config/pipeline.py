@@ -185,10 +185,18 @@ def _path(text: str) -> str:
 FieldPath = Annotated[str, AfterValidator(_path)]
 
 
+def _quoted(value: object) -> object:
+    """TOML makes tables of a path without quotes."""
+    if isinstance(value, dict):
+        raise ValueError('write a path with dots in quotes, such as "contacts.phone"')
+    return value
+
+
 def _constant(value: object) -> object:
     is_small = isinstance(value, int) and -(2**63) <= value < 2**63
     if isinstance(value, bool | str) or is_small or (isinstance(value, float) and math.isfinite(value)):
         return value
+    _quoted(value)
     raise ValueError(f"{value!r:.80} cannot be set; write a text, true, false, or a finite number of up to 64 bits")
 
 
@@ -204,7 +212,7 @@ class FieldRule(Section):
     """A namespace or a pattern, of names at the source. All rules that match a collection hold."""
     drop: Annotated[tuple[FieldPath, ...], Field(strict=False)] = ()
     """Paths of fields that do not leave."""
-    hash: dict[FieldPath, Literal["hmac"]] = {}
+    hash: dict[FieldPath, Annotated[Literal["hmac"], BeforeValidator(_quoted)]] = {}
     """`path = "hmac"`: values are replaced by texts of 32 digits, the same for equal values (HMAC-SHA-256 with the key
     in `hash_key_file`)."""
     set: dict[FieldPath, Constant] = {}

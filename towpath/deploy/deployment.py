@@ -233,7 +233,7 @@ def _secret_changes(facts: Facts) -> Iterator[Change]:
     for name, before in facts.deployed.items():
         if before is not None and not _differing(before, desired.get(name, before)):
             restart = partial(facts.connect.restart, name, only_failed=False)
-            yield Change(f"restart connector {name}, for the new address or password", restart)
+            yield Change(f"restart connector {name}, for a new address, password or key", restart)
 
 
 def _connector_changes(facts: Facts) -> Iterator[Change]:

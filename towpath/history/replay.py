@@ -266,7 +266,7 @@ def _run_again(replay: Replay, session: Session) -> None:
     connect, say = session.connect, session.say
     if _write_secrets(replay):
         connect.restart(replay.name, only_failed=False)
-        say(f"wrote {replay.sink.secrets_file} and restarted {replay.name}, for the new address or password")
+        say(f"wrote {replay.sink.secrets_file} and restarted {replay.name}, for a new address, password or key")
     (connector,) = statuses(connect, [replay.name])
     if connector.failures:
         connect.restart(replay.name, only_failed=True)

@@ -52,7 +52,8 @@ def as_json(pipeline: Pipeline) -> str:
         }
         for rule in pipeline.collections.rules
     ]
-    return json.dumps(rules, ensure_ascii=False) if rules else ""
+    # Connect replaces ${file:…} in a setting by what the file holds
+    return json.dumps(rules, ensure_ascii=False).replace("${", "\\u0024{") if rules else ""
 
 
 def _extended(constant: Constant) -> Any:
@@ -62,6 +63,11 @@ def _extended(constant: Constant) -> Any:
     if isinstance(constant, float):
         return {"$numberDouble": repr(constant)}
     return {"$numberInt" if -(2**31) <= constant < 2**31 else "$numberLong": str(constant)}
+
+
+def identity(pipeline: Pipeline) -> str:
+    """The same text for the same rules with the same key, which it does not hold."""
+    return json_util.dumps(_rules(pipeline), sort_keys=True)
 
 
 def changed(pipeline: Pipeline, followed: str, namespaces: Iterable[Namespace]) -> list[Namespace]:
@@ -90,8 +96,7 @@ def _parsed(text: str) -> Any:
 
 def differ(pipeline: Pipeline, followed: str) -> bool:
     """Whether the pipeline's rules are others than those that the log follows, in words or in effect."""
-    now, before = (json_util.dumps(rules, sort_keys=True) for rules in (_rules(pipeline), _stored(followed)))
-    return now != before
+    return identity(pipeline) != json_util.dumps(_stored(followed), sort_keys=True)
 
 
 class _Rules:

@@ -232,6 +232,8 @@ def _secrets(pipeline: Pipeline) -> Iterator[str]:
     yield from (value for key, value in client.settings.items() if "password" in key or "jaas" in key)
     if client.user:
         yield client.user[1]
+    key = pipeline.collections.hash_key
+    yield from (key.hex(), key.decode(errors="replace"))
     if token_file := pipeline.run.token_file:
         with suppress(OSError, ValueError):  # not there yet
             yield token_file.read_text(encoding="utf-8").strip()

@@ -93,14 +93,6 @@ def read_destination(file: Path) -> str | None:
     return None if uri is None else mongo_uri.joined(uri, values)
 
 
-def read_hash_key(file: Path) -> bytes | None:
-    """The key of hashes in a properties file; empty if there is none in it, None if the file is not readable here."""
-    try:
-        return bytes.fromhex(javaproperties.loads(file.read_text(encoding="utf-8")).get(HASH_KEY, ""))
-    except (OSError, ValueError):
-        return None
-
-
 def differs(file: Path, text: str) -> bool:
     """Whether the file is missing or has another content."""
     with _file_errors(file):

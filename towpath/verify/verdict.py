@@ -26,6 +26,7 @@ from towpath.config.pipeline import Pipeline
 from towpath.config.text import duration, first_few
 from towpath.deploy.schema import Listing, at_destination, at_source
 from towpath.errors import TowpathError
+from towpath.log import field_rules
 from towpath.log.definitions import pipeline_topics
 from towpath.session import Session
 from towpath.store import state_files, verdict_file
@@ -123,10 +124,12 @@ class Origin:
 
 
 def _selection(pipeline: Pipeline) -> dict[str, Any]:
+    rules = {"rules": field_rules.identity(pipeline)} if pipeline.collections.rules else {}
     return {
         "include": list(pipeline.collections.include),
         "exclude": list(pipeline.collections.exclude),
         "rename": dict(pipeline.collections.rename),
+        **rules,
     }
 
 

@@ -45,10 +45,16 @@ class Mask:
     def __post_init__(self) -> None:
         if self.hash and not self.key:
             raise ValueError("hashes need a key")
+        for path in (*self.drop, *self.hash, *self.set):
+            segments = path.split(".")
+            if segments[0] == "_id" or not all(segments) or any(segment.isdigit() for segment in segments):
+                raise ValueError(f"{path!r} is not a path: names joined by dots, none a number, the first not _id")
 
     def __call__(self, document: bytes) -> bytes:
         """What is left of a document; the same object if that is all of it."""
-        left = self._rewritten(document, 0, self._places)
+        if not any(map(document.__contains__, self._first_names)):
+            return document
+        left = self._rewritten(document, 0, self._places, DOCUMENT)
         return document if left is None else left
 
     def batch(self, batch: bytes) -> bytes:
@@ -63,6 +69,11 @@ class Mask:
         return {"drop": sorted(self.drop), "hash": sorted(self.hash), "set": constants, "key": key}
 
     @cached_property
+    def _first_names(self) -> Iterable[bytes]:
+        """Of each path; a document in which none occurs has no field of a rule."""
+        return {path.split(".")[0].encode() for path in (*self.drop, *self.hash, *self.set)}
+
+    @cached_property
     def _constants(self) -> Mapping[str, Element]:
         return {path: next(elements(bson.encode({"": value}))) for path, value in sorted(self.set.items())}
 
@@ -75,8 +86,11 @@ class Mask:
             places.name(path.encode().split(b"."), actions[path])
         return places
 
-    def _rewritten(self, buffer: bytes, start: int, place: _Place) -> bytes | None:
-        """What is left of the document or array that begins at `start`; None if nothing of it changes."""
+    def _rewritten(self, buffer: bytes, start: int, place: _Place, of: int) -> bytes | None:
+        """What is left of the document or array that begins at `start`; None if nothing of it changes.
+
+        The names of an array's elements count for nothing: MongoDB does not look at them either.
+        """
         parts: list[bytes] = []
         copied = at = start + 4
         last = start + _LENGTH.unpack_from(buffer, start)[0] - 1
@@ -85,13 +99,13 @@ class Mask:
             value = end + 1
             behind = value + value_length(buffer, kind, value)
             name = buffer[at + 1 : end]
-            inner = place.known.get(name) or place.find(name)
+            inner = place if of == ARRAY else place.known.get(name) or place.find(name)
             if not inner.keeps_all:
                 if inner.action == _DROP:
                     parts.append(buffer[copied:at])
                     copied = behind
                 elif kind in (DOCUMENT, ARRAY):
-                    if (left := self._rewritten(buffer, value, inner)) is not None:
+                    if (left := self._rewritten(buffer, value, inner, kind)) is not None:
                         parts += buffer[copied:value], left
                         copied = behind
                 elif inner.action is not None and kind not in (_NULL, _UNDEFINED):

@@ -16,6 +16,7 @@ from pymongo.collection import Collection
 
 from towpath_verifier import raw
 from towpath_verifier.differences import same_but_for_order
+from towpath_verifier.mask import Mask
 from towpath_verifier.raw import Element, Key, id_document, id_key, key
 from towpath_verifier.reads import Bounds, aggregated, with_retries
 
@@ -44,12 +45,12 @@ Merged: TypeAlias = Equal | Unequal
 
 
 class Side:
-    """One stream, in batches of whole documents; one batch is in memory at a time."""
+    """One stream, in batches of whole documents, or of what a mask leaves; one batch is in memory at a time."""
 
-    __slots__ = ("_batches", "at", "batch", "read")
+    __slots__ = ("_batches", "_mask", "at", "batch", "read")
 
-    def __init__(self, batches: Iterable[bytes]) -> None:
-        self._batches = iter(batches)
+    def __init__(self, batches: Iterable[bytes], mask: Mask | None = None) -> None:
+        self._batches, self._mask = iter(batches), mask
         self.batch, self.at = b"", 0
         self.read = 0
         """Bytes that came over the network."""
@@ -61,6 +62,8 @@ class Side:
             if batch is None:
                 return False
             self.batch, self.at, self.read = batch, 0, self.read + len(batch)
+            if self._mask is not None:
+                self.batch = self._mask.batch(batch)
         return True
 
     def take(self) -> bytes:

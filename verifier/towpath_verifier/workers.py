@@ -73,10 +73,10 @@ def _compare(job: Job, clients: tuple[Client, Client], work: Range, say: Callabl
 
     def read() -> Iterator[Compared]:
         low, high = work.bounds.low, work.bounds.high
-        batches = [in_id_order(documents, low, high, work.batch_size) for documents in (source, destination)]
-        if mask is not None:
-            batches[0] = map(mask.batch, batches[0])
-        sides = [Side(each) for each in batches]
+        sides = [
+            Side(in_id_order(documents, low, high, work.batch_size), of_side)
+            for documents, of_side in ((source, mask), (destination, None))
+        ]
         found = merged(*sides, ignore_field_order=job.ignore_field_order)
         return _parts(found, lambda: sides[0].read + sides[1].read)
 

@@ -41,7 +41,7 @@ public final class Mask {
     public byte[] ofDocument(byte[] bytes) {
         if (document.keepsAll()) return bytes;
         begin(bytes);
-        rewrite(0, document);
+        rewrite(0, document, BsonElements.DOCUMENT);
         return end();
     }
 
@@ -52,7 +52,9 @@ public final class Mask {
         BsonElements parts = new BsonElements(bytes, 0);
         while (parts.next()) {
             int partAt = outAt(parts.nameStart() - 1);
-            int length = parts.nameIs(SET) ? rewrite(parts.valueStart(), document) : withoutDropped(parts.valueStart());
+            int length = parts.nameIs(SET)
+                    ? rewrite(parts.valueStart(), document, parts.type())
+                    : withoutDropped(parts.valueStart());
             if (length > EMPTY) continue;
             size = partAt;
             copied = parts.valueEnd();
@@ -80,16 +82,21 @@ public final class Mask {
         return size + position - copied;
     }
 
-    /** Returns the new length of the document or array that begins here. */
-    private int rewrite(int start, Place place) {
+    /**
+     * Returns the new length of the document or array that begins here. The names of an array's elements count for nothing: MongoDB does not look
+     * at them either.
+     */
+    private int rewrite(int start, Place place, byte type) {
         int startAt = outAt(start);
         BsonElements elements = new BsonElements(in, start);
         while (elements.next()) {
-            Place at = place.of(in, elements.nameStart(), elements.valueStart() - 1);
+            Place at = type == BsonElements.ARRAY
+                    ? place
+                    : place.of(in, elements.nameStart(), elements.valueStart() - 1);
             if (at.keepsAll()) continue;
             if (at.action() == Action.DROP) leaveOut(elements);
             else if (elements.type() == BsonElements.DOCUMENT || elements.type() == BsonElements.ARRAY)
-                rewrite(elements.valueStart(), at);
+                rewrite(elements.valueStart(), at, elements.type());
             else replace(elements, at.action());
         }
         return patched(startAt, elements);

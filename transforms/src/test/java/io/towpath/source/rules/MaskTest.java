@@ -8,6 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertSame;
 
 import io.towpath.fold.Histories;
 import io.towpath.record.BsonBytes;
+import io.towpath.record.BsonElements;
 import io.towpath.record.Change;
 import io.towpath.support.LogModel;
 import java.io.IOException;
@@ -99,6 +100,17 @@ class MaskTest {
             })
     void updates(String rule, String update, String left) {
         assertEquals(left == null ? "" : json(bytes(left)), json(mask(rule).ofUpdate(bytes(update))));
+    }
+
+    /** A client that writes BSON itself can give the elements of an array any names. */
+    @Test
+    void namesOfElementsCountForNothing() {
+        byte[] document = bytes("{a: {x: {b: 1, c: 2}, b: 3}}");
+        document[4] = BsonElements.ARRAY;
+        byte[] left = mask("{drop: ['a.b'], set: {'a.c': 7}}").ofDocument(document);
+        byte[] expected = bytes("{a: {x: {c: 7}, b: 3}}");
+        expected[4] = BsonElements.ARRAY;
+        assertArrayEquals(expected, left);
     }
 
     @Test
