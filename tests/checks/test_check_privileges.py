@@ -143,6 +143,7 @@ def test_a_destination_user_who_may_not_keep_positions(filled: Pipeline, user_wi
     assert 'role: "readWrite", db: "towpath"' in one(found, "error", "destination", words)["advice"]
 
 
+@pytest.mark.nightly
 def test_what_mongo_kafka_validates_is_foreseen(filled: Pipeline, user_with: UserWith) -> None:
     """A user who may write where the pipeline writes, and is refused by the sink connector all the same."""
     rename = f'[collections.rename]\n"{filled.name}.docs" = "elsewhere.docs"'

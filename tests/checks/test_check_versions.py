@@ -41,6 +41,7 @@ def primary(folder: Path, version: str) -> Iterator[tuple[str, MongoClient[dict[
         yield address, client
 
 
+@pytest.mark.nightly
 def test_4_4_is_refused_with_the_reason(tmp_path: Path) -> None:
     with primary(tmp_path, "4.4.2") as (address, _), pytest.raises(Refused) as raised:
         errors(address)

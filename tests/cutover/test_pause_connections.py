@@ -43,6 +43,7 @@ def opened() -> Iterator[Opened]:
     found.watches = False
 
 
+@pytest.mark.nightly
 def test_no_connection_is_opened_in_the_pause(
     pipeline: Pipeline, opened: Opened, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

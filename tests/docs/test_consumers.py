@@ -58,6 +58,7 @@ def printed(program: str, pipeline: Pipeline, folder: Path) -> dict[int, object]
     return {document["_id"]: document for document in map(json.loads, done.stdout.splitlines())}
 
 
+@pytest.mark.nightly
 def test_both_readers_print_the_documents_of_the_collection(pipeline: Pipeline, tmp_path: Path) -> None:
     write(tmp_path)
     orders = pipeline.source("orders")

@@ -62,6 +62,7 @@ def interrupted(process: subprocess.Popen[bytes]) -> int:
     return process.wait(30)
 
 
+@pytest.mark.nightly
 def test_json_tells_the_error_and_continues(deployed: Pipeline, proxy: Proxy, tmp_path: Path) -> None:
     out = tmp_path / "lines"
 

@@ -44,6 +44,7 @@ def test_a_backlog_of_pushes_is_a_few_writes_a_document_and_both_sides_are_equal
     assert sent <= 3 * DOCUMENTS
 
 
+@pytest.mark.nightly
 def test_the_numbers_of_status_are_those_of_what_was_written(pipeline: Pipeline) -> None:
     documents, count = pipeline.source("docs"), 400
     pipeline.create("docs")

@@ -57,6 +57,7 @@ def supervised(pipeline: Pipeline) -> Iterator[None]:
     assert running.returncode == 0, said
 
 
+@pytest.mark.nightly
 def test_connectors_of_an_operator_are_compared_and_left_alone(pipeline: Pipeline, tmp_path: Path) -> None:
     pipeline.source("docs").insert_one({"_id": 1})
     owned = replace(pipeline, settings=Settings(connect={"owner": "strimzi"}))
