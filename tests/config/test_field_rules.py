@@ -64,6 +64,7 @@ def read(folder: Path, *rules: str, key: str | None = None, head: str = "") -> P
         ("hash = { a = 'md5' }", "hmac"),
         ("hash = { a.b = 'hmac' }", "in quotes"),
         ("set = { a.b = 'x' }", "in quotes"),
+        ("set = { '$oid' = 'x' }", "hash or drop a field"),
         ("hash = { a = 'hmac' }", "hash_key_file"),
         ("drop = ['a']\nonly = '{}'", "unknown key"),
     ],

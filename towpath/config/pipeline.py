@@ -232,6 +232,10 @@ class FieldRule(Section):
         for path in paths:
             if paths.count(path) > 1:
                 raise ValueError(f"the rule for {self.collections} names {path} twice")
+            if path.startswith("$") and path in self.set:  # Extended JSON would make a value of it
+                raise ValueError(
+                    f"the rule for {self.collections} sets {path}: hash or drop a field whose name has a $"
+                )
         return self
 
 
