@@ -22,8 +22,8 @@ from towpath_verifier.raw import ARRAY, DOCUMENT, Element, documents, elements, 
 _Action = str | Element | None
 _DROP: Final = "drop"
 _HASH: Final = "hash"
-_NULL, _UNDEFINED, _STRING, _SYMBOL = 0x0A, 0x06, 0x02, 0x0E
-_DOUBLE, _INT32, _INT64, _DECIMAL = 0x01, 0x10, 0x12, 0x13
+_NULL, _UNDEFINED, _STRING = 0x0A, 0x06, 0x02
+_DOUBLE, _INT64, _DECIMAL = 0x01, 0x12, 0x13
 _HASH_BYTES, _ID_BYTES = 16, 8
 _KNOWN = 1_000  # names
 _LENGTH = struct.Struct("<i")
@@ -34,7 +34,7 @@ class Mask:
     """The rules of one collection; call it with a document for what they leave of it.
 
     Paths name fields by the names on the way to them, joined by dots; numbers on the way are skipped. `key` is that of
-    the hashes. Raises `ValueError` for `hash` without a key.
+    the hashes. Raises `ValueError` for `hash` without a key, and for what is no path.
     """
 
     drop: tuple[str, ...] = ()
@@ -47,7 +47,8 @@ class Mask:
             raise ValueError("hashes need a key")
         for path in (*self.drop, *self.hash, *self.set):
             segments = path.split(".")
-            if segments[0] == "_id" or not all(segments) or any(segment.isdigit() for segment in segments):
+            numbers = [segment for segment in segments if segment.isascii() and segment.isdigit()]
+            if numbers or segments[0] == "_id" or not all(segments):
                 raise ValueError(f"{path!r} is not a path: names joined by dots, none a number, the first not _id")
 
     def __call__(self, document: bytes) -> bytes:
