@@ -21,7 +21,7 @@ from towpath.checks.facts import Extent
 from towpath.checks.plan import take
 from towpath.clients.kafka.topics import Topics
 from towpath.clients.mongo.client import Cluster
-from towpath.config.pipeline import Capture
+from towpath.config import loading
 
 pytestmark = pytest.mark.servers
 
@@ -177,7 +177,15 @@ def test_a_sample_reads_whole_documents(pipeline: Pipeline) -> None:
     documents.insert_many([{"_id": bson.Binary(bson.ObjectId().binary[::-1]), "s": "x" * 900} for _ in range(21_000)])
     captured = Extent(pipeline.namespace("orders"), "", 21_004, 21_000_000, 1, 1, 1)
     with closing(Cluster(pipeline.addresses.source, "source")) as it, it.connected() as client:
-        sample = take(client, [captured], Capture(), 5)
+        sample = take(client, [captured], loading.read(pipeline.write()), 5)
     assert 0 < sample.documents <= 2 * 21_004
     assert 900 < sample.bytes / sample.documents < 1_100
-    assert 0 < sample.log_ratio < 1
+    assert 0 < sample.log_ratio < 1 == sample.left
+
+
+def test_sizes_are_of_what_the_rules_leave(make_pipeline: MakePipeline) -> None:
+    rule = '[[collections.rules]]\ncollections = "*.*"\ndrop = ["text"]'
+    pipeline = make_pipeline(Settings(extra=rule))
+    pipeline.source("orders").insert_many([{"_id": n, "text": "x" * 900} for n in range(100)])
+    sample = plan(pipeline)["sample"]
+    assert sample["left"] < 0.05 and sample["log_ratio"] < 0.2

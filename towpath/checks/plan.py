@@ -27,9 +27,10 @@ from towpath.checks.rule import LEVELS, Finding, about, error, ok, warning
 from towpath.clients.mongo.client import Client
 from towpath.clients.mongo.privileges import if_allowed
 from towpath.clients.mongo.versions import UNIQUE_IN_PLACE
-from towpath.config.pipeline import Capture, Pipeline
+from towpath.config.pipeline import Pipeline
 from towpath.config.text import duration, size
 from towpath.errors import TowpathError
+from towpath.log.field_rules import pair_of
 from towpath.store.positions import DATABASE
 from towpath_verifier import feature_version
 
@@ -77,7 +78,9 @@ class Sample:
     documents: int
     bytes: int
     log_ratio: float
-    """Bytes on disk in the log for each byte of a document: with key and header, after lz4."""
+    """Bytes on disk in the log for each byte of a document: as the rules leave it, with key and header, after lz4."""
+    left: float = 1.0
+    """Bytes of a document that the rules leave, for each byte of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,13 +216,14 @@ class Plan:
 
     @property
     def destination(self) -> tuple[int, int] | Unknown:
-        """Bytes on disk of (documents, indexes), as at the source."""
+        """Bytes on disk of (documents, indexes), as at the source, for what the rules leave of documents."""
         if isinstance(self.collections, Unknown):
             return self.collections
         if any(collection.storage_bytes is None for collection in self.collections):
             return _NO_SIZES
+        left = 1.0 if isinstance(self.sample, Unknown) else self.sample.left
         return (
-            sum(collection.storage_bytes or 0 for collection in self.collections),
+            round(left * sum(collection.storage_bytes or 0 for collection in self.collections)),
             sum(collection.index_bytes or 0 for collection in self.collections),
         )
 
@@ -284,7 +288,7 @@ def gather(facts: Facts, findings: Sequence[Finding], seconds: float) -> Plan:
 
     collections = known(lambda: _collections(facts))
     extents = () if isinstance(collections, Unknown) else collections
-    sampled = partial(take, collections=extents, capture=pipeline.capture, seconds=seconds)
+    sampled = partial(take, collections=extents, pipeline=pipeline, seconds=seconds)
     return Plan(
         pipeline=pipeline,
         found=tuple(findings),
@@ -425,8 +429,9 @@ def round_trip(client: Client) -> float:
     return median(one() for _ in range(_PINGS))
 
 
-def take(client: Client, collections: Sequence[Extent], capture: Capture, seconds: float) -> Sample:
+def take(client: Client, collections: Sequence[Extent], pipeline: Pipeline, seconds: float) -> Sample:
     """Read for at most so many seconds, within the limits in [capture]. Raises `TowpathError` if there is nothing."""
+    capture = pipeline.capture
     preference = make_read_preference(_MODES[capture.read_preference], None)
     ranges = [(one, start) for one in collections if one.documents for start in _starts(client, one)]
     if not ranges:
@@ -436,12 +441,12 @@ def take(client: Client, collections: Sequence[Extent], capture: Capture, second
     kept: list[list[bytes]] = []
     kept_bytes = 0
     for collection, start in ranges:
-        read = 0
+        read, left = 0, pair_of(pipeline, collection.namespace).left
         for batch in _batches(client, collection, start, preference, seconds):
             found = list(documents_in(batch))
             documents, size, read = documents + len(found), size + len(batch), read + len(batch)
             if read == len(batch) and kept_bytes < _KEPT_BYTES:
-                kept.append(found)
+                kept.append([left(document) for document in found])
                 kept_bytes += len(batch)
             elapsed = time.monotonic() - begun
             limits = ((documents, capture.documents_per_second), (size, capture.bytes_per_second))
@@ -453,7 +458,8 @@ def take(client: Client, collections: Sequence[Extent], capture: Capture, second
             break
     if not documents:
         raise TowpathError(f"the source returned no document within {seconds + _PATIENCE_S:.0f} s")
-    return Sample(elapsed, documents, size, compressed_size(kept) / kept_bytes)
+    left_bytes = sum(len(document) for batch in kept for document in batch)
+    return Sample(elapsed, documents, size, compressed_size(kept) / kept_bytes, left_bytes / kept_bytes)
 
 
 def _starts(client: Client, collection: Extent) -> list[Any]:

@@ -354,7 +354,10 @@ def json_fields(plan: Plan, file: Path) -> dict[str, Any]:
         "collections": [asdict(one) | {"average_bytes": one.average_bytes} for one in _known(plan)],
         "sample": _or_null(
             plan.sample,
-            lambda it: asdict(it) | {"seconds": round(it.seconds, 3), "log_ratio": round(it.log_ratio, 4)},
+            lambda it: (
+                asdict(it)
+                | {"seconds": round(it.seconds, 3), "log_ratio": round(it.log_ratio, 4), "left": round(it.left, 4)}
+            ),
         ),
         "changes": _or_null(plan.changes, asdict),
         "log": _or_null(plan.log, asdict),
