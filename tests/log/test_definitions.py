@@ -17,6 +17,7 @@ from towpath.log.definitions import (
     DDL_DROP,
     SETTINGS,
     TOPIC_SETTINGS,
+    TRANSACTION_TIMEOUT,
     change_settings,
     definitions,
     is_compacted,
@@ -24,6 +25,7 @@ from towpath.log.definitions import (
     plain_settings,
     plugins,
     request_settings,
+    timeout_settings,
     transaction_timeout,
 )
 from towpath.store.positions import Counts, task_state
@@ -253,9 +255,15 @@ def test_renames_and_schema_changes_reach_the_connectors_in_one_form() -> None:
     assert (found["move-source"][DDL], found["move-sink"][DDL_DROP]) == ("true", "apply")
     off = definitions(whole.changed(ddl={"apply": False}))
     assert DDL not in off["move-source"] and DDL_DROP not in off["move-sink"]
-    timeout = "producer.override.transaction.timeout.ms"
-    assert found["move-source"][timeout] == str(1000 * transaction_timeout(whole.changed(ddl={"apply": True})))
-    assert timeout not in off["move-source"] and transaction_timeout(whole) == 60, "Kafka Connect's"
+
+
+def test_only_the_description_of_thousands_of_collections_takes_more_than_a_minute() -> None:
+    """All readers wait so long for what a killed worker has begun, and the worker itself, when it starts again."""
+    plain = pipeline("exactly-once", "towpath").changed(ddl={"apply": False})
+    ddl = plain.changed(ddl={"apply": True})
+    assert [transaction_timeout(ddl, count) for count in (1, 2_000, 2_001, 50_000)] == [60, 60, 300, 300]
+    assert transaction_timeout(plain, 50_000) == 60, "Kafka Connect's"
+    assert (timeout_settings(ddl, 5), timeout_settings(ddl, 5_000)) == ({}, {TRANSACTION_TIMEOUT: "300000"})
 
 
 def test_the_plugins_are_the_connectors_and_the_transforms_of_stock_debezium() -> None:

@@ -29,7 +29,7 @@ from towpath.errors import (
     TowpathError,
 )
 from towpath.log import field_rules
-from towpath.log.definitions import DDL_REPLAY, RULES, SETTINGS, definitions, pipeline_topics
+from towpath.log.definitions import DDL_REPLAY, RULES, SETTINGS, definitions, pipeline_topics, timeout_settings
 from towpath.log.lag import peek
 from towpath.log.source_offsets import source_state
 from towpath.session import Session
@@ -349,6 +349,7 @@ class Facts(Once):
             is_sink = name == self.pipeline.sink_connector
             key, cluster = (DESTINATION_SET, self.destination) if is_sink else (SOURCE_SET, self.source)
             config[key] = str(cluster.replica_set)
+            config.update({} if is_sink else timeout_settings(self.pipeline, len(self.namespaces)))
             config.update({key: text for key, text in (self.deployed[name] or {}).items() if key in _KEPT})
         return configs
 

@@ -41,6 +41,8 @@ DDL_ENDS = "towpath.ddl.ends"
 #: Seconds that a source's transaction may take: Kafka Connect's. With `[ddl]`, one transaction describes all
 #: collections, and the first record of a topic takes 20 ms (measured with 5,000), so that a minute is for 3,000.
 _TRANSACTION_S, _DESCRIPTIONS_S = 60, 300
+_IN_A_MINUTE = 2_000  # collections, which leaves some room
+TRANSACTION_TIMEOUT = "producer.override.transaction.timeout.ms"
 
 #: What Connect runs, and what people may post with curl.
 DEFINITIONS = shipped("connectors")
@@ -114,7 +116,7 @@ def _source(pipeline: Pipeline, prefix: str, selection: Selection, *, whole: boo
     config |= mongo_uri.references(pipeline.source.uri, "source", pipeline.secrets_file)
     config |= _login(pipeline)
     if pipeline.ddl.apply:
-        config |= {DDL: "true", "producer.override.transaction.timeout.ms": str(1000 * transaction_timeout(pipeline))}
+        config[DDL] = "true"
     if pipeline.collections.rules:
         config[RULES] = field_rules.as_json(pipeline)
     if pipeline.collections.hash_key:
@@ -164,9 +166,19 @@ def _login(pipeline: Pipeline) -> dict[str, str]:
     }
 
 
-def transaction_timeout(pipeline: Pipeline) -> int:
-    """Seconds after which a broker aborts a transaction of the source connector."""
-    return _DESCRIPTIONS_S if pipeline.ddl.apply else _TRANSACTION_S
+def transaction_timeout(pipeline: Pipeline, collections: int) -> int:
+    """Seconds after which a broker aborts a transaction of the source connector of a pipeline of so many collections.
+
+    All readers wait for it when a worker was killed in a transaction, and so does that worker, with the offsets of all
+    its connectors. So it is longer only where it has to be.
+    """
+    return _DESCRIPTIONS_S if pipeline.ddl.apply and collections > _IN_A_MINUTE else _TRANSACTION_S
+
+
+def timeout_settings(pipeline: Pipeline, collections: int) -> dict[str, str]:
+    """The setting of a source connector for `transaction_timeout`, where that is not Connect's."""
+    timeout = transaction_timeout(pipeline, collections)
+    return {} if timeout == _TRANSACTION_S else {TRANSACTION_TIMEOUT: str(1000 * timeout)}
 
 
 def definitions(pipeline: Pipeline) -> dict[str, dict[str, str]]:

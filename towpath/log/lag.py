@@ -165,7 +165,9 @@ def open_transactions(
     `ends` are stable; `written` are the ends of all that was written, which are read if not given.
     """
     written = pipeline_written(pipeline, topics) if written is None else written
-    longest = _TIMEOUTS * transaction_timeout(pipeline) if longest is None else longest
+    if longest is None:
+        collections = {topic for topic, _ in written if pipeline.is_change_topic(topic)}
+        longest = _TIMEOUTS * transaction_timeout(pipeline, len(collections))
     begun, now = unread(written, ends), time.time()
     transactions = (OpenTransaction(place, begun[place], now - at) for place, at in _written_at(topics, begun).items())
     return sorted((each for each in transactions if each.seconds > longest), key=lambda each: -each.seconds)
