@@ -90,9 +90,8 @@ public final class Mask {
         int startAt = outAt(start);
         BsonElements elements = new BsonElements(in, start);
         while (elements.next()) {
-            Place at = type == BsonElements.ARRAY
-                    ? place
-                    : place.of(in, elements.nameStart(), elements.valueStart() - 1);
+            Place at =
+                    type == BsonElements.ARRAY ? place : place.of(in, elements.nameStart(), elements.valueStart() - 1);
             if (at.keepsAll()) continue;
             if (at.action() == Action.DROP) leaveOut(elements);
             else if (elements.type() == BsonElements.DOCUMENT || elements.type() == BsonElements.ARRAY)
