@@ -304,7 +304,7 @@ def kept_offsets(facts: Facts) -> Iterator[Finding]:
 
 def same_rules(facts: Facts) -> Iterator[Finding]:
     """The rules leave of each captured collection what those before have left, or its documents are to be re-read."""
-    for connector, names in facts.with_other_rules.items() if facts.pipeline.has_own_source else ():
+    for connector, names in facts.with_other_rules.items():
         listed, resnapshot = first_few(names, 3), resnapshot_of(names)
         if source_state(facts.offsets(connector) or ()).is_initial:
             yield error(

@@ -385,7 +385,7 @@ class Facts(Once):
         Nothing of a connector whose offsets cannot be read with its present login: its task will see it.
         """
         found: dict[str, list[str]] = {}
-        for name in self.pipeline.source_connectors:
+        for name in self.pipeline.source_connectors if self.pipeline.has_own_source else ():
             if not (self.pipeline.collections.rules or RULES in (self.deployed[name] or {})):
                 continue
             try:

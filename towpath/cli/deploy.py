@@ -76,7 +76,7 @@ def deploy(
                 change.apply()
         for difference in differences:
             say(f"{difference.finding}; {difference.advice}")
-        waiting = facts.with_other_rules if session.pipeline.has_own_source else {}
+        waiting = facts.with_other_rules
         if not dry_run and not differences:
             running = [name for name in session.pipeline.connectors if name not in waiting]
             wait_running(session.connect, running, timeout, replaced=before)

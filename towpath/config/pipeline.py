@@ -218,6 +218,11 @@ class FieldRule(Section):
     set: dict[FieldPath, Constant] = {}
     """`path = "text"`: values are replaced by this text, number or boolean."""
 
+    @cached_property
+    def selection(self) -> Selection:
+        """The namespaces that it is for."""
+        return Selection((self.collections,))
+
     @property
     def actions(self) -> dict[str, Any]:
         """Path → what happens there, in words that are the same where the same happens."""
@@ -249,7 +254,7 @@ class Collections(Section):
     """`"db.old" = "db.new"`: another name at the destination."""
     hash_key_file: File | None = None
     """A file with the key of rules that hash, at least 16 characters, that only you can read. Who has it can tell which
-    hash belongs to a known value. Never changes."""
+    hash belongs to a known value. With another key, what was hashed has to be re-read."""
     hash_key: InstanceOf[bytes] = Field(default=b"", repr=False, exclude=True)
     rules: Annotated[tuple[FieldRule, ...], Field(strict=False)] = ()
     """What of documents leaves the source; empty: everything."""

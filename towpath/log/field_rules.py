@@ -11,7 +11,6 @@ from typing import Any
 
 from bson import json_util
 
-from towpath.config.namespaces import Selection
 from towpath.config.pipeline import Constant, FieldRule, Pipeline
 from towpath_verifier import Mask, Namespace, Pair, key_id
 
@@ -37,7 +36,7 @@ def mask_of(pipeline: Pipeline, namespace: Namespace) -> Mask | None:
 def rules_for(pipeline: Pipeline, namespace: Namespace) -> Iterator[FieldRule]:
     """The rules that match a collection."""
     for rule in pipeline.collections.rules:
-        if Selection((rule.collections,)).matches(namespace):
+        if rule.selection.matches(namespace):
             yield rule
 
 
@@ -45,7 +44,7 @@ def as_json(pipeline: Pipeline) -> str:
     """The rules in the form of MongoSource's setting; empty for none."""
     rules = [
         {
-            "collections": Selection((rule.collections,)).namespace_regex,
+            "collections": rule.selection.namespace_regex,
             "drop": list(rule.drop),
             "hash": list(rule.hash),
             "set": {path: _extended(value) for path, value in rule.set.items()},

@@ -166,8 +166,8 @@ def open_transactions(
     """
     written = pipeline_written(pipeline, topics) if written is None else written
     if longest is None:
-        collections = {topic for topic, _ in written if pipeline.is_change_topic(topic)}
-        longest = _TIMEOUTS * transaction_timeout(pipeline, len(collections))
+        collections = sum(map(pipeline.is_change_topic, {topic for topic, _ in written}))
+        longest = _TIMEOUTS * transaction_timeout(pipeline, collections)
     begun, now = unread(written, ends), time.time()
     transactions = (OpenTransaction(place, begun[place], now - at) for place, at in _written_at(topics, begun).items())
     return sorted((each for each in transactions if each.seconds > longest), key=lambda each: -each.seconds)

@@ -76,13 +76,8 @@ public final class BsonElements {
     }
 
     /** The length that the document itself declares. */
-    int length() {
+    public int length() {
         return end + 1 - start;
-    }
-
-    /** Behind the document. */
-    public int end() {
-        return end + 1;
     }
 
     public byte type() {

@@ -132,12 +132,17 @@ final class CapturedLog {
         return new KafkaConsumer<>(properties, new ByteArrayDeserializer(), new ByteArrayDeserializer());
     }
 
-    /** The advice for namespaces whose history is lost. */
-    static ConnectException lost(Collection<String> namespaces, String reason, String option) {
+    /** The first of them, and how many more there are. */
+    static String some(Collection<String> namespaces) {
         List<String> some = namespaces.stream().limit(3).toList();
         String more = namespaces.size() > 3 ? " and %,d more".formatted(namespaces.size() - 3) : "";
+        return String.join(", ", some) + more;
+    }
+
+    /** The advice for namespaces whose history is lost. */
+    static ConnectException lost(Collection<String> namespaces, String reason, String option) {
         return new ConnectException(
-                "TWP-HISTORY-LOST: %s: the log holds records of %s%s. Documents that were deleted at the source in between would stay at the destination. `towpath resnapshot PIPELINE%s` re-reads the documents and deletes those that are gone, without emptying the destination"
-                        .formatted(reason, String.join(", ", some), more, option));
+                "TWP-HISTORY-LOST: %s: the log holds records of %s. Documents that were deleted at the source in between would stay at the destination. `towpath resnapshot PIPELINE%s` re-reads the documents and deletes those that are gone, without emptying the destination"
+                        .formatted(reason, some(namespaces), option));
     }
 }

@@ -162,7 +162,7 @@ public final class TowpathSourceTask extends SourceTask {
         if (!others.isEmpty() && !(isResnapshotDue() && others.stream().allMatch(settings.isResnapshot()))) {
             throw new ConnectException(
                     "TWP-RULES-CHANGED: other rules than before leave something else of %s: log and destination still have what the rules before left. `towpath resnapshot PIPELINE%s` reads these documents again"
-                            .formatted(some(others), others.size() <= MOST_NAMED ? only(others) : ""));
+                            .formatted(CapturedLog.some(others), others.size() <= MOST_NAMED ? only(others) : ""));
         }
         ledger.follow(rules);
         if (ledger.hasBegun()) startRecords.add(ledger.rootRecord());
@@ -170,17 +170,16 @@ public final class TowpathSourceTask extends SourceTask {
 
     private List<String> withOtherRules() {
         Rules before = Rules.stored(ledger.rules());
-        Map<String, String> selected = new HashMap<>(configuration);
-        selected.put(SELECTION, ledger.selection());
-        return source.namespaces(SourceCluster.selection(selected)).stream()
+        return source.namespaces(wasSelected()).stream()
                 .filter(namespace -> !settings.rules().leaveTheSame(before, namespace))
                 .toList();
     }
 
-    private static String some(List<String> namespaces) {
-        String named = String.join(", ", namespaces.subList(0, Math.min(MOST_NAMED, namespaces.size())));
-        int more = namespaces.size() - MOST_NAMED;
-        return more > 0 ? "%s and %,d more".formatted(named, more) : named;
+    /** By the selection that the connector has captured so far. */
+    private Predicate<String> wasSelected() {
+        Map<String, String> before = new HashMap<>(configuration);
+        before.put(SELECTION, ledger.selection());
+        return SourceCluster.selection(before);
     }
 
     /** Options of `towpath resnapshot`. */
@@ -279,9 +278,7 @@ public final class TowpathSourceTask extends SourceTask {
      * without a resnapshot of them, throws {@link ConnectException}, as a copy does not show what was deleted in the meantime.
      */
     private boolean reselect(String selection) {
-        Map<String, String> before = new HashMap<>(configuration);
-        before.put(SELECTION, ledger.selection());
-        Predicate<String> wasSelected = SourceCluster.selection(before);
+        Predicate<String> wasSelected = wasSelected();
         Predicate<String> isSelected = SourceCluster.selection(configuration);
         Set<String> back = capturedBefore(isSelected.and(wasSelected.negate()));
         if (!back.isEmpty()

@@ -17,6 +17,7 @@ import io.towpath.source.rules.Rules;
 import io.towpath.support.Server;
 import io.towpath.support.Sources;
 import io.towpath.support.StoredOffsets;
+import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
@@ -147,17 +148,7 @@ class TowpathSourceTaskServerTest {
     }
 
     private void stream(String selection) {
-        start(Map.of(
-                CopyShare.TASK,
-                "0",
-                CopyShare.TASKS,
-                "1",
-                "collection.include.list",
-                selection,
-                "towpath.copy",
-                "none",
-                "towpath.ddl",
-                "true"));
+        startAlone(Map.of("collection.include.list", selection, "towpath.copy", "none", "towpath.ddl", "true"));
     }
 
     private String quoted() {
@@ -199,11 +190,7 @@ class TowpathSourceTaskServerTest {
         ledger.begin("shop[.]kept", now, List.of());
         ledger.beginStream();
         offsets.store(List.of(ledger.rootRecord()));
-        start(Map.of(
-                CopyShare.TASK,
-                "0",
-                CopyShare.TASKS,
-                "1",
+        startAlone(Map.of(
                 "collection.include.list",
                 "shop[.]kept," + quoted(),
                 "towpath.resnapshot",
@@ -248,11 +235,7 @@ class TowpathSourceTaskServerTest {
         ledger.beginStream();
         ledger.follow(rules(before).text());
         offsets.store(List.of(ledger.rootRecord()));
-        start(Map.of(
-                CopyShare.TASK,
-                "0",
-                CopyShare.TASKS,
-                "1",
+        startAlone(Map.of(
                 "collection.include.list",
                 quoted(),
                 "towpath.rules",
@@ -269,6 +252,14 @@ class TowpathSourceTaskServerTest {
 
     private void waits(String why) throws InterruptedException {
         for (int look = 0; look < LOOKS; look++) assertNull(task.poll(), why);
+    }
+
+    /** The only task. */
+    private void startAlone(Map<String, String> settings) {
+        Map<String, String> alone = new HashMap<>(settings);
+        alone.put(CopyShare.TASK, "0");
+        alone.put(CopyShare.TASKS, "1");
+        start(alone);
     }
 
     private void start(Map<String, String> settings) {

@@ -8,8 +8,4 @@ import io.towpath.source.rules.Rules;
  * @param name of the pipeline, which its topics begin with
  * @param rules what of documents may leave the source
  */
-public record Progress(String name, Partitions partitions, Ledger ledger, SourceMetrics metrics, Rules rules) {
-    public Progress(String name, Partitions partitions, Ledger ledger, SourceMetrics metrics) {
-        this(name, partitions, ledger, metrics, Rules.NONE);
-    }
-}
+public record Progress(String name, Partitions partitions, Ledger ledger, SourceMetrics metrics, Rules rules) {}

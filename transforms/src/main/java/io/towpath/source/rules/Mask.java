@@ -98,7 +98,7 @@ public final class Mask {
                 rewrite(elements.valueStart(), at, elements.type());
             else replace(elements, at.action());
         }
-        return patched(startAt, elements);
+        return patched(startAt, start + elements.length());
     }
 
     /** Of {@code $unset} and {@code $truncate}, whose values are no values of the document. */
@@ -107,11 +107,11 @@ public final class Mask {
         BsonElements paths = new BsonElements(in, start);
         while (paths.next())
             if (document.of(in, paths.nameStart(), paths.valueStart() - 1).action() == Action.DROP) leaveOut(paths);
-        return patched(startAt, paths);
+        return patched(startAt, start + paths.length());
     }
 
-    private int patched(int startAt, BsonElements all) {
-        int length = outAt(all.end()) - startAt;
+    private int patched(int startAt, int end) {
+        int length = outAt(end) - startAt;
         if (size > startAt) INTS.set(out, startAt, length); // else nothing of it has changed
         return length;
     }

@@ -13,6 +13,7 @@ import io.towpath.source.progress.Ledger;
 import io.towpath.source.progress.Partitions;
 import io.towpath.source.progress.Progress;
 import io.towpath.source.progress.SourceMetrics;
+import io.towpath.source.rules.Rules;
 import io.towpath.support.Server;
 import io.towpath.support.SourceContext;
 import io.towpath.support.Sources;
@@ -57,7 +58,7 @@ class InitialCopyServerTest {
             String namespace = collection.getNamespace().getFullName();
             Ledger ledger = new Ledger(new Partitions("p"), context);
             ledger.begin("", source.now(), List.of(namespace));
-            Progress progress = new Progress("p", new Partitions("p"), ledger, metrics);
+            Progress progress = new Progress("p", new Partitions("p"), ledger, metrics, Rules.NONE);
             SnapshotReads reads = Sources.reads(source, settings);
             Map<String, String> rows = new HashMap<>();
             int copies = 1;
@@ -108,7 +109,7 @@ class InitialCopyServerTest {
                     .toList();
             Ledger ledger = new Ledger(new Partitions("p"), context);
             ledger.begin("", source.now(), namespaces);
-            Progress progress = new Progress("p", new Partitions("p"), ledger, metrics);
+            Progress progress = new Progress("p", new Partitions("p"), ledger, metrics, Rules.NONE);
             Set<String> copied = new HashSet<>();
             int most = 0;
             try (InitialCopy copy = new InitialCopy(progress, Sources.reads(source, Map.of()), context)) {

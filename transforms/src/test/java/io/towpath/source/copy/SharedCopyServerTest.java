@@ -12,6 +12,7 @@ import io.towpath.source.progress.Ledger;
 import io.towpath.source.progress.Partitions;
 import io.towpath.source.progress.Progress;
 import io.towpath.source.progress.SourceMetrics;
+import io.towpath.source.rules.Rules;
 import io.towpath.support.Server;
 import io.towpath.support.Sources;
 import io.towpath.support.StoredOffsets;
@@ -135,7 +136,8 @@ class SharedCopyServerTest {
         Task(CopyShare share) {
             this.share = share;
             this.metrics = new SourceMetrics("p-source", "p", "p", share);
-            this.progress = new Progress("p", partitions, new Ledger(partitions, offsets.reader()), metrics);
+            this.progress =
+                    new Progress("p", partitions, new Ledger(partitions, offsets.reader()), metrics, Rules.NONE);
             Map<String, String> settings = Map.of(
                     CopyShare.TASK,
                     Integer.toString(share.task()),

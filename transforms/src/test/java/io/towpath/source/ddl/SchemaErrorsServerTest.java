@@ -12,6 +12,7 @@ import io.towpath.source.progress.Ledger;
 import io.towpath.source.progress.Partitions;
 import io.towpath.source.progress.Progress;
 import io.towpath.source.progress.SourceMetrics;
+import io.towpath.source.rules.Rules;
 import io.towpath.support.Server;
 import io.towpath.support.SourceContext;
 import io.towpath.support.Sources;
@@ -45,7 +46,7 @@ class SchemaErrorsServerTest {
         Ledger ledger = new Ledger(partitions, context);
         ledger.begin("", source.now(), List.of());
         ledger.beginStream();
-        Progress progress = new Progress("p", partitions, ledger, metrics);
+        Progress progress = new Progress("p", partitions, ledger, metrics, Rules.NONE);
         TopicPartitions topics = new TopicPartitions("p", Map.of(), Optional.empty());
         changes = new SchemaCapture(source, name -> name.startsWith(database + ".s"), topics, progress, context);
         Optional<List<SourceRecord>> begun = Optional.empty();
@@ -99,7 +100,7 @@ class SchemaErrorsServerTest {
         server.fresh("s2").drop();
         Ledger ledger = new Ledger(partitions, offsets);
         TopicPartitions topics = new TopicPartitions("q", Map.of(), Optional.empty());
-        Progress progress = new Progress("q", partitions, ledger, metrics);
+        Progress progress = new Progress("q", partitions, ledger, metrics, Rules.NONE);
         try (SchemaCapture capture =
                 new SchemaCapture(source, name -> name.startsWith(database + ".s"), topics, progress, offsets)) {
             assertEquals(Optional.of(List.of()), capture.beginCopy());

@@ -15,6 +15,7 @@ import io.towpath.source.progress.Ledger;
 import io.towpath.source.progress.Partitions;
 import io.towpath.source.progress.Progress;
 import io.towpath.source.progress.SourceMetrics;
+import io.towpath.source.rules.Rules;
 import io.towpath.support.Server;
 import io.towpath.support.SourceContext;
 import io.towpath.support.Sources;
@@ -76,7 +77,7 @@ class OversizedReadServerTest {
         SourceRecord record =
                 new SourceRecord(Map.of("server_id", "p"), Map.of("sec", 1, "ord", 1), "p", null, null, null);
         try (SourceMetrics metrics = new SourceMetrics("p-source", "p", "p", new CopyShare(0, 1))) {
-            Progress progress = new Progress("p", new Partitions("p"), ledger, metrics);
+            Progress progress = new Progress("p", new Partitions("p"), ledger, metrics, Rules.NONE);
             return new OversizedRead(progress, Sources.reads(source), null)
                     .of(record, new OversizedEvent(namespace(), key, time))
                     .orElseThrow();

@@ -8,6 +8,7 @@ import io.towpath.source.progress.CopyShare;
 import io.towpath.source.progress.Partitions;
 import io.towpath.source.progress.Progress;
 import io.towpath.source.progress.SourceMetrics;
+import io.towpath.source.rules.Rules;
 import java.lang.management.ManagementFactory;
 import java.util.List;
 import java.util.Optional;
@@ -30,7 +31,7 @@ class RequestLogTest {
             3,
             7,
             Set.of("shop.orders", "shop.\u00e9")::contains,
-            new Progress("p", new Partitions("p"), null, metrics));
+            new Progress("p", new Partitions("p"), null, metrics, Rules.NONE));
 
     @AfterEach
     void close() {

@@ -14,6 +14,7 @@ import io.towpath.record.BsonOrder;
 import io.towpath.record.CanonicalKey;
 import io.towpath.record.RecordHeaders;
 import io.towpath.source.progress.Progress;
+import io.towpath.source.rules.Rules;
 import io.towpath.support.Server;
 import io.towpath.support.Sources;
 import java.util.ArrayList;
@@ -128,7 +129,8 @@ class RereadAnswerServerTest {
     }
 
     private static List<String> told(RereadAnswer answer) {
-        List<SourceRecord> records = answer.records(new Progress("p", null, null, null), Map.of(), Map.of());
+        List<SourceRecord> records =
+                answer.records(new Progress("p", null, null, null, Rules.NONE), Map.of(), Map.of());
         return records.stream()
                 .map(record -> text(new RawBsonDocument((byte[]) record.key())) + " "
                         + TextHeaders.read(record, RecordHeaders.Part.OPERATION).orElseThrow())

@@ -8,6 +8,7 @@ import io.towpath.record.CanonicalKey;
 import io.towpath.record.ClusterTime;
 import io.towpath.record.RecordHeaders;
 import io.towpath.source.progress.Progress;
+import io.towpath.source.rules.Rules;
 import java.nio.ByteBuffer;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -29,7 +30,7 @@ class RereadAnswerTest {
         Map<String, Long> offset = Map.of("next", 5L);
 
         List<String> records = new RereadAnswer("shop.orders", time, keys, found)
-                .records(new Progress("p", null, null, null), Map.of("requests", "r"), offset).stream()
+                .records(new Progress("p", null, null, null, Rules.NONE), Map.of("requests", "r"), offset).stream()
                         .map(record -> {
                             assertEquals(offset, record.sourceOffset());
                             String id = new RawBsonDocument((byte[]) record.key())

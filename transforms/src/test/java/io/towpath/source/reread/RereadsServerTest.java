@@ -20,6 +20,7 @@ import io.towpath.source.progress.Progress;
 import io.towpath.source.progress.RangePlan;
 import io.towpath.source.progress.RecordIds;
 import io.towpath.source.progress.SourceMetrics;
+import io.towpath.source.rules.Rules;
 import io.towpath.support.Server;
 import io.towpath.support.SourceContext;
 import io.towpath.support.Sources;
@@ -58,7 +59,7 @@ class RereadsServerTest {
     private final SourceCluster source = Sources.connected(Sources.configuration());
     private final SourceMetrics metrics = new SourceMetrics("p-source", "p", "p", new CopyShare(0, 1));
     private final Ledger ledger = new Ledger(new Partitions("p"), context);
-    private final Progress progress = new Progress("p", new Partitions("p"), ledger, metrics);
+    private final Progress progress = new Progress("p", new Partitions("p"), ledger, metrics, Rules.NONE);
     private final byte[] key = CanonicalKey.of(BsonBytes.of(BsonDocument.parse("{_id: 1}")));
     private SchemaCapture schema;
     private MockConsumer<byte[], byte[]> requests;

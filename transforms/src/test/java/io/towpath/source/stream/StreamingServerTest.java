@@ -26,6 +26,7 @@ import io.towpath.source.progress.RecordIds;
 import io.towpath.source.progress.SourceMetrics;
 import io.towpath.source.reread.RereadSettings;
 import io.towpath.source.reread.Rereads;
+import io.towpath.source.rules.Rules;
 import io.towpath.support.Server;
 import io.towpath.support.SourceContext;
 import io.towpath.support.Sources;
@@ -312,7 +313,7 @@ class StreamingServerTest {
     }
 
     private Streaming streaming(SourceContext context, Ledger ledger, SourceMetrics metrics, DebeziumStream debezium) {
-        Progress progress = new Progress("p", new Partitions("p"), ledger, metrics);
+        Progress progress = new Progress("p", new Partitions("p"), ledger, metrics, Rules.NONE);
         SnapshotReads reads = Sources.reads(source);
         RereadSettings none = new RereadSettings("", new Properties());
         Rereads rereads = new Rereads(progress, reads, none, context, namespace::equals, null);
