@@ -55,6 +55,17 @@ def mask(rule: dict[str, Any]) -> Mask:
     return Mask(rule.get("drop", ()), rule.get("hash", ()), rule.get("set", {}), KEY.encode())
 
 
+#: Of the workload's documents, each matches some.
+FILTERS: tuple[dict[str, Any], ...] = (
+    {"n1": {"$gte": 0}},
+    {"s1": {"$exists": True}, "n0": {"$type": "number"}},
+    {"l0.1": {"$exists": True}},
+    {"a0.v": {"$ne": None}},
+    {"$or": [{"n2": {"$lt": 5}}, {"x0": {"$exists": False}}]},
+    {"$expr": {"$gt": ["$n3", "$n2"]}},
+)
+
+
 def random_rule(random: Random) -> dict[str, Any]:
     paths = random.sample(PATHS, 9)
     constants = ("redacted", 7, 2**40, 0.5, True)
@@ -63,13 +74,14 @@ def random_rule(random: Random) -> dict[str, Any]:
         "drop": paths[:3],
         "hash": dict.fromkeys(paths[3:6], "hmac"),
         "set": {path: random.choice(constants) for path in paths[6:]},
+        "only": json.dumps(random.choice(FILTERS)),
     }
 
 
 def assert_as_the_rule_leaves_it(pipeline: Pipeline, rule: dict[str, Any], collection: str, *, at_least: int) -> None:
     """Byte for byte; the rule changes some of the documents."""
     leave = mask(rule)
-    before = list(raw.read(pipeline.source(collection)))
+    before = list(raw.read(pipeline.source(collection), json.loads(rule.get("only", "{}"))))
     expected = {id_key(document): leave(document) for document in before}
     found = {id_key(document): document for document in raw.read(pipeline.destination(collection))}
     assert found == expected
@@ -105,6 +117,11 @@ class Secrets:
     def card(self) -> dict[str, Any]:
         return {"number": self.text(), "kind": "visible"}
 
+    def colleague(self, number: int, region: str) -> dict[str, Any]:
+        """Of whom only those in the EU may leave; the ids of some never do."""
+        note = "visible" if region == "eu" else self.text()
+        return {"_id": number if number < 10 else self.text(), "region": region, "note": note, "ssn": self.text()}
+
     def updates(self) -> Iterator[Any]:
         yield {"$set": {"ssn": self.text(), "address.street": self.text(), "cards.1.number": self.text()}}
         yield {"$push": {"cards": self.card()}}
@@ -124,6 +141,9 @@ RULE = {
     "hash": {"email": "hmac", "contacts": "hmac", "log.by": "hmac"},
     "set": {"country": "redacted"},
 }
+
+
+SELECTION = {"collections": "*.staff", "drop": ["ssn"], "only": '{"region": "eu"}'}
 
 
 def everything_in_kafka(bootstrap: str, name: str) -> bytes:
@@ -166,10 +186,12 @@ def test_random_changes_leave_what_the_rules_leave_and_no_secret_leaves_the_sour
     random, secrets = Random(seed), Secrets()
     rule = random_rule(random)
     print(rule)
-    pipeline = make_pipeline(settings(tmp_path, rule, RULE))
+    pipeline = make_pipeline(settings(tmp_path, rule, RULE, SELECTION))
     changes, people = Workload(seed, [pipeline.source("docs")], documents=300), pipeline.source("people")
+    staff = pipeline.source("staff")
     changes.fill()
     people.insert_many([secrets.document(number) for number in range(20)])
+    staff.insert_many([secrets.colleague(number, "eu" if number < 5 else "us") for number in range(20)])
     pipeline.deploy()
     for turn in range(12):
         changes.run(500 if nightly else 70)
@@ -179,22 +201,34 @@ def test_random_changes_leave_what_the_rules_leave_and_no_secret_leaves_the_sour
             people.update_one({"_id": random.randrange(20)}, update)
         number = random.randrange(20)
         people.replace_one({"_id": number}, secrets.document(number))
+        staff.update_many({"region": "us"}, {"$set": {"note": secrets.text()}, "$inc": {"n": 1}})
+        staff.insert_one(secrets.colleague(99, "us"))
+        for number in random.sample(range(10), 3):
+            staff.replace_one({"_id": number}, secrets.colleague(number, random.choice(("eu", "us"))), upsert=True)
+        staff.delete_one({"_id": random.randrange(30)})
     pipeline.wait()
-    assert_as_the_rule_leaves_it(pipeline, rule, "docs", at_least=150)
+    assert_as_the_rule_leaves_it(pipeline, rule, "docs", at_least=20)
     assert_as_the_rule_leaves_it(pipeline, RULE, "people", at_least=20)
+    staff.replace_one({"_id": 1}, secrets.colleague(1, "eu"), upsert=True)
+    pipeline.wait()
+    assert_as_the_rule_leaves_it(pipeline, SELECTION, "staff", at_least=1)
     towpath("verify", pipeline.file)
 
     pipeline.destination("docs").update_many({}, {"$set": {"n0": "damaged"}})
     pipeline.destination("people").delete_one({"_id": 3})
+    pipeline.destination("staff").insert_one({"_id": 8, "region": "us"})  # which is not selected, or another document
+    staff.replace_one({"_id": 8}, secrets.colleague(8, "us"), upsert=True)
     people.update_one({"_id": 3}, {"$set": {"ssn": secrets.text(), "email": secrets.text()}})  # a dead letter
     pipeline.wait()
     said = towpath("verify", pipeline.file, "--json", expect=1).stdout
     if nightly:
         towpath("replay", pipeline.file, "--rebuild", "--yes")
-        assert_as_the_rule_leaves_it(pipeline, rule, "docs", at_least=150)
+        for of, collection in ((rule, "docs"), (SELECTION, "staff")):
+            assert_as_the_rule_leaves_it(pipeline, of, collection, at_least=1)
     towpath("repair", pipeline.file, "--yes")
-    assert_as_the_rule_leaves_it(pipeline, rule, "docs", at_least=150)
+    assert_as_the_rule_leaves_it(pipeline, rule, "docs", at_least=20)
     assert_as_the_rule_leaves_it(pipeline, RULE, "people", at_least=20)
+    assert_as_the_rule_leaves_it(pipeline, SELECTION, "staff", at_least=1)
 
     assert secrets.made >= 1_000
     seen = everything_in_kafka(stack.bootstrap, pipeline.name)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
+from itertools import combinations
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from bson import encode
+from bson import encode, json_util
 
 from tests.support.pipeline import pipeline_text
 from towpath.checks import field_rules as judged
 from towpath.checks import source
 from towpath.config import loading
-from towpath.config.pipeline import Pipeline
+from towpath.config.pipeline import FILTER_JSON, Pipeline
 from towpath.cutover.reverse_pipeline import reverse_file_text
 from towpath.errors import BadPipelineFile, Refused
 from towpath.log import field_rules
@@ -66,7 +67,15 @@ def read(folder: Path, *rules: str, key: str | None = None, head: str = "") -> P
         ("set = { a.b = 'x' }", "in quotes"),
         ("set = { '$oid' = 'x' }", "hash or drop a field"),
         ("hash = { a = 'hmac' }", "hash_key_file"),
-        ("drop = ['a']\nonly = '{}'", "unknown key"),
+        ("drop = ['a']\nkeep = ['b']", "unknown key"),
+        ("only = '{}'", "is not a filter"),
+        ("only = '[1]'", "is not a filter"),
+        ("only = 'region = eu'", "is not a filter"),
+        ("only = { region = 'eu' }", "is not a filter"),
+        ("""only = '{"a": 1, "a": 2}'""", "occurs twice"),
+        ("""only = '{"a": {"$regex": "x", "$ne": "xy"}}'""", r"\$regex beside \$ne"),
+        ("""only = '{"$or": [{"$where": "true"}]}'""", r"\$where cannot be"),
+        ("""only = '{"$expr": {"$lt": ["$day", "$$NOW"]}}'""", r"\$\$NOW cannot be"),
     ],
 )
 def test_what_a_rule_cannot_be(tmp_path: Path, lines: str, words: str) -> None:
@@ -137,6 +146,35 @@ def test_pairs_have_the_masks_of_their_rules(tmp_path: Path) -> None:
     assert users and sorted(users.drop) == ["ssn", "x"] and users.set["a"] == 5 and users.key == KEY.encode()
     assert orders and orders.drop == ("x",) and not orders.hash
     assert field_rules.pair_of(read(tmp_path), "shop.users").mask is None
+
+
+FILTERS = (
+    '{"region": "eu", "deleted": {"$ne": true}}',
+    '{"a": {"$type": 2}, "b": {"$in": [{"$numberLong": "5"}, 5, 5.5, {"$oid": "0123456789abcdef01234567"}]}}',
+    '{"at": {"$gte": {"$date": "2024-01-01T00:00:00Z"}}, "u": {"$uuid": "00112233-4455-6677-8899-aabbccddeeff"}}',
+    '{"s": {"$regex": "^x", "$options": "i"}, "t": "$$NOW"}',
+)
+
+
+@pytest.mark.parametrize("text", FILTERS)
+def test_the_source_gets_filters_as_they_were_meant(tmp_path: Path, text: str) -> None:
+    pipeline = read(tmp_path, rule(f"only = '{text}'"), rule("""only = '{"n": 1}'""", "shop.*"))
+    configured = json_util.loads(definitions(pipeline)["shop-source"][RULES], json_options=FILTER_JSON)
+    mine = field_rules.only_of(pipeline, "shop.users")
+    assert mine is not None and mine["$and"] == [it["only"] for it in configured]
+    pair = field_rules.pair_of(pipeline, "shop.orders")
+    assert (pair.mask, pair.only, pair.is_whole) == (None, {"$and": [{"n": 1}]}, False)
+    assert not field_rules.differ(pipeline, stored(pipeline))
+    assert field_rules.changed(pipeline, stored(pipeline), ["shop.users", "shop.orders"]) == []
+    assert field_rules.changed(read(tmp_path), stored(pipeline), ["shop.users", "crm.x"]) == ["shop.users"]
+
+
+def test_filters_with_other_types_or_another_order_are_others(tmp_path: Path) -> None:
+    texts = ('{"a": {"x": 1, "y": 2}}', '{"a": {"y": 2, "x": 1}}', '{"a": {"x": {"$numberLong": "1"}, "y": 2}}')
+    pipelines = [read(tmp_path, rule(f"only = '{text}'")) for text in texts]
+    for one, other in combinations(pipelines, 2):
+        assert field_rules.changed(one, stored(other), ["shop.users"]) == ["shop.users"]
+        assert field_rules.differ(one, stored(other)) and _selection(one) != _selection(other)
 
 
 def stored(pipeline: Pipeline) -> str:

@@ -25,9 +25,9 @@ def collection(client: Client, namespace: str) -> Documents:
     return client[database][name]
 
 
-def read(documents: Documents) -> Iterator[bytes]:
-    """Every document as it is stored, in no particular order."""
-    for found in documents.with_options(codec_options=_RAW).find({}, batch_size=500):
+def read(documents: Documents, only: Mapping[str, Any] | None = None) -> Iterator[bytes]:
+    """Every document as it is stored, or those that match a filter, in no particular order."""
+    for found in documents.with_options(codec_options=_RAW).find(only or {}, batch_size=500):
         yield bytes(found.raw)
 
 

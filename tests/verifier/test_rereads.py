@@ -57,7 +57,9 @@ class Patched(pytest.MonkeyPatch):
         self.setattr(rereads, "_GATHER", 0)
 
 
-def _by_ids(server: Server, ids: Sequence[bytes], at: Timestamp | None = None) -> Iterator[tuple[Key, bytes]]:
+def _by_ids(
+    server: Server, ids: Sequence[bytes], at: Timestamp | None = None, only: None = None
+) -> Iterator[tuple[Key, bytes]]:
     for id in ids:
         number = IDS.index(id)
         state = server.now.get(number) if at is None else server.at(number, at.time)

@@ -390,6 +390,28 @@ def test_through_a_mask_only_what_it_leaves_is_the_same(sides: Sides, way: dict[
     assert (found, run.verdict.clean, run.verdict.tallies[0].documents) == ([], True, 50)
 
 
+@pytest.mark.parametrize("way", [{}, {"quiet": True}, {"screen": True}], ids=str)
+def test_with_a_filter_what_it_matches_is_compared_with_all_of_the_destination(
+    sides: Sides, way: dict[str, Any]
+) -> None:
+    only = {"region": "eu"}
+    documents = [{"_id": n, "region": "eu" if n % 2 else "us", "n": n} for n in range(50)]
+    sides.fill("c", documents)
+
+    def compared() -> tuple[Verification, list[Difference]]:
+        pairs = [Pair("v.c", "v.c", None, only)]
+        run = Verification(*sides.uris, pairs, Options(processes=2, recheck=SOON, **way))
+        return run, list(run)
+
+    assert named(compared()[1]) == [("extra", n) for n in range(0, 50, 2)], "equal bytes, and yet too much"
+    sides.destination.v.c.delete_many({"region": "us"})
+    run, found = compared()
+    assert (found, run.verdict.clean, run.verdict.tallies[0].documents) == ([], True, 25)
+    sides.source.v.c.update_one({"_id": 1}, {"$set": {"region": "us"}})
+    sides.destination.v.c.delete_one({"_id": 3})
+    assert named(compared()[1]) == [("extra", 1), ("missing", 3)]
+
+
 def test_a_run_through_another_mask_is_not_resumed(sides: Sides, tmp_path: Path) -> None:
     sides.fill("c", [{"_id": n} for n in range(10)])
     journal = Options(journal=tmp_path / "journal", resume=True)

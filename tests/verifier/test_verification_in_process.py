@@ -225,7 +225,7 @@ def streams(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {"source": [], "destination": []}
 
     def in_id_order(documents: _Named, *asked: Any) -> Iterator[bytes]:
-        assert asked == (None, None, 10)
+        assert asked == ((None, None, 10, None) if documents == "source" else (None, None, 10))
         for batch in found[documents].pop(0):
             if isinstance(batch, Exception):
                 raise batch
@@ -311,10 +311,14 @@ def test_a_range_is_compared_within_its_bounds_in_the_way_that_is_wanted(monkeyp
     )
     assert [report.differing for report in compared()] == [[ONE]]
     assert [report.differing for report in compared(ignore_field_order=True)] == [[]]
-    assert asked == [(name, ONE, TWO, 10) for name in ("v.c", "w.c")] * 2
+    assert asked == [("v.c", ONE, TWO, 10, None), ("w.c", ONE, TWO, 10)] * 2
     asked.clear()
     assert compared(screen=True) == [Compared(6, 77, [ONE])]
     assert asked == [("v.c", "w.c", work.bounds, 5.0, print)]
+    asked.clear()
+    work = replace(work, pair=replace(PAIR, only={"a": 1}))
+    assert [report.differing for report in compared(screen=True)] == [[ONE]]
+    assert asked == [("v.c", ONE, TWO, 10, {"a": 1}), ("w.c", ONE, TWO, 10)]
 
 
 @pytest.mark.parametrize("limit", ["_REPORT_BYTES", "_REPORT_ID_BYTES"])

@@ -9,7 +9,8 @@ from towpath.checks.rule import Finding, warning
 from towpath.config.pipeline import FieldRule
 from towpath_verifier import Mask
 
-_WHERE = "[[collections.rules]]"
+#: Where rules are in the pipeline file.
+WHERE = "[[collections.rules]]"
 
 
 class Occurrences:
@@ -31,7 +32,7 @@ class Occurrences:
             yield warning(
                 f"has no field {path} in a sample, and a rule names it",
                 "is it misspelt? `towpath rules PIPELINE --show NAMESPACE` shows what is left of documents",
-                where=_WHERE,
+                where=WHERE,
             )
 
 
@@ -45,13 +46,13 @@ def of_indexes(rules: Sequence[FieldRule], indexes: Sequence[Mapping[str, Any]])
                     f"{what} unique, and a rule leaves {'nothing' if action == 'drop' else 'one value'} of {path}:"
                     " documents that are then alike cannot have a unique index at the destination",
                     f"hash {path}, which keeps values apart, or drop the index at the source",
-                    where=_WHERE,
+                    where=WHERE,
                 )
             if "expireAfterSeconds" in index:
                 yield warning(
                     f"{what} a TTL index, and a rule leaves no date in {path}: after a cutover nothing expires",
                     "leave that field out of the rules, if documents must expire at the destination",
-                    where=_WHERE,
+                    where=WHERE,
                 )
 
 
@@ -65,7 +66,7 @@ def of_validator(rules: Sequence[FieldRule], validator: Mapping[str, Any]) -> It
                     f"has a validator that names {path}, and a rule changes it: the destination only warns until a"
                     " cutover, and refuses writes afterwards",
                     "compare the validator with what `towpath rules PIPELINE --show NAMESPACE` prints",
-                    where=_WHERE,
+                    where=WHERE,
                 )
 
 

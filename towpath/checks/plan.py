@@ -30,7 +30,7 @@ from towpath.clients.mongo.versions import UNIQUE_IN_PLACE
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import duration, size
 from towpath.errors import TowpathError
-from towpath.log.field_rules import pair_of
+from towpath.log.field_rules import pair_of, selected
 from towpath.store.positions import DATABASE
 from towpath_verifier import feature_version
 
@@ -80,7 +80,7 @@ class Sample:
     log_ratio: float
     """Bytes on disk in the log for each byte of a document: as the rules leave it, with key and header, after lz4."""
     left: float = 1.0
-    """Bytes of a document that the rules leave, for each byte of it."""
+    """Bytes that the rules leave, for each byte of a document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -441,12 +441,14 @@ def take(client: Client, collections: Sequence[Extent], pipeline: Pipeline, seco
     kept: list[list[bytes]] = []
     kept_bytes = 0
     for collection, start in ranges:
-        read, left = 0, pair_of(pipeline, collection.namespace).left
+        read, pair = 0, pair_of(pipeline, collection.namespace)
+        database, name = collection.namespace.split(".", 1)
         for batch in _batches(client, collection, start, preference, seconds):
             found = list(documents_in(batch))
             documents, size, read = documents + len(found), size + len(batch), read + len(batch)
             if read == len(batch) and kept_bytes < _KEPT_BYTES:
-                kept.append([left(document) for document in found])
+                leaving = selected(client[database][name], found, pair.only)
+                kept.append([pair.left(document) for document in leaving])
                 kept_bytes += len(batch)
             elapsed = time.monotonic() - begun
             limits = ((documents, capture.documents_per_second), (size, capture.bytes_per_second))

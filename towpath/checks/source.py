@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 from bson import DBRef, decode
 from bson.codec_options import CodecOptions, DatetimeConversion
 from bson.raw_bson import RawBSONDocument
-from pymongo.errors import ExecutionTimeout
+from pymongo.errors import ExecutionTimeout, OperationFailure
 
 from towpath.checks import capture, field_rules
 from towpath.checks.facts import Configurations, Facts, Side
@@ -28,8 +28,9 @@ from towpath.config.namespaces import topic_of, unmatched
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted, first_few
 from towpath.log.definitions import DDL, definitions
-from towpath.log.field_rules import rules_for
+from towpath.log.field_rules import only_of, rules_for
 from towpath.log.source_offsets import SELECTION
+from towpath_verifier import brief
 
 SIDE = "source"
 _SHOWN = 10  # with more collections, only their number is listed
@@ -284,6 +285,33 @@ def _total(facts: Facts) -> tuple[int, int]:
     return sum(extent.documents for extent in extents), sum(extent.bytes or 0 for extent in extents)
 
 
+def selectable(facts: Facts) -> Iterator[Finding]:
+    """The server can match documents by the filters of rules, and some match."""
+    for namespace in facts.namespaces:
+        if (only := only_of(facts.pipeline, namespace)) is not None:
+            yield from about(f"{SIDE} {namespace}", facts.source.ask(partial(_selected, namespace, only)))
+
+
+def _selected(namespace: str, only: Mapping[str, Any], client: Client) -> list[Finding]:
+    database, name = namespace.split(".", 1)
+    try:
+        found = client[database][name].find_one(only, {"_id": 1}, max_time_ms=int(_SECONDS * 1000))
+    except ExecutionTimeout:  # nothing is known of so large a collection without an index
+        return []
+    except OperationFailure as refused:
+        return [
+            error(
+                f"the server refuses the filter `only`: {brief(refused)}",
+                "correct it; `towpath rules PIPELINE --show NAMESPACE` tries it",
+                where=field_rules.WHERE,
+            )
+        ]
+    if found is None:
+        what = "has no document that matches `only`: none would leave"
+        return [warning(what, "is the filter as you mean it?", where=field_rules.WHERE)]
+    return []
+
+
 def collections(facts: Facts) -> Iterator[Finding]:
     """What is not replicated as one may expect, and traps that samples of the collections show."""
     for collection in facts.collections:
@@ -314,7 +342,7 @@ def collections(facts: Facts) -> Iterator[Finding]:
 RULES = (
     *rules(SIDE, lambda facts: servers(facts.source), schema_changes, privileged),
     Rule(capture.SUBJECT, lambda facts: capture.check_window(facts.source.ask(capture.read)), required=False),
-    *(Rule(SIDE, check, applies=listed) for check in (included, filterable, kinds, names, copy_time)),
+    *(Rule(SIDE, check, applies=listed) for check in (included, filterable, selectable, kinds, names, copy_time)),
     Rule(SIDE, collections, required=False, applies=listed),
 )
 

@@ -36,7 +36,7 @@ _COMMANDS = {
     "init": ("towpath.cli.init", "Write a commented pipeline file."),
     "check": ("towpath.cli.check", "Check the pipeline file and all servers that it names."),
     "plan": ("towpath.cli.check", "Estimate time and disk, find what stops a pipeline."),
-    "rules": ("towpath.cli.rules", "Show what rules leave of documents, before you deploy."),
+    "rules": ("towpath.cli.rules", "Show what rules let leave the source, before you deploy."),
     "prepare": ("towpath.cli.deploy", "Create collections, views and indexes at the destination."),
     "manifests": ("towpath.cli.manifests", "Print resources of Kubernetes, for Strimzi."),
     "deploy": ("towpath.cli.deploy", "Create or update topics and connectors."),

@@ -13,10 +13,12 @@ from bson.raw_bson import RawBSONDocument
 from towpath.cli.options import json_option, opened, pipeline_argument, print_json
 from towpath.clients.mongo.replica_set import collections
 from towpath.errors import Refused
-from towpath.log.field_rules import mask_of, rules_for
+from towpath.log.field_rules import filter_text, only_of, pair_of, rules_for, selected
 from towpath.log.records import readable
 from towpath.session import Session
+from towpath_verifier import id_key
 
+_STAYS = "(does not leave: it does not match the filter)"
 _RAW: CodecOptions[RawBSONDocument] = CodecOptions(document_class=RawBSONDocument)
 
 
@@ -26,7 +28,7 @@ _RAW: CodecOptions[RawBSONDocument] = CodecOptions(document_class=RawBSONDocumen
 @click.option("--sample", default=5, type=click.IntRange(1, 1000), help="How many documents --show prints.")
 @json_option
 def rules(file: Path, show: str | None, sample: int, as_json: bool) -> None:
-    """Show what the rules of PIPELINE leave of documents.
+    """Show which documents the rules of PIPELINE let leave the source, and what of them.
 
     Without --show: the rules for each collection of the source. Nothing is changed, and no deployed pipeline is needed:
     look before you deploy. What --show prints holds the values that the rules keep at the source.
@@ -40,7 +42,7 @@ def rules(file: Path, show: str | None, sample: int, as_json: bool) -> None:
         return
     for each in found:
         for line in each.values() if show else (f"{each['namespace']}: {_words(each)}",):
-            click.echo(line)
+            click.echo(_STAYS if line is None else line)
         if show:
             click.echo("")
     if not found:
@@ -50,20 +52,22 @@ def rules(file: Path, show: str | None, sample: int, as_json: bool) -> None:
 def _collections(session: Session) -> Iterator[dict[str, Any]]:
     with session.source.connected() as client:
         names = (each.namespace for each in collections(client) if each.kind != "view")
-        selected = sorted(filter(session.pipeline.selection.matches, names))
-    for namespace in selected:
+        captured = sorted(filter(session.pipeline.selection.matches, names))
+    for namespace in captured:
         actions = {path: what for rule in rules_for(session.pipeline, namespace) for path, what in rule.actions.items()}
-        if actions:
-            yield {"namespace": namespace, "rules": actions}
+        only = only_of(session.pipeline, namespace)
+        if actions or only:
+            yield {"namespace": namespace, "rules": actions} | ({"only": filter_text(only)} if only else {})
 
 
 def _words(collection: dict[str, Any]) -> str:
-    return ", ".join(f"{action.split(' ', 1)[0]} {path}" for path, action in collection["rules"].items())
+    words = [f"{action.split(' ', 1)[0]} {path}" for path, action in collection["rules"].items()]
+    return ", ".join([*words, f"only {collection['only']}"] if "only" in collection else words)
 
 
 def _documents(session: Session, namespace: str, count: int) -> Iterator[dict[str, Any]]:
-    mask = mask_of(session.pipeline, namespace)
-    if mask is None or not session.pipeline.selection.matches(namespace):
+    pair = pair_of(session.pipeline, namespace)
+    if pair.is_whole or not session.pipeline.selection.matches(namespace):
         raise Refused(
             f"no rule of {session.pipeline.name} is for {namespace}",
             "`towpath rules PIPELINE` lists the collections that have rules",
@@ -71,6 +75,8 @@ def _documents(session: Session, namespace: str, count: int) -> Iterator[dict[st
     database, name = namespace.split(".", 1)
     with session.source.connected() as client:
         documents: Any = client[database].get_collection(name, codec_options=_RAW)
-        for document in documents.find({}, limit=count):
-            raw = bytes(document.raw)
-            yield {"before": readable(raw, canonical=False), "after": readable(mask(raw), canonical=False)}
+        found = [document.raw for document in documents.find({}, limit=count)]
+        leaving = {id_key(raw) for raw in selected(documents, found, pair.only)}
+    for raw in found:
+        after = readable(pair.left(raw), canonical=False) if id_key(raw) in leaving else None
+        yield {"before": readable(raw, canonical=False), "after": after}

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import platformdirs
+from bson import json_util
+from bson.errors import BSONError
+from bson.json_util import CANONICAL_JSON_OPTIONS
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -203,9 +206,54 @@ def _constant(value: object) -> object:
 Constant = Annotated[bool | int | float | str, BeforeValidator(_constant)]
 
 
+#: How filters are written and read: exactly.
+FILTER_JSON = CANONICAL_JSON_OPTIONS.with_options(document_class=dict, tz_aware=True)
+#: What the server decides by more than the document, or that does not go with a read in the order of `_id`s.
+_UNSTABLE = ("$where", "$function", "$rand", "$sampleRate", "$text", "$near", "$nearSphere")
+_UNSTABLE_VALUES = ("$$NOW", "$$CLUSTER_TIME", "$$USER_ROLES")
+
+
+def _filter(value: object) -> object:
+    try:
+        parsed = json_util.loads(value, object_pairs_hook=_object) if isinstance(value, str) else None
+    except (ValueError, TypeError, BSONError) as error:
+        raise ValueError(f"{value!r:.80} is not a filter in Extended JSON: {error}") from None
+    if not isinstance(parsed, dict) or not parsed:
+        raise ValueError(f"""{value!r:.80} is not a filter; write Extended JSON in a text: '{{"region": "eu"}}'""")
+    for name in _names(parsed):
+        if name in _UNSTABLE or name.startswith(_UNSTABLE_VALUES):
+            raise ValueError(
+                f"{name} cannot be in a filter: whether a document leaves may depend on nothing but the document"
+            )
+    return parsed
+
+
+def _object(pairs: Sequence[tuple[str, Any]]) -> Any:
+    """An object of a filter; PyMongo alone would leave out what it does not expect."""
+    names = [name for name, _ in pairs]
+    if len(set(names)) < len(names):
+        raise ValueError(f"{', '.join(names)}: a name occurs twice; join both with $and")
+    if "$regex" in names and (others := set(names) - {"$regex", "$options"}):
+        raise ValueError(f"$regex beside {', '.join(sorted(others))}: join both with $and")
+    return json_util.object_pairs_hook(pairs, FILTER_JSON)
+
+
+def _names(value: object, *, in_expression: bool = False) -> Iterator[str]:
+    """All names of fields and operators in a filter, and the texts in its aggregation expressions."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield name
+            yield from _names(inner, in_expression=in_expression or name == "$expr")
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _names(inner, in_expression=in_expression)
+    elif isinstance(value, str) and in_expression:
+        yield value
+
+
 class FieldRule(Section):
-    """What of the documents of some collections leaves the source (`exactly-once`). Paths go through arrays, and
-    longer ones come first; what is dropped is dropped with everything below it. See the design page
+    """Which documents of some collections leave the source, and what of them (`exactly-once`). Paths go through arrays,
+    and longer ones come first; what is dropped is dropped with everything below it. See the design page
     [Rules](../design/rules.md)."""
 
     collections: Pattern
@@ -217,6 +265,9 @@ class FieldRule(Section):
     in `hash_key_file`)."""
     set: dict[FieldPath, Constant] = {}
     """`path = "text"`: values are replaced by this text, number or boolean."""
+    only: Annotated[Mapping[str, Any] | None, BeforeValidator(_filter)] = None
+    """A filter as the server's `find` takes it, as Extended JSON in a text: only documents that match leave, and a
+    document that stops matching is deleted at the destination."""
 
     @cached_property
     def selection(self) -> Selection:
@@ -232,8 +283,8 @@ class FieldRule(Section):
     @model_validator(mode="after")
     def _each_path_once(self) -> Self:
         paths = [*self.drop, *self.hash, *self.set]
-        if not paths:
-            raise ValueError(f"the rule for {self.collections} does nothing: give drop, hash or set")
+        if not paths and self.only is None:
+            raise ValueError(f"the rule for {self.collections} does nothing: give drop, hash, set or only")
         for path in paths:
             if paths.count(path) > 1:
                 raise ValueError(f"the rule for {self.collections} names {path} twice")
@@ -257,7 +308,7 @@ class Collections(Section):
     hash belongs to a known value. With another key, what was hashed has to be re-read."""
     hash_key: InstanceOf[bytes] = Field(default=b"", repr=False, exclude=True)
     rules: Annotated[tuple[FieldRule, ...], Field(strict=False)] = ()
-    """What of documents leaves the source; empty: everything."""
+    """Which documents leave the source, and what of them; empty: everything."""
 
     @model_validator(mode="after")
     def _rules_agree(self) -> Self:

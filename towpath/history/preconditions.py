@@ -27,6 +27,7 @@ from towpath.history.plan import (
     namespaces,
     sink_of,
 )
+from towpath.log.field_rules import only_of
 from towpath.log.source_offsets import SELECTION, SourceState, source_state
 from towpath.session import Session
 from towpath.store import schema_changes
@@ -250,6 +251,7 @@ def point_in_time(facts: ReplayFacts) -> Iterator[Finding]:
         )
     else:
         yield from _looked_up(until, facts)
+        yield from _selected(until, facts)
         yield from _within_refills(until, facts)
 
 
@@ -262,6 +264,18 @@ def _looked_up(until: ClusterTime, facts: ReplayFacts) -> Iterator[Finding]:
             f"--until {format_time(until)}: the log has no point in time of {first_few(names, _SHOWN)}, which"
             " [capture] whole_documents names: each update is there as the document that was looked up, maybe later",
             "replay the other collections with --only, or everything without --until",
+        )
+
+
+def _selected(until: ClusterTime, facts: ReplayFacts) -> Iterator[Finding]:
+    """A record of a collection of which only some documents leave has the document as of the end of a batch."""
+    names = [name for name in namespaces(facts.pipeline, facts.log) if only_of(facts.pipeline, name)]
+    if names:
+        yield warning(
+            f"--until {format_time(until)}: of {first_few(names, _SHOWN)}, whose rules have `only`, the log has the"
+            " state at the end of each batch of changes: the result may lack the last changes before --until, and more"
+            " of them where capture lagged",
+            "give a point in time at which nothing was written to them, or compare with the source",
         )
 
 

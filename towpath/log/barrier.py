@@ -22,6 +22,7 @@ from towpath.clients.kafka.topics import Place, Topics
 from towpath.clients.mongo.client import ANSWER_S, Cluster, ClusterTime
 from towpath.clients.mongo.replica_set import passed_time
 from towpath.config.pipeline import Pipeline
+from towpath.config.text import counted
 from towpath.errors import NoSuchConnector, NotYet, TowpathError
 from towpath.log import bounds, reread_requests
 from towpath.log.lag import applied, change_topics, gaps, peek, pipeline_ends, pipeline_written, unread
@@ -119,6 +120,9 @@ def uncaptured(name: str, state: SourceState, target: ClusterTime, selection: st
     for refill in state.schema.refills if state.schema and state.schema.is_on else ():
         if refill.end is None:
             return f"{name} is still reading {refill.namespace}, which was renamed or replaced at {refill.start}"
+    if state.changed:
+        namespace, documents = next(iter(state.changed.items()))
+        return f"{name} has still to read {counted(documents, 'changed document')} of {namespace}"
     # up to then, a document that changed while it was copied in natural order may be missing
     latest = max(target, state.copied or target)
     if not position.has_passed(latest):

@@ -6,23 +6,50 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import bson
 from bson import json_util
+from bson.raw_bson import RawBSONDocument
+from pymongo.collection import Collection
 
-from towpath.config.pipeline import Constant, FieldRule, Pipeline
-from towpath_verifier import Mask, Namespace, Pair, key_id
+from towpath.config.pipeline import FILTER_JSON, Constant, FieldRule, Pipeline
+from towpath_verifier import Mask, Namespace, Pair, id_key, key_id
 
 
 def pair_of(pipeline: Pipeline, namespace: Namespace) -> Pair:
     """A namespace of the source, and where its documents are to be as the rules leave them."""
-    return Pair(namespace, pipeline.renamed(namespace), mask_of(pipeline, namespace))
+    return Pair(namespace, pipeline.renamed(namespace), mask_of(pipeline, namespace), only_of(pipeline, namespace))
+
+
+def only_of(pipeline: Pipeline, namespace: Namespace) -> Mapping[str, Any] | None:
+    """The filter that decides which documents of a collection leave; None if all do."""
+    filters = [rule.only for rule in rules_for(pipeline, namespace) if rule.only is not None]
+    return {"$and": filters} if filters else None
+
+
+def selected(
+    collection: Collection[Any], documents: Sequence[bytes], only: Mapping[str, Any] | None
+) -> Sequence[bytes]:
+    """Those of these documents that leave. The server decides, by what they are now."""
+    if only is None or not documents:
+        return documents
+    ids = [RawBSONDocument(document)["_id"] for document in documents]
+    found = collection.find({"$and": [{"_id": {"$in": ids}}, only]}, {"_id": 1})
+    leaving = {id_key(bson.encode(each)) for each in found}
+    return [document for document in documents if id_key(document) in leaving]
+
+
+def filter_text(only: Mapping[str, Any]) -> str:
+    """A filter for people."""
+    filters = [json_util.dumps(each, json_options=json_util.RELAXED_JSON_OPTIONS) for each in only["$and"]]
+    return " and ".join(filters)
 
 
 def mask_of(pipeline: Pipeline, namespace: Namespace) -> Mask | None:
-    """What the rules leave of the documents of a collection; None if that is everything."""
-    rules = list(rules_for(pipeline, namespace))
+    """What the rules leave of the fields of a collection's documents; None if that is all of them."""
+    rules = [rule for rule in rules_for(pipeline, namespace) if rule.actions]
     if not rules:
         return None
     return Mask(
@@ -48,6 +75,7 @@ def as_json(pipeline: Pipeline) -> str:
             "drop": list(rule.drop),
             "hash": list(rule.hash),
             "set": {path: _extended(value) for path, value in rule.set.items()},
+            **({} if rule.only is None else {"only": json.loads(json_util.dumps(rule.only, json_options=FILTER_JSON))}),
         }
         for rule in pipeline.collections.rules
     ]
@@ -66,7 +94,7 @@ def _extended(constant: Constant) -> Any:
 
 def identity(pipeline: Pipeline) -> str:
     """The same text for the same rules with the same key, which it does not hold."""
-    return json_util.dumps(_rules(pipeline), sort_keys=True)
+    return _text(_rules(pipeline))
 
 
 def changed(pipeline: Pipeline, followed: str, namespaces: Iterable[Namespace]) -> list[Namespace]:
@@ -90,12 +118,16 @@ def _stored(followed: str) -> tuple[Any, str]:
 
 
 def _parsed(text: str) -> Any:
-    return json_util.loads(text)
+    return json_util.loads(text, json_options=FILTER_JSON)
 
 
 def differ(pipeline: Pipeline, followed: str) -> bool:
     """Whether the pipeline's rules are others than those that the log follows, in words or in effect."""
-    return identity(pipeline) != json_util.dumps(_stored(followed), sort_keys=True)
+    return identity(pipeline) != _text(_stored(followed))
+
+
+def _text(rules: Any) -> str:
+    return json_util.dumps(rules, json_options=FILTER_JSON)  # in their order: that of fields counts in a filter
 
 
 class _Rules:
@@ -104,11 +136,13 @@ class _Rules:
         self._key = key
 
     def effect(self, namespace: Namespace) -> Mapping[str, str]:
-        """Path → what happens there, in words that are the same where the same happens."""
+        """Path → what happens there, in words that are the same where the same happens; no path: what is selected."""
         effect: dict[str, str] = {}
         for collections, rule in self._rules:
             if collections.fullmatch(namespace):
                 effect |= {path: f"set {type(value).__name__} {value!r}" for path, value in rule.get("set", {}).items()}
                 effect |= dict.fromkeys(rule.get("hash", ()), f"hash {self._key}")
                 effect |= dict.fromkeys(rule.get("drop", ()), "drop")
+                if "only" in rule:
+                    effect[""] = effect.get("", "") + _text(rule["only"])
         return effect

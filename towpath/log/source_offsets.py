@@ -7,7 +7,7 @@ import json
 import struct
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Annotated, Any, Literal
@@ -231,6 +231,9 @@ class SourceState:
     splices: Splices = Splices()
     rules: str = ""
     """The rules that the log's records follow, as MongoSource stores them; empty for none."""
+    changed: Mapping[str, int] = field(default_factory=dict)
+    """Namespace → documents that have changed and are not read yet, of collections of which only some documents leave:
+    until then the log does not hold their changes."""
 
     @property
     def is_initial(self) -> bool:
@@ -269,34 +272,44 @@ def source_state(offsets: Iterable[Mapping[str, Any]]) -> SourceState:
         root = next((offset for partition, offset in ours if len(partition) == 1), None)
         if root is None:
             return SourceState(position)
-        copies = _copies(json.loads(root["namespaces"]), ours)
+        pending = _pending(ours)
+        copies = _copies(json.loads(root["namespaces"]), ours, pending)
+        changed = {name: pending[name] for name in json.loads(root.get("pending", "[]"))}
         # committed when a copy is over; the times of copies in progress are with their ranges
         copied = max([cluster_time(root["copied"]), *(copy.time for copy in copies if copy.time)])
         given = {"phase": root["phase"], "selection": root["selection"], "position": position}
-        given |= {"copies": copies, "copied": copied}
+        given |= {"copies": copies, "copied": copied, "changed": changed}
         parts = {part: offset for partition, offset in ours for part in _PARTS if part in partition}
         return _STATE.validate_python(root | parts | given)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise TowpathError(f"the source connector committed offsets that cannot be understood: {error!r}") from error
 
 
-def _copies(namespaces: Iterable[str], ours: list[tuple[Any, Any]]) -> tuple[CollectionCopy, ...]:
+def _pending(ours: list[tuple[Any, Any]]) -> Counter[str]:
+    """Namespace → documents that are to be re-read."""
+    pending: Counter[str] = Counter()
+    for partition, offset in ours:
+        if "pending" in partition:
+            pending[partition["pending"]] += int(offset["documents"])
+    return pending
+
+
+def _copies(
+    namespaces: Iterable[str], ours: list[tuple[Any, Any]], pending: Mapping[str, int]
+) -> tuple[CollectionCopy, ...]:
     plans: dict[str, tuple[int | None, int, int]] = {}
     ranges: dict[str, dict[int, Range]] = {}
-    pending: Counter[str] = Counter()
     for partition, offset in ours:
         if "range" in partition:
             ranges.setdefault(partition["namespace"], {})[int(partition["range"])] = _RANGE.validate_python(offset)
         elif "namespace" in partition:
             plans[partition["namespace"]] = int(offset["ranges"]), int(offset["documents"]), int(offset["bytes"])
-        elif "pending" in partition:
-            pending[partition["pending"]] += int(offset["documents"])
     return tuple(
         CollectionCopy(
             namespace,
             *plans.get(namespace, (None, 0, 0)),
             tuple(of_range for _, of_range in sorted(ranges.get(namespace, {}).items(), key=itemgetter(0))),
-            pending[namespace],
+            pending.get(namespace, 0),
         )
         for namespace in sorted(set(namespaces))
     )

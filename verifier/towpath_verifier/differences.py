@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice, zip_longest
 from typing import Any, Literal, TypeAlias
@@ -26,12 +26,19 @@ Kind: TypeAlias = Literal["missing", "extra", "different", "order"]
 class Pair:
     """A namespace at the source, and the one at the destination to compare it with.
 
-    With a mask, what that leaves of the source's documents is compared.
+    With a mask, what that leaves of the source's documents is compared; with `only`, a filter in the server's query
+    language, the documents that it matches.
     """
 
     source: Namespace
     destination: Namespace
     mask: Mask | None = field(default=None, compare=False, repr=False)
+    only: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all documents of the source should be at the destination as they are."""
+        return self.mask is None and self.only is None
 
     def left(self, document: bytes) -> bytes:
         """What the source's document should be at the destination."""

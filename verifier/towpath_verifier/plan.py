@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bson import json_util
+from bson.json_util import CANONICAL_JSON_OPTIONS
 from pymongo.collection import Collection
 
 from towpath_verifier.differences import Namespace, Pair
@@ -30,9 +32,10 @@ class Options:
     """Documents that differ in nothing but the order of fields are equal."""
     screen: bool = False
     """Compare digests that the servers compute (`$toHashedIndexKey`); they see only the integral part of a number. A
-    pair with a mask is compared all the same."""
+    pair with a mask or a filter is compared all the same."""
     quiet: bool = False
-    """Nothing is written: compare whole collections by `dbHash`, and read only those that differ, or have a mask."""
+    """Nothing is written: compare whole collections by `dbHash`, and read only those that differ, or have a mask or
+    a filter."""
     lost_for: float = 60.0
     """Seconds for which a server may be unreachable before the run ends with `ServerLost`."""
     range_bytes: int = 32 << 20
@@ -52,7 +55,7 @@ class Options:
 
     def way_of(self, pair: Pair) -> Way:
         """The same of one pair."""
-        return self.way if pair.mask is None else self._one_by_one
+        return self.way if pair.is_whole else self._one_by_one
 
     @property
     def _one_by_one(self) -> Way:
@@ -123,8 +126,14 @@ class ListedPair:
     @property
     def identity(self) -> Sequence[Any]:
         """What an interrupted run must have compared to be continued, as a JSON value."""
-        names = [self.pair.source, self.pair.destination, _uuid(self.source), _uuid(self.destination)]
-        return names if self.pair.mask is None else [*names, self.pair.mask.identity]
+        names: list[Any] = [self.pair.source, self.pair.destination, _uuid(self.source), _uuid(self.destination)]
+        if self.pair.mask is not None:
+            names.append(self.pair.mask.identity)
+        return (
+            names
+            if self.pair.only is None
+            else [*names, json_util.dumps(self.pair.only, json_options=CANONICAL_JSON_OPTIONS)]
+        )
 
     def _sides(self) -> Iterable[tuple[Namespace, str, _Entry]]:
         return (self.pair.source, "source", self.source), (self.pair.destination, "destination", self.destination)
@@ -193,7 +202,7 @@ def plan(source: Client, destination: Client, listed: Sequence[ListedPair], opti
         ]
     if interrupted:
         new.since, planned, finished = interrupted
-        pairs = {each.pair: each.pair for each in listed}  # the journal has no masks
+        pairs = {each.pair: each.pair for each in listed}  # the journal has neither masks nor filters
         planned = [replace(work, pair=pairs[work.pair]) for work in planned]
         new.ranges = [work for work in planned if work.number not in finished]
         new.finished = [(work, finished[work.number]) for work in planned if work.number in finished]
@@ -207,7 +216,7 @@ def _measured(
 ) -> tuple[list[Bounds], int, int]:
     """Cut the side with more documents into ranges (into none without `range_bytes`).
 
-    Returns them, the documents in a batch, and about how many documents that side has.
+    Returns them, the documents in a batch, and about how many documents there are to compare.
     """
     sides = collection(source, listed.pair.source), collection(destination, listed.pair.destination)
     sizes = [size(side) for side in sides]
@@ -216,7 +225,7 @@ def _measured(
     if range_bytes is not None:
         # where a collation orders _ids, each side may have a bound in another place
         bounds = _cut(sides[larger], sizes[larger], range_bytes) if listed.ordered_alike else [Bounds()]
-    return bounds, batch_size(*sizes), sizes[larger].documents
+    return bounds, batch_size(*sizes), sizes[larger if listed.pair.only is None else 1].documents
 
 
 _BATCH_BYTES, _BATCH_DOCUMENTS = 4 << 20, 16_000

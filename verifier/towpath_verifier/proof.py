@@ -85,7 +85,7 @@ class Judge:
         pair, ids = group[0].pair, [suspect.id for suspect in group]
         documents = collection(self.source, pair.source)
         theirs = dict(by_ids(collection(self.destination, pair.destination), ids))
-        ours = {of: pair.left(document) for of, document in by_ids(documents, ids)}
+        ours = {of: pair.left(document) for of, document in by_ids(documents, ids, only=pair.only)}
         end = cluster_time(self.source)
         changed, unknown = dict[Key, list[Timestamp]](), ""
         try:
@@ -111,7 +111,7 @@ class Judge:
         """The outcome of a document that has changed since the pipeline passed it; None as long as there is none."""
         documents = collection(self.source, suspect.pair.source)
         try:
-            past = states(documents, suspect.id, times)
+            past = states(documents, suspect.id, times, suspect.pair.only)
         except Unknown as error:
             suspect.why = f"it keeps changing, and its past states cannot be read: {error}"
             return None
@@ -199,12 +199,17 @@ def _events(
     raise Unknown(f"the change stream did not reach {to} within {_PATIENCE:g} s")
 
 
-def states(documents: Collection[Any], id: bytes, times: Sequence[Timestamp]) -> set[bytes | None]:
-    """A document as it was at each of these cluster times; None where it did not exist. Raises `Unknown`."""
+def states(
+    documents: Collection[Any], id: bytes, times: Sequence[Timestamp], only: Mapping[str, Any] | None = None
+) -> set[bytes | None]:
+    """A document as it was at each of these cluster times.
+
+    None where it did not exist, or did not match the filter `only`. Raises `Unknown`.
+    """
     if len(times) > _MOST:
         raise Unknown(f"a document of {documents.full_name} changed {len(times):,} times in between")
     try:
-        return {next((state for _, state in by_ids(documents, [id], at)), None) for at in dict.fromkeys(times)}
+        return {next((state for _, state in by_ids(documents, [id], at, only)), None) for at in dict.fromkeys(times)}
     except OperationFailure as error:
         raise Unknown(str(error)) from error
 

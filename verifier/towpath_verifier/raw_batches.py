@@ -6,7 +6,7 @@ five times the CPU. `tests/verifier/test_raw_batches.py` compares both.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
 import bson
@@ -15,7 +15,7 @@ from bson.raw_bson import _RAW_ARRAY_BSON_OPTIONS, RawBSONDocument
 from pymongo.collection import Collection
 from pymongo.cursor import RawBatchCursor
 
-from towpath_verifier.reads import RAW
+from towpath_verifier.reads import RAW, matching
 
 #: The version of PyMongo that this file was compared with.
 PYMONGO: Final = "4.20.0"
@@ -32,8 +32,16 @@ class _RawBatches(RawBatchCursor[Any]):
         return [reply]
 
 
-def in_id_order(documents: Collection[Any], low: bytes | None, high: bytes | None, batch_size: int) -> Iterator[bytes]:
+def in_id_order(
+    documents: Collection[Any],
+    low: bytes | None,
+    high: bytes | None,
+    batch_size: int,
+    only: Mapping[str, Any] | None = None,
+) -> Iterator[bytes]:
     """Batches of the documents from one `_id` (inclusive) to another (exclusive), in the order of the index on `_id`.
+
+    With a filter, those that it matches.
 
     Bounds are BSON `{_id: …}`, None for an end of the collection. `min` and `max` have no type bracketing; a read with
     `min` and without `max` ends before MaxKey, which may be an `_id` and is read separately.
@@ -42,9 +50,9 @@ def in_id_order(documents: Collection[Any], low: bytes | None, high: bytes | Non
     raw_documents = documents.with_options(codec_options=RAW)
     sort = None if bounds else [("_id", 1)]
     with _RawBatches(
-        raw_documents, {}, hint=[("_id", 1)], sort=sort, batch_size=batch_size, **cast(Any, bounds)
+        raw_documents, matching(only), hint=[("_id", 1)], sort=sort, batch_size=batch_size, **cast(Any, bounds)
     ) as cursor:
         yield from cursor
     if low is not None and high is None:
-        with _RawBatches(raw_documents, {"_id": MaxKey()}) as cursor:
+        with _RawBatches(raw_documents, matching({"_id": MaxKey()}, only)) as cursor:
             yield from cursor

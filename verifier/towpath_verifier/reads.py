@@ -8,7 +8,7 @@ VerifierError           root, with the fields `what`, `where`, `advice` and `cod
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
@@ -142,11 +142,24 @@ def among(path: bytes, ids: Sequence[bytes]) -> RawBSONDocument:
     return RawBSONDocument(raw.document((Element(raw.DOCUMENT, path, raw.document((values,))),)))
 
 
+def matching(*filters: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """The filter that matches what all of these match; None and an empty one match everything."""
+    given = [each for each in filters if each]
+    return given[0] if len(given) == 1 else {"$and": given} if given else {}
+
+
 def by_ids(
-    documents: Collection[Any], ids: Sequence[bytes], at: Timestamp | None = None
+    documents: Collection[Any],
+    ids: Sequence[bytes],
+    at: Timestamp | None = None,
+    only: Mapping[str, Any] | None = None,
 ) -> Iterator[tuple[raw.Key, bytes]]:
-    """Key and bytes of the documents that have one of these ids; `at`: as they were at this cluster time."""
-    command: dict[str, Any] = {"find": documents.name, "filter": among(b"_id", ids), "batchSize": IDS}
+    """Key and bytes of the documents that have one of these ids, and match the filter `only`.
+
+    `at`: as they were at this cluster time.
+    """
+    chosen = matching(among(b"_id", ids), only)
+    command: dict[str, Any] = {"find": documents.name, "filter": chosen, "batchSize": IDS}
     if at is not None:
         command["readConcern"] = {"level": "snapshot", "atClusterTime": at}
     database = documents.database.with_options(codec_options=RAW)

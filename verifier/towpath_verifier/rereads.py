@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from bson.timestamp import Timestamp
 
-from towpath_verifier.differences import Namespace, Pair, in_one_order
+from towpath_verifier.differences import Pair, in_one_order
 from towpath_verifier.proof import Judge, Outcome, Same, Suspect, Unresolved
 from towpath_verifier.raw import Key, id_key
 from towpath_verifier.reads import ID_BYTES, IDS, Client, by_ids, chunks, cluster_time, collection, with_retries
@@ -23,6 +23,8 @@ _FACTOR, _JITTER = 2.0, 0.1  # each pause is so many times the one before, and v
 _JUDGED_BYTES = 1 << 24  # of documents in memory at once while they are judged
 _ABSENT = (b"", 0)  # digest and bytes of a document that does not exist
 _GATHER = 0.1  # seconds in which due documents gather, so that one command reads many
+#: Digest and bytes of each document.
+_Digests: TypeAlias = dict[Key, tuple[bytes, int]]
 _HELD = 50_000  # at most so many ids of `outcomes` wait for a re-read
 
 #: Whether everything that the source had written up to and including this cluster time has been applied at the
@@ -127,8 +129,7 @@ class Rereads:
         """Those of these ids whose documents differ now; tried again while a server is unreachable."""
 
         def read() -> list[bytes]:
-            ours = self._digests(self.source, pair.source, ids, pair.left)
-            theirs = self._digests(self.destination, pair.destination, ids)
+            ours, theirs = self._digests(pair, ids)
             return [id for id in ids if ours.get(id_key(id), _ABSENT)[0] != theirs.get(id_key(id), _ABSENT)[0]]
 
         return with_retries(f"read documents of {pair.source}", self.lost_for, read, self.say)
@@ -156,8 +157,7 @@ class Rereads:
 
     def _reread(self, due: Sequence[Suspect]) -> list[tuple[Suspect, Outcome]]:
         pair, ids = due[0].pair, [suspect.id for suspect in due]
-        ours = self._digests(self.source, pair.source, ids, pair.left)
-        theirs = self._digests(self.destination, pair.destination, ids)
+        ours, theirs = self._digests(pair, ids)
         outcomes: list[tuple[Suspect, Outcome]] = []
         unequal: list[Suspect] = []
         for suspect in due:
@@ -180,11 +180,13 @@ class Rereads:
         late = [suspect for suspect in unequal if id(suspect) not in resolved and self._is_late(suspect)]
         return outcomes + [(suspect, Unresolved(pair.source, suspect.id, suspect.why)) for suspect in late]
 
-    def _digests(
-        self, client: Client, namespace: Namespace, ids: Sequence[bytes], left: Callable[[bytes], bytes] = bytes
-    ) -> dict[Key, tuple[bytes, int]]:
-        """Digest and bytes of what is `left` of each document."""
-        documents = ((key, left(raw)) for key, raw in by_ids(collection(client, namespace), ids))
+    def _digests(self, pair: Pair, ids: Sequence[bytes]) -> tuple[_Digests, _Digests]:
+        """Those of what should be at the destination, and of what is there."""
+        ours = by_ids(collection(self.source, pair.source), ids, only=pair.only)
+        theirs = by_ids(collection(self.destination, pair.destination), ids)
+        return self._digested((key, pair.left(raw)) for key, raw in ours), self._digested(theirs)
+
+    def _digested(self, documents: Iterable[tuple[Key, bytes]]) -> _Digests:
         normal = in_one_order if self.ignore_field_order else bytes
         return {key: (hashlib.sha256(normal(raw)).digest(), len(raw)) for key, raw in documents}
 

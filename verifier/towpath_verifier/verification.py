@@ -34,8 +34,8 @@ _TICK = 0.25  # seconds between two reports of progress
 
 
 def same_by_hash(source: Client, destination: Client, pairs: Sequence[Pair]) -> Mapping[Pair, bool]:
-    """Which pairs hold the same documents, byte for byte; of one with a mask, that would prove nothing."""
-    pairs = [pair for pair in pairs if pair.mask is None]
+    """Which pairs hold the same documents, byte for byte; of one with a mask or a filter, that would prove nothing."""
+    pairs = [pair for pair in pairs if pair.is_whole]
     try:
         ours = _hashes(source, [pair.source for pair in pairs])
         theirs = _hashes(destination, [pair.destination for pair in pairs])

@@ -66,16 +66,16 @@ def _compare(job: Job, clients: tuple[Client, Client], work: Range, say: Callabl
     Where a collation orders `_id`s, the range is the whole collection: it is reported at once, and not read again.
     """
     source, destination = collection(clients[0], work.pair.source), collection(clients[1], work.pair.destination)
-    mask = work.pair.mask
-    if job.screen and mask is None:
+    pair = work.pair
+    if job.screen and pair.is_whole:
         screen = Screen(source, destination, work.bounds, job.lost_for, say)
         return _parts(screen, lambda: screen.read)
 
     def read() -> Iterator[Compared]:
         low, high = work.bounds.low, work.bounds.high
         sides = [
-            Side(in_id_order(documents, low, high, work.batch_size), of_side)
-            for documents, of_side in ((source, mask), (destination, None))
+            Side(in_id_order(source, low, high, work.batch_size, pair.only), pair.mask),
+            Side(in_id_order(destination, low, high, work.batch_size)),
         ]
         found = merged(*sides, ignore_field_order=job.ignore_field_order)
         return _parts(found, lambda: sides[0].read + sides[1].read)

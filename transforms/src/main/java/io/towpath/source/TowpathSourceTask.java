@@ -117,7 +117,7 @@ public final class TowpathSourceTask extends SourceTask {
                 configuration.getOrDefault("name", settings.name()), settings.name(), partitions.prefix(), share);
         emission = new Emission(settings, partitions, metrics, context.offsetStorageReader());
         source = new SourceCluster(configuration, settings.name());
-        reads = new SnapshotReads(source, settings.copy());
+        reads = new SnapshotReads(source, settings.copy(), settings.rules());
         source.awaitPrimary(PATIENCE);
         ended = partitions.ended(share.task(), context.offsetStorageReader());
         if (!share.isFirst()) return;
@@ -289,9 +289,8 @@ public final class TowpathSourceTask extends SourceTask {
                     "collections are included again, whose changes were not captured while they were excluded",
                     ledger.isStreaming() && back.size() <= MOST_NAMED ? only(back) : "");
         List<String> added = settings.copies() ? added(isSelected.and(wasSelected.negate())) : List.of();
-        List<String> dropped = ledger.rows().copies().keySet().stream()
-                .filter(isSelected.negate())
-                .toList();
+        List<String> dropped =
+                ledger.rows().remembered().stream().filter(isSelected.negate()).toList();
         startRecords.addAll(ledger.reselect(selection, added, dropped));
         if (schema != null) schema.select(isSelected.and(wasSelected.negate()));
         return !back.isEmpty();

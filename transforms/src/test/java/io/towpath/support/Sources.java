@@ -7,6 +7,7 @@ import io.towpath.debezium.SourceCluster;
 import io.towpath.source.MongoSource;
 import io.towpath.source.copy.CopySettings;
 import io.towpath.source.copy.SnapshotReads;
+import io.towpath.source.rules.Rules;
 import java.util.HashMap;
 import java.util.Map;
 import org.apache.kafka.common.config.AbstractConfig;
@@ -49,8 +50,12 @@ public final class Sources {
     }
 
     public static SnapshotReads reads(SourceCluster source, Map<String, String> settings) {
+        return reads(source, settings, Rules.NONE);
+    }
+
+    public static SnapshotReads reads(SourceCluster source, Map<String, String> settings, Rules rules) {
         ConfigDef definition = CopySettings.define(new ConfigDef());
-        return new SnapshotReads(source, CopySettings.of(new AbstractConfig(definition, settings)));
+        return new SnapshotReads(source, CopySettings.of(new AbstractConfig(definition, settings)), rules);
     }
 
     public static SourceCluster connected(Map<String, String> configuration) {

@@ -33,9 +33,10 @@ final class NaturalReads implements AutoCloseable {
         this.earliest = earliest;
     }
 
-    /** How to divide a collection: by record ids where it is scattered, else by its {@code _id}s. */
+    /** How to divide a collection: by record ids where it is scattered, else by its {@code _id}s. With a filter: always by these. */
     RangePlan plan(String namespace) {
-        if (reads.settings().order() == CopySettings.Order.ID) return reads.plan(namespace);
+        if (reads.settings().order() == CopySettings.Order.ID
+                || reads.rules().only(namespace).isPresent()) return reads.plan(namespace);
         return PhysicalTable.of(reads.source(), namespace, reads.settings().readPreference())
                 .map(table -> RecordIdCutter.plan(reads, namespace, table, member(table.member())))
                 .orElseGet(() -> reads.plan(namespace));

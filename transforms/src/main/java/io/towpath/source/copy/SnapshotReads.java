@@ -6,6 +6,8 @@ import com.mongodb.client.MongoIterable;
 import io.towpath.debezium.SourceCluster;
 import io.towpath.record.BsonBytes;
 import io.towpath.source.progress.RangePlan;
+import io.towpath.source.rules.Rules;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import org.bson.BsonDocument;
@@ -13,19 +15,20 @@ import org.bson.BsonInt32;
 import org.bson.RawBsonDocument;
 
 /**
- * Reads documents of the source as bytes, in the order of their {@code _id}s, in snapshot sessions.
+ * Reads documents of the source as bytes, in the order of their {@code _id}s, in snapshot sessions; of a collection with a filter, only
+ * those that it matches.
  *
  * @param outages namespace, or in natural order member → for how many nanoseconds of this task's rounds no page of it could be read
  */
-public record SnapshotReads(SourceCluster source, CopySettings settings, Map<String, Long> outages) {
+public record SnapshotReads(SourceCluster source, CopySettings settings, Rules rules, Map<String, Long> outages) {
     private static final BsonDocument BY_ID = new BsonDocument("_id", new BsonInt32(1));
     /** The most documents that the server sends at once; it sends 16 MB at most. */
     private static final int BATCH_DOCUMENTS = 4_000;
     /** About how many bytes the server sends at once to all threads of a copy together. */
     private static final long BATCHES_BYTES = 16 << 20;
 
-    public SnapshotReads(SourceCluster source, CopySettings settings) {
-        this(source, settings, new ConcurrentHashMap<>());
+    public SnapshotReads(SourceCluster source, CopySettings settings, Rules rules) {
+        this(source, settings, rules, new ConcurrentHashMap<>());
     }
 
     /** How to divide a collection into ranges. The order of a default collation is unknown here: one range has all of the collection. */
@@ -39,14 +42,25 @@ public record SnapshotReads(SourceCluster source, CopySettings settings, Map<Str
         return find(namespace, session, filter).map(BsonBytes::of);
     }
 
+    /** Of these documents only their {@code _id}s, as {@code {_id: …}}. */
+    public MongoIterable<byte[]> ids(String namespace, ClientSession session, BsonDocument filter) {
+        return find(namespace, session, filter).projection(BY_ID).map(BsonBytes::of);
+    }
+
     private FindIterable<RawBsonDocument> find(String namespace, ClientSession session, BsonDocument filter) {
         return source.collection(namespace)
                 .withDocumentClass(RawBsonDocument.class)
                 .withReadPreference(settings.readPreference())
-                .find(session, filter)
+                .find(session, selected(namespace, filter))
                 .sort(BY_ID)
                 .hint(BY_ID)
                 .batchSize(BATCH_DOCUMENTS);
+    }
+
+    private BsonDocument selected(String namespace, BsonDocument filter) {
+        return rules.only(namespace)
+                .map(only -> filter.isEmpty() ? only : Rules.all(List.of(filter, only)))
+                .orElse(filter);
     }
 
     /**

@@ -6,6 +6,7 @@ import java.util.Collection;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.storage.OffsetStorageReader;
 
@@ -313,15 +314,30 @@ public final class Ledger {
         return records;
     }
 
-    /** The offsets of documents that have become pending, in the transaction of the stream's offset behind their changes. */
-    public List<SourceRecord> newPending() {
-        return rows.newPending(partitions);
+    /** A document of a collection of which only some leave has changed: see {@link RowTimes#addPending}. */
+    public void addPending(String namespace, byte[] key) {
+        rows.addPending(namespace, key);
     }
 
-    /** Documents that were pending are about to be emitted as of {@code time}. */
+    /** The offsets of documents that have become pending, in the transaction of the stream's offset behind their changes. */
+    public List<SourceRecord> newPending() {
+        List<SourceRecord> records = rows.newPending(partitions);
+        if (!records.isEmpty() && !rows.pendingAlone().isEmpty()) records.add(rootRecord());
+        return records;
+    }
+
+    /** Documents that were pending are about to be emitted as of {@code time}, and the log lacks states of them before that. */
     public List<SourceRecord> reread(String namespace, Collection<byte[]> keys, ClusterTime time) {
         history.copiedAt(time);
-        return List.of(rows.removePending(namespace, keys, partitions), rootRecord());
+        List<SourceRecord> records = new ArrayList<>(settled(namespace, keys));
+        if (records.isEmpty()) records.add(rootRecord());
+        return records;
+    }
+
+    /** Documents that were pending are about to be emitted, or are not selected. */
+    public List<SourceRecord> settled(String namespace, Collection<byte[]> keys) {
+        Optional<SourceRecord> offset = rows.removePending(namespace, keys, partitions);
+        return offset.isPresent() ? List.of(offset.get(), rootRecord()) : List.of();
     }
 
     /** What users should know; empty when nothing. */

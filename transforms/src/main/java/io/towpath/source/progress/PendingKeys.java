@@ -9,12 +9,13 @@ import java.util.Collection;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.OptionalInt;
 import java.util.Set;
 import java.util.TreeSet;
 
 /**
- * Documents of one collection that changed while it was copied in natural order, until they are re-read. Their keys are in chunks, each of
- * which is an offset of the connector. Only the last chunk grows or shrinks.
+ * Documents of one collection that changed, until they are re-read. Their keys are in chunks, each of which is an offset of the connector.
+ * Only the last chunk grows or shrinks.
  */
 final class PendingKeys {
     private static final int CHUNK_KEYS = 1_000;
@@ -30,6 +31,8 @@ final class PendingKeys {
     private long memory;
     /** Chunks whose offsets are not emitted yet. */
     private final TreeSet<Integer> changed = new TreeSet<>();
+    /** How many chunks have an offset. */
+    private int stored;
 
     PendingKeys() {}
 
@@ -48,6 +51,7 @@ final class PendingKeys {
             keys.addAll(chunk);
             memory += lastBytes + (long) OVERHEAD * chunk.size();
         }
+        stored = chunks.size();
     }
 
     boolean contains(byte[] key) {
@@ -95,18 +99,21 @@ final class PendingKeys {
     /**
      * Removes keys of {@link #next()} that are re-read.
      *
-     * @return the number of their chunk
+     * @return the number of their chunk if it has an offset, which has to change
      */
-    int remove(Collection<byte[]> answered) {
+    OptionalInt remove(Collection<byte[]> answered) {
         int last = chunks.size() - 1;
+        boolean isStored = last < stored;
         Set<ByteBuffer> gone = answered.stream().map(ByteBuffer::wrap).collect(toCollection(HashSet::new));
         chunks.get(last).removeAll(gone);
         keys.removeAll(gone);
         memory -= bytes(gone) + (long) OVERHEAD * gone.size();
-        changed.remove(last);
-        if (chunks.get(last).isEmpty()) chunks.remove(last);
+        boolean isEmpty = chunks.get(last).isEmpty();
+        if (isEmpty) chunks.remove(last);
+        if (isEmpty || isStored) changed.remove(last);
+        stored = Math.min(stored, chunks.size());
         lastBytes = chunks.isEmpty() ? 0 : bytes(chunks.get(chunks.size() - 1));
-        return last;
+        return isStored ? OptionalInt.of(last) : OptionalInt.empty();
     }
 
     private static int bytes(Set<ByteBuffer> chunk) {
@@ -117,6 +124,7 @@ final class PendingKeys {
     List<Integer> takeChanged() {
         List<Integer> taken = List.copyOf(changed);
         changed.clear();
+        stored = chunks.size();
         return taken;
     }
 

@@ -9,10 +9,12 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.OptionalInt;
 import java.util.Set;
 import java.util.SortedMap;
 import java.util.TreeMap;
 import java.util.TreeSet;
+import java.util.function.Predicate;
 import java.util.stream.IntStream;
 import java.util.stream.Stream;
 import org.apache.kafka.connect.errors.ConnectException;
@@ -55,10 +57,13 @@ public final class RowTimes {
         JsonArrays.parse((String) root.getOrDefault("refilled", "[]"))
                 .forEach(namespace -> refilled.add(namespace.asString().getValue()));
         readAbandoned(root);
-        for (String namespace : namespaces) {
+        List<String> others = JsonArrays.parse((String) root.getOrDefault("pending", "[]")).stream()
+                .map(namespace -> namespace.asString().getValue())
+                .toList();
+        Stream.concat(namespaces.stream(), others.stream()).forEach(namespace -> {
             PendingKeys keys = partitions.pendingKeys(namespace, reader);
             if (!keys.isEmpty()) pending.put(namespace, keys);
-        }
+        });
         readPlans(partitions, reader);
     }
 
@@ -146,11 +151,27 @@ public final class RowTimes {
             root.put(
                     "refilled",
                     JsonArrays.of(refilled.stream().map(BsonString::new).toList()));
+        if (!pendingAlone().isEmpty())
+            root.put(
+                    "pending",
+                    JsonArrays.of(pendingAlone().stream().map(BsonString::new).toList()));
         if (abandoned.isEmpty()) return;
         List<BsonString> times = new ArrayList<>();
         abandoned.forEach((namespace, each) -> Stream.of(namespace, each.first(), each.last())
                 .forEach(value -> times.add(new BsonString(value.toString()))));
         root.put("abandoned", JsonArrays.of(times));
+    }
+
+    /** The collections that are not being copied, and of which documents are pending. */
+    List<String> pendingAlone() {
+        return pending.keySet().stream()
+                .filter(namespace -> !copies.containsKey(namespace))
+                .toList();
+    }
+
+    /** The collections that are being copied, or of which documents are pending. */
+    public List<String> remembered() {
+        return Stream.concat(copies.keySet().stream(), pendingAlone().stream()).toList();
     }
 
     /** A collection to copy because of a schema change. */
@@ -307,19 +328,41 @@ public final class RowTimes {
                 copy.stream().flatMap(each -> Stream.concat(each.smallestTimes(), each.largestTimes()))));
     }
 
-    private void addPending(String namespace, byte[] key) {
+    /** The cluster time as of which the row of an {@code _id} was read, if that is remembered, and the read was by {@code _id}s. */
+    public Optional<ClusterTime> timeOf(String namespace, byte[] key) {
+        return copies.getOrDefault(namespace, Optional.empty())
+                .filter(copy -> !copy.isNatural())
+                .flatMap(copy -> copy.timeOf(key));
+    }
+
+    /**
+     * The document has to be re-read, and until then none of its changes are emitted. Throws {@link ConnectException} where that would take
+     * too much memory.
+     */
+    void addPending(String namespace, byte[] key) {
         pending.computeIfAbsent(namespace, name -> new PendingKeys()).add(key);
         long memory = pending.values().stream().mapToLong(PendingKeys::memory).sum();
         if (memory > Runtime.getRuntime().maxMemory() / PENDING_SHARE || key.length > LARGEST_PENDING) {
             throw new ConnectException(
-                    "TWP-COPY-PENDING: %,d documents of %s changed while it was copied in natural order, and the worker cannot keep more _ids until these documents are re-read. Give the worker a larger heap, or remove the pipeline with its topics and deploy it with copy_order = \"id\""
-                            .formatted(pending.get(namespace).size(), namespace));
+                    "TWP-COPY-PENDING: %,d documents of %s have changed, and the worker cannot keep more _ids until these documents are re-read. Give the worker a larger heap%s"
+                            .formatted(
+                                    pending.get(namespace).size(),
+                                    namespace,
+                                    isNatural(namespace)
+                                            ? ", or remove the pipeline with its topics and deploy it with copy_order = \"id\""
+                                            : ""));
         }
     }
 
     /** Documents that have to be re-read, of one collection, if there are any. */
     public Optional<Pending> nextPending() {
+        return nextPending(namespace -> true);
+    }
+
+    /** The same, of some collections. */
+    public Optional<Pending> nextPending(Predicate<String> collections) {
         return pending.entrySet().stream()
+                .filter(entry -> collections.test(entry.getKey()))
                 .findFirst()
                 .map(entry -> new Pending(entry.getKey(), entry.getValue().next()));
     }
@@ -335,12 +378,14 @@ public final class RowTimes {
         return records;
     }
 
-    /** Some of {@link #nextPending()} are re-read: returns the offset without them. */
-    SourceRecord removePending(String namespace, Collection<byte[]> answered, Partitions partitions) {
+    /** Some of {@link #nextPending()} are re-read: returns the offset without them, if there was one with them. */
+    Optional<SourceRecord> removePending(String namespace, Collection<byte[]> answered, Partitions partitions) {
         PendingKeys keys = pending.get(namespace);
-        SourceRecord record = partitions.pendingRecord(namespace, keys, keys.remove(answered));
+        OptionalInt chunk = keys.remove(answered);
         if (keys.isEmpty()) pending.remove(namespace);
-        return record;
+        return chunk.isPresent()
+                ? Optional.of(partitions.pendingRecord(namespace, keys, chunk.getAsInt()))
+                : Optional.empty();
     }
 
     /** Forgets the offsets of a collection's pending documents. */

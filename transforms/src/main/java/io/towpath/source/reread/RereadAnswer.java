@@ -74,7 +74,8 @@ record RereadAnswer(String namespace, ClusterTime time, List<byte[]> keys, Map<B
         return true;
     }
 
-    private static BsonDocument filter(List<byte[]> keys) {
+    /** What matches the documents with these keys. */
+    static BsonDocument filter(List<byte[]> keys) {
         BsonArray ids = new BsonArray();
         keys.forEach(key -> ids.add(new RawBsonDocument(key).get("_id")));
         return new BsonDocument("_id", new BsonDocument("$in", ids));
@@ -87,8 +88,13 @@ record RereadAnswer(String namespace, ClusterTime time, List<byte[]> keys, Map<B
                 .toList();
     }
 
-    /** Deletes come first: at a destination with the same default collation, the delete of "A" removes "a", whose row follows. */
-    List<SourceRecord> records(Progress progress, Map<String, ?> partition, Map<String, ?> offset) {
-        return new Rows(progress, namespace, partition, offset).records(documents.values(), gone(), time);
+    /**
+     * Deletes come first: at a destination with the same default collation, the delete of "A" removes "a", whose row follows.
+     *
+     * @param deleted those of {@link #gone} that the log may hold
+     */
+    List<SourceRecord> records(
+            Progress progress, List<byte[]> deleted, Map<String, ?> partition, Map<String, ?> offset) {
+        return new Rows(progress, namespace, partition, offset).records(documents.values(), deleted, time);
     }
 }

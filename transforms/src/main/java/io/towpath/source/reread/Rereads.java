@@ -1,19 +1,25 @@
 package io.towpath.source.reread;
 
 import com.mongodb.MongoException;
+import com.mongodb.client.ClientSession;
 import io.towpath.net.ReadFault;
 import io.towpath.net.RetryCause;
 import io.towpath.net.ServerError;
+import io.towpath.record.CanonicalKey;
 import io.towpath.record.ClusterTime;
 import io.towpath.source.copy.AddedCopy;
 import io.towpath.source.copy.SnapshotReads;
 import io.towpath.source.ddl.SchemaCapture;
 import io.towpath.source.progress.Progress;
 import io.towpath.source.progress.RowTimes;
+import java.nio.ByteBuffer;
 import java.time.Duration;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Set;
+import java.util.TreeSet;
 import java.util.function.Predicate;
 import org.apache.kafka.clients.consumer.Consumer;
 import org.apache.kafka.connect.errors.ConnectException;
@@ -24,13 +30,15 @@ import org.slf4j.LoggerFactory;
 
 /**
  * Reads as of the stream's own position, between two events: requested documents, documents that changed while they were copied in natural
- * order, and collections that were added to a running pipeline.
- * What cannot be read now waits, and the stream continues.
+ * order, and collections that were added to a running pipeline. After each batch of events, also the changed documents of collections of
+ * which only some leave. What cannot be read now waits, and the stream continues.
  */
 public final class Rereads implements AutoCloseable {
     private static final Logger LOGGER = LoggerFactory.getLogger(Rereads.class);
     private static final long PAUSE_NS = Duration.ofSeconds(1).toNanos();
     private static final String GONE = " is dropped or renamed by a schema change that has to come first";
+    private static final String BY_ID = "Remove the pipeline with its topics, and deploy it with copy_order = \"id\"";
+    private static final String SELECTED = "Remove the document, or `only` from the rules of the collection";
 
     private final Progress progress;
     private final SnapshotReads reads;
@@ -117,7 +125,7 @@ public final class Rereads implements AutoCloseable {
         if (!isPending()) return List.of();
         try {
             Optional<RowTimes.Pending> changed = rows().nextPending();
-            if (changed.isPresent()) return readPending(changed.get(), time);
+            if (changed.isPresent()) return readPending(changed.get(), time, Set.of());
             Optional<RereadRequest> request = first();
             if (request.isEmpty()) return hasAdded() ? added.next(time) : List.of();
             return request.get().closes().isEmpty() ? answer(request.get(), time) : close(request.get(), time);
@@ -129,6 +137,39 @@ public final class Rereads implements AutoCloseable {
             }
             return pause(error, time);
         }
+    }
+
+    /**
+     * Some of the changed documents of collections of which only some leave, as of {@code time}; none are left when it is empty. What the
+     * source cannot answer as of that time has to wait for a later one. All events up to then must be taken, and no later one. Throws the
+     * driver's other exceptions.
+     *
+     * @param before as of each of these times, the log may hold what was selected then, and as of no other; empty: it may hold anything
+     */
+    public Changed readChanged(ClusterTime time, Set<ClusterTime> before) throws InterruptedException {
+        Optional<RowTimes.Pending> changed = nextChanged();
+        if (changed.isEmpty()) return new Changed(List.of(), false);
+        long pausedBefore = pausedUntil;
+        List<SourceRecord> records;
+        try {
+            records = readPending(changed.get(), time, before);
+        } catch (MongoException error) {
+            if (!ReadFault.isUnavailable(error)) throw error;
+            records = pause(error, time);
+        }
+        return new Changed(records, pausedUntil != pausedBefore);
+    }
+
+    /** @param mustWait whether the documents that are left cannot be read as of this time */
+    public record Changed(List<SourceRecord> records, boolean mustWait) {}
+
+    /** Documents that have changed, of one collection of which only some leave, if there are any. */
+    public Optional<RowTimes.Pending> nextChanged() {
+        return rows().nextPending(this::isSelective);
+    }
+
+    private boolean isSelective(String namespace) {
+        return progress.rules().only(namespace).isPresent();
     }
 
     private List<SourceRecord> pause(MongoException error, ClusterTime time) {
@@ -174,7 +215,7 @@ public final class Rereads implements AutoCloseable {
         if (isAll) requests.answered();
         move(requests.next(), isAll ? 0 : answered, "");
         progress.metrics().reread(answer.keys().size());
-        return answer.records(progress, partition, position.offset());
+        return answer.records(progress, answer.gone(), partition, position.offset());
     }
 
     /** Whether the server refuses the query, whatever the documents are. */
@@ -199,16 +240,51 @@ public final class Rereads implements AutoCloseable {
                 && schema.mayBeGone(answer.namespace()).orElse(true);
     }
 
-    /** Documents that changed while their collection was copied in natural order. */
-    private List<SourceRecord> readPending(RowTimes.Pending changed, ClusterTime time) throws InterruptedException {
-        RereadRequest request = RereadRequest.of(changed.namespace(), changed.keys());
+    /**
+     * Documents that changed while their collection was copied in natural order, or of which only some leave.
+     *
+     * @param before see {@link #readChanged}
+     */
+    private List<SourceRecord> readPending(RowTimes.Pending changed, ClusterTime time, Set<ClusterTime> before)
+            throws InterruptedException {
+        String namespace = changed.namespace();
+        boolean isSelective = isSelective(namespace);
+        RereadRequest request = RereadRequest.of(namespace, changed.keys(), isSelective ? SELECTED : BY_ID);
         RereadAnswer answer = RereadAnswer.read(request, 0, time, reads);
-        if (mayBeGone(answer)) return pause(answer.namespace() + GONE);
-        move(position.next(), position.index(), "");
-        progress.metrics().reread(answer.keys().size());
-        List<SourceRecord> records = answer.records(progress, partition, position.offset());
-        records.addAll(progress.ledger().reread(changed.namespace(), answer.keys(), time));
+        List<byte[]> deleted = before.isEmpty() ? answer.gone() : selected(namespace, answer.gone(), before);
+        if (!deleted.isEmpty() && mayBeGone(answer)) return pause(namespace + GONE);
+        boolean hasWaited = !position.waiting().isEmpty();
+        if (hasWaited) move(position.next(), position.index(), "");
+        List<SourceRecord> records = answer.records(progress, deleted, partition, position.offset());
+        if (hasWaited && records.isEmpty()) records.add(offsetRecord("changed documents: none is selected"));
+        if (isSelective) {
+            progress.metrics().streamed(records.size());
+            records.addAll(progress.ledger().settled(namespace, answer.keys()));
+        } else {
+            progress.metrics().reread(answer.keys().size());
+            records.addAll(progress.ledger().reread(namespace, answer.keys(), time));
+        }
         return records;
+    }
+
+    /** Those of these keys whose documents were selected as of any of these times, or when their rows were read; all, where that is unknown. */
+    private List<byte[]> selected(String namespace, List<byte[]> keys, Set<ClusterTime> before) {
+        if (keys.isEmpty()) return keys;
+        Set<ClusterTime> times = new TreeSet<>(before);
+        keys.forEach(key -> rows().timeOf(namespace, key).ifPresent(times::add));
+        Set<ByteBuffer> found = new HashSet<>();
+        try {
+            for (ClusterTime time : times) {
+                try (ClientSession session = reads.source().snapshot(time)) {
+                    reads.ids(namespace, session, RereadAnswer.filter(keys))
+                            .forEach(id -> found.add(ByteBuffer.wrap(CanonicalKey.of(id))));
+                }
+            }
+        } catch (MongoException error) {
+            if (!ReadFault.isUnavailable(error)) throw error;
+            return keys;
+        }
+        return keys.stream().filter(key -> found.contains(ByteBuffer.wrap(key))).toList();
     }
 
     private void move(long next, int index, String waiting) {

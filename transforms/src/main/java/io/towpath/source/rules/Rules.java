@@ -6,7 +6,10 @@ import java.util.HashMap;
 import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
+import java.util.Optional;
 import java.util.TreeMap;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Predicate;
 import java.util.regex.Pattern;
 import java.util.regex.PatternSyntaxException;
@@ -22,16 +25,18 @@ import org.bson.json.JsonWriterSettings;
 /** What of documents may leave the source: the rules of a connector, or those that the log's records follow. */
 public final class Rules {
     /** Everything leaves. */
-    public static final Rules NONE = new Rules("", "", null);
+    public static final Rules NONE = new Rules(new BsonArray(), "", null);
 
     private static final String KEY = "key";
     private static final String LIST = "rules";
+    private static final String ONLY = "only";
     private static final JsonWriterSettings CANONICAL =
             JsonWriterSettings.builder().outputMode(JsonMode.EXTENDED).build();
 
-    private record Rule(Predicate<String> collections, Map<String, Action> paths) {}
+    /** @param only which documents leave; null for all */
+    private record Rule(Predicate<String> collections, Map<String, Action> paths, BsonDocument only) {}
 
-    private final String json;
+    private final BsonArray list;
     /** Empty without a key. */
     private final String keyId;
     /** Null without a key. */
@@ -39,14 +44,13 @@ public final class Rules {
 
     private final List<Rule> rules;
     private final Map<String, Mask> masks = new HashMap<>();
+    private final Map<String, Optional<BsonDocument>> filters = new ConcurrentHashMap<>();
 
-    private Rules(String json, String keyId, KeyedHash hash) {
-        this.json = json;
+    private Rules(BsonArray list, String keyId, KeyedHash hash) {
+        this.list = list;
         this.keyId = keyId;
         this.hash = hash;
-        this.rules = json.isEmpty()
-                ? List.of()
-                : JsonArrays.parse(json).stream().map(Rules::rule).toList();
+        this.rules = list.stream().map(Rules::rule).toList();
     }
 
     /**
@@ -60,7 +64,7 @@ public final class Rules {
         KeyedHash hash = key.isEmpty() ? null : new KeyedHash(HexFormat.of().parseHex(key));
         Rules rules;
         try {
-            rules = new Rules(json, hash == null ? "" : hash.id(), hash);
+            rules = new Rules(JsonArrays.parse(json), hash == null ? "" : hash.id(), hash);
         } catch (BSONException | JsonParseException | PatternSyntaxException error) {
             throw new IllegalArgumentException(error.getMessage(), error);
         }
@@ -73,16 +77,13 @@ public final class Rules {
     public static Rules stored(String text) {
         if (text.isEmpty()) return NONE;
         BsonDocument stored = BsonDocument.parse(text);
-        return new Rules(
-                JsonArrays.of(stored.getArray(LIST)), stored.getString(KEY).getValue(), null);
+        return new Rules(stored.getArray(LIST), stored.getString(KEY).getValue(), null);
     }
 
     /** All that tells rules apart, without the key. */
     public String text() {
         if (rules.isEmpty()) return "";
-        return new BsonDocument(KEY, new BsonString(keyId))
-                .append(LIST, JsonArrays.parse(json))
-                .toJson(CANONICAL);
+        return new BsonDocument(KEY, new BsonString(keyId)).append(LIST, list).toJson(CANONICAL);
     }
 
     private static Rule rule(BsonValue value) {
@@ -92,7 +93,7 @@ public final class Rules {
         rule.getDocument("set", new BsonDocument()).forEach((path, constant) -> paths.put(path, Action.set(constant)));
         for (BsonValue path : rule.getArray("drop", new BsonArray())) paths.put(text(path), Action.DROP);
         String collections = rule.getString("collections").getValue();
-        return new Rule(Pattern.compile(collections).asMatchPredicate(), paths);
+        return new Rule(Pattern.compile(collections).asMatchPredicate(), paths, rule.getDocument(ONLY, null));
     }
 
     private static String text(BsonValue value) {
@@ -120,6 +121,27 @@ public final class Rules {
         return paths;
     }
 
+    /**
+     * The filter that decides which documents of a collection leave, in the server's query language; empty if all do. For several threads.
+     */
+    public Optional<BsonDocument> only(String namespace) {
+        return rules.isEmpty() ? Optional.empty() : filters.computeIfAbsent(namespace, this::filter);
+    }
+
+    private Optional<BsonDocument> filter(String namespace) {
+        List<BsonDocument> filters = rules.stream()
+                .filter(rule -> rule.collections.test(namespace))
+                .map(Rule::only)
+                .filter(Objects::nonNull)
+                .toList();
+        return filters.isEmpty() ? Optional.empty() : Optional.of(all(filters));
+    }
+
+    /** The filter that matches what all of these match. */
+    public static BsonDocument all(List<BsonDocument> filters) {
+        return new BsonDocument("$and", new BsonArray(filters));
+    }
+
     /** Whether both leave the same of the documents of a collection. */
     public boolean leaveTheSame(Rules other, String namespace) {
         return effect(namespace).equals(other.effect(namespace));
@@ -127,6 +149,7 @@ public final class Rules {
 
     private String effect(String namespace) {
         Map<String, Action> paths = paths(namespace);
-        return paths.containsValue(Action.HASH) ? keyId + paths : paths.toString();
+        String fields = paths.containsValue(Action.HASH) ? keyId + paths : paths.toString();
+        return fields + only(namespace).map(filter -> filter.toJson(CANONICAL)).orElse("");
     }
 }

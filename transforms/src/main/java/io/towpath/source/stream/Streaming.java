@@ -48,6 +48,7 @@ public final class Streaming implements AutoCloseable {
     private final Ledger ledger;
     private final Rereads rereads;
     private final OversizedRead oversizedRead;
+    private final ChangedDocuments changed;
     private final Heartbeats heartbeats = new Heartbeats(System::nanoTime);
     private final SourceCluster source;
     private final OplogWatch watch;
@@ -85,6 +86,7 @@ public final class Streaming implements AutoCloseable {
         this.rereads = rereads;
         this.schema = schema;
         this.oversizedRead = new OversizedRead(progress, reads, schema);
+        this.changed = new ChangedDocuments(progress, rereads, last.orElseGet(ledger::start));
         this.source = reads.source();
         this.watch = new OplogWatch(progress, reads);
         this.metrics = progress.metrics();
@@ -99,6 +101,11 @@ public final class Streaming implements AutoCloseable {
 
     /** Records of one transaction; null when there are none yet. Between two rounds of the copy, the last one begins the next round. */
     public List<SourceRecord> poll() throws InterruptedException {
+        if (changed.isOpen()) {
+            List<SourceRecord> rest = new ArrayList<>();
+            emitChanged(rest);
+            return rest.isEmpty() ? null : rest;
+        }
         List<SourceRecord> batch = held.isEmpty() ? debezium.poll() : held;
         List<SourceRecord> records = new ArrayList<>();
         if (last != null && watch.update(last)) records.add(ledger.rootRecord());
@@ -126,6 +133,7 @@ public final class Streaming implements AutoCloseable {
             records.addAll(reread);
             // a row holds changes that were dropped because it was pending: they must not come again after a restart
             if (!reread.isEmpty()) storePosition("re-read", records);
+            changed.passed(position);
             complete(position, records);
             if (isNearRound() && !end.isAfter(position)) beginRound(position, records);
         } else if (last != null) {
@@ -235,9 +243,19 @@ public final class Streaming implements AutoCloseable {
             if (time.isPresent()) storedTime = time.get();
         }
         metrics.streamed(events);
+        if (last != null && emitChanged(into)) storedTime = last;
         into.addAll(ledger.newPending());
         if (storedTime != null) into.addAll(ledger.forget(storedTime, schema != null));
         return emitted;
+    }
+
+    /** Emits changed documents of collections of which only some leave, as of the last event. Returns whether there are any. */
+    private boolean emitChanged(List<SourceRecord> into) throws InterruptedException {
+        List<SourceRecord> records = changed.read(last);
+        if (records.isEmpty()) return false;
+        into.addAll(records);
+        storePosition("changed documents", into);
+        return true;
     }
 
     /** What one of Debezium's records becomes; empty when its document cannot be read yet. */
@@ -249,7 +267,10 @@ public final class Streaming implements AutoCloseable {
             OversizedEvent oversized = OversizedEvent.of(event.get());
             if (isLeftOut(oversized.namespace())) return Optional.of(List.of());
             boolean isHeld = ledger.holds(oversized.namespace(), oversized.key(), oversized.time());
-            return isHeld ? dropped() : oversizedRead.of(record, oversized);
+            if (isHeld) return dropped();
+            return changed.take(oversized.namespace(), oversized.key(), oversized.time())
+                    ? Optional.of(List.of())
+                    : oversizedRead.of(record, oversized);
         }
         SourceRecord converted = toRecord.apply(record, event);
         if (converted == null) return Optional.of(List.of());
@@ -257,6 +278,8 @@ public final class Streaming implements AutoCloseable {
         if (isChange && isLeftOut(namespace(converted))) return Optional.of(List.of());
         if (!isChange) return Optional.of(List.of(converted));
         if (isHeld(converted, time)) return dropped();
+        if (changed.take(namespace(converted), (byte[]) converted.key(), time.orElseThrow()))
+            return Optional.of(List.of());
         return Optional.of(masked(converted).map(this::marked).stream().toList());
     }
 

@@ -13,6 +13,7 @@ import io.towpath.record.ClusterTime;
 import io.towpath.record.RandomIds;
 import io.towpath.source.progress.Page;
 import io.towpath.source.progress.RangePlan;
+import io.towpath.source.rules.Rules;
 import io.towpath.support.Server;
 import io.towpath.support.Sources;
 import java.util.ArrayList;
@@ -91,7 +92,8 @@ class RangesServerTest {
                             .limit(100)
                             .map(id -> new RawBsonDocument(BsonBytes.of(new BsonDocument("_id", new BsonInt32(id)))))
                             .toList());
-            int ranges = new SnapshotReads(source, parsed).plan(name).ranges();
+            int ranges =
+                    new SnapshotReads(source, parsed, Rules.NONE).plan(name).ranges();
             assertEquals(locale.equals("en"), ranges == 1, locale + ": " + ranges);
         }
     }

@@ -151,7 +151,7 @@ class SharedCopyServerTest {
                     "50000");
             ConfigDef definition = CopySettings.define(new ConfigDef());
             CopySettings parsed = CopySettings.of(new AbstractConfig(definition, settings));
-            this.copy = new InitialCopy(progress, new SnapshotReads(source, parsed), offsets.reader());
+            this.copy = new InitialCopy(progress, new SnapshotReads(source, parsed, Rules.NONE), offsets.reader());
         }
 
         /** The records of the next poll that has any. */

@@ -188,6 +188,30 @@ class LedgerTest {
     }
 
     @Test
+    void documentsOfACollectionThatIsNotCopiedAreStoredOnlyIfTheyAreNotReadAtOnce() throws Exception {
+        Ledger ledger = new Ledger(partitions, reader());
+        ledger.begin("", START, List.of());
+        ledger.beginStream();
+        ledger.addPending(ORDERS, id(1));
+        ledger.addPending(ORDERS, id(2));
+        assertEquals(List.of(), ledger.settled(ORDERS, List.of(id(1))), "nothing is stored of it");
+        store(ledger.newPending());
+
+        Ledger again = restored();
+        assertEquals(List.of(ORDERS), again.rows().remembered());
+        assertEquals(1, again.rows().nextPending().orElseThrow().keys().size());
+        assertTrue(again.rows().nextPending(namespace -> false).isEmpty());
+        store(again.settled(ORDERS, List.of(id(2))));
+        assertEquals(List.of(), restored().rows().remembered());
+        assertNull(reader().offset(partitions.pending(ORDERS, 0)));
+
+        again.addPending(ORDERS, id(3));
+        store(again.newPending());
+        store(again.reselect("", List.of(), again.rows().remembered()));
+        assertEquals(List.of(), restored().rows().remembered(), "what is no longer captured is not read either");
+    }
+
+    @Test
     void nothingIsPendingWhereAllPiecesAreOfOneTime() throws Exception {
         ClusterTime time = new ClusterTime(105, 2);
         Ledger ledger = copiedInPieces(time, time);

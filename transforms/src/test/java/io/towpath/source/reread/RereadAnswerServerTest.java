@@ -118,7 +118,7 @@ class RereadAnswerServerTest {
                 .map(id -> CanonicalKey.of(BsonBytes.of(BsonDocument.parse("{_id: %s}".formatted(id)))))
                 .sorted(BsonOrder::compare)
                 .toList();
-        return RereadRequest.of(collection.getNamespace().getFullName(), keys);
+        return RereadRequest.of(collection.getNamespace().getFullName(), keys, "");
     }
 
     /** Id and operation of each record of the whole answer. */
@@ -130,7 +130,7 @@ class RereadAnswerServerTest {
 
     private static List<String> told(RereadAnswer answer) {
         List<SourceRecord> records =
-                answer.records(new Progress("p", null, null, null, Rules.NONE), Map.of(), Map.of());
+                answer.records(new Progress("p", null, null, null, Rules.NONE), answer.gone(), Map.of(), Map.of());
         return records.stream()
                 .map(record -> text(new RawBsonDocument((byte[]) record.key())) + " "
                         + TextHeaders.read(record, RecordHeaders.Part.OPERATION).orElseThrow())

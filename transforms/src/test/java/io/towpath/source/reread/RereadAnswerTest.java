@@ -29,21 +29,23 @@ class RereadAnswerTest {
         List<byte[]> keys = Stream.of("A", "B", "c").map(RereadAnswerTest::key).toList();
         Map<String, Long> offset = Map.of("next", 5L);
 
-        List<String> records = new RereadAnswer("shop.orders", time, keys, found)
-                .records(new Progress("p", null, null, null, Rules.NONE), Map.of("requests", "r"), offset).stream()
-                        .map(record -> {
-                            assertEquals(offset, record.sourceOffset());
-                            String id = new RawBsonDocument((byte[]) record.key())
-                                    .getString("_id")
-                                    .getValue();
-                            String value = record.value() == null ? "gone" : "there";
-                            return record.topic() + " " + id + " " + value + " "
-                                    + TextHeaders.read(record, RecordHeaders.Part.OPERATION)
-                                            .orElseThrow() + " "
-                                    + TextHeaders.read(record, RecordHeaders.Part.TIME)
-                                            .orElseThrow();
-                        })
-                        .toList();
+        RereadAnswer answer = new RereadAnswer("shop.orders", time, keys, found);
+        List<String> records = answer
+                .records(
+                        new Progress("p", null, null, null, Rules.NONE), answer.gone(), Map.of("requests", "r"), offset)
+                .stream()
+                .map(record -> {
+                    assertEquals(offset, record.sourceOffset());
+                    String id = new RawBsonDocument((byte[]) record.key())
+                            .getString("_id")
+                            .getValue();
+                    String value = record.value() == null ? "gone" : "there";
+                    return record.topic() + " " + id + " " + value + " "
+                            + TextHeaders.read(record, RecordHeaders.Part.OPERATION)
+                                    .orElseThrow() + " "
+                            + TextHeaders.read(record, RecordHeaders.Part.TIME).orElseThrow();
+                })
+                .toList();
 
         assertEquals(
                 List.of(

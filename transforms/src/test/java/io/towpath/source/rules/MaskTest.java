@@ -189,6 +189,24 @@ class MaskTest {
         return Histories.attempts();
     }
 
+    @Test
+    void filtersAreThoseOfAllRulesThatMatchAndAreStoredExactly() {
+        String one = "{collections: 's\\\\..*', only: {a: {$type: 2, $gt: {$numberLong: '5'}}, b: {$regularExpression: {pattern: 'x', options: 'i'}}}}";
+        String other = "{collections: 's\\\\.c', only: {c: null}}";
+        Rules rules = Rules.of("[%s, %s]".formatted(one, other), "");
+        BsonDocument filter = rules.only("s.c").orElseThrow();
+
+        assertEquals(BsonDocument.parse(one).get("only"), filter.getArray("$and").get(0));
+        assertEquals(BsonDocument.parse("{c: null}"), filter.getArray("$and").get(1));
+        assertEquals(1, rules.only("s.d").orElseThrow().getArray("$and").size());
+        assertEquals(true, rules.only("t.c").isEmpty());
+        Rules stored = Rules.stored(rules.text());
+        assertEquals(rules.text(), stored.text());
+        for (String namespace : List.of("s.c", "s.d", "t.c")) assertEquals(true, rules.leaveTheSame(stored, namespace));
+        String others = one.replace("{$numberLong: '5'}", "5");
+        assertEquals(false, Rules.of("[%s]".formatted(others), "").leaveTheSame(rules, "s.d"), "an int is another type");
+    }
+
     @Provide
     Arbitrary<String> rules() {
         Arbitrary<String> path = Arbitraries.of("a", "l", "b", "z", "m", "\u00e9")

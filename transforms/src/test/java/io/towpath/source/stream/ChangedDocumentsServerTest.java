@@ -1,0 +1,250 @@
+package io.towpath.source.stream;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+
+import com.mongodb.client.ClientSession;
+import com.mongodb.client.MongoCollection;
+import com.mongodb.client.model.Filters;
+import com.mongodb.client.model.ReplaceOptions;
+import com.mongodb.client.model.UpdateOptions;
+import com.mongodb.client.model.Updates;
+import io.towpath.debezium.DebeziumStream;
+import io.towpath.debezium.EventTime;
+import io.towpath.debezium.SourceCluster;
+import io.towpath.record.ClusterTime;
+import io.towpath.source.copy.Rows;
+import io.towpath.source.copy.SnapshotReads;
+import io.towpath.source.progress.CopyShare;
+import io.towpath.source.progress.Ledger;
+import io.towpath.source.progress.Page;
+import io.towpath.source.progress.Partitions;
+import io.towpath.source.progress.Progress;
+import io.towpath.source.progress.RangePlan;
+import io.towpath.source.progress.SourceMetrics;
+import io.towpath.source.reread.RereadSettings;
+import io.towpath.source.reread.Rereads;
+import io.towpath.source.rules.Rules;
+import io.towpath.support.Fuzz;
+import io.towpath.support.Server;
+import io.towpath.support.SourceContext;
+import io.towpath.support.Sources;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Properties;
+import java.util.Random;
+import java.util.SortedMap;
+import java.util.TreeMap;
+import org.apache.kafka.connect.source.SourceRecord;
+import org.bson.BsonDocument;
+import org.bson.RawBsonDocument;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
+
+/** The stream of a collection of which only some documents leave. */
+@Tag("server")
+@EnabledIfEnvironmentVariable(named = Server.URI, matches = ".+")
+class ChangedDocumentsServerTest {
+    private static final int LIVES = 3;
+    private static final int IDS = 8;
+    /** Documents with these ids are never selected. */
+    private static final int NEVER = 100;
+
+    private static final int LAST = 1_000;
+    private static final BsonDocument FILTER = BsonDocument.parse("{in: true}");
+
+    private final Server server = new Server();
+    private final MongoCollection<RawBsonDocument> collection = server.fresh("changed");
+    private final String namespace = collection.getNamespace().getFullName();
+    private final Map<String, String> configuration = Sources.configuration();
+    private final Rules rules =
+            Rules.of("[{\"collections\": \"%s\", \"only\": %s}]".formatted(namespace, FILTER.toJson()), "");
+    private SourceCluster source;
+    private int lives;
+
+    @BeforeEach
+    void connect() {
+        configuration.put("collection.include.list", namespace);
+        configuration.put("max.batch.size", "3");
+        configuration.put("max.queue.size", "6");
+        configuration.put("poll.interval.ms", "10");
+        configuration.put("heartbeat.interval.ms", "50");
+        source = Sources.connected(configuration);
+    }
+
+    @AfterEach
+    void close() {
+        if (source != null) source.close();
+        server.close();
+    }
+
+    @Test
+    void theLogHoldsWhatIsSelectedAndNothingElseWhateverHappens() {
+        server.requireTestCommands();
+        Fuzz.run("changed documents", 4, Duration.ofMinutes(3), random -> {
+            collection.deleteMany(new BsonDocument());
+            return new Life(random, ++lives % 2 == 0).run();
+        });
+    }
+
+    /** Random changes, and a task that is killed again and again. */
+    private final class Life {
+        private final Random random;
+        private final boolean isFaulty;
+        private final SourceContext context = new SourceContext(configuration);
+        /** What the log makes of each document. */
+        private final SortedMap<Integer, RawBsonDocument> folded = new TreeMap<>();
+
+        private final ClusterTime start = source.now();
+        private int faults;
+
+        Life(Random random, boolean isFaulty) {
+            this.random = random;
+            this.isFaulty = isFaulty;
+        }
+
+        String run() throws InterruptedException {
+            for (int i = 0; i < 10; i++) change();
+            copy();
+            for (int life = 0; life < LIVES; life++) live(life == LIVES - 1);
+            return isFaulty ? "with faults" : "without faults";
+        }
+
+        /** The rows are those of a time at which the stream is not yet. */
+        private void copy() {
+            Ledger ledger = new Ledger(new Partitions("p"), context);
+            ledger.begin("", start, List.of(namespace));
+            List<SourceRecord> records = new ArrayList<>();
+            records.add(ledger.plan(namespace, new RangePlan(List.of(), 1, 1, 1)));
+            List<byte[]> rows = new ArrayList<>();
+            try (ClientSession session = source.snapshot(source.now())) {
+                SnapshotReads reads = Sources.reads(source, Map.of(), rules);
+                reads.documents(namespace, session, new BsonDocument()).into(rows);
+                ClusterTime time = ClusterTime.of(session.getSnapshotTimestamp());
+                Page page = new Page(namespace, 0, rows, 0, time, true);
+                try (SourceMetrics metrics = metrics()) {
+                    Progress progress = new Progress("p", new Partitions("p"), ledger, metrics, rules);
+                    records.addAll(new Rows(progress, namespace, Map.of("rows", 0), ledger.advance(page))
+                            .records(rows, List.of(), time));
+                }
+                records.add(ledger.rangeRecord(namespace, 0));
+            }
+            ledger.beginStream();
+            records.add(ledger.rootRecord());
+            commit(records);
+        }
+
+        private void live(boolean isLast) throws InterruptedException {
+            Ledger ledger = new Ledger(new Partitions("p"), context);
+            try (SourceMetrics metrics = metrics();
+                    DebeziumStream debezium = new DebeziumStream(context, configuration, source, start.previous());
+                    Streaming streaming = streaming(ledger, metrics, debezium)) {
+                for (int i = random.nextInt(4, 25); i > 0; i--) {
+                    for (int changes = random.nextInt(5); changes > 0; changes--) change();
+                    if (isFaulty && random.nextInt(8) == 0) fail();
+                    List<SourceRecord> records = streaming.poll();
+                    if (records != null && (isLast || i > 1 || random.nextBoolean())) commit(records);
+                    else if (i == 1 && records != null) return; // killed before its transaction was committed
+                }
+                server.fail("off", "");
+                if (!isLast) return;
+                collection.insertOne(document(LAST, true));
+                boolean isPending = true;
+                for (long end = System.nanoTime() + 20_000_000_000L; !folded.containsKey(LAST) || isPending; ) {
+                    assertFalse(System.nanoTime() > end, () -> "nothing of the last document comes: " + folded);
+                    List<SourceRecord> records = streaming.poll();
+                    if (records != null) commit(records);
+                    isPending = ledger.rows().nextPending().isPresent();
+                }
+                assertEquals(selected(), List.copyOf(folded.values()));
+            }
+        }
+
+        private List<RawBsonDocument> selected() {
+            return collection
+                    .find(FILTER)
+                    .sort(new BsonDocument("_id", new org.bson.BsonInt32(1)))
+                    .into(new ArrayList<>());
+        }
+
+        private void fail() {
+            if (faults++ > 3) return;
+            // the driver tries once more after the second
+            String fault =
+                    random.nextBoolean() ? "errorCode: 246" : "errorCode: 11600, errorLabels: ['RetryableReadError']";
+            server.fail(
+                    "{times: %d}".formatted(random.nextInt(1, 5)),
+                    "failCommands: ['find'], namespace: '%s', %s".formatted(namespace, fault));
+        }
+
+        private void commit(List<SourceRecord> records) {
+            context.store(records);
+            for (SourceRecord record : records) {
+                if (!record.topic().equals("p." + namespace)) continue;
+                int id = new RawBsonDocument((byte[]) record.key())
+                        .getNumber("_id")
+                        .intValue();
+                assertFalse(
+                        id >= NEVER && id < LAST && (!isFaulty || record.value() != null),
+                        () -> id + " is not selected, and is in the log");
+                if (record.value() == null) folded.remove(id);
+                else folded.put(id, new RawBsonDocument((byte[]) record.value()));
+            }
+        }
+
+        private void change() {
+            if (random.nextInt(5) > 0) {
+                change(null);
+                return;
+            }
+            try (ClientSession session = server.session()) {
+                session.startTransaction();
+                for (int i = random.nextInt(2, 6); i > 0; i--) change(session);
+                session.commitTransaction();
+            }
+        }
+
+        private void change(ClientSession given) {
+            boolean isNever = random.nextInt(4) == 0;
+            int id = isNever ? NEVER + random.nextInt(3) : random.nextInt(IDS);
+            boolean isIn = !isNever && random.nextBoolean();
+            var at = Filters.eq("_id", id);
+            try (ClientSession own = server.session()) {
+                ClientSession session = given == null ? own : given;
+                switch (random.nextInt(4)) {
+                    case 0 -> collection.deleteOne(session, at);
+                    case 1 -> collection.replaceOne(session, at, document(id, isIn), new ReplaceOptions().upsert(true));
+                    case 2 -> collection.updateOne(session, at, Updates.inc("n", 1));
+                    default -> collection.updateOne(
+                            session,
+                            at,
+                            Updates.combine(Updates.set("in", isIn), Updates.inc("n", 1)),
+                            new UpdateOptions().upsert(true));
+                }
+            }
+        }
+
+        private RawBsonDocument document(int id, boolean isIn) {
+            return RawBsonDocument.parse("{_id: %d, in: %s, n: %d}".formatted(id, isIn, random.nextInt(1_000)));
+        }
+
+        private SourceMetrics metrics() {
+            return new SourceMetrics("p-source", "p", "p", new CopyShare(0, 1));
+        }
+
+        private Streaming streaming(Ledger ledger, SourceMetrics metrics, DebeziumStream debezium) {
+            Progress progress = new Progress("p", new Partitions("p"), ledger, metrics, rules);
+            SnapshotReads reads = Sources.reads(source, Map.of(), rules);
+            RereadSettings none = new RereadSettings("", new Properties());
+            Rereads rereads = new Rereads(progress, reads, none, context, namespace::equals, null);
+            Optional<ClusterTime> last = EventTime.of(context.offset(DebeziumStream.partition(configuration)));
+            return new Streaming(debezium, last, progress, reads, rereads, null, false);
+        }
+    }
+}
