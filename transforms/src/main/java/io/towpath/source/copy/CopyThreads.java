@@ -220,16 +220,11 @@ final class CopyThreads implements AutoCloseable {
             return lasted().compareTo(PATIENCE) > 0;
         }
 
-        /**
-         * Whether to begin again on another member rather than to wait longer for the one that has the record ids: once the outage has
-         * lasted as long as the reading before it, which is what would be lost. So a copy takes at most twice as long as without the outage.
-         */
         boolean isOverFor(RangePlan plan) {
             if (plan.recordIds().isEmpty()) return false;
             Duration outage = lasted();
             reads.outages().put(read, outage.toNanos());
-            Duration reading = age(plan).minus(outage);
-            return isOver() || outage.compareTo(FEWEST_PATIENCE) > 0 && outage.compareTo(reading) > 0;
+            return isTooLong(outage, age(plan));
         }
 
         private Duration lasted() {
@@ -248,6 +243,17 @@ final class CopyThreads implements AutoCloseable {
             Thread.sleep(ThreadLocalRandom.current().nextLong(pauseMs / 2, pauseMs));
             pauseMs = Math.min(2 * pauseMs, LONGEST_PAUSE_MS);
         }
+    }
+
+    /**
+     * Whether to begin again on another member rather than to wait longer for the one that has the record ids: once the outage has lasted as
+     * long as the reading before it, which is what would be lost. So a copy takes at most twice as long as without the outage.
+     *
+     * @param age since the plan was made
+     */
+    static boolean isTooLong(Duration outage, Duration age) {
+        Duration reading = age.minus(outage);
+        return outage.compareTo(PATIENCE) > 0 || outage.compareTo(FEWEST_PATIENCE) > 0 && outage.compareTo(reading) > 0;
     }
 
     /** Delays the threads that share it so that together they stay below their task's part of a rate. */

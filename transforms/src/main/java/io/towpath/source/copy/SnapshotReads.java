@@ -7,6 +7,7 @@ import io.towpath.debezium.SourceCluster;
 import io.towpath.record.BsonBytes;
 import io.towpath.source.progress.RangePlan;
 import io.towpath.source.rules.Rules;
+import io.towpath.source.rules.Selection;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
@@ -59,7 +60,7 @@ public record SnapshotReads(SourceCluster source, CopySettings settings, Rules r
 
     private BsonDocument selected(String namespace, BsonDocument filter) {
         return rules.only(namespace)
-                .map(only -> filter.isEmpty() ? only : Rules.all(List.of(filter, only)))
+                .map(only -> filter.isEmpty() ? only.filter() : Selection.all(List.of(filter, only.filter())))
                 .orElse(filter);
     }
 

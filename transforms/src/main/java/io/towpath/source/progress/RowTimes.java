@@ -283,8 +283,7 @@ public final class RowTimes {
      * @param isInitial whether the initial copy continues
      */
     boolean holds(String namespace, byte[] key, ClusterTime time, ClusterTime start, boolean isInitial) {
-        PendingKeys keys = pending.get(namespace);
-        if (keys != null && keys.contains(key)) return true;
+        if (isPending(namespace, key)) return true;
         boolean isReadLater = isInitial && copies.containsKey(namespace) && !isRefilled(namespace);
         if (!isReadLater && largestTime().filter(known -> !time.isAfter(known)).isEmpty()) return false;
         if (includes(documents.timeOf(namespace, key), time)) return true;
@@ -352,6 +351,12 @@ public final class RowTimes {
                                             ? ", or remove the pipeline with its topics and deploy it with copy_order = \"id\""
                                             : ""));
         }
+    }
+
+    /** Whether a document has to be re-read. */
+    public boolean isPending(String namespace, byte[] key) {
+        PendingKeys keys = pending.get(namespace);
+        return keys != null && keys.contains(key);
     }
 
     /** Documents that have to be re-read, of one collection, if there are any. */

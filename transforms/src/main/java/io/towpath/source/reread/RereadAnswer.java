@@ -46,7 +46,7 @@ record RereadAnswer(String namespace, ClusterTime time, List<byte[]> keys, Map<B
     }
 
     /** As many as one command may have, but at least one. */
-    private static List<byte[]> firstKeys(List<byte[]> keys) {
+    static List<byte[]> firstKeys(List<byte[]> keys) {
         long bytes = keys.get(0).length;
         int count = 1;
         while (count < keys.size() && bytes + keys.get(count).length <= MOST_BYTES) bytes += keys.get(count++).length;

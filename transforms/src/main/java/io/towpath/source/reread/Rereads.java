@@ -218,6 +218,20 @@ public final class Rereads implements AutoCloseable {
         return answer.records(progress, answer.gone(), partition, position.offset());
     }
 
+    /** The keys of those documents among these that leave, as of a time. Throws the driver's exceptions. */
+    public Set<ByteBuffer> selected(String namespace, List<byte[]> keys, ClusterTime time) {
+        Set<ByteBuffer> found = new HashSet<>();
+        try (ClientSession session = reads.source().snapshot(time)) {
+            for (List<byte[]> rest = keys; !rest.isEmpty(); ) {
+                List<byte[]> some = RereadAnswer.firstKeys(rest);
+                reads.ids(namespace, session, RereadAnswer.filter(some))
+                        .forEach(id -> found.add(ByteBuffer.wrap(CanonicalKey.of(id))));
+                rest = rest.subList(some.size(), rest.size());
+            }
+        }
+        return found;
+    }
+
     /** Whether the server refuses the query, whatever the documents are. */
     private static boolean isRefusal(MongoException error) {
         return ServerError.BadValue.is(error) || ServerError.InvalidNamespace.is(error);
@@ -274,12 +288,7 @@ public final class Rereads implements AutoCloseable {
         keys.forEach(key -> rows().timeOf(namespace, key).ifPresent(times::add));
         Set<ByteBuffer> found = new HashSet<>();
         try {
-            for (ClusterTime time : times) {
-                try (ClientSession session = reads.source().snapshot(time)) {
-                    reads.ids(namespace, session, RereadAnswer.filter(keys))
-                            .forEach(id -> found.add(ByteBuffer.wrap(CanonicalKey.of(id))));
-                }
-            }
+            for (ClusterTime time : times) found.addAll(selected(namespace, keys, time));
         } catch (MongoException error) {
             if (!ReadFault.isUnavailable(error)) throw error;
             return keys;

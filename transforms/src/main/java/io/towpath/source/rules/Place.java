@@ -6,6 +6,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Optional;
+import java.util.function.Predicate;
 import java.util.stream.Stream;
 
 /** What happens to a value, and to what is below it: a node of the tree of all paths that rules name. */
@@ -31,7 +32,13 @@ final class Place {
 
     /** The segments of a path that a rule names. */
     static List<byte[]> segments(String path) {
+        return segments(path, segment -> true);
+    }
+
+    /** Those segments of a path that count. */
+    static List<byte[]> segments(String path, Predicate<String> counts) {
         return Stream.of(path.split("\\."))
+                .filter(counts)
                 .map(segment -> segment.getBytes(UTF_8))
                 .toList();
     }

@@ -44,7 +44,7 @@ public final class Rules {
 
     private final List<Rule> rules;
     private final Map<String, Mask> masks = new HashMap<>();
-    private final Map<String, Optional<BsonDocument>> filters = new ConcurrentHashMap<>();
+    private final Map<String, Optional<Selection>> selections = new ConcurrentHashMap<>();
 
     private Rules(BsonArray list, String keyId, KeyedHash hash) {
         this.list = list;
@@ -121,25 +121,18 @@ public final class Rules {
         return paths;
     }
 
-    /**
-     * The filter that decides which documents of a collection leave, in the server's query language; empty if all do. For several threads.
-     */
-    public Optional<BsonDocument> only(String namespace) {
-        return rules.isEmpty() ? Optional.empty() : filters.computeIfAbsent(namespace, this::filter);
+    /** Which documents of a collection leave; empty if all do. For several threads. */
+    public Optional<Selection> only(String namespace) {
+        return rules.isEmpty() ? Optional.empty() : selections.computeIfAbsent(namespace, this::selection);
     }
 
-    private Optional<BsonDocument> filter(String namespace) {
+    private Optional<Selection> selection(String namespace) {
         List<BsonDocument> filters = rules.stream()
                 .filter(rule -> rule.collections.test(namespace))
                 .map(Rule::only)
                 .filter(Objects::nonNull)
                 .toList();
-        return filters.isEmpty() ? Optional.empty() : Optional.of(all(filters));
-    }
-
-    /** The filter that matches what all of these match. */
-    public static BsonDocument all(List<BsonDocument> filters) {
-        return new BsonDocument("$and", new BsonArray(filters));
+        return filters.isEmpty() ? Optional.empty() : Optional.of(new Selection(filters));
     }
 
     /** Whether both leave the same of the documents of a collection. */
@@ -150,6 +143,7 @@ public final class Rules {
     private String effect(String namespace) {
         Map<String, Action> paths = paths(namespace);
         String fields = paths.containsValue(Action.HASH) ? keyId + paths : paths.toString();
-        return fields + only(namespace).map(filter -> filter.toJson(CANONICAL)).orElse("");
+        return fields
+                + only(namespace).map(only -> only.filter().toJson(CANONICAL)).orElse("");
     }
 }

@@ -268,9 +268,9 @@ public final class Streaming implements AutoCloseable {
             if (isLeftOut(oversized.namespace())) return Optional.of(List.of());
             boolean isHeld = ledger.holds(oversized.namespace(), oversized.key(), oversized.time());
             if (isHeld) return dropped();
-            return changed.take(oversized.namespace(), oversized.key(), oversized.time())
-                    ? Optional.of(List.of())
-                    : oversizedRead.of(record, oversized);
+            if (!changed.isOf(oversized.namespace())) return oversizedRead.of(record, oversized);
+            changed.take(oversized.namespace(), oversized.key(), oversized.time());
+            return Optional.of(List.of());
         }
         SourceRecord converted = toRecord.apply(record, event);
         if (converted == null) return Optional.of(List.of());
@@ -278,9 +278,18 @@ public final class Streaming implements AutoCloseable {
         if (isChange && isLeftOut(namespace(converted))) return Optional.of(List.of());
         if (!isChange) return Optional.of(List.of(converted));
         if (isHeld(converted, time)) return dropped();
-        if (changed.take(namespace(converted), (byte[]) converted.key(), time.orElseThrow()))
-            return Optional.of(List.of());
-        return Optional.of(masked(converted).map(this::marked).stream().toList());
+        if (!changed.isOf(namespace(converted)))
+            return Optional.of(left(converted).stream().toList());
+        byte[] key = (byte[]) converted.key();
+        if (isUpdate(converted))
+            changed.take(namespace(converted), key, time.orElseThrow(), (byte[]) converted.value(), left(converted));
+        else changed.take(namespace(converted), key, time.orElseThrow());
+        return Optional.of(List.of());
+    }
+
+    /** What becomes of a change; empty if nothing is left of it. */
+    private Optional<SourceRecord> left(SourceRecord record) {
+        return masked(record).map(this::marked);
     }
 
     /** The record as the rules leave it; empty if nothing is left of an update. */

@@ -191,20 +191,51 @@ class MaskTest {
 
     @Test
     void filtersAreThoseOfAllRulesThatMatchAndAreStoredExactly() {
-        String one = "{collections: 's\\\\..*', only: {a: {$type: 2, $gt: {$numberLong: '5'}}, b: {$regularExpression: {pattern: 'x', options: 'i'}}}}";
+        String one =
+                "{collections: 's\\\\..*', only: {a: {$type: 2, $gt: {$numberLong: '5'}}, b: {$regularExpression: {pattern: 'x', options: 'i'}}}}";
         String other = "{collections: 's\\\\.c', only: {c: null}}";
         Rules rules = Rules.of("[%s, %s]".formatted(one, other), "");
-        BsonDocument filter = rules.only("s.c").orElseThrow();
+        BsonDocument filter = rules.only("s.c").orElseThrow().filter();
 
-        assertEquals(BsonDocument.parse(one).get("only"), filter.getArray("$and").get(0));
+        assertEquals(
+                BsonDocument.parse(one).get("only"), filter.getArray("$and").get(0));
         assertEquals(BsonDocument.parse("{c: null}"), filter.getArray("$and").get(1));
-        assertEquals(1, rules.only("s.d").orElseThrow().getArray("$and").size());
+        assertEquals(
+                1, rules.only("s.d").orElseThrow().filter().getArray("$and").size());
         assertEquals(true, rules.only("t.c").isEmpty());
         Rules stored = Rules.stored(rules.text());
         assertEquals(rules.text(), stored.text());
         for (String namespace : List.of("s.c", "s.d", "t.c")) assertEquals(true, rules.leaveTheSame(stored, namespace));
         String others = one.replace("{$numberLong: '5'}", "5");
-        assertEquals(false, Rules.of("[%s]".formatted(others), "").leaveTheSame(rules, "s.d"), "an int is another type");
+        assertEquals(
+                false, Rules.of("[%s]".formatted(others), "").leaveTheSame(rules, "s.d"), "an int is another type");
+    }
+
+    @ParameterizedTest
+    @CsvSource(
+            delimiter = ';',
+            value = {
+                "{a: 1};                     {$set: {a: 2}};                   true",
+                "{a: 1};                     {$set: {b: 2}};                   false",
+                "{a: 1};                     {$set: {'b.a': 2}};               false",
+                "{a: 1};                     {$unset: {a: ''}};                true",
+                "{a: 1};                     {$set: {'a.b.c': 2}};             true",
+                "{'a.b': 1};                 {$set: {a: {c: 1}}};              true",
+                "{'a.b': 1};                 {$set: {'a.c': 1}};               false",
+                "{'a.b': 1};                 {$set: {'a.3.b': 1}};             true",
+                "{'a.0.b': 1};               {$set: {'a.3': 1}};               true",
+                "{'a.0.b': 1};               {$set: {'a.3.c': 1}};             false",
+                "{a: {$size: 3}};            {$truncate: {a: 2}};              true",
+                "{$or: [{a: 1}, {b: 1}]};    {$set: {b: 2}};                   true",
+                "{$nor: [{a: 1}]};           {$set: {b: 2}};                   false",
+                "{$expr: {$gt: ['$a', 1]}};  {$set: {b: 2}};                   true",
+                "{$jsonSchema: {}};          {$set: {b: 2}};                   true",
+                "{a: 1, $comment: 'b'};      {$set: {b: 2}};                   false",
+                "{'0': 1};                   {$set: {b: 2}};                   true",
+            })
+    void updatesThatMayChangeWhetherADocumentIsSelected(String filter, String update, boolean may) {
+        Rules rules = Rules.of("[{collections: 's.c', only: %s}]".formatted(filter), "");
+        assertEquals(may, rules.only("s.c").orElseThrow().dependsOn(bytes(update)));
     }
 
     @Provide

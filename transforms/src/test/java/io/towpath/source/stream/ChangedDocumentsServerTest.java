@@ -2,6 +2,7 @@ package io.towpath.source.stream;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.mongodb.client.ClientSession;
 import com.mongodb.client.MongoCollection;
@@ -12,6 +13,7 @@ import com.mongodb.client.model.Updates;
 import io.towpath.debezium.DebeziumStream;
 import io.towpath.debezium.EventTime;
 import io.towpath.debezium.SourceCluster;
+import io.towpath.record.Change;
 import io.towpath.record.ClusterTime;
 import io.towpath.source.copy.Rows;
 import io.towpath.source.copy.SnapshotReads;
@@ -26,6 +28,7 @@ import io.towpath.source.reread.RereadSettings;
 import io.towpath.source.reread.Rereads;
 import io.towpath.source.rules.Rules;
 import io.towpath.support.Fuzz;
+import io.towpath.support.LogModel;
 import io.towpath.support.Server;
 import io.towpath.support.SourceContext;
 import io.towpath.support.Sources;
@@ -40,6 +43,7 @@ import java.util.SortedMap;
 import java.util.TreeMap;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.bson.BsonDocument;
+import org.bson.BsonInt32;
 import org.bson.RawBsonDocument;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -99,10 +103,11 @@ class ChangedDocumentsServerTest {
         private final boolean isFaulty;
         private final SourceContext context = new SourceContext(configuration);
         /** What the log makes of each document. */
-        private final SortedMap<Integer, RawBsonDocument> folded = new TreeMap<>();
+        private final SortedMap<Integer, LogModel> folded = new TreeMap<>();
 
         private final ClusterTime start = source.now();
         private int faults;
+        private int updates;
 
         Life(Random random, boolean isFaulty) {
             this.random = random;
@@ -113,7 +118,7 @@ class ChangedDocumentsServerTest {
             for (int i = 0; i < 10; i++) change();
             copy();
             for (int life = 0; life < LIVES; life++) live(life == LIVES - 1);
-            return isFaulty ? "with faults" : "without faults";
+            return (isFaulty ? "with faults" : "without faults") + (updates > 0 ? ", with updates" : "");
         }
 
         /** The rows are those of a time at which the stream is not yet. */
@@ -162,14 +167,16 @@ class ChangedDocumentsServerTest {
                     if (records != null) commit(records);
                     isPending = ledger.rows().nextPending().isPresent();
                 }
-                assertEquals(selected(), List.copyOf(folded.values()));
+                assertEquals(
+                        selected(),
+                        folded.values().stream().map(LogModel::document).toList());
             }
         }
 
-        private List<RawBsonDocument> selected() {
+        private List<BsonDocument> selected() {
             return collection
-                    .find(FILTER)
-                    .sort(new BsonDocument("_id", new org.bson.BsonInt32(1)))
+                    .find(FILTER, BsonDocument.class)
+                    .sort(new BsonDocument("_id", new BsonInt32(1)))
                     .into(new ArrayList<>());
         }
 
@@ -193,8 +200,14 @@ class ChangedDocumentsServerTest {
                 assertFalse(
                         id >= NEVER && id < LAST && (!isFaulty || record.value() != null),
                         () -> id + " is not selected, and is in the log");
-                if (record.value() == null) folded.remove(id);
-                else folded.put(id, new RawBsonDocument((byte[]) record.value()));
+                byte[] value = (byte[]) record.value();
+                if (value != null && Change.decode(value) instanceof Change.Update) {
+                    assertTrue(folded.containsKey(id), () -> "an update of %d, which is not in the log".formatted(id));
+                    updates++;
+                }
+                LogModel model = folded.computeIfAbsent(id, any -> new LogModel());
+                model.apply(value);
+                if (model.document() == null) folded.remove(id);
             }
         }
 
