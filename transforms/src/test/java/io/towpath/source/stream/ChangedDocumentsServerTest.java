@@ -97,6 +97,17 @@ class ChangedDocumentsServerTest {
         });
     }
 
+    /** At the end of the batch before, there was no such document. */
+    @Test
+    void aDocumentThatIsSelectedWhenItsRowIsReadAndNotAfterItIsDeleted() throws InterruptedException {
+        Life life = new Life(new Random(), false);
+        collection.insertOne(RawBsonDocument.parse("{_id: 1, in: true}"));
+        life.isQuiet = true;
+        life.copy();
+        collection.updateOne(Filters.eq("_id", 1), Updates.set("in", false));
+        life.live(true);
+    }
+
     /** Random changes, and a task that is killed again and again. */
     private final class Life {
         private final Random random;
@@ -108,6 +119,8 @@ class ChangedDocumentsServerTest {
         private final ClusterTime start = source.now();
         private int faults;
         private int updates;
+        /** Whether only the test changes documents. */
+        private boolean isQuiet;
 
         Life(Random random, boolean isFaulty) {
             this.random = random;
@@ -150,7 +163,7 @@ class ChangedDocumentsServerTest {
             try (SourceMetrics metrics = metrics();
                     DebeziumStream debezium = new DebeziumStream(context, configuration, source, start.previous());
                     Streaming streaming = streaming(ledger, metrics, debezium)) {
-                for (int i = random.nextInt(4, 25); i > 0; i--) {
+                for (int i = random.nextInt(4, 25); i > 0 && !isQuiet; i--) {
                     for (int changes = random.nextInt(5); changes > 0; changes--) change();
                     if (isFaulty && random.nextInt(8) == 0) fail();
                     List<SourceRecord> records = streaming.poll();
