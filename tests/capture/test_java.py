@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.support import fuzz, mongod
+from tests.verifier import masks
 from towpath.stack import tools
 
 pytestmark = pytest.mark.servers
@@ -35,7 +36,11 @@ def inputs() -> str:
         ROOT / "docs" / "reference",
         ROOT / "towpath" / "stack" / "versions",
     )
-    files = [TRANSFORMS / "pom.xml", *(file for folder in folders for file in folder.rglob("*") if file.is_file())]
+    files = [
+        TRANSFORMS / "pom.xml",
+        masks.FILE,
+        *(file for folder in folders for file in folder.rglob("*") if file.is_file()),
+    ]
     digest = hashlib.sha256(f"{fuzz.SEED} {fuzz.TIMES} {tools.java().resolve()}".encode())
     for file in sorted(files):
         digest.update(f"\0{file.relative_to(ROOT)}\0".encode() + hashlib.sha256(file.read_bytes()).digest())
@@ -54,7 +59,12 @@ def test_java_tests_and_those_that_need_a_server(tmp_path: Path, nightly: bool) 
         options = ["--setParameter", "enableTestCommands=1"]
         places = [tmp_path / str(number) for number in range(_FORKS)]
         uris = [parts.enter_context(mongod.start_replica_set(place, options=options)).uri for place in places]
-        environment = os.environ | {"TOWPATH_TEST_MONGODB_URI": " ".join(uris)}
+        random_masks = tmp_path / "masks.json"
+        random_masks.write_text(masks.text(fuzz.SEED, 300 * fuzz.TIMES), encoding="utf-8")
+        environment = os.environ | {
+            "TOWPATH_TEST_MONGODB_URI": " ".join(uris),
+            "TOWPATH_TEST_MASKS": str(random_masks),
+        }
         done = subprocess.run(maven, env=environment, capture_output=True, text=True, timeout=2400, check=False)
     assert done.returncode == 0, done.stdout[-8000:]
     suites = [ElementTree.parse(report).getroot() for report in reports.glob("TEST-*.xml")]

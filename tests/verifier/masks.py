@@ -1,6 +1,7 @@
-"""Makes `masks.json`, what Java and Python must agree in: rules, documents, and what is left of these.
+"""What Java and Python must agree in: rules, documents, and what is left of these.
 
-Run it as `python -m tests.verifier.masks` after a change of the rules.
+`masks.json` has cases that stay; `python -m tests.verifier.masks` makes it after a change of the rules. The Java tests
+get others beside it, by the seed of a run.
 """
 
 from __future__ import annotations
@@ -61,10 +62,10 @@ _NUMBERS = [
 ]
 
 
-def cases() -> list[dict[str, Any]]:
-    """Rule as the connector has it, document and result in base64."""
-    random = Random(7)
-    documents = [values.document(random) for _ in range(_CASES)]
+def cases(seed: int, count: int) -> list[dict[str, Any]]:
+    """Rule as the connector has it, document and result in base64; so many with random documents."""
+    random = Random(seed)
+    documents = [values.document(random) for _ in range(count)]
     documents += [{"n0": number, "o0": {"7": {"a": [number]}}} for number in _NUMBERS]
     documents += [{"d0.v": 1, "d0": {"3": {"v": 2}, "v": [{"4": 5}]}, "5": {"s0": "x"}, "o1.a": {"b": {"k": 1}}}]
     return [_case(random, bson.encode(SON([("_id", n), *each.items()]))) for n, each in enumerate(documents)]
@@ -80,8 +81,8 @@ def _case(random: Random, document: bytes) -> dict[str, Any]:
     return {"rule": rule, "document": b64encode(document).decode(), "left": b64encode(mask(document)).decode()}
 
 
-def text() -> str:
-    lines = ",\n".join(json.dumps(case, ensure_ascii=False) for case in cases())
+def text(seed: int = 7, count: int = _CASES) -> str:
+    lines = ",\n".join(json.dumps(case, ensure_ascii=False) for case in cases(seed, count))
     return f'{{"key": "{KEY.hex()}", "cases": [\n{lines}\n]}}\n'
 
 
