@@ -109,13 +109,14 @@ final class ChangedDocuments {
         return records;
     }
 
-    /** The updates whose documents are selected as of the end of the batch. What cannot be known of becomes pending. */
+    /**
+     * The updates whose documents are selected. That is asked as of the time just before the end of the batch: a transaction that ends it may go
+     * on in the next one, with what selects the document, which the log does not have. What cannot be known of becomes pending.
+     */
     private List<SourceRecord> takeUpdates(ClusterTime end) {
         Map<String, Map<ByteBuffer, byte[]>> keys = new LinkedHashMap<>();
-        for (Update update : updates) {
-            // a transaction may go on in the next batch, with what selects the document: the log does not have it yet
+        for (Update update : updates)
             if (!end.isAfter(update.time)) progress.ledger().addPending(update.namespace, update.key);
-        }
         updates.removeIf(update -> progress.ledger().rows().isPending(update.namespace, update.key));
         for (Update update : updates)
             keys.computeIfAbsent(update.namespace, name -> new LinkedHashMap<>())
@@ -124,7 +125,7 @@ final class ChangedDocuments {
         List<SourceRecord> records = new ArrayList<>();
         try {
             keys.forEach((namespace, asked) ->
-                    selected.put(namespace, rereads.selected(namespace, List.copyOf(asked.values()), end)));
+                    selected.put(namespace, rereads.selected(namespace, List.copyOf(asked.values()), end.previous())));
             for (Update update : updates)
                 if (selected.get(update.namespace).contains(ByteBuffer.wrap(update.key))) records.add(update.left);
         } catch (MongoException error) {
