@@ -80,6 +80,11 @@ public final class DebeziumEvent {
                 && part(envelope, "updateDescription", Struct.class).isEmpty();
     }
 
+    /** Whether it is of a transaction, whose events share their cluster time. */
+    boolean isOfTransaction() {
+        return part(source, "txnNumber", Long.class).isPresent();
+    }
+
     /** Whether the server sent only the key. */
     public boolean isOversized() {
         return operation().equals("u")

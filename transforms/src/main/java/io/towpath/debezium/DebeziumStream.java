@@ -55,6 +55,7 @@ public final class DebeziumStream implements AutoCloseable {
 
     private volatile DebeziumTask task;
     private QueuedBytes queue;
+    private final WholeTransactions transactions = new WholeTransactions();
     /** Taken from Debezium, for the next polls. */
     private List<SourceRecord> rest = List.of();
 
@@ -94,14 +95,22 @@ public final class DebeziumStream implements AutoCloseable {
         return ResumePoint.of(context.offsetStorageReader().offset(partition(configuration)), start);
     }
 
-    /** Debezium's records, of at most {@link #MOST_TOPICS}; null when there are none. */
+    /**
+     * Debezium's records, whole transactions of at most {@link #MOST_TOPICS} together; null when there are none. A transaction of more topics
+     * comes alone, and one that is {@linkplain #cut too large} in parts.
+     */
     public List<SourceRecord> poll() throws InterruptedException {
-        if (rest.isEmpty()) rest = taken();
+        if (rest.isEmpty()) rest = transactions.of(taken());
         if (rest.isEmpty()) return null;
         int end = endOfTopics(rest, MOST_TOPICS);
         List<SourceRecord> records = rest.subList(0, end);
         rest = rest.subList(end, rest.size());
         return records;
+    }
+
+    /** The time of a transaction that was too large to come whole, if a part of it may still come. */
+    public Optional<ClusterTime> cut() {
+        return rest.isEmpty() ? transactions.cut() : Optional.empty();
     }
 
     private List<SourceRecord> taken() throws InterruptedException {
@@ -120,11 +129,12 @@ public final class DebeziumStream implements AutoCloseable {
         }
     }
 
-    /** How many of these records, from the first on, have at most so many topics. */
+    /** How many of these records, from the first on, have at most so many topics; a transaction is not divided. */
     static int endOfTopics(List<SourceRecord> records, int most) {
         Set<String> topics = new HashSet<>();
         for (int index = 0; index < records.size(); index++)
-            if (topics.add(records.get(index).topic()) && topics.size() > most) return index;
+            if (topics.add(records.get(index).topic()) && topics.size() > most)
+                return WholeTransactions.between(records, index);
         return records.size();
     }
 
@@ -136,6 +146,7 @@ public final class DebeziumStream implements AutoCloseable {
     }
 
     private void begin() {
+        transactions.begin();
         Map<String, String> settings = settings(configuration, start, oversized.keySet());
         queue = QueuedBytes.insteadOf(settings);
         task = new DebeziumTask(queue);

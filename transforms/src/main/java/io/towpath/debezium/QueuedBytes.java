@@ -65,14 +65,13 @@ final class QueuedBytes implements AutoCloseable {
     /** What Debezium's poll took out of the queue. After a poll that found nothing, the queue is empty. */
     synchronized void taken(List<SourceRecord> records) {
         if (records == null || records.isEmpty()) queued = 0;
-        else
-            for (SourceRecord record : records)
-                if (record.value() instanceof Struct value) queued = Math.max(0, queued - documents(value));
+        else for (SourceRecord record : records) queued = Math.max(0, queued - documents(record));
         notifyAll();
     }
 
-    private static int documents(Struct envelope) {
-        return length(envelope, "before") + length(envelope, "after");
+    /** The bytes of the documents in one of Debezium's records. */
+    static int documents(SourceRecord record) {
+        return record.value() instanceof Struct envelope ? length(envelope, "before") + length(envelope, "after") : 0;
     }
 
     private static int length(Struct envelope, String name) {

@@ -17,6 +17,7 @@ final class DebeziumRecords {
             .field("ts_ms", Schema.INT64_SCHEMA)
             .field("db", Schema.STRING_SCHEMA)
             .field("collection", Schema.STRING_SCHEMA)
+            .field("txnNumber", Schema.OPTIONAL_INT64_SCHEMA)
             .build();
     private static final Schema DESCRIPTION = SchemaBuilder.struct()
             .optional()
@@ -40,6 +41,7 @@ final class DebeziumRecords {
     private String before;
     private String after;
     private Struct description;
+    private Long transaction;
 
     private DebeziumRecords(String op) {
         this.op = op;
@@ -79,6 +81,11 @@ final class DebeziumRecords {
         return this;
     }
 
+    DebeziumRecords ofTransaction(long number) {
+        transaction = number;
+        return this;
+    }
+
     DebeziumRecords offset(Map<String, ?> values) {
         offset.clear();
         offset.putAll(values);
@@ -86,8 +93,11 @@ final class DebeziumRecords {
     }
 
     SourceRecord record() {
-        Struct source =
-                new Struct(SOURCE).put("ts_ms", SOURCE_MS).put("db", "shop").put("collection", collection);
+        Struct source = new Struct(SOURCE)
+                .put("ts_ms", SOURCE_MS)
+                .put("db", "shop")
+                .put("collection", collection)
+                .put("txnNumber", transaction);
         Struct value = new Struct(ENVELOPE)
                 .put("before", before)
                 .put("after", after)

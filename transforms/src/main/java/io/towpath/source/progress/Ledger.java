@@ -25,6 +25,9 @@ public final class Ledger {
     private String selection = "";
     private String rules = "";
     private ClusterTime start;
+    /** The time of a transaction of which the log has only a part; null if there is none. */
+    private ClusterTime open;
+
     private String warning = "";
 
     public Ledger(Partitions partitions, OffsetStorageReader reader) {
@@ -39,6 +42,7 @@ public final class Ledger {
         selection = (String) root.get("selection");
         rules = (String) root.getOrDefault("rules", "");
         start = ClusterTime.parse((String) root.get("start"));
+        if (root.get("open") instanceof String time) open = ClusterTime.parse(time);
         warning = (String) root.getOrDefault("warning", "");
         rows.newTimes().forEach(history::copiedAt);
     }
@@ -271,6 +275,17 @@ public final class Ledger {
         return rows.largestTime().orElse(start);
     }
 
+    /**
+     * Stores whether the log ends within a transaction of the source, if that has changed.
+     *
+     * @param time of that transaction
+     */
+    public Optional<SourceRecord> open(Optional<ClusterTime> time) {
+        if (time.equals(Optional.ofNullable(open))) return Optional.empty();
+        open = time.orElse(null);
+        return Optional.of(rootRecord());
+    }
+
     /** Adds rows that are about to be emitted, and returns the offset behind them. */
     public Map<String, Object> advance(Page page) {
         if (!rows.isRefilled(page.namespace())) history.copiedAt(page.time());
@@ -357,6 +372,7 @@ public final class Ledger {
         root.put("start", start.toString());
         root.put("warning", warning);
         if (!rules.isEmpty()) root.put("rules", rules);
+        if (open != null) root.put("open", open.toString());
         rows.addTo(root);
         history.addTo(root);
         return partitions.offsetRecord(partitions.root(), root, "%s: round %d".formatted(phase, round));

@@ -140,7 +140,14 @@ public final class Streaming implements AutoCloseable {
             complete(last, records);
         }
         if (last != null && schema != null) schema.dueOffset(last).ifPresent(records::add);
+        if (emitted > 0) ledger.open(open()).ifPresent(records::add);
         return records.isEmpty() ? null : records;
+    }
+
+    /** The time of a transaction of which only a part is emitted: it is too large, or a document in it cannot be read yet. */
+    private Optional<ClusterTime> open() {
+        if (held.isEmpty()) return debezium.cut();
+        return EventTime.of(held.get(0).sourceOffset()).filter(time -> time.equals(last));
     }
 
     /** Whether all schema changes up to the last record are read. */

@@ -212,6 +212,17 @@ class LedgerTest {
     }
 
     @Test
+    void thatTheLogEndsWithinATransactionIsStoredUntilItDoesNot() throws Exception {
+        Ledger ledger = new Ledger(partitions, reader());
+        ledger.begin("", START, List.of());
+        assertEquals(Optional.empty(), ledger.open(Optional.empty()));
+        store(List.of(ledger.open(Optional.of(START)).orElseThrow()));
+        assertEquals(Optional.empty(), restored().open(Optional.of(START)));
+        store(List.of(restored().open(Optional.empty()).orElseThrow()));
+        assertEquals(Optional.empty(), restored().open(Optional.empty()));
+    }
+
+    @Test
     void nothingIsPendingWhereAllPiecesAreOfOneTime() throws Exception {
         ClusterTime time = new ClusterTime(105, 2);
         Ledger ledger = copiedInPieces(time, time);

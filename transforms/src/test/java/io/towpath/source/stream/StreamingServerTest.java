@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import com.mongodb.client.ClientSession;
 import com.mongodb.client.MongoCollection;
 import com.mongodb.client.model.Filters;
 import com.mongodb.client.model.Updates;
@@ -86,6 +87,34 @@ class StreamingServerTest {
         assertEquals("d", operation(emitted.get(0)), emitted::toString);
         assertTrue(emitted.size() > 1, "the times are forgotten in the transaction of the delete");
         assertTrue(ledger.rows().copies().isEmpty());
+    }
+
+    @Test
+    void theEventsOfATransactionAreOfOnePoll() throws InterruptedException {
+        configuration.put("heartbeat.interval.ms", "100");
+        collection.insertOne(document("{_id: 0}"));
+        ClusterTime start = source.now().next();
+        try (ClientSession session = server.session()) {
+            session.startTransaction();
+            for (int id = 1; id <= 5; id++) collection.insertOne(session, document("{_id: %d}", id));
+            session.commitTransaction();
+        }
+        SourceContext context = new SourceContext(configuration);
+        Ledger ledger = new Ledger(new Partitions("p"), context);
+        ledger.begin("", start, List.of());
+        ledger.beginStream();
+
+        List<List<String>> polls = new ArrayList<>();
+        try (SourceMetrics metrics = new SourceMetrics("p-source", "p", "p", new CopyShare(0, 1));
+                DebeziumStream debezium = new DebeziumStream(context, configuration, source, start);
+                Streaming streaming = streaming(context, ledger, metrics, debezium)) {
+            while (polls.isEmpty()) {
+                List<String> poll = poll(streaming, context);
+                if (!poll.isEmpty()) polls.add(poll);
+            }
+        }
+
+        assertEquals(List.of(List.of("1c", "2c", "3c", "4c", "5c")), polls);
     }
 
     @Test

@@ -1,0 +1,95 @@
+package io.towpath.debezium;
+
+import io.towpath.record.ClusterTime;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Optional;
+import org.apache.kafka.connect.source.SourceRecord;
+
+/**
+ * Keeps the events of a transaction of the source together: they wait until an event of a later time, or the stream's position, shows that all
+ * have come. Other events never wait. A transaction that is too large for that is cut.
+ */
+final class WholeTransactions {
+    /** Of documents in the events that wait. */
+    private static final long MOST_BYTES = 64 << 20;
+
+    private final long mostBytes;
+    private List<SourceRecord> waiting = List.of();
+    /** The time of a transaction of which a part was let through; null if there is none. */
+    private ClusterTime cut;
+
+    WholeTransactions() {
+        this(MOST_BYTES);
+    }
+
+    /** @param mostBytes of documents in events that wait */
+    WholeTransactions(long mostBytes) {
+        this.mostBytes = mostBytes;
+    }
+
+    /** Those of Debezium's records whose transactions are complete, with those that had to wait; in the stream's order. */
+    List<SourceRecord> of(List<SourceRecord> records) {
+        if (records.isEmpty()) return records;
+        List<SourceRecord> all = records;
+        if (!waiting.isEmpty()) {
+            all = new ArrayList<>(waiting);
+            all.addAll(records);
+        }
+        int end = endOfWhole(all);
+        Optional<ClusterTime> complete =
+                EventTime.before(all.get(all.size() - 1).sourceOffset());
+        if (cut != null && complete.isPresent() && !cut.isAfter(complete.get())) cut = null;
+        List<SourceRecord> rest = all.subList(end, all.size());
+        if (rest.stream().mapToLong(QueuedBytes::documents).sum() > mostBytes) {
+            cut = EventTime.of(rest.get(0).sourceOffset()).orElseThrow();
+            end = all.size();
+        }
+        waiting = List.copyOf(all.subList(end, all.size()));
+        return all.subList(0, end);
+    }
+
+    /** How many records precede the first of a transaction that may go on. */
+    private static int endOfWhole(List<SourceRecord> records) {
+        int end = records.size();
+        Optional<ClusterTime> complete = EventTime.before(records.get(end - 1).sourceOffset());
+        if (complete.isEmpty()) return end;
+        for (int index = end - 1; index >= 0; index--) {
+            SourceRecord record = records.get(index);
+            Optional<ClusterTime> time = EventTime.of(record.sourceOffset());
+            if (time.isEmpty() || !time.get().isAfter(complete.get())) break;
+            if (isOfTransaction(record)) end = index;
+        }
+        return end;
+    }
+
+    private static boolean isOfTransaction(SourceRecord record) {
+        return DebeziumEvent.in(record).filter(DebeziumEvent::isOfTransaction).isPresent();
+    }
+
+    /** The place nearest before {@code index} that divides no transaction; after it, where it would be the beginning. */
+    static int between(List<SourceRecord> records, int index) {
+        int place = index;
+        while (place > 0 && divides(records, place)) place--;
+        if (place == 0) for (place = index; place < records.size() && divides(records, place); ) place++;
+        return place;
+    }
+
+    private static boolean divides(List<SourceRecord> records, int place) {
+        SourceRecord before = records.get(place - 1);
+        SourceRecord after = records.get(place);
+        return isOfTransaction(before)
+                && isOfTransaction(after)
+                && EventTime.of(before.sourceOffset()).equals(EventTime.of(after.sourceOffset()));
+    }
+
+    /** The time of a transaction of which only a part was let through so far. */
+    Optional<ClusterTime> cut() {
+        return Optional.ofNullable(cut);
+    }
+
+    /** The stream begins again, after what was let through: what waits comes again. */
+    void begin() {
+        waiting = List.of();
+    }
+}
