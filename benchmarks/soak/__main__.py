@@ -28,6 +28,8 @@ from tests.support.shapes import SHAPES, ShapeName
 from tests.support.site import Site, site
 from towpath.stack import StackError
 
+#: All documents match: without a filter, all changes as whole documents, updates as updates.
+_FILTERS = ("", '{"$expr": true}', '{"_id": {"$exists": true}}')
 #: What ends a round, beside what it found out: a part that cannot be reached any more.
 _FAILURES = (
     AssertionError,
@@ -205,7 +207,8 @@ def _plans(there: Site, asked: Asked, random: Random, hits: Hits, end: float, mo
         random.shuffle(left)
         if asked.matrix is not None:
             left.sort(key=lambda it: hits.hit[it.pair])
-        yield Plan(random.randrange(2**31), _row(left, asked.strikes), large_bytes=asked.large_bytes)
+        seed, only = random.randrange(2**31), random.choice(_FILTERS)
+        yield Plan(seed, _row(left, asked.strikes), large_bytes=asked.large_bytes, only=only)
 
 
 def _row(wanted: Sequence[Strike], most: int) -> tuple[Strike, ...]:

@@ -66,9 +66,12 @@ class Plan:
     documents: int = 400
     per_second: int = 25
     large_bytes: int = 2_000_000
+    only: str = ""
+    """A filter that all documents match: of its fields depends how their changes travel. Empty for none."""
 
     def __str__(self) -> str:
-        return f"seed {self.seed}: {', '.join(map(str, self.strikes))}"
+        rule = f", only {self.only}" if self.only else ""
+        return f"seed {self.seed}: {', '.join(map(str, self.strikes))}{rule}"
 
     @property
     def settings(self) -> Settings:
@@ -77,10 +80,15 @@ class Plan:
         is_both = {COPY, HAND_OVER} <= {strike.state.turn for strike in self.strikes}
         longer = {"documents_per_second": _LONG_COPY} if is_both else {}
         write = {key: value for one in wanted for key, value in one.write.items()}
+        # a collection with a filter is never read in natural order
+        is_natural = any(one.capture.get("copy_order") == "natural" for one in wanted)
+        rule = (
+            f"[[collections.rules]]\ncollections = '*.*'\nonly = '{self.only}'" if not is_natural and self.only else ""
+        )
         return Settings(
             capture={**wanted[0].capture, **longer},
             write=write,
-            extra="\n".join(dict.fromkeys(filter(None, (one.extra for one in wanted)))),
+            extra="\n".join(dict.fromkeys(filter(None, (*(one.extra for one in wanted), rule)))),
         )
 
 
