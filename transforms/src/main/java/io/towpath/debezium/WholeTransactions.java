@@ -71,7 +71,7 @@ final class WholeTransactions {
     static int between(List<SourceRecord> records, int index) {
         int place = index;
         while (place > 0 && divides(records, place)) place--;
-        if (place == 0) for (place = index; place < records.size() && divides(records, place); ) place++;
+        if (place == 0) for (place = Math.max(index, 1); place < records.size() && divides(records, place); ) place++;
         return place;
     }
 
