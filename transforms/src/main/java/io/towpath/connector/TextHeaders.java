@@ -2,8 +2,10 @@ package io.towpath.connector;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
+import io.towpath.record.ClusterTime;
 import io.towpath.record.RecordHeaders;
 import java.util.Optional;
+import java.util.function.UnaryOperator;
 import org.apache.kafka.connect.connector.ConnectRecord;
 import org.apache.kafka.connect.data.Schema;
 import org.apache.kafka.connect.header.ConnectHeaders;
@@ -21,10 +23,19 @@ public final class TextHeaders {
 
     /** The same headers, for an update whose document's row may follow. */
     public static Headers withRowFollows(Headers contract) {
+        return changed(contract, RecordHeaders::withRowFollows);
+    }
+
+    /** The same headers with another time. */
+    public static Headers withTime(Headers contract, ClusterTime time) {
+        return changed(contract, text -> RecordHeaders.withTime(text, time));
+    }
+
+    private static Headers changed(Headers contract, UnaryOperator<String> change) {
         Headers headers = contract.duplicate();
         String text = text(headers.lastWithName(RecordHeaders.NAME).value());
         headers.remove(RecordHeaders.NAME);
-        add(headers, RecordHeaders.NAME, RecordHeaders.withRowFollows(text));
+        add(headers, RecordHeaders.NAME, change.apply(text));
         return headers;
     }
 

@@ -39,6 +39,12 @@ public record RecordHeaders(String operation, ClusterTime time, long atMs) {
         return text + ROW_FOLLOWS;
     }
 
+    /** The same header with another time. */
+    public static String withTime(String text, ClusterTime time) {
+        String before = part(text, Part.TIME).orElseThrow();
+        return text.replaceFirst(SEPARATOR + before + SEPARATOR, "" + SEPARATOR + time + SEPARATOR);
+    }
+
     /** Whether the header's text is that of an update whose document's row may follow. */
     public static boolean rowFollows(String text) {
         return text.endsWith(ROW_FOLLOWS) || text.contains(ROW_FOLLOWS + SEPARATOR);

@@ -35,6 +35,12 @@ class RecordHeadersTest {
     }
 
     @Test
+    void anotherTimeChangesNoOtherPart() {
+        String marked = RecordHeaders.withRowFollows(text);
+        assertEquals("1 u 6:8 1700000000123 row-follows", RecordHeaders.withTime(marked, new ClusterTime(6, 8)));
+    }
+
+    @Test
     void partsThatALaterVersionAddsAreIgnored() {
         String extended = RecordHeaders.withRowFollows(text) + " more";
         assertEquals(parts(text), parts(extended));

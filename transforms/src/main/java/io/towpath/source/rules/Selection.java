@@ -1,10 +1,11 @@
 package io.towpath.source.rules;
 
 import io.towpath.record.BsonElements;
+import java.util.ArrayList;
+import java.util.Comparator;
 import java.util.List;
 import org.bson.BsonArray;
 import org.bson.BsonDocument;
-import org.bson.BsonValue;
 
 /** Which documents of a collection leave: those that match a filter, which only the server applies. */
 public final class Selection {
@@ -19,7 +20,10 @@ public final class Selection {
     /** @param filters all of which a document has to match; not empty */
     Selection(List<BsonDocument> filters) {
         filter = all(filters);
-        add(filter);
+        List<List<byte[]>> paths = new ArrayList<>();
+        add(filter, paths);
+        paths.sort(Comparator.comparingInt(List::size));
+        paths.forEach(path -> fields.name(path, Action.DROP));
     }
 
     /** The filter that matches what all of these match. */
@@ -31,25 +35,20 @@ public final class Selection {
         return filter;
     }
 
-    private void add(BsonDocument part) {
+    private void add(BsonDocument part, List<List<byte[]>> paths) {
         part.forEach((name, value) -> {
             switch (name) {
-                case "$and", "$or", "$nor" -> value.asArray().stream()
-                        .map(BsonValue::asDocument)
-                        .forEach(this::add);
+                case "$and", "$or", "$nor" -> value.asArray().forEach(inner -> add(inner.asDocument(), paths));
                 case "$comment" -> {}
                 default -> {
-                    if (name.startsWith("$")) isAboutAll = true;
-                    else add(name);
+                    List<byte[]> path = name.startsWith("$")
+                            ? List.of()
+                            : Place.segments(name, segment -> !segment.matches(NUMBER));
+                    if (path.isEmpty()) isAboutAll = true;
+                    else paths.add(path);
                 }
             }
         });
-    }
-
-    private void add(String path) {
-        List<byte[]> segments = Place.segments(path, segment -> !segment.matches(NUMBER));
-        if (segments.isEmpty()) isAboutAll = true;
-        else fields.name(segments, Action.DROP);
     }
 
     /** Whether an update may change what the filter says of its document: it changes a field on which that depends, or a part of one. */

@@ -1,6 +1,8 @@
 package io.towpath.source.stream;
 
 import com.mongodb.MongoException;
+import io.towpath.connector.LogRecord;
+import io.towpath.connector.TextHeaders;
 import io.towpath.net.ReadFault;
 import io.towpath.net.RetryCause;
 import io.towpath.record.ClusterTime;
@@ -127,7 +129,8 @@ final class ChangedDocuments {
             keys.forEach((namespace, asked) ->
                     selected.put(namespace, rereads.selected(namespace, List.copyOf(asked.values()), end.previous())));
             for (Update update : updates)
-                if (selected.get(update.namespace).contains(ByteBuffer.wrap(update.key))) records.add(update.left);
+                if (selected.get(update.namespace).contains(ByteBuffer.wrap(update.key)))
+                    records.add(asOf(end, update.left));
         } catch (MongoException error) {
             if (!ReadFault.isTransient(error) && !ReadFault.isUnavailable(error) && !ReadFault.isInterrupt(error))
                 throw error;
@@ -136,6 +139,18 @@ final class ChangedDocuments {
         updates.clear();
         progress.metrics().streamed(records.size());
         return records;
+    }
+
+    /** All of a batch has the time of its end, so that the log of a collection up to a time is one state of it. */
+    private static SourceRecord asOf(ClusterTime end, SourceRecord record) {
+        return new LogRecord(
+                record.sourcePartition(),
+                record.sourceOffset(),
+                record.topic(),
+                record.kafkaPartition(),
+                (byte[]) record.key(),
+                (byte[]) record.value(),
+                TextHeaders.withTime(record.headers(), end));
     }
 
     /** Everything up to {@code position} is emitted. */

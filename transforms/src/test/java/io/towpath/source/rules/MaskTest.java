@@ -238,6 +238,10 @@ class MaskTest {
                 "{$jsonSchema: {}};          {$set: {b: 2}};                   true",
                 "{a: 1, $comment: 'b'};      {$set: {b: 2}};                   false",
                 "{'0': 1};                   {$set: {b: 2}};                   true",
+                "{'a.b': 1, a: {$size: 2}};  {$set: {'a.0.c': 2}};             true",
+                "{a: {$size: 2}, 'a.b': 1};  {$set: {'a.0.c': 2}};             true",
+                "{$or: [{'a.b.c': 1}, {$and: [{'a.b': 2}]}]}; {$set: {'a.b.d': 2}}; true",
+                "{$or: [{'a.b.c': 1}, {$and: [{'a.b': 2}]}]}; {$set: {'a.c': 2}};   false",
             })
     void updatesThatMayChangeWhetherADocumentIsSelected(String filter, String update, boolean may) {
         Rules rules = Rules.of("[{collections: 's.c', only: %s}]".formatted(filter), "");

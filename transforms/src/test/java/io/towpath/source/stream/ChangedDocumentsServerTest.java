@@ -10,11 +10,13 @@ import com.mongodb.client.model.Filters;
 import com.mongodb.client.model.ReplaceOptions;
 import com.mongodb.client.model.UpdateOptions;
 import com.mongodb.client.model.Updates;
+import io.towpath.connector.TextHeaders;
 import io.towpath.debezium.DebeziumStream;
 import io.towpath.debezium.EventTime;
 import io.towpath.debezium.SourceCluster;
 import io.towpath.record.Change;
 import io.towpath.record.ClusterTime;
+import io.towpath.record.RecordHeaders;
 import io.towpath.source.copy.Rows;
 import io.towpath.source.copy.SnapshotReads;
 import io.towpath.source.progress.CopyShare;
@@ -117,6 +119,7 @@ class ChangedDocumentsServerTest {
         private final SortedMap<Integer, LogModel> folded = new TreeMap<>();
 
         private final ClusterTime start = source.now();
+        private ClusterTime copied;
         private int faults;
         private int updates;
         /** Whether only the test changes documents. */
@@ -145,6 +148,7 @@ class ChangedDocumentsServerTest {
                 SnapshotReads reads = Sources.reads(source, Map.of(), rules);
                 reads.documents(namespace, session, new BsonDocument()).into(rows);
                 ClusterTime time = ClusterTime.of(session.getSnapshotTimestamp());
+                copied = time;
                 Page page = new Page(namespace, 0, rows, 0, time, true);
                 try (SourceMetrics metrics = metrics()) {
                     Progress progress = new Progress("p", new Partitions("p"), ledger, metrics, rules);
@@ -167,7 +171,10 @@ class ChangedDocumentsServerTest {
                     for (int changes = random.nextInt(5); changes > 0; changes--) change();
                     if (isFaulty && random.nextInt(8) == 0) fail();
                     List<SourceRecord> records = streaming.poll();
-                    if (records != null && (isLast || i > 1 || random.nextBoolean())) commit(records);
+                    if (records != null && (isLast || i > 1 || random.nextBoolean())) {
+                        commit(records);
+                        if (!isFaulty) requireOneState(records);
+                    }
                     else if (i == 1 && records != null) return; // killed before its transaction was committed
                 }
                 server.fail("off", "");
@@ -184,6 +191,24 @@ class ChangedDocumentsServerTest {
                         selected(),
                         folded.values().stream().map(LogModel::document).toList());
             }
+        }
+
+        /** The log up to the end of each batch is what is selected then. */
+        private void requireOneState(List<SourceRecord> records) {
+            Optional<ClusterTime> end = records.stream()
+                    .filter(record -> record.topic().equals("p." + namespace))
+                    .map(record -> TextHeaders.read(record, RecordHeaders.Part.TIME).orElseThrow())
+                    .map(ClusterTime::parse)
+                    .max(ClusterTime::compareTo);
+            if (end.isEmpty() || copied.isAfter(end.get())) return;
+            List<BsonDocument> documents = new ArrayList<>();
+            try (ClientSession session = source.snapshot(end.get())) {
+                SnapshotReads reads = Sources.reads(source, Map.of(), rules);
+                reads.documents(namespace, session, new BsonDocument())
+                        .forEach(document -> documents.add(new RawBsonDocument(document)));
+            }
+            assertEquals(
+                    documents, folded.values().stream().map(LogModel::document).toList());
         }
 
         private List<BsonDocument> selected() {
