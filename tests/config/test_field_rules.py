@@ -73,6 +73,8 @@ def read(folder: Path, *rules: str, key: str | None = None, head: str = "") -> P
         ("only = 'region = eu'", "is not a filter"),
         ("only = { region = 'eu' }", "is not a filter"),
         ("""only = '{"a": 1, "a": 2}'""", "occurs twice"),
+        ("""only = '{"a": 1e400, "b": 99999999999999999999}'""", "is not a filter"),
+        ("""only = '{"place": {"$geoNear": [1, 2]}}'""", r"\$geoNear cannot be"),
         ("""only = '{"a": {"$regex": "x", "$ne": "xy"}}'""", r"\$regex beside \$ne"),
         ("""only = '{"$or": [{"$where": "true"}]}'""", r"\$where cannot be"),
         ("""only = '{"$expr": {"$lt": ["$day", "$$NOW"]}}'""", r"\$\$NOW cannot be"),

@@ -287,9 +287,19 @@ def _total(facts: Facts) -> tuple[int, int]:
 
 def selectable(facts: Facts) -> Iterator[Finding]:
     """The server can match documents by the filters of rules, and some match."""
-    for namespace in facts.namespaces:
-        if (only := only_of(facts.pipeline, namespace)) is not None:
-            yield from about(f"{SIDE} {namespace}", facts.source.ask(partial(_selected, namespace, only)))
+    for collection in facts.collections:
+        if (only := only_of(facts.pipeline, collection.namespace)) is None:
+            continue
+        subject = f"{SIDE} {collection.namespace}"
+        if collection.options.get("capped"):
+            yield error(
+                "is capped, and no server reads such a collection as of a known time, which a rule with `only` needs",
+                "leave it out with [collections] exclude, or take `only` out of the rule",
+                where=field_rules.WHERE,
+                about=subject,
+            )
+        else:
+            yield from about(subject, facts.source.ask(partial(_selected, collection.namespace, only)))
 
 
 def _selected(namespace: str, only: Mapping[str, Any], client: Client) -> list[Finding]:

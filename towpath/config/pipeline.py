@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
+import bson
 import platformdirs
 from bson import json_util
 from bson.errors import BSONError
@@ -209,14 +210,18 @@ Constant = Annotated[bool | int | float | str, BeforeValidator(_constant)]
 #: How filters are written and read: exactly.
 FILTER_JSON = CANONICAL_JSON_OPTIONS.with_options(document_class=dict, tz_aware=True)
 #: What the server decides by more than the document, or that does not go with a read in the order of `_id`s.
-_UNSTABLE = ("$where", "$function", "$rand", "$sampleRate", "$text", "$near", "$nearSphere")
+_UNSTABLE = (
+    *("$where", "$function", "$rand", "$sampleRate", "$meta"),
+    *("$text", "$near", "$nearSphere", "$geoNear"),
+)
 _UNSTABLE_VALUES = ("$$NOW", "$$CLUSTER_TIME", "$$USER_ROLES")
 
 
 def _filter(value: object) -> object:
     try:
         parsed = json_util.loads(value, object_pairs_hook=_object) if isinstance(value, str) else None
-    except (ValueError, TypeError, BSONError) as error:
+        bson.encode({"filter": parsed})
+    except (ValueError, TypeError, OverflowError, BSONError) as error:
         raise ValueError(f"{value!r:.80} is not a filter in Extended JSON: {error}") from None
     if not isinstance(parsed, dict) or not parsed:
         raise ValueError(f"""{value!r:.80} is not a filter; write Extended JSON in a text: '{{"region": "eu"}}'""")

@@ -102,6 +102,8 @@ public final class DebeziumStream implements AutoCloseable {
     public List<SourceRecord> poll() throws InterruptedException {
         if (rest.isEmpty()) rest = transactions.of(taken());
         if (rest.isEmpty()) return null;
+        attempts = 0;
+        pauseMs = PAUSE_MS;
         int end = endOfTopics(rest, MOST_TOPICS);
         List<SourceRecord> records = rest.subList(0, end);
         rest = rest.subList(end, rest.size());
@@ -119,10 +121,7 @@ public final class DebeziumStream implements AutoCloseable {
             if (task == null) begin();
             List<SourceRecord> records = task.poll();
             queue.taken(records);
-            if (records == null || records.isEmpty()) return List.of();
-            attempts = 0;
-            pauseMs = PAUSE_MS;
-            return records;
+            return records == null ? List.of() : records;
         } catch (RuntimeException error) {
             recover(error);
             return List.of();

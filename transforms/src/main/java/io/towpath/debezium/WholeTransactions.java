@@ -11,11 +11,16 @@ import org.apache.kafka.connect.source.SourceRecord;
  * have come. Other events never wait. A transaction that is too large for that is cut.
  */
 final class WholeTransactions {
-    /** Of documents in the events that wait. */
+    /** Of the events that wait. */
     private static final long MOST_BYTES = 64 << 20;
+    /** Of an event without its documents, in the worker's memory. */
+    private static final int OVERHEAD = 2_000;
 
     private final long mostBytes;
-    private List<SourceRecord> waiting = List.of();
+    /** Of one transaction. */
+    private List<SourceRecord> waiting = new ArrayList<>();
+
+    private long waitingBytes;
     /** The time of a transaction of which a part was let through; null if there is none. */
     private ClusterTime cut;
 
@@ -23,7 +28,7 @@ final class WholeTransactions {
         this(MOST_BYTES);
     }
 
-    /** @param mostBytes of documents in events that wait */
+    /** @param mostBytes of events that wait */
     WholeTransactions(long mostBytes) {
         this.mostBytes = mostBytes;
     }
@@ -31,28 +36,38 @@ final class WholeTransactions {
     /** Those of Debezium's records whose transactions are complete, with those that had to wait; in the stream's order. */
     List<SourceRecord> of(List<SourceRecord> records) {
         if (records.isEmpty()) return records;
-        List<SourceRecord> all = records;
-        if (!waiting.isEmpty()) {
-            all = new ArrayList<>(waiting);
-            all.addAll(records);
-        }
-        int end = endOfWhole(all);
         Optional<ClusterTime> complete =
-                EventTime.before(all.get(all.size() - 1).sourceOffset());
-        if (cut != null && complete.isPresent() && !cut.isAfter(complete.get())) cut = null;
-        List<SourceRecord> rest = all.subList(end, all.size());
-        if (rest.stream().mapToLong(QueuedBytes::documents).sum() > mostBytes) {
-            cut = EventTime.of(rest.get(0).sourceOffset()).orElseThrow();
-            end = all.size();
+                EventTime.before(records.get(records.size() - 1).sourceOffset());
+        if (cut != null && complete.filter(time -> !cut.isAfter(time)).isPresent()) cut = null;
+        boolean goesOn = !waiting.isEmpty()
+                && complete.filter(time -> !time(waiting.get(0)).isAfter(time)).isEmpty();
+        int end = goesOn ? 0 : endOfWhole(records, complete);
+        List<SourceRecord> whole = new ArrayList<>();
+        if (!goesOn) take(whole);
+        whole.addAll(records.subList(0, end));
+        for (SourceRecord record : records.subList(end, records.size())) {
+            waiting.add(record);
+            waitingBytes += OVERHEAD + QueuedBytes.documents(record);
         }
-        waiting = List.copyOf(all.subList(end, all.size()));
-        return all.subList(0, end);
+        if (waitingBytes > mostBytes) {
+            cut = time(waiting.get(0));
+            take(whole);
+        }
+        return whole;
+    }
+
+    private void take(List<SourceRecord> into) {
+        into.addAll(waiting);
+        begin();
+    }
+
+    private static ClusterTime time(SourceRecord record) {
+        return EventTime.of(record.sourceOffset()).orElseThrow();
     }
 
     /** How many records precede the first of a transaction that may go on. */
-    private static int endOfWhole(List<SourceRecord> records) {
+    private static int endOfWhole(List<SourceRecord> records, Optional<ClusterTime> complete) {
         int end = records.size();
-        Optional<ClusterTime> complete = EventTime.before(records.get(end - 1).sourceOffset());
         if (complete.isEmpty()) return end;
         for (int index = end - 1; index >= 0; index--) {
             SourceRecord record = records.get(index);
@@ -90,6 +105,7 @@ final class WholeTransactions {
 
     /** The stream begins again, after what was let through: what waits comes again. */
     void begin() {
-        waiting = List.of();
+        waiting = new ArrayList<>();
+        waitingBytes = 0;
     }
 }

@@ -352,6 +352,7 @@ public final class TowpathSourceTask extends SourceTask {
     private boolean isBegun(Ledger stored) {
         return stored.hasBegun()
                 && stored.selection().equals(configuration.getOrDefault(SELECTION, ""))
+                && stored.rules().equals(settings.rules().text())
                 && (settings.resnapshot().isEmpty()
                         || settings.resnapshot().equals(stored.history().resnapshot()));
     }

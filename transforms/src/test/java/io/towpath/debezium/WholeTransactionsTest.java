@@ -21,7 +21,7 @@ import org.bson.BsonString;
 import org.junit.jupiter.api.Test;
 
 class WholeTransactionsTest {
-    private final WholeTransactions transactions = new WholeTransactions(200);
+    private final WholeTransactions transactions = new WholeTransactions(4_200);
 
     @Test
     void onlyWhatMayBeOfAnUnfinishedTransactionWaits() {

@@ -223,7 +223,10 @@ public final class SchemaCapture implements AutoCloseable {
         List<SchemaChange> changes = new ArrayList<>(change.changes());
         SchemaChange first = changes.get(0);
         boolean isAhead = !first.isView() && ledger.isAhead(first.namespace(), change.time());
-        if (isAhead && first.kind() == Kind.RENAME) changes.add(again(first, first.to()));
+        boolean isOfOthers = first.kind() == Kind.RENAME
+                && !first.isView()
+                && !progress.rules().selectAlike(first.namespace(), first.to());
+        if (isAhead && first.kind() == Kind.RENAME || isOfOthers) changes.add(again(first, first.to()));
         if (isAhead && first.kind() == Kind.CREATE) return emit(change.again(again(first, first.namespace())));
         List<SourceRecord> effects = new ArrayList<>(ledger.gone(change.gone(), change.time()));
         change.refilled().ifPresent(namespace -> effects.addAll(ledger.refill(namespace)));
@@ -239,7 +242,10 @@ public final class SchemaCapture implements AutoCloseable {
         return emitted;
     }
 
-    /** Rows of the collection are from later times, or documents of it are pending: what the destination has of them is of no use. */
+    /**
+     * Rows of the collection are from later times, or documents of it are pending, or its new name has another filter: what the destination
+     * has of them is of no use.
+     */
     private SchemaChange again(SchemaChange change, String namespace) {
         String topic = TopicNames.of(progress.name(), namespace);
         int end = change.id().length() - change.namespace().length();

@@ -176,7 +176,7 @@ public final class Ledger {
      */
     public List<SourceRecord> restart(
             String name, String newSelection, ClusterTime since, ClusterTime now, Collection<String> namespaces) {
-        List<SourceRecord> records = forget(rows.copies().keySet());
+        List<SourceRecord> records = forget(rows.remembered());
         warning = "";
         rows.clearDocuments();
         history.begin(name, since);
@@ -279,9 +279,11 @@ public final class Ledger {
      * Stores whether the log ends within a transaction of the source, if that has changed.
      *
      * @param time of that transaction
+     * @param last of the last event that is emitted: one that an earlier task has begun to emit is over when that is later
      */
-    public Optional<SourceRecord> open(Optional<ClusterTime> time) {
-        if (time.equals(Optional.ofNullable(open))) return Optional.empty();
+    public Optional<SourceRecord> open(Optional<ClusterTime> time, ClusterTime last) {
+        boolean goesOn = time.isEmpty() && open != null && !last.isAfter(open);
+        if (goesOn || time.equals(Optional.ofNullable(open))) return Optional.empty();
         open = time.orElse(null);
         return Optional.of(rootRecord());
     }

@@ -14,7 +14,6 @@ import java.util.Set;
 import java.util.SortedMap;
 import java.util.TreeMap;
 import java.util.TreeSet;
-import java.util.function.Predicate;
 import java.util.stream.IntStream;
 import java.util.stream.Stream;
 import org.apache.kafka.connect.errors.ConnectException;
@@ -361,15 +360,16 @@ public final class RowTimes {
 
     /** Documents that have to be re-read, of one collection, if there are any. */
     public Optional<Pending> nextPending() {
-        return nextPending(namespace -> true);
+        return pending.entrySet().stream().findFirst().map(RowTimes::next);
     }
 
-    /** The same, of some collections. */
-    public Optional<Pending> nextPending(Predicate<String> collections) {
-        return pending.entrySet().stream()
-                .filter(entry -> collections.test(entry.getKey()))
-                .findFirst()
-                .map(entry -> new Pending(entry.getKey(), entry.getValue().next()));
+    /** The same of each collection that has any. */
+    public List<Pending> pending() {
+        return pending.entrySet().stream().map(RowTimes::next).toList();
+    }
+
+    private static Pending next(Map.Entry<String, PendingKeys> entry) {
+        return new Pending(entry.getKey(), entry.getValue().next());
     }
 
     /** Keys of documents that have to be re-read, in no order. */

@@ -34,17 +34,13 @@ record RereadRequest(long offset, String namespace, List<byte[]> keys, String cl
     /** Of a document. A command may have 16 KB more. */
     private static final int MOST_BYTES = 16 << 20;
 
-    /**
-     * Of no record. Throws {@link ConnectException} for an {@code _id} that no driver sends unchanged.
-     *
-     * @param advice what to do about such a one
-     */
-    static RereadRequest of(String namespace, List<byte[]> keys, String advice) {
+    /** Of no record. Throws {@link ConnectException} for an {@code _id} that no driver sends unchanged. */
+    static RereadRequest of(String namespace, List<byte[]> keys) {
         for (byte[] key : keys) {
             if (!DriverKey.isExact(key))
                 throw new ConnectException(
-                        "%s %s has changed, and cannot be re-read by its _id, which no driver sends unchanged. %s"
-                                .formatted(namespace, new RawBsonDocument(key).toJson(), advice));
+                        "%s %s changed while it was copied in natural order, and cannot be re-read by its _id, which no driver sends unchanged. Remove the pipeline with its topics, and deploy it with copy_order = \"id\""
+                                .formatted(namespace, new RawBsonDocument(key).toJson()));
         }
         return new RereadRequest(
                 -1, namespace, keys.stream().sorted(BsonOrder::compare).toList(), "");

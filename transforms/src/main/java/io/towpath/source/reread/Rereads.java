@@ -8,6 +8,7 @@ import io.towpath.net.ServerError;
 import io.towpath.record.CanonicalKey;
 import io.towpath.record.ClusterTime;
 import io.towpath.source.copy.AddedCopy;
+import io.towpath.source.copy.DriverKey;
 import io.towpath.source.copy.SnapshotReads;
 import io.towpath.source.ddl.SchemaCapture;
 import io.towpath.source.progress.Progress;
@@ -123,12 +124,21 @@ public final class Rereads implements AutoCloseable {
      */
     public List<SourceRecord> read(ClusterTime time) throws InterruptedException {
         if (!isPending()) return List.of();
+        MongoException unavailable = null;
         try {
-            Optional<RowTimes.Pending> changed = rows().nextPending();
-            if (changed.isPresent()) return readPending(changed.get(), time, Set.of());
+            for (RowTimes.Pending changed : rows().pending()) {
+                try {
+                    return readPending(changed, time, Set.of());
+                } catch (MongoException error) {
+                    if (!ReadFault.isUnavailable(error)) throw error;
+                    unavailable = error; // a collection that cannot be read holds up no other one
+                }
+            }
             Optional<RereadRequest> request = first();
-            if (request.isEmpty()) return hasAdded() ? added.next(time) : List.of();
-            return request.get().closes().isEmpty() ? answer(request.get(), time) : close(request.get(), time);
+            if (request.isPresent())
+                return request.get().closes().isEmpty() ? answer(request.get(), time) : close(request.get(), time);
+            if (hasAdded()) return added.next(time);
+            return unavailable == null ? List.of() : pause(unavailable, time);
         } catch (MongoException error) {
             if (ReadFault.isInterrupt(error)) return List.of();
             if (!ReadFault.isTransient(error) && !ReadFault.isUnavailable(error)) {
@@ -140,32 +150,31 @@ public final class Rereads implements AutoCloseable {
     }
 
     /**
-     * Some of the changed documents of collections of which only some leave, as of {@code time}; none are left when it is empty. What the
-     * source cannot answer as of that time has to wait for a later one. All events up to then must be taken, and no later one. Throws the
-     * driver's other exceptions.
+     * Some changed documents of a collection of which only some leave, as of {@code time}. All events up to then must be taken, and no later
+     * one. Throws the driver's exceptions.
      *
      * @param before as of each of these times, the log may hold what was selected then, and as of no other; empty: it may hold anything
+     * @return empty where they have to wait, as nothing can be said of the collection as of this time
      */
-    public Changed readChanged(ClusterTime time, Set<ClusterTime> before) throws InterruptedException {
-        Optional<RowTimes.Pending> changed = nextChanged();
-        if (changed.isEmpty()) return new Changed(List.of(), false);
-        long pausedBefore = pausedUntil;
-        List<SourceRecord> records;
+    public Optional<List<SourceRecord>> readChanged(RowTimes.Pending changed, ClusterTime time, Set<ClusterTime> before)
+            throws InterruptedException {
         try {
-            records = readPending(changed.get(), time, before);
+            long pausedBefore = pausedUntil;
+            List<SourceRecord> records = readPending(changed, time, before);
+            return pausedUntil == pausedBefore ? Optional.of(records) : Optional.empty();
         } catch (MongoException error) {
             if (!ReadFault.isUnavailable(error)) throw error;
-            records = pause(error, time);
+            progress.metrics().retried(RetryCause.of(error), ReadFault.message(error));
+            LOGGER.warn("changed documents of {} have to wait: {}", changed.namespace(), ReadFault.message(error));
+            return Optional.empty();
         }
-        return new Changed(records, pausedUntil != pausedBefore);
     }
 
-    /** @param mustWait whether the documents that are left cannot be read as of this time */
-    public record Changed(List<SourceRecord> records, boolean mustWait) {}
-
-    /** Documents that have changed, of one collection of which only some leave, if there are any. */
-    public Optional<RowTimes.Pending> nextChanged() {
-        return rows().nextPending(this::isSelective);
+    /** Documents that have changed, of collections of which only some leave: some of each. */
+    public List<RowTimes.Pending> changed() {
+        return rows().pending().stream()
+                .filter(pending -> isSelective(pending.namespace()))
+                .toList();
     }
 
     private boolean isSelective(String namespace) {
@@ -249,9 +258,11 @@ public final class Rereads implements AutoCloseable {
      * deletes would come before that change.
      */
     private boolean mayBeGone(RereadAnswer answer) throws InterruptedException {
-        return answer.documents().isEmpty()
-                && schema != null
-                && schema.mayBeGone(answer.namespace()).orElse(true);
+        return answer.documents().isEmpty() && mayBeGone(answer.namespace());
+    }
+
+    private boolean mayBeGone(String namespace) throws InterruptedException {
+        return schema != null && schema.mayBeGone(namespace).orElse(true);
     }
 
     /**
@@ -263,10 +274,13 @@ public final class Rereads implements AutoCloseable {
             throws InterruptedException {
         String namespace = changed.namespace();
         boolean isSelective = isSelective(namespace);
-        RereadRequest request = RereadRequest.of(namespace, changed.keys(), isSelective ? SELECTED : BY_ID);
-        RereadAnswer answer = RereadAnswer.read(request, 0, time, reads);
-        List<byte[]> deleted = before.isEmpty() ? answer.gone() : selected(namespace, answer.gone(), before);
-        if (!deleted.isEmpty() && mayBeGone(answer)) return pause(namespace + GONE);
+        if (isSelective) requireExact(changed);
+        RereadAnswer answer = RereadAnswer.read(RereadRequest.of(namespace, changed.keys()), 0, time, reads);
+        List<byte[]> gone = answer.gone();
+        List<byte[]> deleted = before.isEmpty() ? gone : selected(namespace, gone, before);
+        // where it is gone by now, the server finds nothing as of any time
+        boolean saysNothing = answer.documents().isEmpty() || deleted.size() < gone.size();
+        if (saysNothing && mayBeGone(namespace)) return pause(namespace + GONE);
         boolean hasWaited = !position.waiting().isEmpty();
         if (hasWaited) move(position.next(), position.index(), "");
         List<SourceRecord> records = answer.records(progress, deleted, partition, position.offset());
@@ -281,11 +295,21 @@ public final class Rereads implements AutoCloseable {
         return records;
     }
 
+    /** The message does not name the document, which may not leave. */
+    private static void requireExact(RowTimes.Pending changed) {
+        if (!changed.keys().stream().allMatch(DriverKey::isExact))
+            throw new ConnectException(
+                    "a document of %s has changed, and whether the filter `only` selects it cannot be asked, as no driver sends its _id unchanged. Remove `only` from the rules of the collection, or exclude the collection"
+                            .formatted(changed.namespace()));
+    }
+
     /** Those of these keys whose documents were selected as of any of these times, or when their rows were read; all, where that is unknown. */
     private List<byte[]> selected(String namespace, List<byte[]> keys, Set<ClusterTime> before) {
         if (keys.isEmpty()) return keys;
-        Set<ClusterTime> times = new TreeSet<>(before);
-        keys.forEach(key -> rows().timeOf(namespace, key).ifPresent(times::add));
+        TreeSet<ClusterTime> times = new TreeSet<>(before);
+        ClusterTime known = times.last();
+        for (byte[] key : keys)
+            rows().timeOf(namespace, key).filter(read -> read.isAfter(known)).ifPresent(times::add);
         Set<ByteBuffer> found = new HashSet<>();
         try {
             for (ClusterTime time : times) found.addAll(selected(namespace, keys, time));

@@ -140,6 +140,11 @@ public final class Rules {
         return effect(namespace).equals(other.effect(namespace));
     }
 
+    /** Whether the same documents of two collections leave. */
+    public boolean selectAlike(String namespace, String other) {
+        return only(namespace).map(Selection::filter).equals(only(other).map(Selection::filter));
+    }
+
     private String effect(String namespace) {
         Map<String, Action> paths = paths(namespace);
         String fields = paths.containsValue(Action.HASH) ? keyId + paths : paths.toString();

@@ -8,15 +8,20 @@ import io.towpath.net.RetryCause;
 import io.towpath.record.ClusterTime;
 import io.towpath.source.copy.DriverKey;
 import io.towpath.source.progress.Progress;
+import io.towpath.source.progress.RowTimes;
 import io.towpath.source.reread.Rereads;
 import java.nio.ByteBuffer;
+import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
+import java.util.stream.Collectors;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -29,6 +34,7 @@ import org.slf4j.LoggerFactory;
 final class ChangedDocuments {
     private static final Logger LOGGER = LoggerFactory.getLogger(ChangedDocuments.class);
     private static final long PAUSE_MS = 500;
+    private static final long PAUSE_NS = Duration.ofSeconds(1).toNanos();
     /** Of one transaction. */
     private static final long MOST_BYTES = 8 << 20;
 
@@ -39,17 +45,22 @@ final class ChangedDocuments {
 
     private record Update(String namespace, byte[] key, ClusterTime time, SourceRecord left) {}
 
-    /** Up to when the log has all that is selected; null where it may lack documents, or have those of another time. */
+    /** Up to when the log has all that is selected, of the collections that are not in {@link #unknown}. */
     private ClusterTime settled;
+    /** Collections of which the log may lack documents, or have those of another time. */
+    private final Set<String> unknown = new HashSet<>();
+    /** When these of them are to be tried again. */
+    private final Map<String, Long> due = new HashMap<>();
     /** Whether the batch has changes of the time {@link #settled}. */
     private boolean isTied;
     /** Whether documents of the last batch are still to be read, as of its end. */
     private boolean isOpen;
 
-    /** @param start up to when the log has everything, if no document is pending */
+    /** @param start up to when the log has everything of collections of which no document is pending */
     ChangedDocuments(Progress progress, Rereads rereads, ClusterTime start) {
         this.progress = progress;
         this.rereads = rereads;
+        rereads.changed().forEach(pending -> unknown.add(pending.namespace()));
         passed(start);
     }
 
@@ -60,7 +71,7 @@ final class ChangedDocuments {
 
     /** Takes a change whose document is to be read. */
     void take(String namespace, byte[] key, ClusterTime time) {
-        if (settled != null && !time.isAfter(settled)) isTied = true;
+        if (!time.isAfter(settled)) isTied = true;
         progress.ledger().addPending(namespace, key);
     }
 
@@ -71,7 +82,8 @@ final class ChangedDocuments {
      * @param left what they leave of it; empty for nothing
      */
     void take(String namespace, byte[] key, ClusterTime time, byte[] update, Optional<SourceRecord> left) {
-        boolean mayBeIn = settled == null || !time.isAfter(settled); // the document that is in the log may have it
+        // the document that is in the log may have it
+        boolean mayBeIn = unknown.contains(namespace) || !time.isAfter(settled);
         boolean isAside = !progress.rules().only(namespace).orElseThrow().dependsOn(update);
         if (mayBeIn || !isAside || !DriverKey.isExact(key)) take(namespace, key, time);
         else left.ifPresent(record -> updates.add(new Update(namespace, key, time, record)));
@@ -86,14 +98,16 @@ final class ChangedDocuments {
     List<SourceRecord> read(ClusterTime end) throws InterruptedException {
         List<SourceRecord> records = takeUpdates(end);
         isOpen = false;
-        while (rereads.nextChanged().isPresent()) {
-            isOpen = settled != null || rereads.isPending(); // otherwise it has just been tried
-            if (!isOpen) return records;
+        for (Optional<RowTimes.Pending> next = next(); next.isPresent(); next = next()) {
+            String namespace = next.get().namespace();
+            isOpen = true;
             if (bytes(records) >= MOST_BYTES) return records;
             try {
-                Rereads.Changed changed = rereads.readChanged(end, before());
-                records.addAll(changed.records());
-                isOpen = !changed.mustWait();
+                Optional<List<SourceRecord>> read = rereads.readChanged(next.get(), end, before(namespace));
+                read.ifPresent(records::addAll);
+                if (read.isPresent()) continue;
+                unknown.add(namespace);
+                due.put(namespace, System.nanoTime() + PAUSE_NS);
             } catch (MongoException error) {
                 if (ReadFault.isInterrupt(error)) return records;
                 if (!ReadFault.isTransient(error)) throw error;
@@ -102,13 +116,18 @@ final class ChangedDocuments {
                 Thread.sleep(PAUSE_MS);
                 return records;
             }
-            if (isOpen) continue;
-            settled = null;
-            return records;
         }
         isOpen = false;
         passed(end);
         return records;
+    }
+
+    private Optional<RowTimes.Pending> next() {
+        long now = System.nanoTime();
+        due.values().removeIf(time -> now - time >= 0);
+        return rereads.changed().stream()
+                .filter(pending -> !due.containsKey(pending.namespace()))
+                .findFirst();
     }
 
     /**
@@ -124,21 +143,26 @@ final class ChangedDocuments {
             keys.computeIfAbsent(update.namespace, name -> new LinkedHashMap<>())
                     .put(ByteBuffer.wrap(update.key), update.key);
         Map<String, Set<ByteBuffer>> selected = new HashMap<>();
+        keys.forEach((namespace, asked) -> selected.put(namespace, selected(namespace, asked.values(), end)));
         List<SourceRecord> records = new ArrayList<>();
-        try {
-            keys.forEach((namespace, asked) ->
-                    selected.put(namespace, rereads.selected(namespace, List.copyOf(asked.values()), end.previous())));
-            for (Update update : updates)
-                if (selected.get(update.namespace).contains(ByteBuffer.wrap(update.key)))
-                    records.add(asOf(end, update.left));
-        } catch (MongoException error) {
-            if (!ReadFault.isTransient(error) && !ReadFault.isUnavailable(error) && !ReadFault.isInterrupt(error))
-                throw error;
-            for (Update update : updates) progress.ledger().addPending(update.namespace, update.key);
-        }
+        for (Update update : updates)
+            if (selected.get(update.namespace).contains(ByteBuffer.wrap(update.key)))
+                records.add(asOf(end, update.left));
         updates.clear();
         progress.metrics().streamed(records.size());
         return records;
+    }
+
+    /** Where it cannot be known, none is, and all become pending. */
+    private Set<ByteBuffer> selected(String namespace, Collection<byte[]> keys, ClusterTime end) {
+        try {
+            return rereads.selected(namespace, List.copyOf(keys), end.previous());
+        } catch (MongoException error) {
+            if (!ReadFault.isTransient(error) && !ReadFault.isUnavailable(error) && !ReadFault.isInterrupt(error))
+                throw error;
+            for (byte[] key : keys) progress.ledger().addPending(namespace, key);
+            return Set.of();
+        }
     }
 
     /** All of a batch has the time of its end, so that the log of a collection up to a time is one state of it. */
@@ -155,14 +179,16 @@ final class ChangedDocuments {
 
     /** Everything up to {@code position} is emitted. */
     void passed(ClusterTime position) {
-        if (rereads.nextChanged().isPresent()) return;
+        Set<String> pending =
+                rereads.changed().stream().map(RowTimes.Pending::namespace).collect(Collectors.toSet());
+        unknown.retainAll(pending);
         settled = position;
         isTied = false;
     }
 
     /** A transaction may go on in the next batch: then the log has what was selected before it, or after its first part. */
-    private Set<ClusterTime> before() {
-        if (settled == null) return Set.of();
+    private Set<ClusterTime> before(String namespace) {
+        if (unknown.contains(namespace)) return Set.of();
         return isTied ? Set.of(settled.previous(), settled) : Set.of(settled);
     }
 

@@ -124,7 +124,7 @@ public final class Streaming implements AutoCloseable {
         else if (isNearRound()) boundary = boundary(batch, end);
         int emitted = emit(boundary < 0 ? batch : batch.subList(0, boundary), records);
         held = batch.subList(emitted, batch.size());
-        if (emitted == boundary) {
+        if (emitted == boundary && !changed.isOpen()) {
             if (isNew) heldUntil = System.nanoTime() + BOUNDARY_NS;
             ClusterTime position = EventTime.before(held.get(0).sourceOffset()).orElseThrow();
             emitSchemaChanges(position, records);
@@ -140,7 +140,7 @@ public final class Streaming implements AutoCloseable {
             complete(last, records);
         }
         if (last != null && schema != null) schema.dueOffset(last).ifPresent(records::add);
-        if (emitted > 0) ledger.open(open()).ifPresent(records::add);
+        if (emitted > 0 && last != null) ledger.open(open(), last).ifPresent(records::add);
         return records.isEmpty() ? null : records;
     }
 

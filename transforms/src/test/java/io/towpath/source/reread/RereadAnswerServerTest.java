@@ -118,7 +118,7 @@ class RereadAnswerServerTest {
                 .map(id -> CanonicalKey.of(BsonBytes.of(BsonDocument.parse("{_id: %s}".formatted(id)))))
                 .sorted(BsonOrder::compare)
                 .toList();
-        return RereadRequest.of(collection.getNamespace().getFullName(), keys, "");
+        return RereadRequest.of(collection.getNamespace().getFullName(), keys);
     }
 
     /** Id and operation of each record of the whole answer. */

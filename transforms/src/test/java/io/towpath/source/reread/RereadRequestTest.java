@@ -89,7 +89,7 @@ class RereadRequestTest {
         byte[] notUtf8 = {3, 0, 0, 0, (byte) 0xC3, 0x28, 0};
         byte[] key = CanonicalKey.of(Raw.document(Raw.element(2, "_id", notUtf8)));
         assertEquals(Optional.of("no driver sends such an _id unchanged"), RereadRequest.oddity(key));
-        assertThrows(ConnectException.class, () -> RereadRequest.of("a.b", List.of(key), ""));
+        assertThrows(ConnectException.class, () -> RereadRequest.of("a.b", List.of(key)));
     }
 
     @Test
@@ -99,7 +99,7 @@ class RereadRequestTest {
                 .toList();
         assertEquals(
                 List.of("{\"_id\": 1}", "{\"_id\": 2}", "{\"_id\": \"a\"}", "{\"_id\": \"b\"}"),
-                RereadRequest.of("a.b", keys, "").keys().stream()
+                RereadRequest.of("a.b", keys).keys().stream()
                         .map(RereadRequestTest::text)
                         .toList());
     }

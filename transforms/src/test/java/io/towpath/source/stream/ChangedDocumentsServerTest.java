@@ -174,8 +174,7 @@ class ChangedDocumentsServerTest {
                     if (records != null && (isLast || i > 1 || random.nextBoolean())) {
                         commit(records);
                         if (!isFaulty) requireOneState(records);
-                    }
-                    else if (i == 1 && records != null) return; // killed before its transaction was committed
+                    } else if (i == 1 && records != null) return; // killed before its transaction was committed
                 }
                 server.fail("off", "");
                 if (!isLast) return;
@@ -197,7 +196,8 @@ class ChangedDocumentsServerTest {
         private void requireOneState(List<SourceRecord> records) {
             Optional<ClusterTime> end = records.stream()
                     .filter(record -> record.topic().equals("p." + namespace))
-                    .map(record -> TextHeaders.read(record, RecordHeaders.Part.TIME).orElseThrow())
+                    .map(record ->
+                            TextHeaders.read(record, RecordHeaders.Part.TIME).orElseThrow())
                     .map(ClusterTime::parse)
                     .max(ClusterTime::compareTo);
             if (end.isEmpty() || copied.isAfter(end.get())) return;
