@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import signal
+import subprocess
+import tomllib
 import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,7 +22,8 @@ from confluent_kafka.admin import AdminClient
 from tests.conftest import MakePipeline
 from tests.support import control, raw, workers
 from tests.support.awaited import until
-from tests.support.pipeline import Pipeline, Settings, towpath
+from tests.support.page import commands, differs
+from tests.support.pipeline import TOWPATH, Pipeline, Settings, towpath
 from tests.support.workload import Workload
 from towpath import stack as embedded
 from towpath.clients.connect.rest import Connect
@@ -26,6 +31,7 @@ from towpath_verifier import Mask, id_key
 
 pytestmark = pytest.mark.servers
 
+ROOT = Path(__file__).parents[2]
 KEY = "a key that has at least thirty-two characters"
 #: Fields of the workload: numbers, texts, arrays, arrays of documents, objects with names that are numbers.
 PATHS = ("n0", "s0", "l0", "l1", "d0", "d0.v", "d1.k", "d1.w", "a0.text", "a0.v", "o0", "o1.a", "o1.b.k", "o2.z", "x0")
@@ -239,6 +245,50 @@ def test_random_changes_leave_what_the_rules_leave_and_no_secret_leaves_the_sour
         seen += b"".join(packed.read(name) for name in packed.namelist()) + said.encode()
     seen += b"".join(process.log.read_bytes() for name, process in stack.processes.items() if "source" not in name)
     assert b"secret-" not in seen and KEY.encode() not in seen and KEY.encode().hex().encode() not in seen
+
+
+def _shell(folder: Path, command: str) -> str:
+    """What a command of a page prints, run in the folder of its files."""
+    environment = os.environ | {"PATH": f"{TOWPATH.parent}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        command, shell=True, cwd=folder, env=environment, capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, f"{command} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.mark.nightly
+def test_the_how_to_does_what_it_shows(make_pipeline: MakePipeline) -> None:
+    """Line by line; the numbers of hashes are others."""
+    pipeline = make_pipeline(Settings(include=("users", "orders")))
+    page = (ROOT / "docs" / "how-to" / "filtered-copy.md").read_text().replace("shop.toml", "#")
+    page = page.replace("shop.", f"{pipeline.name}.").replace("#", pipeline.file.name)
+    (toml,) = re.findall(r"^```toml\n(.*?)^```", page, re.M | re.S)
+    given = commands(page)
+    shown = next(command for command in given if "--show" in command.text)
+    pipeline.source("users").insert_one(json.loads(shown.output[0]))
+    orders = {1: {"region": "eu"}, 2: {"region": "us"}, 3: {"region": "eu", "deleted": True}, 4: {}}
+    pipeline.source("orders").insert_many([{"_id": n, **order} for n, order in orders.items()])
+    rules = toml[toml.index("[[collections.rules]]") :]
+    collections = {"include": tomllib.loads(toml)["collections"]["include"], "hash_key_file": "hash.key"}
+    assert collections["include"] == [pipeline.namespace(name) for name in ("users", "orders")]
+    pipeline = replace(pipeline, settings=replace(pipeline.settings, collections=collections, extra=rules))
+    file = pipeline.write()
+    file.write_text(file.read_text().replace(f"include = {json.dumps(collections['include'])}\n", "", 1))
+
+    for command in given:
+        if "--accept-rules" in command.text:
+            _shell(file.parent, f"towpath deploy {file.name}")
+            pipeline.wait()
+            assert [order["_id"] for order in pipeline.destination("orders").find()] == [1]
+            file.write_text(file.read_text().replace('country = "redacted"', 'country = "hidden"'))
+        printed = _shell(file.parent, command.text + (" --yes" if "resnapshot" in command.text else ""))
+        if command.output:
+            hidden = [re.sub("[0-9a-f]{32}", "a hash", text) for text in ("\n".join(command.output), printed)]
+            assert differs(hidden[0].splitlines(), hidden[1]) is None, printed
+    _shell(file.parent, f"towpath verify {file.name}")
+    (user,) = pipeline.destination("users").find()
+    assert user["country"] == "hidden" and "ssn" not in user and user["contacts"] == [{}]
 
 
 @pytest.mark.nightly
