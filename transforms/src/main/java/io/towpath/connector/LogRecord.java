@@ -35,6 +35,27 @@ public final class LogRecord extends SourceRecord {
                 headers);
     }
 
+    /** The same record with another value. */
+    public static LogRecord with(SourceRecord record, byte[] value) {
+        return with(record, value, record.headers());
+    }
+
+    /** The same record with other headers. */
+    public static LogRecord with(SourceRecord record, Iterable<Header> headers) {
+        return with(record, (byte[]) record.value(), headers);
+    }
+
+    private static LogRecord with(SourceRecord record, byte[] value, Iterable<Header> headers) {
+        return new LogRecord(
+                record.sourcePartition(),
+                record.sourceOffset(),
+                record.topic(),
+                record.kafkaPartition(),
+                (byte[]) record.key(),
+                value,
+                headers);
+    }
+
     @Override
     public boolean equals(Object other) {
         return this == other;

@@ -70,13 +70,6 @@ public final class Splicer {
         int saved = update.value().length - value.length;
         metrics.spliced(splices.size(), saved);
         totals.spliced(splices.size(), saved);
-        return new LogRecord(
-                record.sourcePartition(),
-                record.sourceOffset(),
-                record.topic(),
-                record.kafkaPartition(),
-                (byte[]) record.key(),
-                value,
-                record.headers());
+        return LogRecord.with(record, value);
     }
 }

@@ -167,14 +167,7 @@ final class ChangedDocuments {
 
     /** All of a batch has the time of its end, so that the log of a collection up to a time is one state of it. */
     private static SourceRecord asOf(ClusterTime end, SourceRecord record) {
-        return new LogRecord(
-                record.sourcePartition(),
-                record.sourceOffset(),
-                record.topic(),
-                record.kafkaPartition(),
-                (byte[]) record.key(),
-                (byte[]) record.value(),
-                TextHeaders.withTime(record.headers(), end));
+        return LogRecord.with(record, TextHeaders.withTime(record.headers(), end));
     }
 
     /** Everything up to {@code position} is emitted. */

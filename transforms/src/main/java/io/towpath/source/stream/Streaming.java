@@ -29,7 +29,6 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
-import org.apache.kafka.connect.header.Headers;
 import org.apache.kafka.connect.source.SourceRecord;
 
 /**
@@ -305,7 +304,7 @@ public final class Streaming implements AutoCloseable {
         Mask mask = rules.of(namespace(record));
         byte[] left = isUpdate(record) ? mask.ofUpdate(value) : mask.ofDocument(value);
         if (left == null) return Optional.empty();
-        return Optional.of(left == value ? record : changed(record, left, record.headers()));
+        return Optional.of(left == value ? record : LogRecord.with(record, left));
     }
 
     /** The record; marked if it is an update that may rightly find no document at the destination, as its row follows. */
@@ -316,18 +315,7 @@ public final class Streaming implements AutoCloseable {
                 ? !ledger.rows().isConfirmed(namespace)
                 : ledger.rows().rowFollows(namespace, key);
         if (!rowFollows || !isUpdate(record)) return record;
-        return changed(record, (byte[]) record.value(), TextHeaders.withRowFollows(record.headers()));
-    }
-
-    private static SourceRecord changed(SourceRecord record, byte[] value, Headers headers) {
-        return new LogRecord(
-                record.sourcePartition(),
-                record.sourceOffset(),
-                record.topic(),
-                record.kafkaPartition(),
-                (byte[]) record.key(),
-                value,
-                headers);
+        return LogRecord.with(record, TextHeaders.withRowFollows(record.headers()));
     }
 
     private static boolean isUpdate(SourceRecord record) {
