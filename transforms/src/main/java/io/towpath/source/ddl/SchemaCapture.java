@@ -213,10 +213,14 @@ public final class SchemaCapture implements AutoCloseable {
 
     /** The records of the changes up to a time. Everything before them must be emitted, and nothing later. */
     public List<SourceRecord> take(ClusterTime upto) {
-        if (planned.isEmpty()) return List.of();
         List<SourceRecord> taken = new ArrayList<>();
-        while (!planned.isEmpty() && !planned.element().time().isAfter(upto)) taken.addAll(emit(planned.remove()));
+        while (isDue(upto)) taken.addAll(emit(planned.remove()));
         return taken;
+    }
+
+    /** Whether there are changes up to a time. */
+    public boolean isDue(ClusterTime upto) {
+        return !planned.isEmpty() && !planned.element().time().isAfter(upto);
     }
 
     private List<SourceRecord> emit(PlannedChange change) {

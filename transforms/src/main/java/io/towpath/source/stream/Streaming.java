@@ -160,11 +160,10 @@ public final class Streaming implements AutoCloseable {
     }
 
     /** Emits the schema changes up to a time; all earlier events must be emitted. */
-    private void emitSchemaChanges(ClusterTime upto, List<SourceRecord> into) {
-        if (schema == null) return;
-        List<SourceRecord> changes = schema.take(upto);
-        if (changes.isEmpty()) return;
-        into.addAll(changes);
+    private void emitSchemaChanges(ClusterTime upto, List<SourceRecord> into) throws InterruptedException {
+        if (schema == null || !schema.isDue(upto)) return;
+        if (last != null) emitChanged(into); // what precedes them must not follow a change that takes its collection
+        into.addAll(schema.take(upto));
         // events of a collection that is gone now were dropped, as its rows held them: they must not come after a
         // restart
         storePosition("schema changes", into);
