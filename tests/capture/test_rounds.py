@@ -17,7 +17,7 @@ import pytest
 from bson import Timestamp
 from pymongo import MongoClient
 
-from tests.support import control, mongod, progress, raw
+from tests.support import control, mongod, progress, raw, rest
 from tests.support.awaited import until
 from tests.support.mongod import MongodSizes
 from tests.support.pipeline import Addresses, Pipeline, Settings, towpath
@@ -284,6 +284,9 @@ def test_the_source_has_another_primary_in_each_phase_of_a_round(
     with small(tmp_path, addresses, destination_client, settings, nodes=3, fills=FEWER_FILLS) as pipeline:
 
         def step_down(writer: Writer) -> None:
+            # the length of a round by the oplog depends on how fast that is written
+            connector = f"{pipeline.addresses.connect}/connectors/{pipeline.name}-source/config"
+            rest.patch(connector, {"towpath.copy.round.ms": "3000"}).raise_for_status()
             for phase in ("catch-up", "copy"):
                 await_phase(pipeline, phase)
                 pipeline.source_client.admin.command({"replSetStepDown": 20, "force": True})

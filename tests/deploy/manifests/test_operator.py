@@ -90,6 +90,7 @@ def test_connectors_of_an_operator_are_compared_and_left_alone(pipeline: Pipelin
         "dry_run": False,
         "changes": [],
         "differences": [],
+        "waiting": {},
     }
     assert "nothing to change: everything matches the file" in towpath("check", owned.file).stdout
 
