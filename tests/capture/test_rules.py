@@ -261,8 +261,8 @@ def _shell(folder: Path, command: str) -> str:
 def test_the_how_to_does_what_it_shows(make_pipeline: MakePipeline) -> None:
     """Line by line; the numbers of hashes are others."""
     pipeline = make_pipeline(Settings(include=("users", "orders")))
-    page = (ROOT / "docs" / "how-to" / "filtered-copy.md").read_text().replace("shop.toml", "#")
-    page = page.replace("shop.", f"{pipeline.name}.").replace("#", pipeline.file.name)
+    page = (ROOT / "docs" / "how-to" / "filtered-copy.md").read_text().replace("shop.toml", "@@")
+    page = page.replace("shop.", f"{pipeline.name}.").replace("@@", pipeline.file.name)
     (toml,) = re.findall(r"^```toml\n(.*?)^```", page, re.M | re.S)
     given = commands(page)
     shown = next(command for command in given if "--show" in command.text)
