@@ -222,7 +222,7 @@ def test_random_changes_leave_what_the_rules_leave_and_no_secret_leaves_the_sour
 
     pipeline.destination("docs").update_many({}, {"$set": {"n0": "damaged"}})
     pipeline.destination("people").delete_one({"_id": 3})
-    pipeline.destination("staff").insert_one({"_id": 8, "region": "us"})  # which is not selected, or another document
+    pipeline.destination("staff").replace_one({"_id": 8}, {"region": "us"}, upsert=True)  # which must not be there
     staff.replace_one({"_id": 8}, secrets.colleague(8, "us"), upsert=True)
     people.update_one({"_id": 3}, {"$set": {"ssn": secrets.text(), "email": secrets.text()}})  # a dead letter
     pipeline.wait()

@@ -403,13 +403,13 @@ def test_with_a_filter_what_it_matches_is_compared_with_all_of_the_destination(
         run = Verification(*sides.uris, pairs, Options(processes=2, recheck=SOON, **way))
         return run, list(run)
 
-    assert named(compared()[1]) == [("extra", n) for n in range(0, 50, 2)], "equal bytes, and yet too much"
+    assert sorted(named(compared()[1])) == [("extra", n) for n in range(0, 50, 2)], "equal bytes, and yet too much"
     sides.destination.v.c.delete_many({"region": "us"})
     run, found = compared()
     assert (found, run.verdict.clean, run.verdict.tallies[0].documents) == ([], True, 25)
     sides.source.v.c.update_one({"_id": 1}, {"$set": {"region": "us"}})
     sides.destination.v.c.delete_one({"_id": 3})
-    assert named(compared()[1]) == [("extra", 1), ("missing", 3)]
+    assert sorted(named(compared()[1])) == [("extra", 1), ("missing", 3)]
 
 
 def test_a_run_through_another_mask_is_not_resumed(sides: Sides, tmp_path: Path) -> None:

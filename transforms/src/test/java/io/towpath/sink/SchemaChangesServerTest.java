@@ -799,15 +799,17 @@ class SchemaChangesServerTest extends DestinationTest {
         NOTED
     }
 
-    /** Each kind in each state. */
+    /** Each kind in each state; by day, a third of these. */
     @Test
     void aTaskThatIsKilledInAnyStateOfAnyKindIsContinued() {
         server.requireTestCommands();
         List<Kind> kinds = List.of(Kind.CREATE, Kind.CREATE_INDEXES, Kind.RENAME, Kind.REPLACE, Kind.DROP);
         for (Kind kind : kinds)
             for (Reached reached : Reached.values()) {
+                int number = kinds.indexOf(kind) + reached.ordinal();
+                if (!Fuzz.isNight() && number % 3 > 0) continue;
                 begin();
-                boolean isZombie = (kinds.indexOf(kind) + reached.ordinal() + Fuzz.seed()) % 2 == 0;
+                boolean isZombie = (number + Fuzz.seed()) % 2 == 0;
                 assertDoesNotThrow(() -> killAt(kind, reached, isZombie), () -> kind + " " + reached);
                 sinks.close();
             }

@@ -30,6 +30,11 @@ public final class Fuzz {
         return cases * Integer.parseInt(System.getenv().getOrDefault(TIMES, "1"));
     }
 
+    /** Whether this is no run by day, which leaves out what takes long. */
+    public static boolean isNight() {
+        return times(1) > 1;
+    }
+
     /** Returns what became of the cases: outcome → how many. */
     public static Map<String, Integer> run(String what, int cases, Case test) {
         return run(what, cases, LONGEST, test);

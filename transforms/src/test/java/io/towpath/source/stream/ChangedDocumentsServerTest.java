@@ -93,7 +93,7 @@ class ChangedDocumentsServerTest {
     @Test
     void theLogHoldsWhatIsSelectedAndNothingElseWhateverHappens() {
         server.requireTestCommands();
-        Fuzz.run("changed documents", 4, Duration.ofMinutes(3), random -> {
+        Fuzz.run("changed documents", 2, Duration.ofMinutes(3), random -> {
             collection.deleteMany(new BsonDocument());
             return new Life(random, ++lives % 2 == 0).run();
         });
