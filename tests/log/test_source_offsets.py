@@ -96,6 +96,16 @@ def test_a_copy_is_not_done_while_documents_wait_for_a_reread() -> None:
     assert words(*offsets) == ""
 
 
+def test_changed_documents_that_are_not_read_yet_are_not_in_the_log() -> None:
+    """Of a collection with a filter, which is not being copied."""
+    stored = root("stream")
+    stored["offset"]["pending"] = '["shop.a"]'
+    pending = [item({"documents": n, "keys": ""}, towpath="shop", pending="shop.a", chunk=n) for n in (1, 2)]
+    state = source_state([stored, debezium(300), *pending])
+    assert (dict(state.changed), state.copies) == ({"shop.a": 3}, ())
+    assert words(stored, debezium(300), *pending) == "shop-source has still to read 3 changed documents of shop.a"
+
+
 def test_a_copy_is_done_when_all_its_ranges_are() -> None:
     offsets = [root("stream", "shop.a", "shop.b", "shop.c"), debezium(300)]
     offsets += [plan("shop.a", 1), part("shop.a", 0, 10, done=True, t="250:1")]
