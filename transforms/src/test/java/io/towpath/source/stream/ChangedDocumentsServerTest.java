@@ -93,6 +93,7 @@ class ChangedDocumentsServerTest {
     @Test
     void theLogHoldsWhatIsSelectedAndNothingElseWhateverHappens() {
         server.requireTestCommands();
+        collection.insertOne(RawBsonDocument.parse("{_id: 1}")); // no server reads it as of before it was made
         Fuzz.run("changed documents", 2, Duration.ofMinutes(3), random -> {
             collection.deleteMany(new BsonDocument());
             return new Life(random, ++lives % 2 == 0).run();
@@ -102,6 +103,10 @@ class ChangedDocumentsServerTest {
     /** At the end of the batch before, there was no such document. */
     @Test
     void aDocumentThatIsSelectedWhenItsRowIsReadAndNotAfterItIsDeleted() throws InterruptedException {
+        // so that both changes come in one batch
+        configuration.putAll(Map.of("poll.interval.ms", "1000", "max.batch.size", "100", "max.queue.size", "200"));
+        collection.insertOne(
+                RawBsonDocument.parse("{_id: 5, in: false}")); // no server reads it as of before it was made
         Life life = new Life(new Random(), false);
         collection.insertOne(RawBsonDocument.parse("{_id: 1, in: true}"));
         life.isQuiet = true;
