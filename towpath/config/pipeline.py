@@ -6,6 +6,7 @@ What a file holds that may be secret, `loading` adds: `uri` and `login`, which n
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -219,7 +220,7 @@ _UNSTABLE_VALUES = ("$$NOW", "$$CLUSTER_TIME", "$$USER_ROLES")
 
 def _filter(value: object) -> object:
     try:
-        parsed = json_util.loads(value, object_pairs_hook=_object) if isinstance(value, str) else None
+        parsed = json.loads(value, object_pairs_hook=_object) if isinstance(value, str) else None
         bson.encode({"filter": parsed})
     except (ValueError, TypeError, OverflowError, BSONError) as error:
         raise ValueError(f"{value!r:.80} is not a filter in Extended JSON: {error}") from None

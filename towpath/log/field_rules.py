@@ -9,13 +9,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import bson
 from bson import json_util
-from bson.raw_bson import RawBSONDocument
 from pymongo.collection import Collection
 
 from towpath.config.pipeline import FILTER_JSON, Constant, FieldRule, Pipeline
-from towpath_verifier import Mask, Namespace, Pair, id_key, key_id
+from towpath_verifier import Mask, Namespace, Pair, by_ids, id_key, key_id
 
 
 def pair_of(pipeline: Pipeline, namespace: Namespace) -> Pair:
@@ -35,9 +33,7 @@ def selected(
     """Those of these documents that leave. The server decides, by what they are now."""
     if only is None or not documents:
         return documents
-    ids = [RawBSONDocument(document)["_id"] for document in documents]
-    found = collection.find({"$and": [{"_id": {"$in": ids}}, only]}, {"_id": 1})
-    leaving = {id_key(bson.encode(each)) for each in found}
+    leaving = {key for key, _ in by_ids(collection, documents, only=only)}
     return [document for document in documents if id_key(document) in leaving]
 
 

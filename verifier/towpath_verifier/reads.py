@@ -156,7 +156,7 @@ def by_ids(
 ) -> Iterator[tuple[raw.Key, bytes]]:
     """Key and bytes of the documents that have one of these ids, and match the filter `only`.
 
-    `at`: as they were at this cluster time.
+    An id is any BSON with an `_id`. `at`: as they were at this cluster time.
     """
     chosen = matching(among(b"_id", ids), only)
     command: dict[str, Any] = {"find": documents.name, "filter": chosen, "batchSize": IDS}

@@ -360,16 +360,17 @@ public final class RowTimes {
 
     /** Documents that have to be re-read, of one collection, if there are any. */
     public Optional<Pending> nextPending() {
-        return pending.entrySet().stream().findFirst().map(RowTimes::next);
+        return pending.keySet().stream().findFirst().map(namespace -> new Pending(namespace, nextPending(namespace)));
     }
 
-    /** The same of each collection that has any. */
-    public List<Pending> pending() {
-        return pending.entrySet().stream().map(RowTimes::next).toList();
+    /** The collections that have any. */
+    public List<String> pendingNamespaces() {
+        return List.copyOf(pending.keySet());
     }
 
-    private static Pending next(Map.Entry<String, PendingKeys> entry) {
-        return new Pending(entry.getKey(), entry.getValue().next());
+    /** Keys of documents of one of these that have to be re-read, in no order. */
+    public List<byte[]> nextPending(String namespace) {
+        return pending.get(namespace).next();
     }
 
     /** Keys of documents that have to be re-read, in no order. */

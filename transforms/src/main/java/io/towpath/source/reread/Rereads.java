@@ -126,9 +126,9 @@ public final class Rereads implements AutoCloseable {
         if (!isPending()) return List.of();
         MongoException unavailable = null;
         try {
-            for (RowTimes.Pending changed : rows().pending()) {
+            for (String namespace : rows().pendingNamespaces()) {
                 try {
-                    return readPending(changed, time, Set.of());
+                    return readPending(namespace, time, Set.of());
                 } catch (MongoException error) {
                     if (!ReadFault.isUnavailable(error)) throw error;
                     unavailable = error; // a collection that cannot be read holds up no other one
@@ -156,25 +156,23 @@ public final class Rereads implements AutoCloseable {
      * @param before as of each of these times, the log may hold what was selected then, and as of no other; empty: it may hold anything
      * @return empty where they have to wait, as nothing can be said of the collection as of this time
      */
-    public Optional<List<SourceRecord>> readChanged(RowTimes.Pending changed, ClusterTime time, Set<ClusterTime> before)
+    public Optional<List<SourceRecord>> readChanged(String namespace, ClusterTime time, Set<ClusterTime> before)
             throws InterruptedException {
         try {
             long pausedBefore = pausedUntil;
-            List<SourceRecord> records = readPending(changed, time, before);
+            List<SourceRecord> records = readPending(namespace, time, before);
             return pausedUntil == pausedBefore ? Optional.of(records) : Optional.empty();
         } catch (MongoException error) {
             if (!ReadFault.isUnavailable(error)) throw error;
             progress.metrics().retried(RetryCause.of(error), ReadFault.message(error));
-            LOGGER.warn("changed documents of {} have to wait: {}", changed.namespace(), ReadFault.message(error));
+            LOGGER.warn("changed documents of {} have to wait: {}", namespace, ReadFault.message(error));
             return Optional.empty();
         }
     }
 
-    /** Documents that have changed, of collections of which only some leave: some of each. */
-    public List<RowTimes.Pending> changed() {
-        return rows().pending().stream()
-                .filter(pending -> isSelective(pending.namespace()))
-                .toList();
+    /** The collections of which only some documents leave, and some that have changed are still to be read. */
+    public List<String> changed() {
+        return rows().pendingNamespaces().stream().filter(this::isSelective).toList();
     }
 
     private boolean isSelective(String namespace) {
@@ -270,12 +268,12 @@ public final class Rereads implements AutoCloseable {
      *
      * @param before see {@link #readChanged}
      */
-    private List<SourceRecord> readPending(RowTimes.Pending changed, ClusterTime time, Set<ClusterTime> before)
+    private List<SourceRecord> readPending(String namespace, ClusterTime time, Set<ClusterTime> before)
             throws InterruptedException {
-        String namespace = changed.namespace();
+        List<byte[]> keys = rows().nextPending(namespace);
         boolean isSelective = isSelective(namespace);
-        if (isSelective) requireExact(changed);
-        RereadAnswer answer = RereadAnswer.read(RereadRequest.of(namespace, changed.keys()), 0, time, reads);
+        if (isSelective) requireExact(namespace, keys);
+        RereadAnswer answer = RereadAnswer.read(RereadRequest.of(namespace, keys), 0, time, reads);
         List<byte[]> gone = answer.gone();
         List<byte[]> deleted = before.isEmpty() ? gone : selected(namespace, gone, before);
         // where it is gone by now, the server finds nothing as of any time
@@ -296,11 +294,11 @@ public final class Rereads implements AutoCloseable {
     }
 
     /** The message does not name the document, which may not leave. */
-    private static void requireExact(RowTimes.Pending changed) {
-        if (!changed.keys().stream().allMatch(DriverKey::isExact))
+    private static void requireExact(String namespace, List<byte[]> keys) {
+        if (!keys.stream().allMatch(DriverKey::isExact))
             throw new ConnectException(
                     "a document of %s has changed, and whether the filter `only` selects it cannot be asked, as no driver sends its _id unchanged. Remove `only` from the rules of the collection, or exclude the collection"
-                            .formatted(changed.namespace()));
+                            .formatted(namespace));
     }
 
     /** Those of these keys whose documents were selected as of any of these times, or when their rows were read; all, where that is unknown. */

@@ -8,7 +8,6 @@ import io.towpath.net.RetryCause;
 import io.towpath.record.ClusterTime;
 import io.towpath.source.copy.DriverKey;
 import io.towpath.source.progress.Progress;
-import io.towpath.source.progress.RowTimes;
 import io.towpath.source.reread.Rereads;
 import java.nio.ByteBuffer;
 import java.time.Duration;
@@ -21,7 +20,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
-import java.util.stream.Collectors;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -60,7 +58,7 @@ final class ChangedDocuments {
     ChangedDocuments(Progress progress, Rereads rereads, ClusterTime start) {
         this.progress = progress;
         this.rereads = rereads;
-        rereads.changed().forEach(pending -> unknown.add(pending.namespace()));
+        unknown.addAll(rereads.changed());
         passed(start);
     }
 
@@ -98,12 +96,12 @@ final class ChangedDocuments {
     List<SourceRecord> read(ClusterTime end) throws InterruptedException {
         List<SourceRecord> records = takeUpdates(end);
         isOpen = false;
-        for (Optional<RowTimes.Pending> next = next(); next.isPresent(); next = next()) {
-            String namespace = next.get().namespace();
+        for (Optional<String> next = next(); next.isPresent(); next = next()) {
+            String namespace = next.get();
             isOpen = true;
             if (bytes(records) >= MOST_BYTES) return records;
             try {
-                Optional<List<SourceRecord>> read = rereads.readChanged(next.get(), end, before(namespace));
+                Optional<List<SourceRecord>> read = rereads.readChanged(namespace, end, before(namespace));
                 read.ifPresent(records::addAll);
                 if (read.isPresent()) continue;
                 unknown.add(namespace);
@@ -122,11 +120,12 @@ final class ChangedDocuments {
         return records;
     }
 
-    private Optional<RowTimes.Pending> next() {
+    /** A collection of which changed documents can be read now. */
+    private Optional<String> next() {
         long now = System.nanoTime();
         due.values().removeIf(time -> now - time >= 0);
         return rereads.changed().stream()
-                .filter(pending -> !due.containsKey(pending.namespace()))
+                .filter(namespace -> !due.containsKey(namespace))
                 .findFirst();
     }
 
@@ -172,9 +171,7 @@ final class ChangedDocuments {
 
     /** Everything up to {@code position} is emitted. */
     void passed(ClusterTime position) {
-        Set<String> pending =
-                rereads.changed().stream().map(RowTimes.Pending::namespace).collect(Collectors.toSet());
-        unknown.retainAll(pending);
+        unknown.retainAll(rereads.changed());
         settled = position;
         isTied = false;
     }
