@@ -17,8 +17,7 @@ from towpath.checks.facts import DESTINATION_SET, SOURCE_SET, Configurations, Fa
 from towpath.checks.rule import Finding, Rule, error, ok, require, rules, warning
 from towpath.checks.source import captured_by
 from towpath.clients.kafka.topics import Topic
-from towpath.clients.mongo.client import Client
-from towpath.clients.mongo.replica_set import ReplicaSet
+from towpath.clients.mongo.replica_set import ReplicaSet, holds_documents
 from towpath.config.namespaces import namespace_of, renames_of, topic_of
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted, first_few
@@ -238,17 +237,16 @@ def copied(facts: Facts) -> Iterator[Finding]:
     """Debezium copies only at its first start, so no collection with documents is included later."""
     for namespace in facts.namespaces if facts.pipeline.copy_method == "debezium" else ():
         after = _newly_captured(facts, namespace)
-        if after is not None and facts.offsets(after) and facts.source.ask(partial(_holds_documents, namespace)):
+        if (
+            after is not None
+            and facts.offsets(after)
+            and facts.source.ask(partial(holds_documents, namespace=namespace))
+        ):
             yield error(
                 f"{namespace} holds documents and was not captured by {after} when it started: they would not be"
                 f" copied",
                 f"give it a separate pipeline, or {_REMOVE}",
             )
-
-
-def _holds_documents(namespace: str, client: Client) -> bool:
-    database, collection = namespace.split(".", 1)
-    return client[database][collection].find_one({}, {"_id": 1}) is not None
 
 
 def not_taken_in_again(facts: Facts) -> Iterator[Finding]:

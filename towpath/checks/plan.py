@@ -13,9 +13,7 @@ from functools import partial
 from statistics import median
 from typing import Any, TypeVar
 
-import bson
 import lz4.block
-from bson.raw_bson import RawBSONDocument
 from bson.timestamp import Timestamp
 from pymongo.errors import ExecutionTimeout
 from pymongo.read_preferences import make_read_preference
@@ -32,7 +30,7 @@ from towpath.config.text import duration, size
 from towpath.errors import TowpathError
 from towpath.log.field_rules import pair_of, selected
 from towpath.store.positions import DATABASE
-from towpath_verifier import feature_version
+from towpath_verifier import feature_version, id_document
 
 Value = TypeVar("Value")
 #: The newest entries of the oplog that are read: so many, of so many hours, for so many milliseconds.
@@ -505,13 +503,8 @@ def compressed_size(batches: Sequence[Sequence[bytes]]) -> int:
     """Bytes of the log's records of these documents after lz4."""
     compressed = 0
     for documents in batches:
-        records = b"".join(_HEADER + _key(document) + document for document in documents)
+        records = b"".join(_HEADER + id_document(document) + document for document in documents)
         for place in range(0, len(records), _BLOCK):
             block = records[place : place + _BLOCK]
             compressed += min(len(block), len(lz4.block.compress(block, store_size=False)))
     return compressed
-
-
-def _key(document: bytes) -> bytes:
-    """`{_id: …}`; a stored document begins with its `_id`."""
-    return bytes(bson.encode({"_id": RawBSONDocument(document)["_id"]}))

@@ -22,7 +22,7 @@ from towpath.checks.facts import Configurations, Facts, Side
 from towpath.checks.rule import Finding, Rule, about, error, ok, rules, warning
 from towpath.clients.mongo.client import Client
 from towpath.clients.mongo.privileges import COPY_ACTIONS, DDL_SOURCE_ACTIONS, SOURCE_ACTIONS, if_allowed
-from towpath.clients.mongo.replica_set import Collection, regex_refusal
+from towpath.clients.mongo.replica_set import RAW, Collection, holds_documents, regex_refusal
 from towpath.clients.mongo.versions import EXPANDED_EVENTS, NEWEST, OLDEST, Version, series, short
 from towpath.config.namespaces import topic_of, unmatched
 from towpath.config.pipeline import Pipeline
@@ -40,7 +40,6 @@ _BYTES = 32 * 1024 * 1024
 #: The change event of a larger document, which wraps it, may exceed the server's limit of 16 MiB.
 LARGE = int(15.9 * 1024 * 1024)
 _NAMED = 3
-_RAW: CodecOptions[RawBSONDocument] = CodecOptions(document_class=RawBSONDocument)
 #: The characters and the length that Kafka allows for a topic name (org.apache.kafka.common.internals.Topic).
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 #: Decodes every document that a server stores.
@@ -303,9 +302,8 @@ def selectable(facts: Facts) -> Iterator[Finding]:
 
 
 def _selected(namespace: str, only: Mapping[str, Any], client: Client) -> list[Finding]:
-    database, name = namespace.split(".", 1)
     try:
-        found = client[database][name].find_one(only, {"_id": 1}, max_time_ms=int(_SECONDS * 1000))
+        matches = holds_documents(client, namespace, only, int(_SECONDS * 1000))
     except ExecutionTimeout:  # nothing is known of so large a collection without an index
         return []
     except OperationFailure as refused:
@@ -316,7 +314,7 @@ def _selected(namespace: str, only: Mapping[str, Any], client: Client) -> list[F
                 where=field_rules.WHERE,
             )
         ]
-    if found is None:
+    if not matches:
         what = "has no document that matches `only`: none would leave"
         return [warning(what, "is the filter as you mean it?", where=field_rules.WHERE)]
     return []
@@ -363,7 +361,7 @@ def documents(client: Client, namespace: str, count: int) -> Iterator[RawBSONDoc
     `$sample` picks from a large collection without reading all of it. A small one it would sort, so that is scanned.
     """
     database, name = namespace.split(".", 1)
-    collection: Any = client[database].get_collection(name, codec_options=_RAW)
+    collection: Any = client[database].get_collection(name, codec_options=RAW)
     stage: dict[str, Any] = {"$match": {"$sampleRate": min(1.0, _DOCUMENTS / max(count, 1))}}
     if count > 20 * _DOCUMENTS:  # the server's random cursor works below 5 % of the collection
         stage = {"$sample": {"size": _DOCUMENTS}}

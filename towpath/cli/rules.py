@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import click
-from bson.codec_options import CodecOptions
-from bson.raw_bson import RawBSONDocument
 
 from towpath.cli.options import json_option, opened, pipeline_argument, print_json
-from towpath.clients.mongo.replica_set import collections
+from towpath.clients.mongo.replica_set import RAW, collections
 from towpath.errors import Refused
 from towpath.log.field_rules import filter_text, only_of, pair_of, rules_for, selected
 from towpath.log.records import readable
@@ -19,7 +17,6 @@ from towpath.session import Session
 from towpath_verifier import id_key
 
 _STAYS = "(does not leave: it does not match the filter)"
-_RAW: CodecOptions[RawBSONDocument] = CodecOptions(document_class=RawBSONDocument)
 
 
 @click.command()
@@ -74,7 +71,7 @@ def _documents(session: Session, namespace: str, count: int) -> Iterator[dict[st
         )
     database, name = namespace.split(".", 1)
     with session.source.connected() as client:
-        documents: Any = client[database].get_collection(name, codec_options=_RAW)
+        documents: Any = client[database].get_collection(name, codec_options=RAW)
         found = [document.raw for document in documents.find({}, limit=count)]
         leaving = {id_key(raw) for raw in selected(documents, found, pair.only)}
     for raw in found:

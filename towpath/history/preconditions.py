@@ -13,7 +13,7 @@ from towpath.checks.facts import DESTINATION_SET, SOURCE_SET, Facts, Side
 from towpath.checks.rule import Finding, Rule, error, rules, warning
 from towpath.checks.target import others
 from towpath.clients.mongo.client import REPLAY, Client, ClusterTime
-from towpath.clients.mongo.replica_set import ReplicaSet, collections, replay_set
+from towpath.clients.mongo.replica_set import ReplicaSet, collections, holds_documents, replay_set
 from towpath.config.namespaces import namespace_of, unmatched
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import first_few
@@ -365,10 +365,9 @@ def document_counts(client: Client, targets: Iterable[str]) -> dict[str, int]:
     existing = collections(client, sorted({target.partition(".")[0] for target in targets}))
     views = {collection.namespace for collection in existing if collection.kind == "view"}
     for target in (target for target in targets if target not in views):
-        database, collection = target.split(".", 1)
-        documents = client[database][collection]
-        if documents.find_one({}, {"_id": 1}) is not None:
-            counts[target] = max(1, documents.estimated_document_count())
+        if holds_documents(client, target):
+            database, collection = target.split(".", 1)
+            counts[target] = max(1, client[database][collection].estimated_document_count())
     return counts
 
 

@@ -12,7 +12,7 @@ from towpath_verifier.metadata import AS_IT_IS, RELAXED, RELAXED_IN_PLACE, Metad
 from towpath_verifier.plan import Options
 from towpath_verifier.progress import SCREENED, UNORDERED, Journal, Progress, Tally, Verdict
 from towpath_verifier.proof import Outcome, Same, Unresolved, token_time
-from towpath_verifier.raw import ARRAY, DOCUMENT, Element, Key, elements, id_key
+from towpath_verifier.raw import ARRAY, DOCUMENT, Element, Key, elements, id_document, id_key
 from towpath_verifier.reads import (
     Client,
     ServerLost,
@@ -76,6 +76,7 @@ __all__ = [
     "elements",
     "extended_json",
     "feature_version",
+    "id_document",
     "id_key",
     "key_id",
     "omitted",

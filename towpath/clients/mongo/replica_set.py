@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from bson import ObjectId
+from bson.codec_options import CodecOptions
+from bson.raw_bson import RawBSONDocument
 from pymongo.errors import OperationFailure, PyMongoError
 
 from towpath.clients.mongo.client import REPLAY, Client, Cluster, ClusterTime
@@ -17,6 +19,8 @@ from towpath.errors import Refused
 from towpath_verifier import brief
 
 _OCCUPIED_MS = 100
+#: Documents as their bytes.
+RAW: CodecOptions[RawBSONDocument] = CodecOptions(document_class=RawBSONDocument)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +173,18 @@ def open_connections(client: Client, count: int) -> None:
 
 
 _INVALID_REGEX = 51091  # MongoDB's error code of a regular expression that it cannot compile
+
+
+def holds_documents(
+    client: Client, namespace: str, only: Mapping[str, Any] | None = None, max_ms: int | None = None
+) -> bool:
+    """Whether there is a document, or one that matches a filter. Nothing is decoded: an `_id` may be any.
+
+    Raises the driver's `ExecutionTimeout` after `max_ms` milliseconds.
+    """
+    database, name = namespace.split(".", 1)
+    collection = client[database].get_collection(name, codec_options=RAW)
+    return collection.find_one(only or {}, {"_id": 1}, max_time_ms=max_ms) is not None
 
 
 def regex_refusal(client: Client, expression: str) -> str:
