@@ -36,6 +36,7 @@ def change(pipeline: Pipeline, random: Random, number: int, step: int) -> None:
             documents.update_one({"_id": identity}, {"$set": {"step": step, f"new{step}": step}})
 
 
+@pytest.mark.nightly
 def test_a_document_that_returns_under_another_type_of_its_id_keeps_its_order(pipeline: Pipeline, seed: int) -> None:
     random = Random(seed)
     pipeline.source("docs").insert_many([{"_id": identities(n)[0], "number": n} for n in range(IDS)])

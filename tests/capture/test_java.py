@@ -53,6 +53,8 @@ def test_java_tests_and_those_that_need_a_server(tmp_path: Path, nightly: bool) 
     if not nightly and STAMP.is_file() and STAMP.read_text() == given:
         pytest.skip(f"they passed with these sources ({STAMP.relative_to(ROOT)})")
     maven = [tools.maven(), "-q", "-B", "-f", str(TRANSFORMS), f"-Dtowpath.forks={_FORKS}", "verify"]
+    if nightly:
+        maven.append("-DexcludedGroups=none")
     reports = TRANSFORMS / "target" / "surefire-reports"
     shutil.rmtree(reports, ignore_errors=True)
     with ExitStack() as parts:

@@ -77,6 +77,7 @@ def wait_lost(pipeline: Pipeline, reason: str) -> None:
     assert "TWP-HISTORY-LOST" in said and reason in said
 
 
+@pytest.mark.nightly
 def test_neither_lost_offsets_nor_a_collection_that_comes_back_lose_deletes(
     exactly_once: Pipeline, nightly: bool
 ) -> None:
@@ -118,6 +119,7 @@ def test_neither_lost_offsets_nor_a_collection_that_comes_back_lose_deletes(
     both.assert_same("docs", "later", at_least=98)
 
 
+@pytest.mark.nightly
 def test_mode_and_copy_of_a_deployed_pipeline_stay_and_its_speed_changes(exactly_once: Pipeline) -> None:
     exactly_once.source("docs").insert_one({"_id": 1})
     exactly_once.deploy()

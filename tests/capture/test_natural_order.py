@@ -28,6 +28,7 @@ WORKER = "connect-0"
 PADDING = b"\0" * 4_000_000
 
 
+@pytest.mark.nightly
 def test_changes_during_a_copy_in_natural_order_leave_both_sides_equal(
     make_pipeline: MakePipeline, stack: embedded.Stack, source_client: raw.Client, seed: int, nightly: bool
 ) -> None:

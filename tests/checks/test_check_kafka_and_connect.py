@@ -129,7 +129,9 @@ def _once_answering(url: str) -> None:
     rest.get(f"{url}/connectors", timeout=10).raise_for_status()
 
 
-@pytest.mark.parametrize(("mode", "level"), [("exactly-once", "error"), ("plain", "warning")])
+@pytest.mark.parametrize(
+    ("mode", "level"), [pytest.param("exactly-once", "error", marks=pytest.mark.nightly), ("plain", "warning")]
+)
 def test_a_worker_without_the_settings_that_are_needed(
     filled: Pipeline, bare_worker: str, mode: str, level: str
 ) -> None:

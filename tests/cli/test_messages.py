@@ -77,6 +77,7 @@ def test_a_uri_that_is_none(filled: Pipeline, side: str) -> None:
     assert "mongodb://" in said
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("side", ["source", "destination"])
 def test_wrong_password(filled: Pipeline, guarded: str, side: str) -> None:
     said = refused(filled, **{side: f"mongodb://reader:wrong-secret@{guarded}/?authSource=admin&{SOON}"})
@@ -129,6 +130,7 @@ def test_connect_down(filled: Pipeline) -> None:
     assert f"cannot reach Kafka Connect at http://{address}" in said
 
 
+@pytest.mark.nightly
 def test_plugins_missing(filled: Pipeline, tmp_path: Path) -> None:
     plugins = {
         "plain": "io.debezium.connector.mongodb.MongoDbConnector",

@@ -52,6 +52,7 @@ def test_wait_gives_up_with_exit_1_while_the_sink_is_paused(pipeline: Pipeline) 
     pipeline.assert_same("docs", at_least=2)
 
 
+@pytest.mark.nightly
 def test_wait_does_not_take_the_end_of_what_can_be_read_for_the_end_of_what_was_written(pipeline: Pipeline) -> None:
     """A transaction of someone else's stands for one of which a broker has not heard yet that it was committed."""
     pipeline.source("docs").insert_one({"_id": 1})
@@ -68,6 +69,7 @@ def test_wait_does_not_take_the_end_of_what_can_be_read_for_the_end_of_what_was_
     pipeline.wait()
 
 
+@pytest.mark.nightly
 def test_a_transaction_that_has_lost_its_end_is_told_until_it_is_ended(pipeline: Pipeline) -> None:
     """What ends it here is what kafka-transactions.sh asks of the broker."""
     pipeline.source("docs").insert_one({"_id": 1})

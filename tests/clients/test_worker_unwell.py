@@ -87,6 +87,7 @@ def any_status(through: Pipeline, command: str) -> int:
     return done.returncode
 
 
+@pytest.mark.nightly
 def test_a_worker_that_does_not_answer_for_a_moment_is_waited_for(docs: Pipeline) -> None:
     towpath("deploy", docs.write())
     with (

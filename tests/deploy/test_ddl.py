@@ -31,6 +31,7 @@ def of(pipeline: Pipeline, kinds: set[tuple[str, str]]) -> dict[tuple[str, str],
     return found if set(found) == kinds else None
 
 
+@pytest.mark.nightly
 def test_drops_renames_indexes_and_options_are_told_until_both_sides_are_the_same(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(Settings(partitions=1))
     for name, count in {"orders": 50, "old": 20, "gone": 10, "kept": 5, "kept2": 5}.items():

@@ -58,6 +58,7 @@ def test_secrets_where_the_workers_do_not_look_are_named_and_nothing_else(pipeli
     pipeline.assert_same("docs", at_least=1)
 
 
+@pytest.mark.nightly
 def test_what_an_interrupted_deployment_has_created_is_the_pipeline_s(pipeline: Pipeline) -> None:
     """It can be removed at once, or after it was deployed again; nothing is left that the next one would refuse."""
     pipeline.source("docs").insert_one({"_id": 1})

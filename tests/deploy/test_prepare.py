@@ -44,6 +44,7 @@ def indexes(client: raw.Client, pipeline: Pipeline, collection: str) -> dict[str
     return dict(described(client, [namespace])[namespace].indexes)
 
 
+@pytest.mark.nightly
 def test_unique_ttl_and_validators_arrive_harmless_and_are_put_right(pipeline: Pipeline) -> None:
     source, destination = pipeline.source_client[pipeline.name], pipeline.destination_client[pipeline.name]
     users = pipeline.source("users")

@@ -229,6 +229,7 @@ def a_database_is_dropped_collection_by_collection(pipeline: Pipeline) -> None:
     assert set(there.list_collection_names()) >= {"kept", "capped", "old", "other"}
 
 
+@pytest.mark.nightly
 def test_a_change_that_no_partition_waits_for_any_more_can_be_skipped(make_pipeline: MakePipeline) -> None:
     """As an accepted log gap leaves it: the positions are moved here."""
     pipeline = make_pipeline(ddl())
@@ -288,6 +289,7 @@ def builds_held(client: raw.Client, at: Mapping[str, Any]) -> Iterator[None]:
         client.admin.command("configureFailPoint", point, mode="off")
 
 
+@pytest.mark.nightly
 def test_an_index_build_holds_up_its_collection_only_and_goes_on_over_a_pause(
     make_pipeline: MakePipeline, third: tuple[str, raw.Client]
 ) -> None:

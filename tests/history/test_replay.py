@@ -254,6 +254,7 @@ def _followed(pipeline: Pipeline) -> dict[str, Any] | None:
     return shown if shown["records_behind"] == 0 and shown["records_done"] == shown["records"] else None
 
 
+@pytest.mark.nightly
 def test_a_damaged_destination_is_rebuilt_also_when_that_is_killed(pipeline: Pipeline, seed: int) -> None:
     count = 5_000
     pipeline.source("docs").insert_many(map(document, range(count)))
@@ -281,6 +282,7 @@ def test_a_damaged_destination_is_rebuilt_also_when_that_is_killed(pipeline: Pip
     assert pipeline.status()["rebuild"] is None
 
 
+@pytest.mark.nightly
 def test_what_the_log_lacks_or_the_destination_refuses_is_told(pipeline: Pipeline, third: Third) -> None:
     pipeline = replace(pipeline, settings=Settings(partitions=1))
     pipeline.source("docs").insert_many([{"_id": n, "bad": n == 150} for n in range(200)])

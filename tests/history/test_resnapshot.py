@@ -71,6 +71,7 @@ def offset(pipeline: Pipeline) -> dict[str, Any]:
     return next((one["offset"] for one in found if one["partition"] == {"towpath": pipeline.name}), {})
 
 
+@pytest.mark.nightly
 def test_a_pipeline_whose_resume_point_is_gone_is_brought_back_by_the_log(
     pipeline: Pipeline, stack: embedded.Stack, tmp_path: Path, nightly: bool
 ) -> None:

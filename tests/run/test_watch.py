@@ -79,6 +79,7 @@ def test_json_tells_the_error_and_continues(deployed: Pipeline, proxy: Proxy, tm
     schema.refuse(("status", "--json"), out.read_text())
 
 
+@pytest.mark.nightly
 def test_the_screen_shows_the_error_below_what_was_seen(deployed: Pipeline, proxy: Proxy) -> None:
     ours, theirs = pty.openpty()
     try:

@@ -209,6 +209,7 @@ def test_a_rolling_restart_to_another_version_of_the_jar_loses_and_repeats_nothi
     assert events.seen(at_least=700)
 
 
+@pytest.mark.nightly
 def test_documents_read_again_while_they_change_are_answered_once_each_and_equal(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(exactly_once())
     documents, name, times = pipeline.source("docs"), pipeline.namespace("docs"), 3
@@ -300,6 +301,7 @@ def test_what_the_destination_refuses_is_in_the_dead_letters_with_the_reason_and
     pipeline.assert_same("docs", at_least=3990)
 
 
+@pytest.mark.nightly
 def test_a_namespace_added_to_a_running_pipeline_is_copied_in_order_with_its_changes(
     make_pipeline: MakePipeline, seed: int
 ) -> None:

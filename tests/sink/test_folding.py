@@ -28,6 +28,7 @@ def updates(pipeline: Pipeline) -> int:
     return int(pipeline.destination_client.admin.command("serverStatus")["opcounters"]["update"])
 
 
+@pytest.mark.nightly
 def test_a_backlog_of_pushes_is_a_few_writes_a_document_and_both_sides_are_equal(pipeline: Pipeline) -> None:
     pipeline.source("docs").insert_many({"_id": n, "readings": [{"at": -1, "value": 0.5}]} for n in range(DOCUMENTS))
     pipeline.deploy()

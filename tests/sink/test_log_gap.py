@@ -89,6 +89,7 @@ def repair(pipeline: Pipeline, at_least: int) -> None:
     pipeline.assert_same("docs", at_least=at_least)
 
 
+@pytest.mark.nightly
 def test_records_that_are_gone_before_they_are_applied_stop_everything_until_that_is_accepted(
     make_pipeline: MakePipeline,
 ) -> None:

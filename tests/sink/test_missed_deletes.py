@@ -29,6 +29,7 @@ def applied_up_to(pipeline: Pipeline) -> float:
     return min(one["at"].timestamp() for one in positions(pipeline))
 
 
+@pytest.mark.nightly
 def test_a_sink_that_stood_still_for_too_long_stops_until_missed_deletes_are_accepted(
     make_pipeline: MakePipeline,
 ) -> None:

@@ -21,7 +21,8 @@ TASKS = 8
 STRATEGY = "consumer.override.partition.assignment.strategy"
 
 
-@pytest.mark.parametrize("mode", ["exactly-once", pytest.param("plain", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("mode", ["exactly-once", "plain"])
 def test_six_topics_of_one_partition_are_six_tasks_work(make_pipeline: MakePipeline, mode: Mode) -> None:
     pipeline = make_pipeline(Settings(mode=mode, partitions=1, write={"tasks": TASKS}))
     for name in COLLECTIONS:

@@ -180,6 +180,7 @@ def test_the_cache_is_switched_off_and_on_with_a_deployed_pipeline(make_pipeline
     assert f"splices       {count} arrays as splices, " in towpath("status", pipeline.file).stdout
 
 
+@pytest.mark.nightly
 def test_a_backlog_of_capped_pushes_is_one_write_a_document(pipeline: Pipeline) -> None:
     deployed(pipeline, 20)
     capped(pipeline, range(20))
@@ -201,7 +202,8 @@ def _sink(pipeline: Pipeline, records: int) -> dict[str, int] | None:
     return sink if sink["records"] >= records else None
 
 
-@pytest.mark.parametrize("pushes", [1, pytest.param(40, marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("pushes", [1, 40])
 def test_an_array_that_someone_damaged_makes_dead_letters_until_it_is_reread(pipeline: Pipeline, pushes: int) -> None:
     """A document that is changed often does not stop the others."""
     deployed(pipeline, 50)

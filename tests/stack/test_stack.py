@@ -192,7 +192,8 @@ def test_a_standalone_is_no_replica_set(tmp_path: Path) -> None:
         assert "setName" not in client.admin.command("hello")
 
 
-@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.nightly), signal.SIGKILL])
+@pytest.mark.nightly
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_an_up_that_was_ended_in_the_middle_leaves_nothing_that_down_does_not_find(
     tmp_path: Path, number: signal.Signals
 ) -> None:

@@ -27,7 +27,9 @@ def test_that_is_never_over(tmp_path):
 """
 
 
-@pytest.mark.parametrize(("processes", "number"), [(0, signal.SIGKILL), (1, signal.SIGTERM)])
+@pytest.mark.parametrize(
+    ("processes", "number"), [(0, signal.SIGKILL), pytest.param(1, signal.SIGTERM, marks=pytest.mark.nightly)]
+)
 def test_servers_end_with_the_run_that_started_them(tmp_path: Path, processes: int, number: signal.Signals) -> None:
     """In the process that is signalled, or in one that it has distributed the tests to."""
     (tmp_path / "test_it.py").write_text(_TEST)

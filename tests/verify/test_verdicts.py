@@ -55,6 +55,7 @@ def filled(pipeline: Pipeline) -> None:
     pipeline.wait()
 
 
+@pytest.mark.nightly
 def test_a_verdict_counts_for_one_life_of_a_pipeline_and_its_two_clusters(pipeline: Pipeline) -> None:
     filled(pipeline)
     towpath("verify", pipeline.file)

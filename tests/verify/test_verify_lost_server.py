@@ -122,6 +122,7 @@ def test_a_server_that_is_killed_and_comes_back_delays_a_right_verdict(filled: S
     assert time.monotonic() - killed[0] > AWAY  # most was read after it had come back
 
 
+@pytest.mark.nightly
 def test_a_run_that_lost_a_server_for_good_goes_on_where_it_was(filled: Sets, tmp_path: Path) -> None:
     journal, before = tmp_path / "journal", filled.returned()
 
@@ -190,6 +191,7 @@ def test_workers_end_with_a_run_that_is_given_up(filled: Sets, tmp_path: Path) -
     gone(*started)
 
 
+@pytest.mark.nightly
 def test_workers_that_were_started_ahead_are_used_once_and_end(filled: Sets, tmp_path: Path) -> None:
     with started_ahead():
         (ahead,) = forking()

@@ -42,6 +42,7 @@ class DebeziumStreamServerTest {
     }
 
     @Test
+    @Tag("nightly")
     void documentsLargerThanTheQueueComeInTheirOrder() throws InterruptedException {
         Map<String, String> configuration = configuration();
         configuration.put(QueuedBytes.LIMIT, Integer.toString(DOCUMENT_BYTES / 2));
@@ -72,6 +73,7 @@ class DebeziumStreamServerTest {
 
     /** Debezium reads up to 2,048 events ahead, whatever their size. */
     @Test
+    @Tag("nightly")
     void whatIsReadAheadIsBoundedByItsBytes() throws InterruptedException {
         Map<String, String> configuration = configuration();
         configuration.put(QueuedBytes.LIMIT, Integer.toString(16 * MB));

@@ -24,6 +24,7 @@ import javax.net.ServerSocketFactory;
 import javax.net.ssl.KeyManagerFactory;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.TrustManagerFactory;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
@@ -39,6 +40,7 @@ class SocketsTest {
     }
 
     @Test
+    @Tag("nightly")
     void aReadEndsWhenItsSocketIsClosedThatHasTls(@TempDir Path folder) throws Exception {
         readsUntilClosed(Optional.of(tls(folder)));
     }
@@ -49,6 +51,7 @@ class SocketsTest {
     }
 
     @Test
+    @Tag("nightly")
     void aWriteEndsWhenItsSocketIsClosedThatHasTls(@TempDir Path folder) throws Exception {
         writesUntilClosed(Optional.of(tls(folder)));
     }

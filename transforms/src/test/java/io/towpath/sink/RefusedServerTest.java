@@ -14,6 +14,7 @@ import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.sink.SinkRecord;
 import org.bson.BsonDocument;
 import org.bson.RawBsonDocument;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -275,6 +276,7 @@ class RefusedServerTest extends DestinationTest {
     }
 
     @Test
+    @Tag("nightly")
     void manyRefusalsDoNotMakeTheRestBeWrittenOverAndOver() {
         server.run(
                 "{collMod: '%s', validator: {x: {$exists: true}}}".formatted(name()),

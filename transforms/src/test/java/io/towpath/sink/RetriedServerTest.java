@@ -17,6 +17,7 @@ import org.bson.BsonDocument;
 import org.bson.RawBsonDocument;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
@@ -117,6 +118,7 @@ class RetriedServerTest extends DestinationTest {
     }
 
     @Test
+    @Tag("nightly")
     void aServerThatIsOnlySlowIsWaitedForLongerAndEachRecordIsAppliedOnce() {
         try (TestTask sink = TestTask.opened(collection, SinkSettings.SILENCE, "300")) {
             server.fail("alwaysOn", "failCommands: ['update', 'insert'], blockConnection: true, blockTimeMS: 1000");
@@ -153,6 +155,7 @@ class RetriedServerTest extends DestinationTest {
     }
 
     @Test
+    @Tag("nightly")
     void numbersWhoseWriteIsNotAnsweredInTimeCountOnceAndDelayNothing() throws Exception {
         try (TestTask sink = TestTask.opened(collection)) {
             sink.put(0, "c {_id: 1}");

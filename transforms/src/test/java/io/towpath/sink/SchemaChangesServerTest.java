@@ -47,6 +47,7 @@ import org.bson.BsonValue;
 import org.bson.RawBsonDocument;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
@@ -655,6 +656,7 @@ class SchemaChangesServerTest extends DestinationTest {
     }
 
     @Test
+    @Tag("nightly")
     void manyIndexBuildsHoldUpNoOtherChange() {
         begin(1);
         List<String> built = IntStream.range(0, 17).mapToObj(n -> "i" + n).toList();
@@ -801,6 +803,7 @@ class SchemaChangesServerTest extends DestinationTest {
 
     /** Each kind in each state; by day, a third of these. */
     @Test
+    @Tag("nightly")
     void aTaskThatIsKilledInAnyStateOfAnyKindIsContinued() {
         server.requireTestCommands();
         List<Kind> kinds = List.of(Kind.CREATE, Kind.CREATE_INDEXES, Kind.RENAME, Kind.REPLACE, Kind.DROP);

@@ -14,6 +14,7 @@ import java.util.List;
 import java.util.Set;
 import org.bson.BsonDocument;
 import org.bson.RawBsonDocument;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 
 /** Bulks that do not fit into one command, and writes that do not fit into any. */
@@ -49,6 +50,7 @@ class WriteCommandServerTest extends DestinationTest {
     }
 
     @Test
+    @Tag("nightly")
     void moreWritesThanACommandTakesAreSeveralCommands() {
         List<Write> inserts = new ArrayList<>();
         List<Write> deletes = new ArrayList<>();

@@ -83,6 +83,7 @@ class TowpathSourceTaskServerTest {
     }
 
     @Test
+    @Tag("nightly")
     void itWaitsUntilTheFirstTaskHasBegunTheCopyThatItsConfigurationAsksFor() throws Exception {
         start(Map.of("towpath.resnapshot", "again"));
         waits("nothing has begun");
@@ -133,6 +134,7 @@ class TowpathSourceTaskServerTest {
 
     /** Or a kill in between would leave it without a description. */
     @Test
+    @Tag("nightly")
     void aNewSelectionIsStoredWithTheDescriptionsOfWhatItAdds() throws Exception {
         stream("x");
         offsets.store(next());

@@ -53,6 +53,7 @@ class CopyThreadsServerTest {
     }
 
     @Test
+    @Tag("nightly")
     void anOutageOfAMemberGoesOnInTheNextRoundForAsLongAsWasReadBefore() throws InterruptedException {
         try (Server server = new Server();
                 SourceCluster source = Sources.connected(Sources.configuration())) {

@@ -46,6 +46,7 @@ class InitialCopyServerTest {
             "towpath.copy.documents.per.second", "1000");
 
     @Test
+    @Tag("nightly")
     void aCopyInNaturalOrderBeginsAnewWhenTheRecordIdsAreOthers() throws InterruptedException {
         SourceContext context = new SourceContext(Sources.configuration());
         try (Server server = new Server();
@@ -94,6 +95,7 @@ class InitialCopyServerTest {
 
     /** A transaction of thousands of topics takes longer than a broker allows. */
     @Test
+    @Tag("nightly")
     void aTransactionHasRowsOfFewCollections() throws InterruptedException {
         int many = DebeziumStream.MOST_TOPICS + 20;
         SourceContext context = new SourceContext(Sources.configuration());

@@ -64,6 +64,7 @@ class NaturalReadsServerTest {
     }
 
     @Test
+    @Tag("nightly")
     void onlyAScatteredCollectionThatIsLargerThanTheCacheIsReadInNaturalOrder() {
         Random random = new Random(1);
         String scattered = filled("scattered", COUNT, id -> "{$numberLong: '%d'}".formatted(random.nextLong()));
@@ -133,6 +134,7 @@ class NaturalReadsServerTest {
     }
 
     @Test
+    @Tag("nightly")
     void aReadContinuesWhereItsRecordAndTheBoundsAreGone() {
         MongoCollection<RawBsonDocument> collection = server.fresh("gone");
         fill(collection, 5_000, Long::toString);

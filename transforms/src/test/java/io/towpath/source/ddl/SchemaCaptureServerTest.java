@@ -471,6 +471,7 @@ class SchemaCaptureServerTest {
     }
 
     @Test
+    @Tag("nightly")
     void aCollectionThatIsReplacedInALoopHoldsUpNothing() throws Exception {
         for (int id = 0; id < 100; id++) insert("a", id);
         source.begin();

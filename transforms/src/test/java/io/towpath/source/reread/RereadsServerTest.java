@@ -130,6 +130,7 @@ class RereadsServerTest {
 
     /** A foreign request may be larger than a command, and so may one of its _ids. */
     @Test
+    @Tag("nightly")
     void aLargeRequestIsAnsweredInParts() throws InterruptedException {
         rereads.read(position);
         request(0, text(16 << 20));
@@ -188,6 +189,7 @@ class RereadsServerTest {
     }
 
     @Test
+    @Tag("nightly")
     void aDeleteIsNeitherLeftOutNorTakenForDoneWhileNothingIsKnownOfTheCollection() throws InterruptedException {
         collection.deleteOne(new BsonDocument());
         position = source.now();

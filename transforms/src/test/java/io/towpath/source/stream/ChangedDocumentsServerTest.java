@@ -58,6 +58,7 @@ import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
 @EnabledIfEnvironmentVariable(named = Server.URI, matches = ".+")
 class ChangedDocumentsServerTest {
     private static final int LIVES = 3;
+    private static final int MOST_POLLS = Fuzz.isNight() ? 25 : 10;
     private static final int IDS = 8;
     /** Documents with these ids are never selected. */
     private static final int NEVER = 100;
@@ -172,7 +173,7 @@ class ChangedDocumentsServerTest {
             try (SourceMetrics metrics = metrics();
                     DebeziumStream debezium = new DebeziumStream(context, configuration, source, start.previous());
                     Streaming streaming = streaming(ledger, metrics, debezium)) {
-                for (int i = random.nextInt(4, 25); i > 0 && !isQuiet; i--) {
+                for (int i = random.nextInt(4, MOST_POLLS); i > 0 && !isQuiet; i--) {
                     for (int changes = random.nextInt(5); changes > 0; changes--) change();
                     if (isFaulty && random.nextInt(8) == 0) fail();
                     List<SourceRecord> records = streaming.poll();

@@ -199,6 +199,7 @@ class StreamingServerTest {
     }
 
     @Test
+    @Tag("nightly")
     void updatesAreMarkedWhileTheRowsOfAnAddedCollectionAreRead() throws InterruptedException {
         server.requireTestCommands();
         configuration.put("towpath.whole.documents", "false");
