@@ -200,6 +200,7 @@ def test_what_is_asked_for_is_read_again_in_its_place(exactly_once: Pipeline) ->
     assert exactly_once.status()["requests_waiting"] == []
 
 
+@pytest.mark.nightly
 def test_the_plain_mode_can_copy_in_ranges(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(Settings(mode="plain", copy="towpath", extra="[log]\nretention = '30d'"))
     pipeline.source("docs").insert_many([{"_id": n} for n in range(200)])
@@ -209,7 +210,8 @@ def test_the_plain_mode_can_copy_in_ranges(make_pipeline: MakePipeline) -> None:
     pipeline.assert_same("docs", at_least=200)
 
 
-@pytest.mark.parametrize("mode", ["exactly-once", pytest.param("plain", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("mode", ["exactly-once", "plain"])
 def test_without_a_copy_the_stream_begins_now(make_pipeline: MakePipeline, mode: str) -> None:
     pipeline = make_pipeline(Settings(mode=mode, copy="none"))
     pipeline.source("docs").insert_many([{"_id": n} for n in range(20)])

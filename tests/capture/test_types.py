@@ -82,6 +82,7 @@ def test_every_document_of_the_stream_arrives_byte_for_byte(make_pipeline: MakeP
     pipeline.assert_same(*COLLECTIONS, at_least=EVERYTHING)
 
 
+@pytest.mark.nightly
 def test_replaced_documents_arrive_byte_for_byte(shared: Pipeline) -> None:
     replace_all(shared, REPLACED)
     shared.wait()

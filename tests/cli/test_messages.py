@@ -94,6 +94,7 @@ def test_standalone(filled: Pipeline, standalone: str, side: str) -> None:
     assert ('mode = "plain"' in said) == (side == "destination")
 
 
+@pytest.mark.nightly
 def test_the_plain_mode_writes_to_a_standalone(filled: Pipeline, standalone: str) -> None:
     uri = f"mongodb://{standalone}/?directConnection=true"
     addresses = replace(filled.addresses, destination=uri)

@@ -37,6 +37,7 @@ def test_what_was_written_before_wait_is_there_when_it_returns(pipeline: Pipelin
     pipeline.assert_same("docs", "new0", "new1", "new2", at_least=600)
 
 
+@pytest.mark.nightly
 def test_wait_gives_up_with_exit_1_while_the_sink_is_paused(pipeline: Pipeline) -> None:
     pipeline.source("docs").insert_one({"_id": 1})
     pipeline.deploy()

@@ -50,6 +50,7 @@ def docs(pipeline: Pipeline) -> Pipeline:
     return pipeline
 
 
+@pytest.mark.nightly
 def test_a_command_that_met_a_fault_says_so_and_its_repeat_repairs_it(docs: Pipeline) -> None:
     random, outcomes = Random(SEED), Counter[str]()
     for command, fault in pairs(random):

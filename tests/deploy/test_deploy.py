@@ -26,6 +26,7 @@ def deployed(pipeline: Pipeline, *options: str) -> list[str]:
     return changes
 
 
+@pytest.mark.nightly
 def test_deploying_changes_only_what_differs(pipeline: Pipeline) -> None:
     pipeline.source("docs").insert_one({"_id": 1})
     planned = deployed(pipeline, "--dry-run")
@@ -45,6 +46,7 @@ def test_deploying_changes_only_what_differs(pipeline: Pipeline) -> None:
     pipeline.assert_same("docs", at_least=2)
 
 
+@pytest.mark.nightly
 def test_secrets_where_the_workers_do_not_look_are_named_and_nothing_else(pipeline: Pipeline, tmp_path: Path) -> None:
     pipeline.source("docs").insert_one({"_id": 1})
     elsewhere = replace(pipeline, addresses=replace(pipeline.addresses, secrets=tmp_path))

@@ -17,6 +17,7 @@ def refused(pipeline: Pipeline) -> str:
     return towpath("deploy", pipeline.write(), expect=2).stderr
 
 
+@pytest.mark.nightly
 def test_what_a_deployed_pipeline_cannot_become(pipeline: Pipeline) -> None:
     pipeline.source("docs").insert_one({"_id": 1})
     first = replace(pipeline, settings=Settings(include=("docs",)))
@@ -50,6 +51,7 @@ def test_what_a_deployed_pipeline_cannot_become(pipeline: Pipeline) -> None:
     first.assert_same("docs", at_least=1)
 
 
+@pytest.mark.nightly
 def test_debezium_s_own_copy_takes_in_nothing_later(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(Settings(mode="plain", include=("docs",)))
     for name in ("docs", "later"):
@@ -131,6 +133,7 @@ DESTRUCTIVE = (
 )
 
 
+@pytest.mark.nightly
 def test_topics_that_others_made_outlive_the_pipeline(pipeline: Pipeline) -> None:
     """Under a name that the pipeline would give. A topic that its source made while it ran goes with it."""
     pipeline.source("docs").insert_one({"_id": 1})

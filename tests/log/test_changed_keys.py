@@ -72,6 +72,7 @@ def written(pipeline: Pipeline) -> Log:
     return Log(pipeline)
 
 
+@pytest.mark.nightly
 def test_the_last_records_are_found_over_all_partitions_by_time(written: Log) -> None:
     for first in range(0, 1000, 10):
         written.write(range(first, first + 10))

@@ -173,6 +173,7 @@ def test_what_comes_while_it_is_checked_does_not_count(made: Log, monkeypatch: p
     assert made.check().is_whole
 
 
+@pytest.mark.nightly
 def test_no_moment_is_given_that_the_cleaner_may_have_passed(made: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     one, two, once = made.make("one", HOUR), made.make("two", HOUR), made.make("once", HOUR | TOPIC_SETTINGS)
     never = made.make("never")

@@ -227,6 +227,7 @@ def command(client: httpx.Client, path: str, name: str, words: str) -> None:
     until(f"{name} that says {words!r}", ended, every=0.3)
 
 
+@pytest.mark.nightly
 @pytest.mark.servers
 def test_events_tell_of_each_poll(running: tuple[Pipeline, Served]) -> None:
     pipeline, run = running

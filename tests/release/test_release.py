@@ -119,6 +119,7 @@ def _has_license(jar: BytesIO) -> bool:
         return any(re.fullmatch(r"(META-INF/)?LICENSE[^/]*", name) for name in opened.namelist())
 
 
+@pytest.mark.nightly
 def test_the_sbom_names_every_jar_of_kafkas_archive_and_is_the_same_at_every_build(kafka: Path) -> None:
     text = sbom.of_jars(kafka, "1.2.3").read_text()
     assert sbom.of_jars(kafka, "1.2.3").read_text() == text

@@ -31,7 +31,7 @@ from towpath.session import opened
 
 pytestmark = pytest.mark.servers
 
-EDITS = 6_000 if fuzz.TIMES == 1 else 10_000 * fuzz.TIMES
+EDITS = 3_000 if fuzz.TIMES == 1 else 10_000 * fuzz.TIMES
 DOCUMENTS, SEGMENT = 120, 500
 #: `[write]` one after another, and what is killed during that. A broker without replicas may lose the end of a
 #: transaction when it is killed (KAFKA-20734), so it is told to end.
@@ -248,6 +248,7 @@ def test_run_rereads_documents_whose_arrays_someone_damaged(pipeline: Pipeline) 
     pipeline.assert_same("docs", at_least=10)
 
 
+@pytest.mark.nightly
 def test_people_see_a_splice_in_short(pipeline: Pipeline) -> None:
     deployed(pipeline, 1)
     for _ in range(2):

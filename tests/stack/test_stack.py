@@ -114,6 +114,7 @@ def test_up_with_other_options_is_refused_with_words(running: embedded.Stack) ->
     assert "was started with other options: source_nodes is 1, not 3; stop it first" in done.stderr
 
 
+@pytest.mark.nightly
 def test_a_killed_process_shows_in_status_and_up_brings_back_only_that_one(running: embedded.Stack) -> None:
     with MongoClient[dict[str, object]](running.source) as client:
         client.kept.things.insert_one({"_id": 1})

@@ -153,6 +153,7 @@ def changing(documents: raw.Documents, change: Callable[[raw.Documents, int], No
         thread.join(10)
 
 
+@pytest.mark.nightly
 def test_every_damage_is_found_under_a_writer_that_never_stops(sides: Sides, seed: int) -> None:
     chance = random.Random(seed)
     sides.fill("c", [document(number) for number in range(30_000)])
@@ -212,6 +213,7 @@ def test_documents_that_oscillate_are_no_difference_and_damaged_ones_are_found(s
     assert changes[0] > 500
 
 
+@pytest.mark.nightly
 def test_screening_moves_few_bytes_and_finds_what_digests_show(sides: Sides, seed: int) -> None:
     documents = [document(number) | {"body": "x" * 800} for number in range(8_000)]
     sides.fill("c", documents)
@@ -340,6 +342,7 @@ def test_standalones_are_compared_by_what_stays_as_it_is(tmp_path: Path) -> None
             sides.verify(quiet=True)
 
 
+@pytest.mark.nightly
 def test_the_rights_that_the_readme_names_suffice(tmp_path: Path) -> None:
     """Those of the pipeline's user at the source, and `readWrite` on the database at the destination."""
     root = Root("root", "secret")

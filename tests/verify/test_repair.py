@@ -182,6 +182,7 @@ def test_what_the_destination_refuses_is_left_with_the_reason_until_that_is_gone
     pipeline.assert_same("docs", at_least=100)
 
 
+@pytest.mark.nightly
 def test_a_file_of_ids_is_repaired_or_refused_with_words(pipeline: Pipeline, seed: int, tmp_path: Path) -> None:
     harmed, file = damage(pipeline.destination("docs"), Random(seed), range(COUNT), 6), tmp_path / "ids"
     name = pipeline.namespace("docs")

@@ -221,6 +221,7 @@ def test_documents_read_again_in_part_leave_no_verdict_on_everything(pipeline: P
     assert "never" in gate(pipeline)
 
 
+@pytest.mark.nightly
 def test_one_that_is_removed_shows_no_copy(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(Settings(mode="plain", copy="debezium"))
     filled(pipeline)

@@ -237,6 +237,7 @@ class RefusedServerTest extends DestinationTest {
 
     /** What is not a dead letter is one once others have come again as a whole. */
     @Test
+    @Tag("nightly")
     void anEmptiedCollectionNeitherStopsTheSinkNorFillsTheDeadLetters() throws Exception {
         int count = StaleDocuments.MOST + 1;
         String[] updates = IntStream.range(0, count)

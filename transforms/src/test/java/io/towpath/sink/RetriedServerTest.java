@@ -108,6 +108,7 @@ class RetriedServerTest extends DestinationTest {
     }
 
     @Test
+    @Tag("nightly")
     void aServerThatSaysNothingIsGivenUpSoon() {
         try (TestTask sink = TestTask.opened(collection, SinkSettings.SILENCE, "500")) {
             sink.put(0, "c {_id: 1}");

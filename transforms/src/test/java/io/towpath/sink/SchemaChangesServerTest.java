@@ -632,6 +632,7 @@ class SchemaChangesServerTest extends DestinationTest {
     }
 
     @Test
+    @Tag("nightly")
     void anIndexBuildThatIsCutOffIsContinuedByTheNextOwner() {
         server.requireTestCommands();
         start();

@@ -22,6 +22,7 @@ import java.util.stream.Stream;
 import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.sink.SinkRecord;
 import org.bson.BsonDocument;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -360,6 +361,7 @@ class SplicesServerTest extends DestinationTest {
     }
 
     @Test
+    @Tag("nightly")
     void aMissAmongThousandsIsFound() throws Exception {
         int count = 3_000;
         try (TestTask sink = TestTask.opened(collection)) {

@@ -73,6 +73,7 @@ class SharedCopyServerTest {
     }
 
     @Test
+    @Tag("nightly")
     void anotherNumberOfTasksGoesOnWhereTheTasksBeforeWereCommitted() throws Exception {
         try (Generation three = new Generation(3)) {
             for (int page = 0; page < 4; page++) {

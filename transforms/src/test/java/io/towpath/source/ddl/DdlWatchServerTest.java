@@ -95,6 +95,7 @@ class DdlWatchServerTest {
     }
 
     @Test
+    @Tag("nightly")
     void anErrorIsToldAndTheWatchGoesOn() throws InterruptedException {
         AtomicBoolean fails = new AtomicBoolean(true);
         DdlLog log = new DdlLog(null, start);

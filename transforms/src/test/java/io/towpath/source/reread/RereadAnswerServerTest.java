@@ -80,6 +80,7 @@ class RereadAnswerServerTest {
     }
 
     @Test
+    @Tag("nightly")
     void aLargeAnswerIsCutAtKeysWhateverTheOrderAndWhatIsMissing() {
         collate(Collation.builder().locale("en").build());
         List<String> ids = List.of("'B'", "'a'", "'C'", "'d'", "'b'", "'E'", "'f'", "'Z'");

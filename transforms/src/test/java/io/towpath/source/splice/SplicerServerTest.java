@@ -150,6 +150,7 @@ class SplicerServerTest {
     }
 
     @Test
+    @Tag("nightly")
     void aReaderHasTheDocumentsOfTheServer() {
         Map<BsonValue, LogModel> whole = copies();
         Map<BsonValue, LogModel> spliced = copies();

@@ -26,6 +26,7 @@ import org.bson.BsonInt32;
 import org.bson.BsonString;
 import org.bson.BsonValue;
 import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
@@ -432,6 +433,7 @@ class SplicerTest {
     }
 
     @Test
+    @Tag("nightly")
     void memoryStaysBelowItsBound() {
         List<byte[]> fields = Stream.of(set("list", ints(LENGTH)), set("a.list", ints(LENGTH - 1)))
                 .map(BsonBytes::of)
@@ -459,6 +461,7 @@ class SplicerTest {
     /** Documents with large arrays, and with as small ones as are remembered. */
     @ParameterizedTest
     @ValueSource(ints = {LENGTH, 2})
+    @Tag("nightly")
     void theEstimateIsHonest(int length) {
         ElementHasher hasher = new ElementHasher();
         ArrayCache cache = new ArrayCache(32 << 20);

@@ -57,7 +57,7 @@ import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
 @Tag("server")
 @EnabledIfEnvironmentVariable(named = Server.URI, matches = ".+")
 class ChangedDocumentsServerTest {
-    private static final int LIVES = 3;
+    private static final int LIVES = Fuzz.isNight() ? 3 : 2;
     private static final int MOST_POLLS = Fuzz.isNight() ? 25 : 10;
     private static final int IDS = 8;
     /** Documents with these ids are never selected. */

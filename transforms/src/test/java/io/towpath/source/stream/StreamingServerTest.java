@@ -134,6 +134,7 @@ class StreamingServerTest {
     }
 
     @Test
+    @Tag("nightly")
     void whatChangedDuringACopyInNaturalOrderIsRereadOnceAlsoAfterARestart() throws InterruptedException {
         server.requireTestCommands();
         for (int id = 1; id <= 5; id++) collection.insertOne(document("{_id: %d, n: 0}", id));
@@ -169,6 +170,7 @@ class StreamingServerTest {
     }
 
     @Test
+    @Tag("nightly")
     void whatARereadRowHoldsDoesNotComeAgainAfterARestart() throws InterruptedException {
         server.requireTestCommands();
         collection.insertMany(List.of(document("{_id: 1}"), document("{_id: 5}")));
