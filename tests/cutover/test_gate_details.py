@@ -42,10 +42,10 @@ def test_a_change_of_a_schema_needs_the_right_of_its_command(body: dict[str, Any
         return actions
 
     user: Any = SimpleNamespace(user="me@admin", missing=missing)
-    found = gate._missing(user, "destination", [step(body), step(body)])
+    found = gate.missing_privileges(user, "destination", [step(body), step(body)])
     assert list(found) == [f"me@admin misses {action} on shop.orders at the destination"]
     assert asked == [([action], "shop.orders")] * 2
-    assert list(gate._missing(None, "destination", [step(body)])) == [], "no access control"
+    assert list(gate.missing_privileges(None, "destination", [step(body)])) == [], "no access control"
 
 
 def test_a_person_at_a_terminal_can_answer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,13 +96,14 @@ def _file(kind: str, folder: Path) -> IO[str]:
 
 
 WAYS: dict[str, Callable[[World, Machine], bool]] = {"there": World.cut_over, "back": World.go_back}
+LOST = {"lost": World.take_over}
 
 
 def begin(world: World, way: str) -> State:
     """Put everything as it is before this way; return that."""
     world.on_call = lambda name, is_done: None
     world.marker, world.state.blocked, world.state.sinks = None, set(), {"shop": "RUNNING"}
-    world.state.relaxed, world.state.captures_back = {"destination"}, False
+    world.state.relaxed, world.state.captures_back, world.state.capture = {"destination"}, False, "RUNNING"
     world.state.enforced, world.state.unique, world.problem = set(), set(), ""
     if way == "back":
         command = world.command(signals())
@@ -115,7 +116,7 @@ def begin(world: World, way: str) -> State:
 def calls_of(world: World, way: str) -> list[str]:
     """All calls of a cutover to which nothing happens."""
     begin(world, way)
-    assert WAYS[way](world, world.command(signals()))
+    assert (WAYS | LOST)[way](world, world.command(signals()))
     assert world.calls[-1] in SWITCH and len(world.calls) > 15, world.calls
     return list(world.calls)
 
@@ -139,7 +140,7 @@ def assert_as_before(world: World, way: str, before: State, where: object) -> No
 
 @pytest.mark.parametrize("kind", ["fine", "closed", pytest.param("full", marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("failure", FAILURES)
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", WAYS | LOST)
 def test_whatever_ends_it_all_is_as_before(
     world: World, way: str, failure: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,7 +153,7 @@ def test_whatever_ends_it_all_is_as_before(
                 for again in (lambda: None, lambda: signal.raise_signal(signal.SIGTERM)):
                     before, where = begin(world, way), (name, index, done, again)
                     at(world, index, FAILURES[failure], done=done, later=again)
-                    is_done = WAYS[way](world, world.command(signals(), print_shown))
+                    is_done = (WAYS | LOST)[way](world, world.command(signals(), print_shown))
                     if name in SWITCH and (done or failure.startswith("SIG")):  # the reply was lost, or held
                         assert is_done and world.marker and world.marker.state == name.removeprefix("mark "), where
                     else:
@@ -486,3 +487,24 @@ def test_a_fail_back_stops_ttl_at_the_destination_before_it_switches(world: Worl
     world.on_call = on_call
     assert world.go_back(world.command(signals()))
     assert seen == [{"destination"}], "the source's TTL is active again, the destination's is not any more"
+
+
+def test_a_takeover_ends_a_cutover_that_lost_its_source(world: World) -> None:
+    """When that had restored the schema of the destination; its undo would need the source."""
+    before = begin(world, "there")
+
+    def on_call(name: str, is_done: bool) -> None:
+        if name == "late writes" or (name == "allow" and not is_done):
+            raise MongoUnreachable("the source is lost")
+
+    world.on_call = on_call
+    with pytest.raises(NotUndone):
+        world.cut_over(world.command(signals()))
+    assert world.state.sinks["shop"] == "STOPPED" and world.state.enforced == {"destination"}
+    world.on_call = lambda name, is_done: None
+    later = world.command(signals())
+    later._leave_cutover()
+    assert world.marker is None and world.state.sinks["shop"] == "RUNNING"
+    assert "destination" not in world.state.enforced and world.state.relaxed >= before.relaxed
+    assert world.take_over(later)
+    assert world.marker is not None and world.marker.is_takeover  # type: ignore[unreachable]

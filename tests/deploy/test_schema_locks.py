@@ -90,7 +90,7 @@ def test_an_undo_comes_after_a_command_that_still_waits(server: tuple[str, Clien
         first = Thread(target=schema.apply, args=(shop.destination, [ENFORCE]))
         first.start()
         until("the command waits", lambda: waits(client), 10, 0.02)
-        second = Thread(target=steps._release, args=(sides,))
+        second = Thread(target=steps.release, args=(sides,))
         second.start()
         second.join(1)
         assert second.is_alive() and not enforced(client)

@@ -16,15 +16,16 @@ import pytest
 
 from tests.support.pipeline import pipeline_text
 from tests.support.sessions import FakeCluster, session_of
+from towpath.clients.kafka import hanging_transactions
 from towpath.clients.kafka.consume import Window
 from towpath.clients.kafka.topics import Place
 from towpath.clients.mongo.client import ClusterTime
 from towpath.config import loading
 from towpath.config.events import TimedEvent
 from towpath.config.pipeline import Pipeline
-from towpath.cutover import machine, reverse_pipeline, sides, steps, writes
+from towpath.cutover import machine, reverse_pipeline, sides, steps, takeover, writes
 from towpath.cutover.machine import Machine
-from towpath.cutover.sides import CUTOVER, FAIL_BACK, Sides
+from towpath.cutover.sides import CUTOVER, FAIL_BACK, TAKEOVER, Sides
 from towpath.cutover.steps import CutoverOptions
 from towpath.deploy import conversions
 from towpath.deploy.conversions import Attempt
@@ -46,6 +47,8 @@ class State:
 
     blocked: set[str] = field(default_factory=set)
     sinks: dict[str, str] = field(default_factory=lambda: {"shop": "RUNNING"})
+    capture: str = "RUNNING"
+    """The source connector of the pipeline."""
     captures_back: bool = False
     relaxed: set[str] = field(default_factory=lambda: {"destination"})
     """The sides whose TTL is stopped."""
@@ -82,6 +85,11 @@ class World:
         """As `Machine.run` when all is ready, up to the switch."""
         return command.ended(lambda: command.switch(CUTOVER))
 
+    def take_over(self, command: Machine) -> bool:
+        """As `Machine.take_over` when the source is lost, up to the switch."""
+        command.sides.reverse = None
+        return command.ended(lambda: command.switch(TAKEOVER))
+
     def go_back(self, command: Machine) -> bool:
         """As `Machine.back` when all is ready, up to the switch."""
         command.take()
@@ -96,9 +104,13 @@ class World:
             renew=lambda: None,
         )
         clusters = FakeCluster(source, side=source), FakeCluster(other, side=other)
-        return session_of(pipeline, connect, file=file, say=self.say, source=clusters[0], destination=clusters[1])
+        topics = SimpleNamespace(open_transactions=dict)
+        return session_of(pipeline, connect, topics, file, self.say, source=clusters[0], destination=clusters[1])
 
     def _put(self, name: str, connector: str, state: str) -> None:
+        if connector == "shop-source":
+            self.state.capture = state
+            return
         assert connector == f"{name}-sink"
         self.state.sinks[name] = state
 
@@ -246,7 +258,7 @@ def world(folder: Path, patch: pytest.MonkeyPatch) -> World:
     state = it.state
 
     def everywhere(name: str, value: Any) -> None:
-        for module in (sides, steps, machine, writes):
+        for module in (sides, steps, machine, takeover, writes):
             if hasattr(module, name):
                 patch.setattr(module, name, value)
 
@@ -339,6 +351,29 @@ def world(folder: Path, patch: pytest.MonkeyPatch) -> World:
         assert session.pipeline.name == "shop" and ends is ENDS
         assert it.calls.index("ends") < len(it.calls) - it.calls[::-1].index("verify"), "what came since is unverified"
 
+    def known(session: Session) -> tuple[Session, ClusterTime]:
+        """In the place of the schemas, the session that `plan` needs."""
+        assert session.pipeline.name == "shop"
+        return session, TIMES["source"]
+
+    def fence_capture(topics: object, connectors: Sequence[str], timeout: float) -> None:
+        assert connectors == ("shop-source",) and state.capture == "STOPPED" and timeout == OPTIONS.timeout
+
+    def fence_sink(client: str, pipeline: Pipeline) -> None:
+        assert (client, pipeline.name, state.sinks["shop"]) == ("destination", "shop", "STOPPED")
+
+    def drained(session: Session, timeout: float, say: Callable[[str], None]) -> Window:
+        assert session.pipeline.name == "shop" and state.capture == "STOPPED" and timeout == OPTIONS.timeout
+        return LOG
+
+    patch.setattr(takeover, "remembered", it.does("remembered", known))
+    patch.setattr(takeover, "planned", lambda known, *, explained, **form: plan(known, **form))
+    patch.setattr(takeover, "source_states", it.does("offsets", lambda session: {}))
+    patch.setattr(takeover, "point", lambda states: TIMES["source"])
+    patch.setattr(takeover, "end_transactions", it.does("end transactions", lambda *_: []))
+    patch.setattr(hanging_transactions, "fence", it.does("fence capture", fence_capture))
+    patch.setattr(takeover, "fence", it.does("fence sink", fence_sink))
+    patch.setattr(steps.barrier, "wait_drained", it.does("drain", drained))
     for name in ("insert", "replace_own", "take", "delete_own", "read", "require_switched", "converted", "require_own"):
         patch.setattr(sides.cutovers, name, getattr(it, name))
     for name, value in {

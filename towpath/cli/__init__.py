@@ -52,6 +52,7 @@ _COMMANDS = {
     "replay": ("towpath.cli.replay", "Rebuild a destination from the log."),
     "resnapshot": ("towpath.cli.resnapshot", "Re-read all documents after changes left the oplog."),
     "cutover": ("towpath.cli.cutover", "Make the destination primary, or fail back to the source."),
+    "takeover": ("towpath.cli.takeover", "Make the destination primary when the source is lost."),
     "pause": ("towpath.cli.control", "Pause all connectors."),
     "resume": ("towpath.cli.control", "Resume paused connectors."),
     "restart": ("towpath.cli.control", "Restart failed connectors and tasks."),

@@ -180,8 +180,9 @@ def with_words(event: TimedEvent) -> TimedEvent:
             counts = "".join(f", {count:,} {unit}" for unit, count in event.counts.items())
             words = f"{event.step}: {event.seconds:.1f} s{counts}"
         case Switch():
-            paused = f"writes were stopped for {event.pause_seconds:.1f} s"
-            words = f"the {event.primary} is primary: redirect the writers there ({paused})"
+            words = f"the {event.primary} is primary: redirect the writers there"
+            if event.pause_seconds is not None:
+                words += f" (writes were stopped for {event.pause_seconds:.1f} s)"
         case _:
             words = event.words or ""
     return replace(event, at=datetime.now(UTC), words=words)
@@ -229,7 +230,9 @@ def _facts(sides: Sides, events: Sequence[TimedEvent], switch: Switch | None) ->
         "begun": utc(events[0].reported_at.timestamp()) if events else "",
         "primary now": switch.primary if switch else "as before",
         "switched": utc(switch.reported_at.timestamp()) if switch else "never",
-        "writes had stopped for": f"{switch.pause_seconds:.1f} s" if switch else "",
+        "writes had stopped for": f"{switch.pause_seconds:.1f} s"
+        if switch and switch.pause_seconds is not None
+        else "",
         "everything up to": f"{marker.cluster_time}, cluster time of the source"
         if marker and marker.cluster_time
         else "",

@@ -14,7 +14,7 @@ from towpath.cli.options import flag, json_option, opened, pipeline_argument, pr
 from towpath.cli.progress import bar
 from towpath.clients.connect.control import statuses, wait_running
 from towpath.deploy import conversions, deployment
-from towpath.deploy.schema import Plan, apply, of_text, plan, plan_in_place
+from towpath.deploy.schema import Listing, Plan, apply, of_text, plan, plan_in_place, remember, schemas
 from towpath.errors import MongoError, NoSuchConnector, TowpathError
 from towpath.log import barrier
 from towpath.session import Session
@@ -80,6 +80,8 @@ def deploy(
         if not dry_run and not differences:
             running = [name for name in session.pipeline.connectors if name not in waiting]
             wait_running(session.connect, running, timeout, replaced=before)
+        if not dry_run:
+            remember(session, schema.both or schemas(session, Listing.read(session).pairs(views=True)))
         descriptions = [*(step.description for step in schema.collections), *(change.description for change in changes)]
         if as_json:
             words = [difference.finding for difference in differences]

@@ -21,7 +21,7 @@ from towpath.config.events import Definition, Difference, Event, Followed
 from towpath.config.namespaces import is_pattern
 from towpath.deploy import schema_changes as changes
 from towpath.deploy import unreplicated
-from towpath.deploy.schema import Listing, metadata
+from towpath.deploy.schema import Listing, metadata, remember
 from towpath.log.barrier import asking
 from towpath.session import Session
 from towpath.store import state_files, verdict_file
@@ -123,6 +123,8 @@ def verify(
             with_metadata = not recent
         listing = Listing.read(session) if with_metadata or not recent else None
         definitions = metadata(session, only, listing) if with_metadata else None
+        if definitions and definitions.both and not only:
+            remember(session, definitions.both)
         request = VerifyRequest(alone or quiet, last, since, definitions, only, ddl, listing)
         start = follow_start(session, request, options) if follows else None
         if start and start.began != request.id:  # only options, views and indexes are compared again

@@ -276,7 +276,8 @@ class Switch(TimedEvent):
 
     event: Literal["switch"] = "switch"
     primary: Literal["source", "destination"]
-    pause_seconds: float
+    pause_seconds: float | None = None
+    """For how long writes were stopped; None in a takeover."""
 
 
 class CutoverNote(TimedEvent):
@@ -346,6 +347,7 @@ BY_COMMAND: Mapping[str, Sequence[type[Event]]] = {
     "repair": (Reread, Repaired),
     "replay": (Replayed,),
     "cutover": (Gate, Step, Switch, CutoverNote),
+    "takeover": (Gate, Step, Switch, CutoverNote),
     "run": (Note, Difference, Definition, RunEnd),
 }
 

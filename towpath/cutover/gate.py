@@ -313,12 +313,14 @@ def schemas(readiness: Readiness) -> Result:
     """The users may change the schemas of both sides, as far as the changes are known by now."""
     old, new = readiness.session.source, readiness.session.destination
     changes = (new, readiness.restore.steps), (old, readiness.relax.steps)
-    missing = [each for side, steps in changes for each in _missing(readiness.privileges(side), side.side, steps)]
+    missing = [
+        each for side, steps in changes for each in missing_privileges(readiness.privileges(side), side.side, steps)
+    ]
     words = "; ".join(missing[:_SHOWN]) or "the users may change the schemas"
     return not missing, words, "grant the role dbAdmin on the databases, or the actions named (docs/how-to/secure.md)"
 
 
-def _missing(granted: Privileges | None, side: str, steps: Iterable[Step]) -> Iterable[str]:
+def missing_privileges(granted: Privileges | None, side: str, steps: Iterable[Step]) -> Iterable[str]:
     """The privilege actions that this side's user misses for these steps, each once."""
     if granted is None:
         return ()

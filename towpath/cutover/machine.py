@@ -1,4 +1,4 @@
-"""The state machine of a cutover: `run` to the destination, `back` to the source, `undo` of either.
+"""The state machine of a cutover: `run` to the destination, `back`, `take_over` from a lost source, `undo` of any.
 
 The marker at the destination holds the state. Whatever ends a switch before the marker says that the other side is
 primary ends in the undo of every step that the marker names.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,11 +18,13 @@ from towpath.checks.rule import Finding, run
 from towpath.clients.mongo.write_block import MONGOSH_UNDO
 from towpath.config import events
 from towpath.config.events import CutoverNote, Gate, Switch, TimedEvent
+from towpath.cutover import takeover
 from towpath.cutover.gate import GATE, PRECONDITIONS, Readiness, red
 from towpath.cutover.pause import Pause
 from towpath.cutover.reverse_pipeline import write_reverse_file
-from towpath.cutover.sides import CUTOVER, FAIL_BACK, Direction, Sides, SwitchUnknown
+from towpath.cutover.sides import CUTOVER, FAIL_BACK, TAKEOVER, Direction, Sides, SwitchUnknown
 from towpath.cutover.steps import APPLY_BACKLOG, BLOCK, CONVERT, FINISH, STEPS, UNDO_ORDER, CutoverOptions, Step, Work
+from towpath.cutover.takeover import Loss
 from towpath.cutover.writes import allow, hook, writes_through
 from towpath.deploy import conversions
 from towpath.errors import Overtaken, Refused, TowpathError, fields
@@ -77,6 +79,10 @@ class Machine:
         """Fail back: make the source primary."""
         return self.ended(self._back)
 
+    def take_over(self) -> bool:
+        """Make the destination primary without the source."""
+        return self.ended(self._take_over)
+
     def undo(self) -> bool:
         """Undo what an interrupted command has begun, or finish a fail back that has made the source primary."""
         if self.state is None:
@@ -86,6 +92,8 @@ class Machine:
         if self.state == "source primary":
             self._finish_return()
             self._require_nothing_left()
+        elif self.sides.marker and self.sides.marker.is_takeover:
+            raise Refused(f"the takeover is complete and cannot be undone: {self.sides.marker.description}")
         elif self.state == "destination primary":
             raise Refused(
                 f"the cutover is complete and cannot be undone; to fail back to the source: {self._command('--back')}"
@@ -120,6 +128,8 @@ class Machine:
         self._refuse_dry_run(None)
         if self.state in (FAIL_BACK.under_way, FAIL_BACK.done):
             raise Refused(f"an earlier fail back was not finished; to continue it: {self._command('--back')}")
+        if self.state == TAKEOVER.under_way:
+            raise Refused("a takeover is under way, or was interrupted", "`towpath takeover --undo` undoes it")
         if self.state is not None:
             self.undo_earlier("an earlier cutover was interrupted; undoing it first")
         if not self._interruptible(self._is_ready):
@@ -132,8 +142,10 @@ class Machine:
 
     def _back(self) -> None:
         marker = self.sides.marker
-        if marker is None or self.state == CUTOVER.under_way:
+        if marker is None or self.state in (CUTOVER.under_way, TAKEOVER.under_way):
             raise Refused("cannot fail back: the source is primary")
+        if marker.is_takeover:
+            raise Refused(f"cannot fail back: {marker.description}", "see docs/how-to/takeover.md")
         if not marker.has_reverse_pipeline:
             raise Refused(
                 "cannot fail back: the cutover was made with --no-reverse-pipeline, so there is no reverse pipeline"
@@ -151,6 +163,36 @@ class Machine:
             self._redirect_writers(switched)
         self._finish_return()
         self._end_done(FAIL_BACK)
+
+    def _take_over(self) -> None:
+        if self.state == "destination primary":
+            assert self.sides.marker is not None
+            if not self.dry_run:
+                self._convert()
+            self._end(f"nothing to do: {self.sides.marker.description}")
+            self._require_nothing_left()
+            return
+        if self.state in (FAIL_BACK.under_way, FAIL_BACK.done):
+            raise Refused("a fail back is under way: the destination of this pipeline is primary, or was until now")
+        self._refuse_dry_run(None)
+        if self.state == TAKEOVER.under_way:
+            self.undo_earlier("an earlier takeover was interrupted; undoing it first")
+        elif self.state == CUTOVER.under_way:
+            self._leave_cutover()
+        if not self._interruptible(self._is_lost):
+            return
+        self._redirect_writers(self.switch(TAKEOVER))
+        self._convert()
+        self._end_done(TAKEOVER)
+
+    def _leave_cutover(self) -> None:
+        """Undo of a cutover what does not need the source."""
+        self._say("a cutover was interrupted, and cannot be completed without the source; undoing it first")
+        self.take()
+        self.signals.hold()
+        self._undo_steps(order=takeover.UNDO_OF_CUTOVER)
+        self.signals.release()
+        self.sides.reverse = None
 
     def undo_earlier(self, words: str) -> None:
         """Undo what an earlier command has begun. Raises `_NotDone` where nothing is to begin after it."""
@@ -190,6 +232,13 @@ class Machine:
         is_blocked = self.sides.marker.blocked and red(preconditions)
         checks = [] if is_blocked else run(GATE, self._readiness(returns=True))
         return self._passed([*checks, *preconditions])
+
+    def _is_lost(self) -> bool:
+        """Check the gate of a takeover, and return whether it is to begin."""
+        forward = self.sides.forward
+        forward.require_deployed()
+        target.require_own(forward)
+        return self._passed(run(takeover.GATE, Loss(forward, self.options)))
 
     def _readiness(self, *, returns: bool) -> Readiness:
         forward, reverse = self.sides.forward, self.sides.reverse
@@ -254,8 +303,8 @@ class Machine:
         sides = self.sides
         sides.enter(direction.under_way)
         self._say(f"if this command is killed, undo it with: {self._command('--undo')}")
-        work = self._perform(STEPS)
-        seconds = work.pause.seconds
+        work = self._perform(takeover.STEPS if direction is TAKEOVER else STEPS)
+        seconds = None if direction is TAKEOVER else round(work.pause.seconds, 3)
         assert sides.marker is not None
         switched = replace(sides.marker, state=direction.done, conversions=sides.marker.later, later=(), undo={})
         if not direction.returns:
@@ -264,12 +313,13 @@ class Machine:
                 cluster_time=str(work.last_write),
                 switched_at=time.time(),
                 blocked=self.options.blocks,
+                is_takeover=direction is TAKEOVER,
             )
         self.signals.hold()  # a signal would leave it open whether the switch is stored
         if self.signals.came:  # a library may have swallowed its exception
             raise KeyboardInterrupt
         sides.switch(switched)
-        return Switch(primary=direction.new, pause_seconds=round(seconds, 3))
+        return Switch(primary=direction.new, pause_seconds=seconds)
 
     def _perform(self, steps: Iterable[Step]) -> Work:
         with ExitStack() as contexts:
@@ -310,8 +360,10 @@ class Machine:
         if self.state in UNDER_WAY:
             self._undo_steps("" if self.signals.came else f"towpath: {error}")
 
-    def _undo_steps(self, why: str = "") -> None:
+    def _undo_steps(self, why: str = "", order: Sequence[Step] = ()) -> None:
         """Undo the steps that the marker names, and report afterwards. Raises `NotUndone`.
+
+        `order`: of the steps to undo; the marker forgets the others.
 
         The caller has taken the marker, and holds signals. Nothing that is printed comes before: a reader of the output
         that sleeps would hold the undo up.
@@ -319,9 +371,12 @@ class Machine:
         sides = self.sides
         assert sides.marker is not None and sides.marker.state in UNDER_WAY
         primary = sides.direction.old
-        _announce(self._say, why, "undoing the cutover; this cannot be interrupted")
-        begun, undone, failures = sides.marker.steps, list[str](), list[str]()
-        for step in UNDO_ORDER:
+        what = "takeover" if sides.direction is TAKEOVER else "cutover"
+        _announce(self._say, why, f"undoing the {what}; this cannot be interrupted")
+        order = order or (takeover.UNDO_ORDER if sides.direction is TAKEOVER else UNDO_ORDER)
+        named = {step.name for step in order}
+        begun, undone, failures = [name for name in sides.marker.steps if name in named], list[str](), list[str]()
+        for step in order:
             if step.name in begun:
                 if failure := _failure(step, sides):
                     failures.append(failure)
@@ -418,7 +473,8 @@ class Machine:
         marker = self.sides.marker
         words = f"done: the {direction.new} is primary"
         if marker is not None and not direction.returns:
-            words += f"; it has every change up to the source's cluster time {marker.cluster_time}"
+            up_to = "before" if marker.is_takeover else "up to"
+            words += f"; it has every change {up_to} the source's cluster time {marker.cluster_time}"
         if marker is not None and marker.blocked:
             words += f"; the source blocks writes; to unblock it by hand: {MONGOSH_UNDO}"
         if self.sides.reverse is not None and not direction.returns:
@@ -445,7 +501,10 @@ class Machine:
         self.sides.forward.say(words)
 
     def _command(self, option: str) -> str:
-        return f"towpath cutover {self.sides.forward.file} {option}".rstrip()
+        is_takeover = self.sides.marker is not None and (
+            self.sides.direction is TAKEOVER or self.sides.marker.is_takeover
+        )
+        return f"towpath {'takeover' if is_takeover else 'cutover'} {self.sides.forward.file} {option}".rstrip()
 
 
 def _failure(step: Step, sides: Sides) -> str:

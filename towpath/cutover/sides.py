@@ -39,6 +39,8 @@ class Direction:
 
 
 CUTOVER = Direction("cutting over", "destination primary", "source", "destination")
+#: The source is lost.
+TAKEOVER = Direction("taking over", "destination primary", "source", "destination")
 FAIL_BACK = Direction("failing back", "source primary", "destination", "source")
 
 
@@ -63,6 +65,8 @@ class Sides:
     def direction(self) -> Direction:
         """Of the cutover or fail back that is under way."""
         assert self.marker is not None
+        if self.marker.state == TAKEOVER.under_way:
+            return TAKEOVER
         return FAIL_BACK if self.marker.state in (FAIL_BACK.under_way, FAIL_BACK.done) else CUTOVER
 
     @property

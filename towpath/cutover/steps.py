@@ -66,6 +66,10 @@ class CutoverOptions:
     """In seconds, for a step that waits."""
     max_pause: float = LONGEST_S
     """Longest pause in the writes, in seconds."""
+    source_is_lost: bool = False
+    """In a takeover: the user says so, although something may still answer."""
+    accepts: bool = False
+    """In a takeover: the user accepts what the destination will lack."""
     rebuilds_later: bool = False
     """Whether indexes that a server before MongoDB 6.0 has to rebuild are rebuilt after the switch."""
 
@@ -332,7 +336,7 @@ def _relax_again(sides: Sides) -> None:
         relax_schema(sides.session)
 
 
-def _release(sides: Sides) -> None:
+def release(sides: Sides) -> None:
     """Undo `_enforce`. It does not ask what is enforced: a command may still wait for a lock, and this waits behind it.
 
     Nor does it ask the other side: when this is repeated, that may be relaxed.
@@ -360,6 +364,14 @@ PREPARE, BLOCK, STOP_SINK = "preparing the reverse pipeline", "blocking writes",
 ENFORCE, RESTORE = "refusing duplicates at the new primary", "restoring the schema of the new primary"
 RELAX = "relaxing the schema of the old primary"
 
+#: Once all is applied.
+SINK_STOPS = (
+    Step(STOP_SINK, _stop_sink, undo=_resume_sink),
+    Step(
+        "waiting until the sink has stopped",
+        lambda work: wait_stopped(work.session.connect, work.session.pipeline.sink_connector),
+    ),
+)
 STEPS = (
     Step(
         "verifying the newest records",
@@ -388,16 +400,12 @@ STEPS = (
         when=lambda work: work.options.blocks,
     ),
     Step("applying the rest of the log", _apply_rest),
-    Step(STOP_SINK, _stop_sink, undo=_resume_sink),
-    Step(
-        "waiting until the sink has stopped",
-        lambda work: wait_stopped(work.session.connect, work.session.pipeline.sink_connector),
-    ),
+    *SINK_STOPS,
     Step("starting the reverse pipeline", _start_reverse, when=_makes_reverse),  # Connect takes a second for it
     Step("verifying the rest of the log", _verify_rest),
     Step("comparing all documents", _compare_all, when=lambda work: work.options.quiet),
     Step("moving the sink to the end of the log", _skip_echoes, when=_fails_back),
-    Step(ENFORCE, _enforce, undo=_release, unit="commands"),
+    Step(ENFORCE, _enforce, undo=release, unit="commands"),
     Step("waiting for the reverse pipeline", _await_reverse, when=_makes_reverse),
     Step(RESTORE, _restore, undo=_relax_again, unit="commands"),
     Step(

@@ -19,13 +19,16 @@ import pymongo
 from bson.json_util import CANONICAL_JSON_OPTIONS, RELAXED_JSON_OPTIONS, dumps, loads
 from pymongo.errors import OperationFailure
 
-from towpath.clients.mongo.client import ANSWER_S, Client, Cluster
-from towpath.clients.mongo.replica_set import Collection, collections
+from towpath.clients.mongo.client import ANSWER_S, Client, Cluster, ClusterTime
+from towpath.clients.mongo.privileges import if_allowed
+from towpath.clients.mongo.replica_set import Collection, collections, operation_time
 from towpath.config.pipeline import Pipeline
 from towpath.errors import MongoError, Refused, TowpathError
 from towpath.log.field_rules import pair_of
 from towpath.session import Session
+from towpath.store import source_schema
 from towpath.store.positions import DATABASE
+from towpath.store.source_schema import SourceSchema
 from towpath.threads import begin
 from towpath_verifier import (
     AS_IT_IS,
@@ -119,6 +122,33 @@ def schemas(session: Session, compared: Sequence[Pair]) -> Schemas:
         return Schemas(tuple(compared), ours, theirs, feature_version(client))
 
 
+def remember(session: Session, both: Schemas) -> None:
+    """Store the source's schema at the destination, for a takeover, if the user may write there.
+
+    `both`: of all collections, as read just now. Raises `MongoError`.
+    """
+    with session.source.connected(answer=ANSWER_S) as client:
+        schema = SourceSchema(operation_time(client), both.source)
+    with session.destination.connected(answer=ANSWER_S) as client:
+        if_allowed(lambda: source_schema.store(client, session.pipeline, schema))
+
+
+def remembered(session: Session) -> tuple[Schemas, ClusterTime] | None:
+    """As `schemas` of all collections, with the source's schema as it was at the returned time, without asking it.
+
+    None where nothing is stored. Raises `MongoError`.
+    """
+    pipeline = session.pipeline
+    with session.destination.connected(answer=ANSWER_S) as client:
+        stored = source_schema.read(client, pipeline)
+        if stored is None:
+            return None
+        names = stored.collections.keys() | at_destination(client, pipeline).keys()
+        pairs = tuple(pair_of(pipeline, name) for name in sorted(names) if pipeline.selection.matches(name))
+        theirs = described(client, [pair.destination for pair in pairs])
+        return Schemas(pairs, stored.collections, theirs, feature_version(client)), stored.time
+
+
 @dataclass(frozen=True, slots=True)
 class Metadata:
     """Differences of options, views and indexes.
@@ -128,6 +158,8 @@ class Metadata:
 
     differences: Sequence[MetadataDifference]
     deferred: Sequence[MetadataDifference]
+    both: Schemas | None = None
+    """What was compared."""
 
 
 def metadata(session: Session, only: Sequence[str], listing: Listing | None = None) -> Metadata:
@@ -157,7 +189,7 @@ def compared(both: Schemas, found: Iterable[MetadataDifference] | None = None) -
     for difference in both.differences() if found is None else found:
         is_deferred = subject(difference) not in lasting or difference.awaits_conversion
         (deferred if is_deferred else differences).append(difference)
-    return Metadata(differences, deferred)
+    return Metadata(differences, deferred, both)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +278,8 @@ class Plan:
     """Differences that replication does not explain; only in a final plan."""
     undo: tuple[Step, ...] = ()
     """The steps that undo `steps`; only in a plan in place."""
+    both: Schemas | None = None
+    """What it was made from, if both sides were read for it."""
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -282,14 +316,17 @@ def plan(
     return planned(schemas(session, replicated), overwrite=overwrite, final=final)
 
 
-def planned(both: Schemas, *, overwrite: bool = False, final: bool = False) -> Plan:
+def planned(both: Schemas, *, overwrite: bool = False, final: bool = False, explained: bool = False) -> Plan:
     """The steps that resolve the differences.
 
     Existing objects that differ stay, unless `overwrite`. Even then a collection is never dropped. `final` restores
-    the source's schema; the default is the relaxed schema, with which replicated changes do no harm.
+    the source's schema; the default is the relaxed schema, with which replicated changes do no harm. `explained`: only
+    what the relaxed schema explains.
     """
     resolved, different = list[MetadataDifference](), list[MetadataDifference]()
-    found = both.differences(AS_IT_IS if final else RELAXED)
+    found: Sequence[MetadataDifference] = both.differences(AS_IT_IS if final else RELAXED)
+    if explained:
+        found = compared(both, found).deferred
     for difference in found:
         drops = any("drop" in command.body for command in difference.commands)
         stays = drops or (difference.destination is not None and not (overwrite or final))
@@ -310,6 +347,7 @@ def planned(both: Schemas, *, overwrite: bool = False, final: bool = False) -> P
             if pair.source in relaxed
             for description in omitted(relaxed[pair.source], RELAXED)
         ),
+        both=both,
     )
 
 

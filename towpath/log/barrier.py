@@ -77,9 +77,23 @@ def wait_captured(session: Session, timeout: float, say: Say) -> None:
     _wait_captured(session.pipeline, _waiting(session, timeout, say), passed_time(session.source), say)
 
 
-def _waiting(session: Session, timeout: float, say: Say) -> Wait:
-    late = "not caught up in time"
-    return Wait(session.connect, session.pipeline.connectors, timeout, late, pause=_PAUSE_S, failed_for=0, say=say)
+def wait_drained(session: Session, timeout: float, say: Say) -> dict[Place, tuple[int, int]]:
+    """Return once the sink has applied all that is in the log, to which nothing is written any more.
+
+    The source need not answer. `timeout`, errors and result as for `wait`.
+    """
+    pipeline, topics = session.pipeline, session.topics
+    waiting = _waiting(session, timeout, say, [pipeline.sink_connector])
+    ends = _committed_ends(pipeline, topics, waiting)
+    say(f"waiting until the sink has applied {len(ends)} partitions up to their ends")
+    _wait_applied(session, waiting, ends)
+    bounds.refuse(session, ends)
+    return ends
+
+
+def _waiting(session: Session, timeout: float, say: Say, connectors: Collection[str] = ()) -> Wait:
+    names, late = connectors or session.pipeline.connectors, "not caught up in time"
+    return Wait(session.connect, names, timeout, late, pause=_PAUSE_S, failed_for=0, say=say)
 
 
 def _wait_captured(pipeline: Pipeline, waiting: Wait, target: ClusterTime, say: Say) -> None:

@@ -231,6 +231,8 @@ class SourceState:
     splices: Splices = Splices()
     rules: str = ""
     """The rules that the log's records follow, as MongoSource stores them; empty for none."""
+    open: _MaybeTime = None
+    """The transaction of the source within which the log ends, as it was too large to be written at once; else None."""
     changed: Mapping[str, int] = field(default_factory=dict)
     """Namespace → documents that have changed and are not read yet, of collections of which only some documents leave:
     until then the log does not hold their changes."""

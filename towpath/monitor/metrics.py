@@ -33,7 +33,7 @@ Labelled = Mapping[str, tuple[str, Labels, Callable[[Report], Iterable[tuple[Lab
 #: Every value of the label `state`, by metric: exactly one of them is 1.
 PIPELINE_STATES = ("running", "paused", "stopped", "failed", "missing", "starting", "unknown")
 CONNECT_STATES = ("RUNNING", "PAUSED", "STOPPED", "FAILED", "UNASSIGNED", "RESTARTING", "MISSING")
-CUTOVER_STATES = ("none", "cutting over", "destination primary", "failing back", "source primary")
+CUTOVER_STATES = ("none", "cutting over", "destination primary", "failing back", "source primary", "taking over")
 _KINDS = ("missing", "extra", "different", "order")
 _HISTOGRAM = "sink_transaction_seconds"
 

@@ -26,9 +26,9 @@ from towpath.store.positions import CUTOVERS, collection_of
 
 #: `destination primary`: the cutover is done. `source primary`: a fail back is done but for its last steps. The others:
 #: under way or interrupted.
-State = Literal["cutting over", "destination primary", "failing back", "source primary"]
+State = Literal["cutting over", "taking over", "destination primary", "failing back", "source primary"]
 #: The states in which steps have begun that can be undone.
-UNDER_WAY: tuple[State, ...] = ("cutting over", "failing back")
+UNDER_WAY: tuple[State, ...] = ("cutting over", "taking over", "failing back")
 #: The states in which the switch is done.
 SWITCHED: tuple[State, ...] = ("destination primary", "source primary")
 _SHOWN = 3  # conversions in a description
@@ -77,6 +77,8 @@ class Cutover:
     """Whether writes to the source are blocked."""
     has_reverse_pipeline: bool = True
     """Whether there is a reverse pipeline."""
+    is_takeover: bool = False
+    """Whether the source was lost: the new primary has no change of it from `cluster_time` on."""
     conversions: tuple[Conversion, ...] = ()
     """What is left to convert at the present primary."""
     later: Annotated[tuple[Conversion, ...], Field(exclude=True)] = ()
@@ -91,6 +93,11 @@ class Cutover:
 
     @property
     def description(self) -> str:
+        if self.state == "destination primary" and self.is_takeover:
+            return (
+                f"the destination took over at {utc(self.switched_at)}, when the source was lost; it has every change"
+                f" before the source's cluster time {self.cluster_time}{self._left}"
+            )
         if self.state == "destination primary":
             back = (
                 "`towpath cutover --back` fails back" if self.has_reverse_pipeline else "there is no reverse pipeline"
@@ -98,7 +105,7 @@ class Cutover:
             return f"the destination has been primary since {utc(self.switched_at)}; {back}{self._left}"
         if self.state == "source primary":
             return f"the source is primary again; `towpath cutover --back` completes the return{self._left}"
-        return f"under way ({self.state}), or interrupted; `towpath cutover --undo` undoes what was begun"
+        return f"under way ({self.state}), or interrupted; {undo_command(self.state)} undoes what was begun"
 
     @property
     def to_convert(self) -> bool:
@@ -110,6 +117,11 @@ class Cutover:
         left = [conversion.description for conversion in self.conversions]
         more = f"; and {len(left) - _SHOWN:,} more" if len(left) > _SHOWN else ""
         return "".join(f"; {words}" for words in left[:_SHOWN]) + more
+
+
+def undo_command(state: State) -> str:
+    """The command that undoes what is under way."""
+    return "`towpath takeover --undo`" if state == "taking over" else "`towpath cutover --undo`"
 
 
 _CUTOVER = TypeAdapter(Cutover)
@@ -199,6 +211,12 @@ def refuse(session: Session) -> None:
     match marker and marker.state:
         case None:
             return
+        case "destination primary" if marker and marker.is_takeover:
+            raise Refused(
+                f"{pipeline.name} has taken over: the destination is primary, so its connectors must stay stopped and"
+                " its schema must stay as it is: what the source has is older",
+                "docs/how-to/takeover.md says how to go on from here",
+            )
         case "destination primary":
             raise Refused(
                 f"{pipeline.name} is cut over: the destination is primary, so its sink must stay stopped and its schema"
@@ -210,8 +228,10 @@ def refuse(session: Session) -> None:
                 f"the fail back of {pipeline.name} has made the source primary, and is not complete",
                 "`towpath cutover --back` completes it",
             )
+    assert marker is not None
+    what = "takeover" if marker.state == "taking over" else "cutover"
     raise Refused(
-        f"a cutover of {pipeline.name} is under way, or was interrupted", "`towpath cutover --undo` undoes it"
+        f"a {what} of {pipeline.name} is under way, or was interrupted", f"{undo_command(marker.state)} undoes it"
     )
 
 

@@ -52,6 +52,8 @@ VERDICTS = "verdicts"
 WRITERS = "writers"
 #: Schema changes in the log; see `towpath.store.schema_changes`.
 SCHEMA_CHANGES = "schema_changes"
+#: The source's schema as it was read last; see `towpath.store.source_schema`.
+SOURCE_SCHEMA = "source_schema"
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +214,11 @@ def skip_to(client: Client, pipeline: Pipeline, offsets: Mapping[Place, int], at
         collection.bulk_write(writes, ordered=False)
 
 
+def fence(client: Client, pipeline: Pipeline) -> None:
+    """Increase every epoch, so that no task that was started before can write."""
+    collection_of(client, OFFSETS).update_many(id_range(pipeline, "topic"), {"$inc": {"epoch": Int64(1)}})
+
+
 def forget(client: Client, pipeline: Pipeline) -> int:
     """Remove everything that is stored for the pipeline, which must no longer be deployed.
 
@@ -219,6 +226,7 @@ def forget(client: Client, pipeline: Pipeline) -> int:
     """
     for name in (REBUILDS, CUTOVERS, VERDICTS, WRITERS):
         collection_of(client, name).delete_one({"_id": pipeline.name})
+    collection_of(client, SOURCE_SCHEMA).delete_many(id_range(pipeline, "namespace"))
     return sum(
         collection_of(client, name).delete_many(id_range(pipeline, second)).deleted_count
         for name, second in ((OFFSETS, "topic"), (TASKS, "task"), (LOG_BREAKS, "topic"), (SCHEMA_CHANGES, "id"))

@@ -1,4 +1,5 @@
-"""Finds hanging transactions (KAFKA-20734, see `towpath.log.lag`), and ends them as their coordinator decided.
+"""Finds hanging transactions (KAFKA-20734, see `towpath.log.lag`), and ends them as their coordinator decided; and
+fences the tasks that have begun them.
 
 The proof has three steps: the partition's broker reports an open transaction; the coordinator has none there, because
 the producer has committed or aborted it; and the partition's broker still reports the same one. The decision is in the
@@ -12,6 +13,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from confluent_kafka import KafkaException
 from kafka import TopicPartition
 from kafka.errors import KafkaError
 
@@ -51,6 +53,24 @@ def find(topics: Topics, source_connectors: Iterable[str], places: Iterable[Plac
             return list(_hanging(protocol, tuple(source_connectors), sorted(places)))
     except KafkaError as error:
         raise TopicError(f"cannot look for hanging transactions: {error}") from error
+
+
+def fence(topics: Topics, source_connectors: Iterable[str], timeout: float) -> list[str]:
+    """Fence the tasks of these source connectors, which are stopped, as Connect does before it starts tasks anew.
+
+    What a worker that has lost contact still writes is refused from then on, and what it had open is aborted. Returns
+    the transactional ids; `timeout` in seconds, for each. Raises `TopicError` when brokers do not answer, or deny it.
+    """
+    names = tuple(source_connectors)
+    try:
+        with topics.protocol() as protocol:
+            listed = [listing.transactional_id for found in protocol.list_transactions().values() for listing in found]
+        own = sorted({one for one in listed if any(_group(one, name) is not None for name in names)})
+        for transactional_id in own:
+            topics.producer(**{"transactional.id": transactional_id}).init_transactions(timeout)
+    except (KafkaError, KafkaException) as error:
+        raise TopicError(f"cannot fence the tasks of {', '.join(names)}: {error}") from error
+    return own
 
 
 def end(topics: Topics, hanging: HangingTransaction) -> bool:

@@ -444,7 +444,7 @@ class Topics:
             yield consumer
             consumer.unassign()
 
-    def producer(self) -> Producer:
+    def producer(self, **settings: Any) -> Producer:
         """A producer whose records are on all replicas in sync once they are acknowledged, each once."""
         return Producer(
             self._client
@@ -454,6 +454,7 @@ class Topics:
                 "message.max.bytes": LARGEST_RECORD,
                 "delivery.timeout.ms": 45_000,
             }
+            | settings
         )
 
     def _result(self, what: str, future: Any) -> Any:

@@ -1,0 +1,88 @@
+"""`towpath takeover`: the source is killed, and the destination has what the source had at one point in time."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from random import Random
+from typing import Any
+
+import pytest
+from bson import Timestamp
+
+from tests.conftest import MakePipeline
+from tests.support import bank, control, fuzz, raw
+from tests.support.awaited import until
+from tests.support.bank import Bank
+from tests.support.pipeline import Pipeline, Settings, towpath
+from towpath.clients.mongo.client import cluster_time
+from towpath.stack import Stack
+from towpath_verifier import described
+
+pytestmark = pytest.mark.servers
+
+
+@contextmanager
+def lost(stack: Stack) -> Iterator[None]:
+    """The source is killed, and started again at the end."""
+    control.kill(stack.directory, "source-0", signal.SIGKILL)
+    try:
+        yield
+    finally:
+        control.start(stack.directory, "source-0")
+
+
+def prepared(make_pipeline: MakePipeline) -> Pipeline:
+    pipeline = make_pipeline(Settings(partitions=4))
+    bank.fill(pipeline.source_client[pipeline.name])
+    pipeline.source("north").create_index("until", name="expired", expireAfterSeconds=3_600)
+    pipeline.deploy()
+    pipeline.wait()
+    towpath("prepare", pipeline.file)
+    towpath("verify", pipeline.file)
+    return pipeline
+
+
+def indexes(pipeline: Pipeline, client: raw.Client) -> dict[str, dict[str, Any]]:
+    found = described(client, [pipeline.namespace(name) for name in (*bank.BANKS, "journal")])
+    return {namespace: dict(one.indexes) for namespace, one in found.items()}
+
+
+def events(stdout: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in stdout.splitlines()]
+
+
+@pytest.mark.parametrize("run", range(fuzz.TIMES))
+def test_every_transaction_is_there_whole_or_not_at_all(
+    make_pipeline: MakePipeline, stack: Stack, seed: int, run: int
+) -> None:
+    pipeline, random = prepared(make_pipeline), Random(seed + run)
+    form = indexes(pipeline, pipeline.source_client)
+    refused = towpath("takeover", pipeline.file, expect=1)
+    assert "the source answers" in refused.stdout and "--source-is-lost" in refused.stdout
+    assert pipeline.status()["cutover"] is None
+    with Bank(pipeline.addresses.source, pipeline.name, seed + run) as transfers:
+        until("transfers", lambda: len(transfers.acknowledged) > 100)
+        time.sleep(random.random())
+        with lost(stack):
+            killed = time.monotonic()
+            told = events(towpath("takeover", pipeline.file, "--json").stdout)
+            seconds = time.monotonic() - killed
+            end = told[-1]
+            marker = pipeline.status(expect=2)["cutover"]
+            assert marker["state"] == "destination primary" and marker["is_takeover"], marker
+            point = cluster_time(marker["cluster_time"])
+            assert f"before the source's cluster time {point}" in end["words"], end
+            at = Timestamp(point.seconds, point.ordinal)
+            count = bank.assert_whole(pipeline.destination_client[pipeline.name], transfers.acknowledged, at)
+            assert indexes(pipeline, pipeline.destination_client) == form
+            again = towpath("takeover", pipeline.file)
+            assert "the destination took over at" in again.stdout
+            assert "must stay stopped" in towpath("resume", pipeline.file, expect=2).stderr
+    print(f"{count} of {len(transfers.acknowledged)} transfers are there; it took {seconds:.1f} s from the kill")
+    assert count > 0.5 * len(transfers.acknowledged)
+    undone = towpath("takeover", pipeline.file, "--undo", expect=2)
+    assert "cannot be undone" in undone.stderr

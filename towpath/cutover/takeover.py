@@ -1,0 +1,326 @@
+"""A takeover: the destination becomes primary because the source is lost. What must hold before, and its steps.
+
+The log holds every change up to the position of the source connector, with transactions whole. So once nothing writes
+to the log any more, and the sink has applied all of it, the destination is the source as of that time: no partition is
+behind another, and no transaction is half applied. `docs/design/takeover.md` has the proof.
+
+Until the switch every step can be undone, also after a kill.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from pymongo.errors import PyMongoError
+
+from towpath.checks.rule import Finding, Rule, error, ok, warning
+from towpath.clients.connect.control import statuses, wait_stopped
+from towpath.clients.mongo.client import ClusterTime
+from towpath.clients.mongo.privileges import privileges
+from towpath.config.text import counted, first_few, utc
+from towpath.cutover.gate import missing_privileges
+from towpath.cutover.sides import Sides
+from towpath.cutover.steps import (
+    ENFORCE,
+    RESTORE,
+    SINK_STOPS,
+    STOP_SINK,
+    CutoverOptions,
+    Step,
+    Work,
+    change_schema,
+    release,
+)
+from towpath.deploy import conversions
+from towpath.deploy.schema import as_text, compared, planned, remembered, without_enforcement
+from towpath.errors import MongoError, Refused, TowpathError
+from towpath.history import rebuild
+from towpath.log import barrier
+from towpath.log.source_offsets import SourceState, read_state
+from towpath.run.dead_letters import DeadLetterRetries
+from towpath.run.report import Report
+from towpath.run.restarts import end_transactions
+from towpath.run.status import read_status
+from towpath.session import Session, unsaid
+from towpath.store import verdict as verdicts
+from towpath.store.positions import fence
+from towpath.verify.verdict import Verdict
+from towpath_verifier import Schemas
+
+#: Longer than a source that answers Connect is without a new time: an idle server notes one every ten seconds.
+_SILENCE_S = 15.0
+_LOOK_S, _POLL_S = 2.0, 0.5  # looked at for at least so long, so often: the clock may be wrong
+_ANSWER_S = 5.0  # in which the source may answer
+_SHOWN, _LONGEST = 3, 160
+_ACCEPT = "--accept takes over nevertheless"
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What the rules read."""
+
+    session: Session
+    options: CutoverOptions
+
+    @cached_property
+    def status(self) -> Report:
+        """Raises `TowpathError` when Kafka or Connect does not answer."""
+        return read_status(self.session)
+
+    @cached_property
+    def states(self) -> Mapping[str, SourceState]:
+        return source_states(self.session)
+
+    @cached_property
+    def schema(self) -> tuple[Schemas, ClusterTime] | None:
+        return remembered(self.session)
+
+    @property
+    def point(self) -> ClusterTime:
+        """The cluster time before which the log has every change."""
+        return point(self.states)
+
+
+def source_states(session: Session) -> dict[str, SourceState]:
+    return {name: read_state(session.connect, name) for name in session.pipeline.source_connectors}
+
+
+def point(states: Mapping[str, SourceState]) -> ClusterTime:
+    """The cluster time before which the log has every change. Raises `Refused` before the copy is complete."""
+    times = list[ClusterTime]()
+    for name, state in states.items():
+        if state.is_initial or state.copying or state.position is None or state.position.snapshot_running:
+            raise Refused(f"{name} has not completed its copy: the log does not hold all documents")
+        times.append(state.position.time)
+    return min(times)
+
+
+def _source(loss: Loss) -> Iterator[Finding]:
+    """No primary answers."""
+    advice = (
+        "`towpath cutover` moves without loss; if you know that it is lost, --source-is-lost takes over nevertheless:"
+        " what is written there from now on is lost"
+    )
+    try:
+        with loss.session.source.connected(timeout=_ANSWER_S, answer=_ANSWER_S) as client:
+            client.admin.command("ping")
+    except (MongoError, PyMongoError) as failure:
+        yield ok(f"does not answer: {str(failure).partition(';')[0][:_LONGEST]}")
+        return
+    words = f"the source answers at {loss.session.source.address}"
+    yield warning(words, "stop what writes there") if loss.options.source_is_lost else error(words, advice)
+
+
+def _capture(loss: Loss) -> Iterator[Finding]:
+    """Connect hears nothing of the source either: it might be away from this machine only."""
+    at, began = loss.point, time.monotonic()
+    while not loss.options.source_is_lost:
+        if time.time() - at.seconds > _SILENCE_S and time.monotonic() - began > _LOOK_S:
+            break
+        time.sleep(_POLL_S)
+        later = point(source_states(loss.session))
+        if later > at:
+            yield error(
+                "the source answers Connect's workers, which have captured up to"
+                f" {utc(later.seconds)}: it is only out of reach of this machine",
+                "run the command where the source can be reached, or `towpath cutover` there; if what the workers"
+                " reach is to be given up, --source-is-lost",
+            )
+            return
+    yield ok(f"the log has every change before {utc(at.seconds)} ({at})")
+
+
+def _consistent(loss: Loss) -> Iterator[Finding]:
+    """What the log holds is one state of the source."""
+    yield from _accepted(loss, not_one_state(loss.states), "one state of the source")
+
+
+def not_one_state(states: Mapping[str, SourceState]) -> list[str]:
+    """Why the log does not hold one state of the source; empty if it does."""
+    problems = []
+    for name, state in states.items():
+        assert state.position is not None
+        if state.lost or state.gap:
+            problems.append(f"{name} has lost a part of the source's changes, and documents are not re-read yet")
+        if state.open:
+            problems.append(f"the log ends inside a transaction of {state.open}, which was larger than 64 MB")
+        if state.copied and not state.position.has_passed(state.copied):
+            problems.append(f"copied documents are as of up to {state.copied}, and {name} has not captured so far")
+        if state.changed:
+            problems.append(f"changes of {counted(sum(state.changed.values()), 'document')} were not read in time")
+        if state.schema and any(refill.end is None for refill in state.schema.refills):
+            problems.append("a collection that was renamed or replaced is not read to its end")
+    times = {state.position.time for state in states.values() if state.position}
+    if len(times) > 1:
+        shown = ", ".join(map(str, sorted(times)))
+        problems.append(f"the source connectors have captured up to different times: {shown}")
+    return problems
+
+
+def _applied(loss: Loss) -> Iterator[Finding]:
+    """The destination gets all that the log has."""
+    report, problems = loss.status, list[str]()
+    if report.log_breaks:
+        breaks = first_few([one.description for one in report.log_breaks], _SHOWN)
+        problems.append(f"the log has lost records that were not applied: {breaks}")
+    retries = DeadLetterRetries(loss.session)
+    for _ in retries.read(time.monotonic()):
+        pass
+    if retries.remaining:
+        problems.append(f"{retries.words} that the destination refused")
+    if waiting := sum(one.requests for one in report.requests_waiting or ()):
+        problems.append(f"{counted(waiting, 'request')} to re-read documents can no longer be answered")
+    if report.raw.changes and report.raw.changes.open:
+        held = first_few([one.line(loss.session.file) for one in report.raw.changes.open], _SHOWN)
+        problems.append(f"schema changes are not made yet: {held}")
+    yield from _accepted(loss, problems, "everything can be applied")
+
+
+def _accepted(loss: Loss, problems: list[str], otherwise: str) -> Iterator[Finding]:
+    if not problems:
+        yield ok(otherwise)
+    for words in problems:
+        yield warning(words, "") if loss.options.accepts else error(words, _ACCEPT)
+
+
+def _sink(loss: Loss) -> Iterator[Finding]:
+    """The sink runs."""
+    with loss.session.destination.connected() as client:
+        if rebuild.running(client, loss.session.pipeline) is not None:
+            yield error("the destination is being rebuilt", "`towpath replay --rebuild` ends that first")
+    [sink] = statuses(loss.session.connect, [loss.session.pipeline.sink_connector])
+    advice = f"towpath restart {loss.session.file}"
+    lag = loss.status.lag
+    words = "running" if lag.records is None else f"running, {counted(lag.records, 'record')} behind the log"
+    yield ok(words) if sink.running else error("; ".join([f"is {sink.state}", *sink.reasons]), advice)
+
+
+def _verified(loss: Loss) -> Iterator[Finding]:
+    with loss.session.destination.connected() as client:
+        last = verdicts.read(client, loss.session.pipeline)
+    if last is None:
+        yield warning("never, and without the source it cannot be any more", "")
+        return
+    verdict = Verdict.read(last)
+    yield ok(verdict.line) if verdict.clean else warning(verdict.line, "")
+
+
+def _schema(loss: Loss) -> Iterator[Finding]:
+    """The source's schema is known, and can be restored."""
+    if loss.schema is None:
+        words = (
+            "that of the source is not known, which `deploy` and `verify` store: indexes stay without unique and TTL"
+        )
+        yield from _accepted(loss, [words], "")
+        return
+    both, at = loss.schema
+    steps = planned(both, final=True, explained=True).steps
+    with loss.session.destination.connected() as client:
+        granted = privileges(client)
+    if missing := list(missing_privileges(granted, "destination", steps)):
+        yield error(first_few(missing, _SHOWN), "grant the role dbAdmin on the databases")
+    since = [f"{change.kind} {change.namespace}" for change in loss.status.raw.ddl if change.time > at]
+    problems = [f"known as of {utc(at.seconds)}; changed since: {first_few(since, _SHOWN)}"] if since else []
+    if differing := [f"{one.pair.source}: {one.what}" for one in compared(both).differences]:
+        problems.append(f"these differ, and stay as they are: {first_few(differing, _SHOWN)}")
+    yield from _accepted(loss, problems, f"as of {utc(at.seconds)}, {counted(len(steps), 'command')} to restore it")
+
+
+GATE: tuple[Rule[Loss], ...] = (
+    Rule("source", _source),
+    Rule("capture", _capture),
+    Rule("consistent", _consistent),
+    Rule("sink", _sink),
+    Rule("applied", _applied),
+    Rule("verified", _verified),
+    Rule("schema", _schema),
+)
+
+
+# the steps
+
+
+def _stop_capture(work: Work) -> None:
+    session = work.session
+    for name in session.pipeline.source_connectors:
+        session.connect.stop(name)
+    for name in session.pipeline.source_connectors:
+        wait_stopped(session.connect, name)
+
+
+def _resume_capture(sides: Sides) -> None:
+    for name in sides.session.pipeline.source_connectors:
+        sides.session.connect.resume(name)
+
+
+def _fence_capture(work: Work) -> None:
+    """From here on, the position of the source connectors is final."""
+    from towpath.clients.kafka import hanging_transactions  # here, because it costs 0.15 s of CPU
+
+    session = work.session
+    hanging_transactions.fence(session.topics, session.pipeline.source_connectors, work.options.timeout)
+    for message in end_transactions(session, list(session.topics.open_transactions())):
+        session.say(message)
+    states = source_states(session)
+    work.last_write = point(states)
+    if not work.options.accepts and (problems := not_one_state(states)):
+        raise TowpathError(f"the log does not hold one state of the source: {'; '.join(problems)}", _ACCEPT)
+
+
+def _drain(work: Work) -> None:
+    work.log = barrier.wait_drained(work.session, work.options.timeout, work.session.say)
+
+
+def _fence_sink(work: Work) -> None:
+    """What a task still had under way is written before this, or never; so the positions are read again."""
+    with work.session.destination.connected() as client:
+        fence(client, work.session.pipeline)
+    barrier.wait_drained(work.session, work.options.timeout, unsaid)
+
+
+def _plan_schema(work: Work) -> None:
+    """Plan all changes of the schema, and store how to undo them."""
+    known = remembered(work.session)
+    if known is None:
+        return
+    work.restore = planned(known[0], final=True, explained=True)
+    undo = {ENFORCE: as_text(without_enforcement(step) for step in work.restore.steps if step.enforces)}
+    later = conversions.conversions(step for step in work.restore.steps if step.converts)
+    assert work.sides.marker is not None
+    work.sides.mark(replace(work.sides.marker, undo=undo, later=later))
+
+
+def _enforce(work: Work) -> int:
+    return change_schema(work.session, [step for step in work.restore.steps if step.enforces])
+
+
+def _restore(work: Work) -> int:
+    steps = [step for step in work.restore.steps if not (step.enforces or step.converts)]
+    return change_schema(work.session, steps)
+
+
+def _relax_again(sides: Sides) -> None:
+    if (known := remembered(sides.session)) is not None:
+        steps = planned(known[0], overwrite=True, explained=True).steps
+        change_schema(sides.session, sorted(steps, key=lambda step: not step.drops))
+
+
+STOP_CAPTURE = "stopping the capture"
+
+STEPS = (
+    Step(STOP_CAPTURE, _stop_capture, undo=_resume_capture),
+    Step("fencing the capture", _fence_capture),
+    Step("applying the rest of the log", _drain),
+    *SINK_STOPS,
+    Step("fencing the sink", _fence_sink),
+    Step("planning the schema of the new primary", _plan_schema),
+    Step(ENFORCE, _enforce, undo=release, unit="commands"),
+    Step(RESTORE, _restore, undo=_relax_again, unit="commands"),
+)
+#: The steps with an undo, in the order of the undo.
+UNDO_ORDER = tuple({step.name: step for step in STEPS}[name] for name in (RESTORE, ENFORCE, STOP_SINK, STOP_CAPTURE))
+#: What of a cutover is undone when its source is lost; the rest is at the source, or harmless without it.
+UNDO_OF_CUTOVER = UNDO_ORDER[:-1]
