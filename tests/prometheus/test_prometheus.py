@@ -41,7 +41,9 @@ pytestmark = [
 
 #: The copy takes seconds, so that it is seen; `towpath compact` is started by the test.
 SETTINGS = Settings(
-    partitions=2, capture={"documents_per_second": 120}, extra="[log]\ncompact = true\n[run]\ncompact = false"
+    partitions=2,
+    capture={"documents_per_second": 120},
+    extra='[log]\ncompact = true\n[run]\ncompact = false\nrecovery_point = "2s"',
 )
 #: Texts of the rules, and what a test of a minute has in their place.
 LIMITS = {"> 300": "> 2", "[1m]": "[3s]", "[2h]": "[3s]", "> 60\n": "> 6\n"}
@@ -196,6 +198,7 @@ def test_prometheus_sees_the_failures_of_a_pipeline(
         with monitored(other, no_worker, no_source):
             write_targets(tmp_path, listen, other)
             make_failures(pipeline, run)
+            lag_behind(pipeline, look)
             look.await_fired(set(rules.NAMES) - {DOWN, MISSING})
             api.refuse(rest.get(f"http://127.0.0.1:{listen}/api/v1/pipelines/{pipeline.name}").json(), "Pipeline")
         with Connect(addresses.connect) as connect:
@@ -223,6 +226,14 @@ def make_failures(pipeline: Pipeline, run: Running) -> None:
     pipeline.source("a").update_many({"_id": {"$lt": 2}}, {"$set": {"refused": True}})
     run.await_word("Document failed validation (121)")
     pipeline.source("a").insert_many([{"_id": 2000 + n, "refused": True} for n in range(300)])
+
+
+def lag_behind(pipeline: Pipeline, look: Monitor) -> None:
+    """The capture stands until the alert about the recovery point fires."""
+    with Connect(pipeline.addresses.connect) as connect:
+        connect.pause(f"{pipeline.name}-source")
+        look.await_fired({"TowpathRecoveryPoint"})
+        connect.resume(f"{pipeline.name}-source")
 
 
 @contextmanager

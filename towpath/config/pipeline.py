@@ -449,6 +449,9 @@ class Run(Section):
     """`run` does what `verify --follow` does."""
     repair: bool = True
     """`run` repairs dead letters once the destination accepts them (`exactly-once`)."""
+    recovery_point: Time | None = None
+    """The most that a loss of the source may cost, such as `10s`: an alert tells when the log is further behind the
+    source."""
     listen: Listen = ""
     """Address of the page, the API and the metrics of `run`, such as `127.0.0.1:9300`; without it, nothing listens."""
     token_file: File | None = None

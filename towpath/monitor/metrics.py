@@ -220,6 +220,10 @@ _PIPELINE: Table[Report] = {
         "The source's cluster time minus the stream's position, which heartbeats move while nothing changes",
         "lag.capture_seconds",
     ),
+    "recovery_point_seconds": (
+        "[run] recovery_point: how far the log may be behind the source, whose loss would cost that much",
+        "recovery_point_seconds",
+    ),
     "lag_records": ("Records of the log that are not applied", "lag.records"),
     "log_records_per_second": ("Records into the log, over the last 10 seconds", "records_per_second"),
     "oplog_window_seconds": (

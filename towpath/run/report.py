@@ -352,6 +352,8 @@ class Report:
     ddl: tuple[SourceChange, ...] | None = None
     schema_changes: tuple[LoggedChange, ...] | None = None
     log: LogReport | None = None
+    recovery_point_seconds: float | None = None
+    """[run] recovery_point."""
     compaction_lag_seconds: float | None = None
     poll_seconds: float | None = None
     failed_polls: int = 0
@@ -385,6 +387,7 @@ def unknown(session: Session) -> Report:
         file=str(session.file),
         source=without_credentials(pipeline.source.uri),
         destination=without_credentials(pipeline.destination.uri),
+        recovery_point_seconds=None if pipeline.run.recovery_point is None else pipeline.run.recovery_point / 1000,
         compaction_lag_seconds=pipeline.log.compaction_lag / 1000 if pipeline.log.compact else None,
     )
 
