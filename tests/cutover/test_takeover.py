@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,10 +15,11 @@ import pytest
 from bson import Timestamp
 
 from tests.conftest import MakePipeline
-from tests.support import bank, control, fuzz, raw
+from tests.support import bank, control, fuzz, raw, workers
 from tests.support.awaited import until
 from tests.support.bank import Bank
-from tests.support.pipeline import Pipeline, Settings, towpath
+from tests.support.pipeline import TOWPATH, Pipeline, Settings, towpath
+from tests.support.started import started
 from towpath.clients.mongo.client import cluster_time
 from towpath.stack import Stack
 from towpath_verifier import described
@@ -86,3 +88,42 @@ def test_every_transaction_is_there_whole_or_not_at_all(
     assert count > 0.5 * len(transfers.acknowledged)
     undone = towpath("takeover", pipeline.file, "--undo", expect=2)
     assert "cannot be undone" in undone.stderr
+
+
+#: What is killed, and the last step that the takeover has told by then.
+KILLED = (
+    ("tool", "stopping the capture"),
+    ("tool", "restoring the schema of the new primary"),
+    (workers.FIRST, "stopping the capture"),
+    ("kafka", "fencing the capture"),
+    ("destination-0", "stopping the sink"),
+)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("part", "step"), KILLED, ids=[f"{part}: {step}" for part, step in KILLED])
+def test_whatever_is_killed_it_is_done_again_with_the_same_result(
+    make_pipeline: MakePipeline, stack: Stack, seed: int, part: str, step: str
+) -> None:
+    """The command ends undone, or with what is left to do; or it was quicker."""
+    pipeline = prepared(make_pipeline)
+    with Bank(pipeline.addresses.source, pipeline.name, seed) as transfers:
+        until("transfers", lambda: len(transfers.acknowledged) > 100)
+        with lost(stack):
+            command = [TOWPATH, "takeover", pipeline.file, "--json"]
+            with started(command, stdout=subprocess.PIPE, text=True) as running:
+                assert running.stdout is not None
+                next(line for line in running.stdout if f'"{step}"' in line)
+                if part == "tool":
+                    running.kill()
+                else:
+                    control.restart(stack.directory, part, signal.SIGKILL)
+                running.stdout.read()
+                print(f"it ended with {running.wait(240)}")
+            if part == "tool":
+                assert "everything is as before" in towpath("takeover", pipeline.file, "--undo").stdout
+            print(towpath("takeover", pipeline.file, "--accept").stdout)
+            marker = pipeline.status(expect=2)["cutover"]
+            point = cluster_time(marker["cluster_time"])
+            at = Timestamp(point.seconds, point.ordinal)
+            bank.assert_whole(pipeline.destination_client[pipeline.name], transfers.acknowledged, at)

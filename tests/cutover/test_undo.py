@@ -138,7 +138,9 @@ def assert_as_before(world: World, way: str, before: State, where: object) -> No
     assert (world.marker.state if world.marker else None) == ("destination primary" if way == "back" else None), where
 
 
-@pytest.mark.parametrize("kind", ["fine", "closed", pytest.param("full", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(
+    "kind", ["fine", *(pytest.param(kind, marks=pytest.mark.nightly) for kind in ("closed", "full"))]
+)
 @pytest.mark.parametrize("failure", FAILURES)
 @pytest.mark.parametrize("way", WAYS | LOST)
 def test_whatever_ends_it_all_is_as_before(
