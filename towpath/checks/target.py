@@ -150,12 +150,13 @@ OF_WRITING: Sequence[Rule[Target]] = rules(
 )
 
 
-def require_own(session: Session, *, ended: bool = False) -> None:
+def require_own(session: Session, *, ended: bool = False, with_source: bool = True) -> None:
     """Raise `Refused` unless the destination is the one that the pipeline writes, and no other pipeline does.
 
-    With `ended`, Kafka and Connect may be away, as after the end of a replication.
+    With `ended`, Kafka and Connect may be away, as after the end of a replication. Without `with_source` the source is
+    not asked, only what is deployed.
     """
-    require(OF_WRITING, gather(Facts(session), ended=ended))
+    require(OF_WRITING, gather(Facts(session), ended=ended, with_source=with_source))
 
 
 def no_sink_elsewhere(facts: Facts) -> Iterator[Finding]:

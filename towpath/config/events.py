@@ -347,7 +347,6 @@ BY_COMMAND: Mapping[str, Sequence[type[Event]]] = {
     "repair": (Reread, Repaired),
     "replay": (Replayed,),
     "cutover": (Gate, Step, Switch, CutoverNote),
-    "takeover": (Gate, Step, Switch, CutoverNote),
     "run": (Note, Difference, Definition, RunEnd),
 }
 

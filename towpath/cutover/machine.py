@@ -237,7 +237,7 @@ class Machine:
         """Check the gate of a takeover, and return whether it is to begin."""
         forward = self.sides.forward
         forward.require_deployed()
-        target.require_own(forward)
+        target.require_own(forward, with_source=False)
         return self._passed(run(takeover.GATE, Loss(forward, self.options)))
 
     def _readiness(self, *, returns: bool) -> Readiness:

@@ -217,7 +217,7 @@ def read_sides(
 
 def _refuse_other_source(session: Session, mark: str) -> None:
     """Raise `Refused` when the marker is of another pipeline of this name. A source that is away cannot be asked."""
-    with suppress(MongoError), session.source.connected() as client:
+    with suppress(MongoError), session.source.briefly() as client:
         source = source_set(client)
         if not ReplicaSet.parse(mark).is_same(source):
             raise Refused(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -47,6 +48,7 @@ from towpath.run.status import read_status
 from towpath.session import Session, unsaid
 from towpath.store import verdict as verdicts
 from towpath.store.positions import fence
+from towpath.threads import begin
 from towpath.verify.verdict import Verdict
 from towpath_verifier import Schemas
 
@@ -66,9 +68,14 @@ class Loss:
     options: CutoverOptions
 
     @cached_property
+    def asked(self) -> Future[Report]:
+        """The status, for which all servers are asked; it waits for a source that does not answer."""
+        return begin(lambda: read_status(self.session), "status")
+
+    @property
     def status(self) -> Report:
         """Raises `TowpathError` when Kafka or Connect does not answer."""
-        return read_status(self.session)
+        return self.asked.result()
 
     @cached_property
     def states(self) -> Mapping[str, SourceState]:
@@ -104,6 +111,7 @@ def _source(loss: Loss) -> Iterator[Finding]:
         "`towpath cutover` moves without loss; if you know that it is lost, --source-is-lost takes over nevertheless:"
         " what is written there from now on is lost"
     )
+    assert loss.asked  # at the same time
     try:
         with loss.session.source.connected(timeout=_ANSWER_S, answer=_ANSWER_S) as client:
             client.admin.command("ping")
