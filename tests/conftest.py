@@ -101,6 +101,7 @@ _LONG = (
     *("history/test_compaction.py", "deploy/test_deploy.py", "cutover/test_cutover.py", "stack/test_stack.py"),
     *("capture/test_requirements.py", "verify/test_verdicts.py", "clients/test_worker_unwell.py", "run/test_run.py"),
     *("verify/test_repair.py", "verify/test_verify_lost_server.py", "capture/test_oversized.py"),
+    *("cutover/test_takeover.py", "capture/test_rules.py", "capture/test_collections.py", "capture/test_rounds.py"),
 )
 
 

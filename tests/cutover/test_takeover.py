@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -35,6 +37,14 @@ def lost(stack: Stack) -> Iterator[None]:
         yield
     finally:
         control.start(stack.directory, "source-0")
+
+
+def out_of_reach(pipeline: Pipeline) -> Path:
+    """Its file with an address of the source at which nothing answers, as behind a firewall."""
+    file, address = pipeline.file.with_name("out-of-reach.toml"), pipeline.addresses.source.partition("?")[0]
+    file.write_text(pipeline.file.read_text().replace(address, re.sub(r":\d+/", ":1/", address)))
+    file.chmod(0o600)
+    return file
 
 
 def prepared(make_pipeline: MakePipeline) -> Pipeline:
@@ -65,6 +75,8 @@ def test_every_transaction_is_there_whole_or_not_at_all(
     form = indexes(pipeline, pipeline.source_client)
     refused = towpath("takeover", pipeline.file, expect=1)
     assert "the source answers" in refused.stdout and "--source-is-lost" in refused.stdout
+    refused = towpath("takeover", out_of_reach(pipeline), expect=1)
+    assert "the source answers Connect's workers" in refused.stdout
     assert pipeline.status()["cutover"] is None
     with Bank(pipeline.addresses.source, pipeline.name, seed + run) as transfers:
         until("transfers", lambda: len(transfers.acknowledged) > 100)
@@ -82,11 +94,10 @@ def test_every_transaction_is_there_whole_or_not_at_all(
             at = Timestamp(point.seconds, point.ordinal)
             count = bank.assert_whole(pipeline.destination_client[pipeline.name], transfers.acknowledged, at)
             assert indexes(pipeline, pipeline.destination_client) == form
-            again = towpath("takeover", pipeline.file)
-            assert "the destination took over at" in again.stdout
             assert "must stay stopped" in towpath("resume", pipeline.file, expect=2).stderr
     print(f"{count} of {len(transfers.acknowledged)} transfers are there; it took {seconds:.1f} s from the kill")
     assert count > 0.5 * len(transfers.acknowledged)
+    assert "the destination took over at" in towpath("takeover", pipeline.file).stdout
     undone = towpath("takeover", pipeline.file, "--undo", expect=2)
     assert "cannot be undone" in undone.stderr
 
