@@ -95,6 +95,7 @@ def test_every_transaction_is_there_whole_or_not_at_all(
             count = bank.assert_whole(pipeline.destination_client[pipeline.name], transfers.acknowledged, at)
             assert indexes(pipeline, pipeline.destination_client) == form
             assert "must stay stopped" in towpath("resume", pipeline.file, expect=2).stderr
+    assert "must stay stopped" in towpath("deploy", pipeline.file, expect=2).stderr
     print(f"{count} of {len(transfers.acknowledged)} transfers are there; it took {seconds:.1f} s from the kill")
     assert count > 0.5 * len(transfers.acknowledged)
     assert "the destination took over at" in towpath("takeover", pipeline.file).stdout
@@ -134,6 +135,11 @@ def test_whatever_is_killed_it_is_done_again_with_the_same_result(
                 print(f"it ended with {running.wait(240)}")
             if part == "tool":
                 assert "everything is as before" in towpath("takeover", pipeline.file, "--undo").stdout
+                found = [
+                    one for held in indexes(pipeline, pipeline.destination_client).values() for one in held.values()
+                ]
+                assert not any(one.get("unique") or one.get("prepareUnique") for one in found), found
+                assert 3_600 not in [one.get("expireAfterSeconds") for one in found], found
             print(towpath("takeover", pipeline.file, "--accept").stdout)
             marker = pipeline.status(expect=1)["cutover"]
             point = cluster_time(marker["cluster_time"])

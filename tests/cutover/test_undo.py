@@ -491,8 +491,9 @@ def test_a_fail_back_stops_ttl_at_the_destination_before_it_switches(world: Worl
     assert seen == [{"destination"}], "the source's TTL is active again, the destination's is not any more"
 
 
-def test_a_takeover_ends_a_cutover_that_lost_its_source(world: World) -> None:
-    """When that had restored the schema of the destination; its undo would need the source."""
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_a_takeover_ends_a_cutover_that_lost_its_source(world: World, comes_back: bool) -> None:
+    """When that had restored the schema of the destination; what needs the source stays in the marker."""
     before = begin(world, "there")
 
     def on_call(name: str, is_done: bool) -> None:
@@ -502,11 +503,19 @@ def test_a_takeover_ends_a_cutover_that_lost_its_source(world: World) -> None:
     world.on_call = on_call
     with pytest.raises(NotUndone):
         world.cut_over(world.command(signals()))
-    assert world.state.sinks["shop"] == "STOPPED" and world.state.enforced == {"destination"}
+    assert world.state.sinks["shop"] == "STOPPED" and world.state.captures_back
+    assert world.state.enforced == {"destination"}
     world.on_call = lambda name, is_done: None
     later = world.command(signals())
     later._leave_cutover()
-    assert world.marker is None and world.state.sinks["shop"] == "RUNNING"
+    assert world.state.sinks["shop"] == "RUNNING" and not world.state.captures_back, "changes would circulate"
     assert "destination" not in world.state.enforced and world.state.relaxed >= before.relaxed
-    assert world.take_over(later)
-    assert world.marker is not None and world.marker.is_takeover  # type: ignore[unreachable]
+    if not comes_back:
+        assert world.take_over(later)
+        assert world.marker is not None and world.marker.is_takeover
+        return
+    world.on_call = lambda name, is_done: fail() if name == "drain" else None
+    assert not world.take_over(later)
+    assert world.marker is not None and world.marker.state == "cutting over"
+    assert world.command(signals()).undo()
+    assert_as_before(world, "there", before, "the source is back")

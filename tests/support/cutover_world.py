@@ -367,7 +367,19 @@ def world(folder: Path, patch: pytest.MonkeyPatch) -> World:
         return LOG
 
     patch.setattr(takeover, "remembered", it.does("remembered", known))
-    patch.setattr(takeover, "planned", lambda known, *, explained, **form: plan(known, **form))
+
+    def relaxing(known: Session, restored: set[str] | None) -> Sequence[Step]:
+        assert restored in (None, {"shop.users"})
+        return plan(known, overwrite=True).steps
+
+    def stop_reverse(reverse: Session) -> None:
+        assert reverse.pipeline.name == "shop-back"
+        state.sinks["shop-back"], state.captures_back = "STOPPED", False
+
+    patch.setattr(takeover, "restoring", lambda known: plan(known, final=True).steps)
+    patch.setattr(takeover, "relaxing", relaxing)
+    patch.setattr(takeover, "stop_reverse", it.does("stop reverse", stop_reverse))
+    patch.setattr(takeover, "not_applied", it.does("look for refusals", lambda *_: []))
     patch.setattr(takeover, "source_states", it.does("offsets", lambda session: {}))
     patch.setattr(takeover, "point", lambda states: TIMES["source"])
     patch.setattr(takeover, "end_transactions", it.does("end transactions", lambda *_: []))

@@ -104,9 +104,9 @@ def _secrets(pipeline: Pipeline) -> Finding:
 
 
 def no_cutover(facts: Facts) -> Iterator[Finding]:
-    """No cutover is under way or over when a new sink is created."""
-    if facts.pipeline.exactly_once and not facts.is_deployed:
-        cutover.refuse(facts.session)
+    """No cutover is under way or over when a new sink is created; and no takeover ever."""
+    if facts.pipeline.exactly_once:
+        (cutover.refuse_takeover if facts.is_deployed else cutover.refuse)(facts.session)
     return iter(())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -13,8 +14,18 @@ from towpath.checks.facts import Facts
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json, say
 from towpath.cli.progress import bar
 from towpath.clients.connect.control import statuses, wait_running
+from towpath.clients.mongo.client import ClusterTime
 from towpath.deploy import conversions, deployment
-from towpath.deploy.schema import Listing, Plan, apply, of_text, plan, plan_in_place, remember, schemas
+from towpath.deploy.schema import (
+    Plan,
+    apply,
+    described_at_source,
+    of_text,
+    plan,
+    plan_in_place,
+    remember,
+    source_now,
+)
 from towpath.errors import MongoError, NoSuchConnector, TowpathError
 from towpath.log import barrier
 from towpath.session import Session
@@ -59,6 +70,9 @@ def deploy(
     an operator; 2 it cannot be done.
     """
     with opened(file) as session:
+        now: ClusterTime | None = None
+        with suppress(MongoError):  # which the facts tell
+            now = None if dry_run else source_now(session)
         facts = Facts(session, allow_missing=allow_missing, accept_rules=accept_rules)
         changes, differences = deployment.plan(facts), list(deployment.differences(facts))
         in_log = session.pipeline.ddl.apply  # the sink creates collections, with the options of their time
@@ -80,8 +94,10 @@ def deploy(
         if not dry_run and not differences:
             running = [name for name in session.pipeline.connectors if name not in waiting]
             wait_running(session.connect, running, timeout, replaced=before)
-        if not dry_run:
-            remember(session, schema.both or schemas(session, Listing.read(session).pairs(views=True)))
+        if now:
+            source = schema.both.source if schema.both else described_at_source(session, facts.namespaces)
+            if source is not None:
+                remember(session, source, now)
         descriptions = [*(step.description for step in schema.collections), *(change.description for change in changes)]
         if as_json:
             words = [difference.finding for difference in differences]

@@ -21,6 +21,7 @@ from towpath.deploy import unreplicated
 from towpath.log import reread_requests
 from towpath.log.barrier import passing
 from towpath.session import Session
+from towpath.store import cutover as cutovers
 from towpath.store import state_files, verdict_file
 from towpath.store.state_files import FOLLOW, lock
 from towpath.verify import repair as rereads
@@ -70,6 +71,7 @@ def repair(
             return
         reread_requests.refuse_unable(session.pipeline)
         target.require_own(session)
+        cutovers.refuse_takeover(session)
         of_verdict = ids is None and not dead_letters
         if of_verdict and not yes:
             _confirm(session.pipeline)

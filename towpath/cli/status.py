@@ -221,7 +221,10 @@ def _numbers(status: Report) -> Iterator[tuple[str, str]]:
     yield "lag", lag_text(status.lag)
     if (behind := status.lag.capture_seconds) is not None and status.copy is not None and status.copy.done:
         limit = status.recovery_point_seconds
-        yield "recovery point", f"{behind:.1f} s{'' if limit is None else f' (limit {limit:g} s)'}"
+        yield (
+            "recovery",
+            f"{behind:.1f} s would be lost with the source{'' if limit is None else f' (limit {limit:g} s)'}",
+        )
     yield "rate", f"{status.records_per_second or 0:,.0f} records/s into the log, over {RATE_WINDOW} s"
     yield from _splices(status.splices or Splices())
     for shown in status.raw.changes.latest[:1] if status.raw.changes else ():

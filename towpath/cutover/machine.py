@@ -167,6 +167,8 @@ class Machine:
     def _take_over(self) -> None:
         if self.state == "destination primary":
             assert self.sides.marker is not None
+            if not self.sides.marker.is_takeover:
+                raise Refused(f"the destination is primary already, by a cutover: {self.sides.marker.description}")
             if not self.dry_run:
                 self._convert()
             self._end(f"nothing to do: {self.sides.marker.description}")
@@ -178,6 +180,10 @@ class Machine:
         if self.state == TAKEOVER.under_way:
             self.undo_earlier("an earlier takeover was interrupted; undoing it first")
         elif self.state == CUTOVER.under_way:
+            if not self._interruptible(
+                lambda: self._passed(run(takeover.LOST, Loss(self.sides.forward, self.options)))
+            ):
+                return
             self._leave_cutover()
         if not self._interruptible(self._is_lost):
             return
@@ -190,7 +196,11 @@ class Machine:
         self._say("a cutover was interrupted, and cannot be completed without the source; undoing it first")
         self.take()
         self.signals.hold()
+        if self.sides.reverse is not None:
+            takeover.stop_reverse(self.sides.reverse)
         self._undo_steps(order=takeover.UNDO_OF_CUTOVER)
+        if self.signals.came:
+            raise _NotDone("the cutover is undone as far as possible, and nothing else was started: interrupted")
         self.signals.release()
         self.sides.reverse = None
 
@@ -314,6 +324,7 @@ class Machine:
                 switched_at=time.time(),
                 blocked=self.options.blocks,
                 is_takeover=direction is TAKEOVER,
+                has_reverse_pipeline=switched.has_reverse_pipeline and direction is not TAKEOVER,
             )
         self.signals.hold()  # a signal would leave it open whether the switch is stored
         if self.signals.came:  # a library may have swallowed its exception
@@ -363,7 +374,7 @@ class Machine:
     def _undo_steps(self, why: str = "", order: Sequence[Step] = ()) -> None:
         """Undo the steps that the marker names, and report afterwards. Raises `NotUndone`.
 
-        `order`: of the steps to undo; the marker forgets the others.
+        `order`: of the steps to undo; the others stay in the marker.
 
         The caller has taken the marker, and holds signals. Nothing that is printed comes before: a reader of the output
         that sleeps would hold the undo up.
@@ -374,8 +385,7 @@ class Machine:
         what = "takeover" if sides.direction is TAKEOVER else "cutover"
         _announce(self._say, why, f"undoing the {what}; this cannot be interrupted")
         order = order or (takeover.UNDO_ORDER if sides.direction is TAKEOVER else UNDO_ORDER)
-        named = {step.name for step in order}
-        begun, undone, failures = [name for name in sides.marker.steps if name in named], list[str](), list[str]()
+        begun, undone, failures = sides.marker.steps, list[str](), list[str]()
         for step in order:
             if step.name in begun:
                 if failure := _failure(step, sides):
@@ -383,7 +393,8 @@ class Machine:
                     break
                 undone.append(step.name)
         try:
-            sides.leave(name for name in begun if name not in undone)
+            left = [name for name in begun if name not in undone]
+            sides.leave(left, takeover.OWN)
         except Exception as error:  # noqa: BLE001
             failures.append(f"the marker at the destination: {_words(error)}")
         for name in undone:
@@ -392,6 +403,12 @@ class Machine:
             self.report(CutoverNote(event="not undone", words=f"not undone: {failure}"))
         if failures:
             raise NotUndone(f"not all could be undone; once that answers again: {self._command('--undo')}")
+        if left:
+            words = (
+                f"undone but for what needs the source; once that answers: towpath cutover {sides.forward.file} --undo"
+            )
+            self.report(CutoverNote(event="undone", words=words))
+            return
         words = f"everything is as before: the {primary} is primary"
         if self.options.stop_with is not None:
             words += "; start the writers again if --stop-with has stopped them"

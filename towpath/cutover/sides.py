@@ -117,7 +117,9 @@ class Sides:
     def enter(self, state: State) -> None:
         """Begin a cutover, or a fail back. Without an answer, a new marker may be stored: see `withdraw`."""
         if self.marker is not None:
-            self.mark(replace(self.marker, state=state, steps=()))
+            # a takeover keeps what is left of an interrupted cutover, for its undo
+            steps = self.marker.steps if state == TAKEOVER.under_way else ()
+            self.mark(replace(self.marker, state=state, steps=steps))
             return
         marker = Cutover(state, (), time.time(), has_reverse_pipeline=self.reverse is not None)
         self._tokens = [marker.token]
@@ -152,19 +154,24 @@ class Sides:
             raise
         except ERRORS as still:
             side = "destination" if state == "destination primary" else "source"
+            command = "takeover" if self.direction is TAKEOVER else "cutover"
             raise SwitchUnknown(
                 f"it is unknown whether the {side} is primary: the destination did not answer the write that makes it"
                 f" primary ({error}), and does not say what it has stored ({still}). Nothing is undone, and the writes"
                 " stay stopped",
-                f"once the destination answers: towpath cutover {self.forward.file} --undo, which undoes it or says"
+                f"once the destination answers: towpath {command} {self.forward.file} --undo, which undoes it or says"
                 " that it is complete",
             ) from still
 
-    def leave(self, steps: Iterable[str]) -> None:
-        """Record which steps are still to be undone; if none are, leave the state that these steps began in."""
+    def leave(self, steps: Iterable[str], own: frozenset[str] = frozenset()) -> None:
+        """Record which steps are still to be undone; if none are, leave the state that these steps began in.
+
+        `own`: the steps of a takeover. Others are of the cutover that it found.
+        """
         assert self.marker is not None
         if remaining := tuple(steps):
-            self.mark(replace(self.marker, steps=remaining))
+            is_over = self.direction is TAKEOVER and own.isdisjoint(remaining)
+            self.mark(replace(self.marker, steps=remaining, state=CUTOVER.under_way if is_over else self.marker.state))
         elif self.direction.returns:
             self.mark(replace(self.marker, state="destination primary", steps=()))
         else:

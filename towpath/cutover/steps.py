@@ -341,16 +341,16 @@ def release(sides: Sides) -> None:
 
     Nor does it ask the other side: when this is repeated, that may be relaxed.
     """
-    undo_schema(sides.session, _stored_undo(sides, ENFORCE))
+    undo_schema(sides.session, stored_undo(sides, ENFORCE))
 
 
 def _restore_old(sides: Sides) -> None:
     """As it was: what the other side has by now may be relaxed already, when this is repeated."""
     assert sides.opposite is not None
-    undo_schema(sides.opposite, _stored_undo(sides, RELAX))
+    undo_schema(sides.opposite, stored_undo(sides, RELAX))
 
 
-def _stored_undo(sides: Sides, step: str) -> tuple[schema.Step, ...]:
+def stored_undo(sides: Sides, step: str) -> tuple[schema.Step, ...]:
     assert sides.marker is not None
     return of_text(sides.marker.undo.get(step, "[]"))
 

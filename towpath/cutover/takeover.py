@@ -10,16 +10,14 @@ Until the switch every step can be undone, also after a kill.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from pymongo.errors import PyMongoError
-
 from towpath.checks.rule import Finding, Rule, error, ok, warning
 from towpath.clients.connect.control import statuses, wait_stopped
-from towpath.clients.mongo.client import ClusterTime
+from towpath.clients.mongo.client import ClusterTime, cluster_time
 from towpath.clients.mongo.privileges import privileges
 from towpath.config.text import counted, first_few, utc
 from towpath.cutover.gate import missing_privileges
@@ -34,12 +32,21 @@ from towpath.cutover.steps import (
     Work,
     change_schema,
     release,
+    stored_undo,
 )
-from towpath.deploy import conversions
-from towpath.deploy.schema import as_text, compared, planned, remembered, without_enforcement
-from towpath.errors import MongoError, Refused, TowpathError
+from towpath.deploy import conversions, schema
+from towpath.deploy.schema import (
+    Plan,
+    as_text,
+    compared,
+    relaxing,
+    remembered,
+    restoring,
+    without_enforcement,
+)
+from towpath.errors import MongoError, MongoUnreachable, Refused, TowpathError
 from towpath.history import rebuild
-from towpath.log import barrier
+from towpath.log import barrier, reread_requests
 from towpath.log.source_offsets import SourceState, read_state
 from towpath.run.dead_letters import DeadLetterRetries
 from towpath.run.report import Report
@@ -54,9 +61,11 @@ from towpath_verifier import Schemas
 
 #: Longer than a source that answers Connect is without a new time: an idle server notes one every ten seconds.
 _SILENCE_S = 15.0
-_LOOK_S, _POLL_S = 2.0, 0.5  # looked at for at least so long, so often: the clock may be wrong
+_POLL_S = 0.5
+_IDLE = ("PAUSED", "STOPPED", "UNASSIGNED", "RESTARTING")
 _ANSWER_S = 5.0  # in which the source may answer
 _SHOWN, _LONGEST = 3, 160
+_BATCH = 100  # commands to change a schema, between two checks of whose the marker is
 _ACCEPT = "--accept takes over nevertheless"
 
 
@@ -107,38 +116,49 @@ def point(states: Mapping[str, SourceState]) -> ClusterTime:
 
 def _source(loss: Loss) -> Iterator[Finding]:
     """No primary answers."""
+    assert loss.asked  # at the same time
     advice = (
         "`towpath cutover` moves without loss; if you know that it is lost, --source-is-lost takes over nevertheless:"
         " what is written there from now on is lost"
     )
-    assert loss.asked  # at the same time
     try:
         with loss.session.source.connected(timeout=_ANSWER_S, answer=_ANSWER_S) as client:
             client.admin.command("ping")
-    except (MongoError, PyMongoError) as failure:
+        words = f"the source answers at {loss.session.source.address}"
+    except MongoUnreachable as failure:
         yield ok(f"does not answer: {str(failure).partition(';')[0][:_LONGEST]}")
         return
-    words = f"the source answers at {loss.session.source.address}"
+    except MongoError as failure:
+        words = f"something answers there, and refuses this user or client: {failure}"
     yield warning(words, "stop what writes there") if loss.options.source_is_lost else error(words, advice)
 
 
 def _capture(loss: Loss) -> Iterator[Finding]:
     """Connect hears nothing of the source either: it might be away from this machine only."""
-    at, began = loss.point, time.monotonic()
-    while not loss.options.source_is_lost:
-        if time.time() - at.seconds > _SILENCE_S and time.monotonic() - began > _LOOK_S:
-            break
-        time.sleep(_POLL_S)
-        later = point(source_states(loss.session))
-        if later > at:
-            yield error(
-                "the source answers Connect's workers, which have captured up to"
-                f" {utc(later.seconds)}: it is only out of reach of this machine",
-                "run the command where the source can be reached, or `towpath cutover` there; if what the workers"
-                " reach is to be given up, --source-is-lost",
-            )
+    at, before, names = loss.point, positions_of(loss.states), loss.session.pipeline.source_connectors
+    if not loss.options.source_is_lost:
+        if idle := [
+            f"{one.name} is {one.state}" for one in statuses(loss.session.connect, names) if one.state in _IDLE
+        ]:
+            advice = f"towpath resume {loss.session.file}; or --source-is-lost, if you know it"
+            yield error(f"{', '.join(idle)}, so it is not known whether the workers reach the source", advice)
             return
+        end = time.monotonic() + _SILENCE_S
+        while time.monotonic() < end:
+            time.sleep(_POLL_S)
+            if positions_of(source_states(loss.session)) != before:
+                yield error(
+                    "the source answers Connect's workers, whose position moves: it is only out of reach of this"
+                    " machine",
+                    "run the command where the source can be reached, or `towpath cutover` there; if what the workers"
+                    " reach is to be given up, --source-is-lost",
+                )
+                return
     yield ok(f"the log has every change before {utc(at.seconds)} ({at})")
+
+
+def positions_of(states: Mapping[str, SourceState]) -> dict[str, ClusterTime | None]:
+    return {name: state.position.time if state.position else None for name, state in states.items()}
 
 
 def _consistent(loss: Loss) -> Iterator[Finding]:
@@ -170,21 +190,34 @@ def not_one_state(states: Mapping[str, SourceState]) -> list[str]:
 
 def _applied(loss: Loss) -> Iterator[Finding]:
     """The destination gets all that the log has."""
-    report, problems = loss.status, list[str]()
+    report = loss.status
     if report.log_breaks:
         breaks = first_few([one.description for one in report.log_breaks], _SHOWN)
-        problems.append(f"the log has lost records that were not applied: {breaks}")
-    retries = DeadLetterRetries(loss.session)
+        yield error(
+            f"the log has lost records that were not applied: {breaks}",
+            f"towpath restart {loss.session.file} --accept-log-gap",
+        )
+    if report.raw.changes and report.raw.changes.stuck:
+        held = first_few([one.line(loss.session.file) for one in report.raw.changes.stuck], _SHOWN)
+        yield error(
+            f"schema changes are held or refused: {held}", f"towpath ddl {loss.session.file} --apply, or --skip"
+        )
+    yield from _accepted(loss, not_applied(loss.session, loss.states), "everything can be applied")
+
+
+def not_applied(session: Session, states: Mapping[str, SourceState]) -> list[str]:
+    """What of the log is not at the destination; empty if nothing."""
+    pipeline, problems, retries = session.pipeline, list[str](), DeadLetterRetries(session)
     for _ in retries.read(time.monotonic()):
         pass
     if retries.remaining:
         problems.append(f"{retries.words} that the destination refused")
-    if waiting := sum(one.requests for one in report.requests_waiting or ()):
-        problems.append(f"{counted(waiting, 'request')} to re-read documents can no longer be answered")
-    if report.raw.changes and report.raw.changes.open:
-        held = first_few([one.line(loss.session.file) for one in report.raw.changes.open], _SHOWN)
-        problems.append(f"schema changes are not made yet: {held}")
-    yield from _accepted(loss, problems, "everything can be applied")
+    end = reread_requests.end(pipeline, session.topics) if pipeline.has_own_source else 0
+    for name, state in states.items():
+        answered = state.requests.next if state.requests else 0
+        if reread_requests.waiting(pipeline, session.topics, name, answered, end) is not None:
+            problems.append(f"requests to re-read documents can no longer be answered by {name}")
+    return problems
 
 
 def _accepted(loss: Loss, problems: list[str], otherwise: str) -> Iterator[Finding]:
@@ -225,21 +258,41 @@ def _schema(loss: Loss) -> Iterator[Finding]:
         yield from _accepted(loss, [words], "")
         return
     both, at = loss.schema
-    steps = planned(both, final=True, explained=True).steps
+    steps = restoring(both)
     with loss.session.destination.connected() as client:
         granted = privileges(client)
     if missing := list(missing_privileges(granted, "destination", steps)):
         yield error(first_few(missing, _SHOWN), "grant the role dbAdmin on the databases")
-    since = [f"{change.kind} {change.namespace}" for change in loss.status.raw.ddl if change.time > at]
-    problems = [f"known as of {utc(at.seconds)}; changed since: {first_few(since, _SHOWN)}"] if since else []
-    if differing := [f"{one.pair.source}: {one.what}" for one in compared(both).differences]:
+    problems = []
+    if since := list(_changed_since(loss, at)):
+        problems.append(f"known as of {utc(at.seconds)}; changed since: {first_few(since, _SHOWN)}")
+    metadata = compared(both)
+    capped = (one for one in metadata.deferred if any("convertToCapped" in command.body for command in one.commands))
+    if differing := [f"{one.pair.source}: {one.what}" for one in (*metadata.differences, *capped)]:
         problems.append(f"these differ, and stay as they are: {first_few(differing, _SHOWN)}")
     yield from _accepted(loss, problems, f"as of {utc(at.seconds)}, {counted(len(steps), 'command')} to restore it")
 
 
+def _changed_since(loss: Loss, at: ClusterTime) -> Iterator[str]:
+    """What has changed of the source's schema, as the capture has seen it."""
+    for change in loss.status.raw.ddl:
+        if change.time > at:
+            yield f"{change.kind} {change.namespace}"
+    logged = loss.status.raw.changes
+    for shown in (*logged.open, *logged.latest) if logged else ():
+        if cluster_time(shown.change.time) > at:
+            yield shown.description
+    for name, state in loss.states.items():
+        if state.ddl and state.ddl.dropped and any(change.time > at for change in state.ddl.events[:1]):
+            yield f"more than {name} has kept"
+        if state.ddl and state.ddl.error:
+            yield f"what {name} could not see ({state.ddl.error})"
+
+
+#: Whether the source is lost.
+LOST: tuple[Rule[Loss], ...] = (Rule("source", _source), Rule("capture", _capture))
 GATE: tuple[Rule[Loss], ...] = (
-    Rule("source", _source),
-    Rule("capture", _capture),
+    *LOST,
     Rule("consistent", _consistent),
     Rule("sink", _sink),
     Rule("applied", _applied),
@@ -249,6 +302,14 @@ GATE: tuple[Rule[Loss], ...] = (
 
 
 # the steps
+
+
+def stop_reverse(reverse: Session) -> None:
+    """Stop what there is of the reverse pipeline of a cutover, which would circulate changes."""
+    for name in reverse.pipeline.connectors:
+        if reverse.connect.config(name) is not None:
+            reverse.connect.stop(name)
+            wait_stopped(reverse.connect, name)
 
 
 def _stop_capture(work: Work) -> None:
@@ -284,9 +345,12 @@ def _drain(work: Work) -> None:
 
 def _fence_sink(work: Work) -> None:
     """What a task still had under way is written before this, or never; so the positions are read again."""
-    with work.session.destination.connected() as client:
-        fence(client, work.session.pipeline)
-    barrier.wait_drained(work.session, work.options.timeout, unsaid)
+    session = work.session
+    with session.destination.connected() as client:
+        fence(client, session.pipeline)
+    barrier.wait_drained(session, work.options.timeout, unsaid)
+    if not work.options.accepts and (problems := not_applied(session, source_states(session))):
+        raise TowpathError(f"not all of the log is at the destination: {'; '.join(problems)}", _ACCEPT)
 
 
 def _plan_schema(work: Work) -> None:
@@ -294,25 +358,42 @@ def _plan_schema(work: Work) -> None:
     known = remembered(work.session)
     if known is None:
         return
-    work.restore = planned(known[0], final=True, explained=True)
-    undo = {ENFORCE: as_text(without_enforcement(step) for step in work.restore.steps if step.enforces)}
+    work.restore = Plan(indexes=restoring(known[0]))
+    undo = {
+        ENFORCE: as_text(without_enforcement(step) for step in work.restore.steps if step.enforces),
+        RESTORE: as_text(_restored(work)),
+    }
     later = conversions.conversions(step for step in work.restore.steps if step.converts)
     assert work.sides.marker is not None
     work.sides.mark(replace(work.sides.marker, undo=undo, later=later))
 
 
+def _restored(work: Work) -> list[schema.Step]:
+    return [step for step in work.restore.steps if not (step.enforces or step.converts)]
+
+
 def _enforce(work: Work) -> int:
-    return change_schema(work.session, [step for step in work.restore.steps if step.enforces])
+    return _change(work, [step for step in work.restore.steps if step.enforces])
 
 
 def _restore(work: Work) -> int:
-    steps = [step for step in work.restore.steps if not (step.enforces or step.converts)]
-    return change_schema(work.session, steps)
+    return _change(work, _restored(work))
+
+
+def _change(work: Work, steps: Sequence[schema.Step]) -> int:
+    """Run these steps as long as no other command undoes them at the same time."""
+    for start in range(0, len(steps), _BATCH):
+        work.sides.require_own()
+        change_schema(work.session, steps[start : start + _BATCH])
+    return len(steps)
 
 
 def _relax_again(sides: Sides) -> None:
+    assert sides.marker is not None
     if (known := remembered(sides.session)) is not None:
-        steps = planned(known[0], overwrite=True, explained=True).steps
+        # a cutover has restored all collections, and stored none
+        restored = {step.namespace for step in stored_undo(sides, RESTORE)} if RESTORE in sides.marker.undo else None
+        steps = relaxing(known[0], restored)
         change_schema(sides.session, sorted(steps, key=lambda step: not step.drops))
 
 
@@ -330,5 +411,6 @@ STEPS = (
 )
 #: The steps with an undo, in the order of the undo.
 UNDO_ORDER = tuple({step.name: step for step in STEPS}[name] for name in (RESTORE, ENFORCE, STOP_SINK, STOP_CAPTURE))
-#: What of a cutover is undone when its source is lost; the rest is at the source, or harmless without it.
+#: What of a cutover is undone when its source is lost: the rest needs the source.
 UNDO_OF_CUTOVER = UNDO_ORDER[:-1]
+OWN = frozenset(step.name for step in UNDO_ORDER)

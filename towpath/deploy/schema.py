@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ from towpath.config.pipeline import Pipeline
 from towpath.errors import MongoError, Refused, TowpathError
 from towpath.log.field_rules import pair_of
 from towpath.session import Session
+from towpath.store import cutover as cutovers
 from towpath.store import source_schema
 from towpath.store.positions import DATABASE
 from towpath.store.source_schema import SourceSchema
@@ -35,6 +37,7 @@ from towpath_verifier import (
     RELAXED,
     RELAXED_IN_PLACE,
     Command,
+    Described,
     MetadataDifference,
     Pair,
     Schemas,
@@ -122,15 +125,31 @@ def schemas(session: Session, compared: Sequence[Pair]) -> Schemas:
         return Schemas(tuple(compared), ours, theirs, feature_version(client))
 
 
-def remember(session: Session, both: Schemas) -> None:
-    """Store the source's schema at the destination, for a takeover, if the user may write there.
+def remember(session: Session, source: Mapping[str, Described], at: ClusterTime) -> None:
+    """Store the source's schema at the destination for a takeover, if the user may write there.
 
-    `both`: of all collections, as read just now. Raises `MongoError`.
+    `source`: all collections and views, as read at `at` or later. Nothing is stored from a cutover on, in which the
+    source has another schema. Raises `MongoError`.
     """
-    with session.source.connected(answer=ANSWER_S) as client:
-        schema = SourceSchema(operation_time(client), both.source)
+
+    def store() -> None:
+        if cutovers.read(client, session.pipeline) is None:
+            source_schema.store(client, session.pipeline, SourceSchema(at, source))
+
     with session.destination.connected(answer=ANSWER_S) as client:
-        if_allowed(lambda: source_schema.store(client, session.pipeline, schema))
+        if_allowed(store)
+
+
+def source_now(session: Session) -> ClusterTime:
+    """The source's time. Raises `MongoError`."""
+    with session.source.connected(answer=ANSWER_S) as client:
+        return operation_time(client)
+
+
+def described_at_source(session: Session, namespaces: Iterable[str]) -> dict[str, Described] | None:
+    """What the source says of these; None for a user who may not list indexes. Raises `MongoError`."""
+    with session.source.connected(answer=ANSWER_S) as client:
+        return if_allowed(lambda: described(client, namespaces))
 
 
 def remembered(session: Session) -> tuple[Schemas, ClusterTime] | None:
@@ -190,6 +209,19 @@ def compared(both: Schemas, found: Iterable[MetadataDifference] | None = None) -
         is_deferred = subject(difference) not in lasting or difference.awaits_conversion
         (deferred if is_deferred else differences).append(difference)
     return Metadata(differences, deferred, both)
+
+
+def restoring(both: Schemas) -> tuple[Step, ...]:
+    """The commands that end the relaxed schema, and nothing else. They make no collection capped: see `Step.caps`."""
+    return tuple(step for step in planned(both, final=True, found=compared(both).deferred).steps if not step.caps)
+
+
+def relaxing(both: Schemas, restored: AbstractSet[str] | None) -> tuple[Step, ...]:
+    """The commands that relax these namespaces of the destination again, or all. What only it has stays."""
+    found = [one for one in both.differences(RELAXED) if one.source is not None]
+    if restored is not None:
+        found = [one for one in found if one.pair.destination in restored]
+    return planned(both, overwrite=True, found=found).steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,17 +348,21 @@ def plan(
     return planned(schemas(session, replicated), overwrite=overwrite, final=final)
 
 
-def planned(both: Schemas, *, overwrite: bool = False, final: bool = False, explained: bool = False) -> Plan:
+def planned(
+    both: Schemas,
+    *,
+    overwrite: bool = False,
+    final: bool = False,
+    found: Sequence[MetadataDifference] | None = None,
+) -> Plan:
     """The steps that resolve the differences.
 
     Existing objects that differ stay, unless `overwrite`. Even then a collection is never dropped. `final` restores
-    the source's schema; the default is the relaxed schema, with which replicated changes do no harm. `explained`: only
-    what the relaxed schema explains.
+    the source's schema; the default is the relaxed schema, with which replicated changes do no harm. `found`: the
+    differences to resolve, if not all.
     """
     resolved, different = list[MetadataDifference](), list[MetadataDifference]()
-    found: Sequence[MetadataDifference] = both.differences(AS_IT_IS if final else RELAXED)
-    if explained:
-        found = compared(both, found).deferred
+    found = both.differences(AS_IT_IS if final else RELAXED) if found is None else found
     for difference in found:
         drops = any("drop" in command.body for command in difference.commands)
         stays = drops or (difference.destination is not None and not (overwrite or final))

@@ -29,6 +29,7 @@ from towpath.errors import NotYet
 from towpath.log import barrier, reread_requests
 from towpath.log.source_offsets import SourceState, read_state
 from towpath.session import Session, unsaid
+from towpath.store import cutover as cutovers
 from towpath.store import state_files, verdict
 from towpath.verify import repair
 from towpath.verify.repair import DocumentRef
@@ -102,6 +103,7 @@ def read(session: Session, only: tuple[str, ...]) -> Captures:
     reread_requests.refuse_unable(session.pipeline)
     session.require_deployed()
     target.require_own(session)
+    cutovers.refuse_takeover(session)
     with session.source.connected() as client:
         states = partial(read_state, session.connect)
         captured = read_captured(client, session.pipeline, states, session.connect.config)

@@ -18,6 +18,7 @@ from pymongo.collection import Collection
 from pymongo.errors import DuplicateKeyError
 
 from towpath.clients.mongo.client import Client
+from towpath.clients.mongo.privileges import if_allowed
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import utc
 from towpath.errors import Overtaken, Refused
@@ -201,6 +202,14 @@ def _overtaken(pipeline: Pipeline) -> Overtaken:
         f"another command has taken over the cutover of {pipeline.name}, or has ended it: this one ends",
         "`towpath status` shows what it is at",
     )
+
+
+def refuse_takeover(session: Session) -> None:
+    """Raise `Refused` once a takeover has begun: the source is lost, or what it has is older."""
+    with session.destination.connected() as client:
+        marker = if_allowed(lambda: read(client, session.pipeline))
+    if marker is not None and (marker.is_takeover or marker.state == "taking over"):
+        refuse(session)
 
 
 def refuse(session: Session) -> None:

@@ -23,6 +23,7 @@ from towpath.clients.kafka.topics import Place, Topics
 from towpath.errors import TopicError, TowpathError
 
 _LOG = "__transaction_state"
+_OF_WORKERS = "connect-cluster-"  # before their `group.id`
 _ONGOING, _COMMIT, _ABORT = 1, 2, 3  # TransactionState: Ongoing, PrepareCommit, PrepareAbort
 _HEAD = struct.Struct(">hqhib")  # version, producer's id and epoch, timeout, state
 
@@ -65,7 +66,9 @@ def fence(topics: Topics, source_connectors: Iterable[str], timeout: float) -> l
     try:
         with topics.protocol() as protocol:
             listed = [listing.transactional_id for found in protocol.list_transactions().values() for listing in found]
-        own = sorted({one for one in listed if any(_group(one, name) is not None for name in names)})
+        groups = {one.removeprefix(_OF_WORKERS) for one in listed if one.startswith(_OF_WORKERS)}
+        tasks = {f"{group}-{name}" for group in groups for name in names}
+        own = sorted({one for one in listed if one.rpartition("-")[0] in tasks and one.rpartition("-")[2].isdecimal()})
         for transactional_id in own:
             topics.producer(**{"transactional.id": transactional_id}).init_transactions(timeout)
     except (KafkaError, KafkaException) as error:
@@ -102,7 +105,7 @@ def _hanging(protocol: Protocol, connectors: tuple[str, ...], places: list[Place
     ids = {listing.producer_id: listing.transactional_id for listing in listed}
     for place, candidate in candidates:
         name = ids.get(candidate.producer, "")
-        if not any(name.startswith(f"{group}-") or name == f"connect-cluster-{group}" for group in groups):
+        if not any(name.startswith(f"{group}-") or name == f"{_OF_WORKERS}{group}" for group in groups):
             continue
         current = protocol.describe_transactions([name])[name]
         is_ongoing = current.producer_id != candidate.producer or TopicPartition(*place) in current.topic_partitions
