@@ -152,7 +152,7 @@ def test_the_page_on_json_has_each_field_of_a_report_and_no_other() -> None:
 @pytest.fixture
 def running(make_pipeline: MakePipeline, tmp_path: Path) -> Iterator[tuple[Pipeline, Served]]:
     listen = f'listen = "127.0.0.1:0"\ntoken_file = "{tmp_path / "token"}"'
-    extra = f"[log]\ncompact = true\n[run]\ncompact = false\n{listen}"
+    extra = f'[log]\ncompact = true\n[run]\ncompact = false\nrecovery_point = "10s"\n{listen}'
     pipeline = make_pipeline(Settings(partitions=1, extra=extra))
     pipeline.source("a").insert_many([{"_id": n, "text": "x" * 100} for n in range(500)])
     pipeline.deploy()
