@@ -429,9 +429,14 @@ def cut_over(_: object) -> None:
     raise Refused("move is cut over", "`towpath cutover --back`")
 
 
+def taken_over(_: object) -> None:
+    raise Refused("move has taken over", "docs/how-to/takeover.md")
+
+
 #: Rule of a changed deployment → what makes it red, and a part of what it says.
 RED: list[tuple[Any, dict[str, Any], str]] = [
     (change.no_cutover, {"is_deployed": False}, "move is cut over"),
+    (change.no_cutover, {}, "move has taken over"),
     (change.one_writer, {"registered": {"x": registration("x", "shop.*")}}, "is registered at the destination"),
     (
         change.one_writer,
@@ -487,7 +492,8 @@ RED: list[tuple[Any, dict[str, Any], str]] = [
 ]
 
 
-def test_the_table_of_changes_has_every_rule() -> None:
+def test_the_table_of_changes_has_every_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(change.cutover, "refuse_takeover", lambda session: None)
     assert {rule for rule, _, _ in RED} == {rule.check for rule in change.RULES}
     assert run(change.RULES, changed()) == []
 
@@ -497,6 +503,7 @@ def test_each_rule_of_a_change_is_red(
     monkeypatch: pytest.MonkeyPatch, rule: Any, what: dict[str, Any], words: str
 ) -> None:
     monkeypatch.setattr(change.cutover, "refuse", cut_over)
+    monkeypatch.setattr(change.cutover, "refuse_takeover", taken_over)
     found = run([Rule("deploy", rule)], changed(**what))
     assert found and all(words in finding.finding for finding in found), found
 

@@ -62,7 +62,7 @@ from towpath_verifier import Schemas
 #: Longer than a source that answers Connect is without a new time: an idle server notes one every ten seconds.
 _SILENCE_S = 15.0
 _POLL_S = 0.5
-_IDLE = ("PAUSED", "STOPPED", "UNASSIGNED", "RESTARTING")
+_IDLE = ("PAUSED", "STOPPED")
 _ANSWER_S = 5.0  # in which the source may answer
 _SHOWN, _LONGEST = 3, 160
 _BATCH = 100  # commands to change a schema, between two checks of whose the marker is

@@ -140,10 +140,10 @@ def remember(session: Session, source: Mapping[str, Described], at: ClusterTime)
         if_allowed(store)
 
 
-def source_now(session: Session) -> ClusterTime:
-    """The source's time. Raises `MongoError`."""
+def source_now(session: Session) -> ClusterTime | None:
+    """The source's time; None for a standalone, which has none. Raises `MongoError`."""
     with session.source.connected(answer=ANSWER_S) as client:
-        return operation_time(client)
+        return operation_time(client) if "setName" in client.admin.command("hello") else None
 
 
 def described_at_source(session: Session, namespaces: Iterable[str]) -> dict[str, Described] | None:
