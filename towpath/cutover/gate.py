@@ -184,12 +184,16 @@ def _requests(readiness: Readiness) -> Result:
 
 
 def _dead_letters(readiness: Readiness) -> Result:
-    retries = DeadLetterRetries(readiness.session)
+    refused = refused_documents(readiness.session)
+    return not refused, refused or "nothing", f"towpath repair {readiness.session.file} --dead-letters"
+
+
+def refused_documents(session: Session) -> str:
+    """The documents in the dead letters that still differ, in words; empty if there are none."""
+    retries = DeadLetterRetries(session)
     for _ in retries.read(time.monotonic()):
         pass
-    refused = f"{retries.words} that the destination refused"
-    advice = f"towpath repair {readiness.session.file} --dead-letters"
-    return not retries.remaining, refused if retries.remaining else "nothing", advice
+    return f"{retries.words} that the destination refused" if retries.remaining else ""
 
 
 def _ddl(readiness: Readiness) -> Result:

@@ -321,10 +321,16 @@ def _change_schema(work: Work, session: Session, steps: Sequence[schema.Step]) -
 
     The server ends them with the pause: an undo must not run beside them.
     """
+    return change_as_own(work, session, steps, lambda: work.pause.remaining(work.pause.limit) + _LATE_S)
+
+
+def change_as_own(
+    work: Work, session: Session, steps: Sequence[schema.Step], within: Callable[[], float | None] = lambda: None
+) -> int:
+    """Run these steps at the destination in batches, each in `within` seconds, while the marker is this command's."""
     for start in range(0, len(steps), _BATCH):
         work.sides.require_own()
-        within = work.pause.remaining(work.pause.limit) + _LATE_S
-        change_schema(session, steps[start : start + _BATCH], within=within)
+        change_schema(session, steps[start : start + _BATCH], within=within())
     return len(steps)
 
 

@@ -1,6 +1,6 @@
 """A takeover: the destination becomes primary because the source is lost. What must hold before, and its steps.
 
-The log holds every change up to the position of the source connector, with transactions whole. So once nothing writes
+The log holds every change before the position of the source connector, with transactions whole. So once nothing writes
 to the log any more, and the sink has applied all of it, the destination is the source as of that time: no partition is
 behind another, and no transaction is half applied. `docs/design/takeover.md` has the proof.
 
@@ -10,7 +10,7 @@ Until the switch every step can be undone, also after a kill.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,7 +20,7 @@ from towpath.clients.connect.control import statuses, wait_stopped
 from towpath.clients.mongo.client import ClusterTime, cluster_time
 from towpath.clients.mongo.privileges import privileges
 from towpath.config.text import counted, first_few, utc
-from towpath.cutover.gate import missing_privileges
+from towpath.cutover.gate import missing_privileges, refused_documents
 from towpath.cutover.sides import Sides
 from towpath.cutover.steps import (
     ENFORCE,
@@ -30,6 +30,7 @@ from towpath.cutover.steps import (
     CutoverOptions,
     Step,
     Work,
+    change_as_own,
     change_schema,
     release,
     stored_undo,
@@ -48,7 +49,6 @@ from towpath.errors import MongoError, MongoUnreachable, Refused, TowpathError
 from towpath.history import rebuild
 from towpath.log import barrier, reread_requests
 from towpath.log.source_offsets import SourceState, read_state
-from towpath.run.dead_letters import DeadLetterRetries
 from towpath.run.report import Report
 from towpath.run.restarts import end_transactions
 from towpath.run.status import read_status
@@ -65,7 +65,6 @@ _POLL_S = 0.5
 _IDLE = ("PAUSED", "STOPPED")
 _ANSWER_S = 5.0  # in which the source may answer
 _SHOWN, _LONGEST = 3, 160
-_BATCH = 100  # commands to change a schema, between two checks of whose the marker is
 _ACCEPT = "--accept takes over nevertheless"
 
 
@@ -207,11 +206,9 @@ def _applied(loss: Loss) -> Iterator[Finding]:
 
 def not_applied(session: Session, states: Mapping[str, SourceState]) -> list[str]:
     """What of the log is not at the destination; empty if nothing."""
-    pipeline, problems, retries = session.pipeline, list[str](), DeadLetterRetries(session)
-    for _ in retries.read(time.monotonic()):
-        pass
-    if retries.remaining:
-        problems.append(f"{retries.words} that the destination refused")
+    pipeline, problems = session.pipeline, list[str]()
+    if refused := refused_documents(session):
+        problems.append(refused)
     end = reread_requests.end(pipeline, session.topics) if pipeline.has_own_source else 0
     for name, state in states.items():
         answered = state.requests.next if state.requests else 0
@@ -373,19 +370,11 @@ def _restored(work: Work) -> list[schema.Step]:
 
 
 def _enforce(work: Work) -> int:
-    return _change(work, [step for step in work.restore.steps if step.enforces])
+    return change_as_own(work, work.session, [step for step in work.restore.steps if step.enforces])
 
 
 def _restore(work: Work) -> int:
-    return _change(work, _restored(work))
-
-
-def _change(work: Work, steps: Sequence[schema.Step]) -> int:
-    """Run these steps as long as no other command undoes them at the same time."""
-    for start in range(0, len(steps), _BATCH):
-        work.sides.require_own()
-        change_schema(work.session, steps[start : start + _BATCH])
-    return len(steps)
+    return change_as_own(work, work.session, _restored(work))
 
 
 def _relax_again(sides: Sides) -> None:

@@ -56,11 +56,11 @@ def find(topics: Topics, source_connectors: Iterable[str], places: Iterable[Plac
         raise TopicError(f"cannot look for hanging transactions: {error}") from error
 
 
-def fence(topics: Topics, source_connectors: Iterable[str], timeout: float) -> list[str]:
+def fence(topics: Topics, source_connectors: Iterable[str], timeout: float) -> None:
     """Fence the tasks of these source connectors, which are stopped, as Connect does before it starts tasks anew.
 
-    What a worker that has lost contact still writes is refused from then on, and what it had open is aborted. Returns
-    the transactional ids; `timeout` in seconds, for each. Raises `TopicError` when brokers do not answer, or deny it.
+    What a worker that has lost contact still writes is refused from then on, and what it had open is aborted.
+    `timeout` is in seconds, for each task. Raises `TopicError` when brokers do not answer, or deny it.
     """
     names = tuple(source_connectors)
     try:
@@ -68,12 +68,11 @@ def fence(topics: Topics, source_connectors: Iterable[str], timeout: float) -> l
             listed = [listing.transactional_id for found in protocol.list_transactions().values() for listing in found]
         groups = {one.removeprefix(_OF_WORKERS) for one in listed if one.startswith(_OF_WORKERS)}
         tasks = {f"{group}-{name}" for group in groups for name in names}
-        own = sorted({one for one in listed if one.rpartition("-")[0] in tasks and one.rpartition("-")[2].isdecimal()})
-        for transactional_id in own:
+        own = {one for one in listed if one.rpartition("-")[0] in tasks and one.rpartition("-")[2].isdecimal()}
+        for transactional_id in sorted(own):
             topics.producer(**{"transactional.id": transactional_id}).init_transactions(timeout)
     except (KafkaError, KafkaException) as error:
         raise TopicError(f"cannot fence the tasks of {', '.join(names)}: {error}") from error
-    return own
 
 
 def end(topics: Topics, hanging: HangingTransaction) -> bool:
