@@ -13,17 +13,19 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import httpx
 import pytest
 from bson import Timestamp
 
 from tests.conftest import MakePipeline
-from tests.support import bank, control, fuzz, raw, workers
+from tests.support import bank, control, fuzz, raw, rest, workers
 from tests.support.awaited import until
 from tests.support.bank import Bank
 from tests.support.pipeline import TOWPATH, Pipeline, Settings, towpath
 from tests.support.started import started
 from towpath.clients.mongo.client import cluster_time
 from towpath.stack import Stack
+from towpath.store import state_files
 from towpath_verifier import described
 
 pytestmark = pytest.mark.servers
@@ -101,6 +103,60 @@ def test_every_transaction_is_there_whole_or_not_at_all(
     assert "the destination took over at" in towpath("takeover", pipeline.file).stdout
     undone = towpath("takeover", pipeline.file, "--undo", expect=2)
     assert "cannot be undone" in undone.stderr
+
+
+UNCAPTURED = 500
+
+
+def test_an_old_source_returns_and_nothing_that_it_had_alone_is_lost(make_pipeline: MakePipeline, stack: Stack) -> None:
+    """What was never captured is in the file; then both sides are equal, and a fail back is clean."""
+    pipeline = prepared(make_pipeline)
+    file, old, new = pipeline.file, pipeline.source("journal"), pipeline.destination("journal")
+    old.insert_many({"_id": number, "number": -number, "text": "old"} for number in range(-200, 0))
+    refused = towpath("takeover", file, "--return", "--yes", expect=2)
+    assert "there was no takeover" in refused.stderr
+    pipeline.wait()
+    capture = f"{pipeline.addresses.connect}/connectors/{pipeline.name}-source"
+    httpx.put(f"{capture}/pause", timeout=90).raise_for_status()
+    until("the capture is paused", lambda: rest.get(f"{capture}/status").json()["connector"]["state"] == "PAUSED")
+    old.insert_many({"_id": number, "number": number, "text": "never captured"} for number in range(10_000, 10_300))
+    old.update_many({"_id": {"$lt": -100}}, {"$set": {"text": "never captured"}})
+    old.delete_many({"_id": {"$gte": -100, "$lt": 0}})
+    with lost(stack):
+        towpath("takeover", file, "--source-is-lost")
+        assert "source" in towpath("takeover", file, "--return", "--yes", expect=1).stdout
+        new.insert_many({"_id": number, "number": number, "text": "new"} for number in range(20_000, 20_100))
+        new.update_one({"_id": -1}, {"$set": {"text": "new"}})
+        new.update_one({"_id": -199}, {"$set": {"text": "new"}})
+    until("the source answers", lambda: old.find_one() is not None)
+    command = [TOWPATH, "takeover", file, "--return"]
+    declined = subprocess.run(command, input="n\n", capture_output=True, text=True, timeout=300, check=False)
+    assert declined.returncode == 1 and "not done: declined" in declined.stdout, declined
+    assert "500 documents of the old source were never captured, 300 of them not at the new primary" in declined.stderr
+    assert pipeline.status(expect=1)["cutover"]["is_takeover"] and old.count_documents({"_id": {"$gte": 20_000}}) == 0
+    told = events(towpath("takeover", file, "--return", "--yes", "--json").stdout)
+    print(declined.stdout, [(one["step"], one["seconds"]) for one in told if one["event"] == "step"])
+    never = max(state_files.folder(pipeline.name).glob("never-captured-*"))
+    lines = [json.loads(line) for line in never.read_text().splitlines()]
+    assert len({line["id_bson"] for line in lines}) == len(lines) == UNCAPTURED
+    versions = {int(line["id"]["_id"]["$numberInt"]): line for line in lines}
+    assert versions[10_000]["new_primary"] is None
+    assert versions[10_000]["old_source"]["text"] == "never captured"
+    assert versions[-1]["old_source"] is None and versions[-1]["new_primary"]["text"] == "new"
+    assert versions[-199]["old_source"]["text"] == "never captured" and versions[-199]["new_primary"]["text"] == "new"
+    back = file.with_name(f"{file.stem}-back.toml")
+    towpath("verify", back)
+    new.insert_one({"_id": 30_000, "number": 30_000})
+    towpath("wait", back)
+    assert old.find_one({"_id": 30_000})
+    marker = pipeline.status(expect=1)["cutover"]
+    assert not marker["is_takeover"] and marker["has_reverse_pipeline"]
+    assert "there was no takeover" in towpath("takeover", file, "--return", "--yes", expect=2).stderr
+    towpath("cutover", file, "--back", "--stop-with", "true", "--max-pause", "2m")
+    old.insert_one({"_id": 40_000, "number": 40_000})
+    pipeline.wait()
+    towpath("verify", file)
+    assert new.find_one({"_id": 40_000}) and pipeline.status()["cutover"] is None
 
 
 #: What is killed, and the last step that the takeover has told by then.

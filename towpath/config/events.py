@@ -220,6 +220,26 @@ class Reread(Event):
     reason: str | None = None
 
 
+class Uncaptured(Event):
+    """A document that the old source changed after a takeover's point in time, as both sides have it."""
+
+    event: Literal["never captured"] = "never captured"
+    namespace: str
+    destination_namespace: str
+    id: Any
+    id_bson: str
+    old_source: Any
+    """In canonical Extended JSON; None where there is none, or in `old_source_bson`."""
+    new_primary: Any
+    old_source_bson: str | None = None
+    """In hexadecimal, where Extended JSON cannot express it exactly."""
+    new_primary_bson: str | None = None
+
+    @property
+    def is_missing_at_new_primary(self) -> bool:
+        return self.new_primary is None and self.new_primary_bson is None
+
+
 class Repaired(Event):
     """The result of a repair."""
 

@@ -243,14 +243,18 @@ def _write_block(readiness: Readiness) -> Result:
 
 
 def _reverse_pipeline(readiness: Readiness) -> Result:
-    reverse = readiness.reverse
-    assert reverse is not None
+    assert readiness.reverse is not None
+    good, found, advice = reverse_can_be_created(readiness.reverse)
+    return good, found, f"{advice}; or --no-reverse-pipeline"
+
+
+def reverse_can_be_created(reverse: Session) -> Result:
     reverse_pipeline.refuse_existing(reverse)
     findings = deployment.findings(Facts(reverse, create_stopped=reverse.pipeline.source_connectors))
     errors = red(findings)
     words = "; ".join(f"{one.subject}: {one.finding}" for one in errors[:_SHOWN])
     advice = "; ".join(one.advice for one in errors[:_SHOWN])
-    return not errors, words or f"can be created ({reverse.file.name})", f"{advice}; or --no-reverse-pipeline"
+    return not errors, words or f"can be created ({reverse.file.name})", advice
 
 
 def _commands(readiness: Readiness) -> Result:

@@ -18,11 +18,12 @@ from towpath.checks.rule import Finding, run
 from towpath.clients.mongo.write_block import MONGOSH_UNDO
 from towpath.config import events
 from towpath.config.events import CutoverNote, Gate, Switch, TimedEvent
-from towpath.cutover import takeover
+from towpath.cutover import old_source, takeover
 from towpath.cutover.gate import GATE, PRECONDITIONS, Readiness, red
+from towpath.cutover.old_source import Returned
 from towpath.cutover.pause import Pause
 from towpath.cutover.reverse_pipeline import write_reverse_file
-from towpath.cutover.sides import CUTOVER, FAIL_BACK, TAKEOVER, Direction, Sides, SwitchUnknown
+from towpath.cutover.sides import CUTOVER, FAIL_BACK, RETURN, TAKEOVER, Direction, Sides, SwitchUnknown
 from towpath.cutover.steps import APPLY_BACKLOG, BLOCK, CONVERT, FINISH, STEPS, UNDO_ORDER, CutoverOptions, Step, Work
 from towpath.cutover.takeover import Loss
 from towpath.cutover.writes import allow, hook, writes_through
@@ -30,8 +31,16 @@ from towpath.deploy import conversions
 from towpath.errors import Overtaken, Refused, TowpathError, fields
 from towpath.session import ERRORS
 from towpath.signals import Interrupts
-from towpath.store.cutover import UNDER_WAY, State
+from towpath.store.cutover import TAKEOVERS, UNDER_WAY, State
 from towpath.verify.recent import IncrementalVerification
+
+#: The steps of each direction, and those with an undo in the order of the undo.
+_STEPS: Mapping[Direction, tuple[Sequence[Step], Sequence[Step]]] = {
+    CUTOVER: (STEPS, UNDO_ORDER),
+    FAIL_BACK: (STEPS, UNDO_ORDER),
+    TAKEOVER: (takeover.STEPS, takeover.UNDO_ORDER),
+    RETURN: (old_source.STEPS, old_source.UNDO_ORDER),
+}
 
 
 class NotUndone(TowpathError):
@@ -83,6 +92,10 @@ class Machine:
         """Make the destination primary without the source."""
         return self.ended(self._take_over)
 
+    def return_source(self) -> bool:
+        """After a takeover, make the old source follow the new primary."""
+        return self.ended(self._return_source)
+
     def undo(self) -> bool:
         """Undo what an interrupted command has begun, or finish a fail back that has made the source primary."""
         if self.state is None:
@@ -92,7 +105,7 @@ class Machine:
         if self.state == "source primary":
             self._finish_return()
             self._require_nothing_left()
-        elif self.sides.marker and self.sides.marker.is_takeover:
+        elif self.state == "destination primary" and self.sides.marker and self.sides.marker.is_takeover:
             raise Refused(f"the takeover is complete and cannot be undone: {self.sides.marker.description}")
         elif self.state == "destination primary":
             raise Refused(
@@ -128,7 +141,7 @@ class Machine:
         self._refuse_dry_run(None)
         if self.state in (FAIL_BACK.under_way, FAIL_BACK.done):
             raise Refused(f"an earlier fail back was not finished; to continue it: {self._command('--back')}")
-        if self.state == TAKEOVER.under_way:
+        if self.state in TAKEOVERS:
             raise Refused("a takeover is under way, or was interrupted", "`towpath takeover --undo` undoes it")
         if self.state is not None:
             self.undo_earlier("an earlier cutover was interrupted; undoing it first")
@@ -176,6 +189,8 @@ class Machine:
             return
         if self.state in (FAIL_BACK.under_way, FAIL_BACK.done):
             raise Refused("a fail back is under way: the destination of this pipeline is primary, or was until now")
+        if self.state == RETURN.under_way:
+            raise Refused("the return of the old source was interrupted", f"to continue: {self._command('--return')}")
         self._refuse_dry_run(None)
         if self.state == TAKEOVER.under_way:
             self.undo_earlier("an earlier takeover was interrupted; undoing it first")
@@ -190,6 +205,24 @@ class Machine:
         self._redirect_writers(self.switch(TAKEOVER))
         self._convert()
         self._end_done(TAKEOVER)
+
+    def _return_source(self) -> None:
+        marker, name = self.sides.marker, self.sides.forward.pipeline.name
+        if marker is None or not marker.is_takeover or self.state == TAKEOVER.under_way:
+            why = f": {marker.description}" if marker else ""
+            raise Refused(f"no source of {name} can return, because there was no takeover{why}")
+        self._refuse_dry_run("destination primary")
+        if self.state == RETURN.under_way:
+            self.undo_earlier("an earlier return was interrupted; undoing it first")
+        elif not self.dry_run:
+            self.take()
+        if not self._interruptible(lambda: self._passed(old_source.gate(Returned(self.sides)))):
+            return
+        if self.sides.reverse is not None and not self.sides.reverse.file.exists():
+            write_reverse_file(self.sides.forward.file)
+        self.switch(RETURN)
+        self._end(f"done: the old source follows the new primary; to fail back: {self._command('--back')}")
+        self.write_report()
 
     def _leave_cutover(self) -> None:
         """Undo of a cutover what does not need the source."""
@@ -313,16 +346,19 @@ class Machine:
         sides = self.sides
         sides.enter(direction.under_way)
         self._say(f"if this command is killed, undo it with: {self._command('--undo')}")
-        work = self._perform(takeover.STEPS if direction is TAKEOVER else STEPS)
-        seconds = None if direction is TAKEOVER else round(work.pause.seconds, 3)
+        work = self._perform(_STEPS[direction][0])
+        seconds = round(work.pause.seconds, 3) if direction in (CUTOVER, FAIL_BACK) else None
         assert sides.marker is not None
         switched = replace(sides.marker, state=direction.done, conversions=sides.marker.later, later=(), undo={})
-        if not direction.returns:
+        if direction is RETURN:
+            left = sides.marker.conversions
+            switched = replace(switched, conversions=left, steps=(), is_takeover=False, has_reverse_pipeline=True)
+        elif not direction.returns:
             switched = replace(
                 switched,
                 cluster_time=str(work.last_write),
                 switched_at=time.time(),
-                blocked=self.options.blocks,
+                blocked=self.options.blocks or BLOCK in switched.steps,  # of a cutover before a takeover
                 is_takeover=direction is TAKEOVER,
                 has_reverse_pipeline=switched.has_reverse_pipeline and direction is not TAKEOVER,
             )
@@ -381,10 +417,10 @@ class Machine:
         """
         sides = self.sides
         assert sides.marker is not None and sides.marker.state in UNDER_WAY
-        primary = sides.direction.old
-        what = "takeover" if sides.direction is TAKEOVER else "cutover"
+        primary, is_return = sides.direction.old, sides.direction is RETURN
+        what = {TAKEOVER: "takeover", RETURN: "return of the old source"}.get(sides.direction, "cutover")
         _announce(self._say, why, f"undoing the {what}; this cannot be interrupted")
-        order = order or (takeover.UNDO_ORDER if sides.direction is TAKEOVER else UNDO_ORDER)
+        order = order or _STEPS[sides.direction][1]
         begun, undone, failures = sides.marker.steps, list[str](), list[str]()
         for step in order:
             if step.name in begun:
@@ -410,6 +446,8 @@ class Machine:
             self.report(CutoverNote(event="undone", words=words))
             return
         words = f"everything is as before: the {primary} is primary"
+        if is_return:
+            words += "; what was written to the old source stays there"
         if self.options.stop_with is not None:
             words += "; start the writers again if --stop-with has stopped them"
         self.report(CutoverNote(event="undone", words=words))
@@ -518,9 +556,8 @@ class Machine:
         self.sides.forward.say(words)
 
     def _command(self, option: str) -> str:
-        is_takeover = self.sides.marker is not None and (
-            self.sides.direction is TAKEOVER or self.sides.marker.is_takeover
-        )
+        marker = self.sides.marker
+        is_takeover = marker is not None and (marker.state in TAKEOVERS or marker.is_takeover)
         return f"towpath {'takeover' if is_takeover else 'cutover'} {self.sides.forward.file} {option}".rstrip()
 
 

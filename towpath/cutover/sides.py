@@ -32,6 +32,8 @@ class Direction:
     done: State
     old: Literal["source", "destination"]
     new: Literal["source", "destination"]
+    before: State | None = None
+    """In which it begins; None without a marker."""
 
     @property
     def returns(self) -> bool:
@@ -41,7 +43,12 @@ class Direction:
 CUTOVER = Direction("cutting over", "destination primary", "source", "destination")
 #: The source is lost.
 TAKEOVER = Direction("taking over", "destination primary", "source", "destination")
-FAIL_BACK = Direction("failing back", "source primary", "destination", "source")
+FAIL_BACK = Direction("failing back", "source primary", "destination", "source", "destination primary")
+#: After a takeover, the old source becomes the destination of the reverse pipeline.
+RETURN = Direction(
+    "returning the old source", "destination primary", "destination", "destination", "destination primary"
+)
+_DIRECTIONS = {each.under_way: each for each in (CUTOVER, TAKEOVER, FAIL_BACK, RETURN)} | {FAIL_BACK.done: FAIL_BACK}
 
 
 class SwitchUnknown(TowpathError):
@@ -63,11 +70,9 @@ class Sides:
 
     @property
     def direction(self) -> Direction:
-        """Of the cutover or fail back that is under way."""
+        """Of what is under way."""
         assert self.marker is not None
-        if self.marker.state == TAKEOVER.under_way:
-            return TAKEOVER
-        return FAIL_BACK if self.marker.state in (FAIL_BACK.under_way, FAIL_BACK.done) else CUTOVER
+        return _DIRECTIONS.get(self.marker.state, CUTOVER)
 
     @property
     def session(self) -> Session:
@@ -172,8 +177,8 @@ class Sides:
         if remaining := tuple(steps):
             is_over = self.direction is TAKEOVER and own.isdisjoint(remaining)
             self.mark(replace(self.marker, steps=remaining, state=CUTOVER.under_way if is_over else self.marker.state))
-        elif self.direction.returns:
-            self.mark(replace(self.marker, state="destination primary", steps=()))
+        elif self.direction.before is not None:
+            self.mark(replace(self.marker, state=self.direction.before, steps=()))
         else:
             self.mark(None)
 
@@ -193,9 +198,17 @@ class Sides:
 
 
 def read_sides(
-    session: Session, stack: ExitStack, *, goes_forward: bool, undoes: bool, has_reverse_pipeline: bool
+    session: Session,
+    stack: ExitStack,
+    *,
+    goes_forward: bool,
+    undoes: bool,
+    has_reverse_pipeline: bool,
+    returns: bool = False,
 ) -> Sides:
     """Both directions as they are now. `stack` closes the session of the reverse pipeline.
+
+    `returns`: an old source is to return, which begins with a new reverse pipeline.
 
     Raises `MongoError`: nothing can be undone without the marker.
     """
@@ -213,11 +226,11 @@ def read_sides(
         raise
     if registered is not None:
         _refuse_other_source(session, registered.source)
-    reverse = None
-    if marker.has_reverse_pipeline if marker else has_reverse_pipeline and goes_forward:
+    reverse, is_returning = None, marker is not None and marker.state == RETURN.under_way
+    if (marker.has_reverse_pipeline or is_returning or returns) if marker else has_reverse_pipeline and goes_forward:
         path = reverse_file_path(session.file)
-        is_deployed = path.exists() and not (goes_forward and marker is None)
-        text = None if is_deployed else checked_reverse_file(session.file)  # None: as the file is
+        begins = (goes_forward and marker is None) or (returns and not is_returning)
+        text = None if path.exists() and not begins else checked_reverse_file(session.file)  # None: as the file is
         reverse = stack.enter_context(opened(path, text, session.say, (session.source, session.destination)))
     return Sides(session, reverse, marker)
 

@@ -70,6 +70,8 @@ class CutoverOptions:
     """In a takeover: the user says so, although something may still answer."""
     accepts: bool = False
     """In a takeover: the user accepts what the destination will lack."""
+    ask: Callable[[str], object] = lambda question: None
+    """Asks the user before documents of an old source are overwritten. Raises `Refused` without consent."""
     rebuilds_later: bool = False
     """Whether indexes that a server before MongoDB 6.0 has to rebuild are rebuilt after the switch."""
 
@@ -93,6 +95,8 @@ class Work:
     """What the sink had applied at the last look, if the log has lost nothing: partition → (first offset, end)."""
     log_before: Window = field(default_factory=dict)
     """The same at the look before, when the log had lost nothing."""
+    overwritten: list[str] = field(default_factory=list)
+    """In words, what the return of an old source is to overwrite there."""
     begun: ClusterTime | None = None
     """The new primary's time before the capture of the reverse pipeline was started."""
     last_write: ClusterTime | None = None
@@ -370,6 +374,14 @@ PREPARE, BLOCK, STOP_SINK = "preparing the reverse pipeline", "blocking writes",
 ENFORCE, RESTORE = "refusing duplicates at the new primary", "restoring the schema of the new primary"
 RELAX = "relaxing the schema of the old primary"
 
+PREPARE_REVERSE = Step(
+    PREPARE,
+    lambda work: reverse_pipeline.make_ready(work.reverse, work.options.timeout),
+    undo=_remove_reverse,
+    when=_makes_reverse,
+    needs=lambda work: reverse_pipeline.refuse_existing(work.reverse),  # the undo would remove it
+)
+START_REVERSE = Step("starting the reverse pipeline", _start_reverse, when=_makes_reverse)
 #: Once all is applied.
 SINK_STOPS = (
     Step(STOP_SINK, _stop_sink, undo=_resume_sink),
@@ -384,13 +396,7 @@ STEPS = (
         lambda work: work.changes.verify_newest(work.options.newest),
         when=_cuts_over,
     ),
-    Step(
-        PREPARE,
-        lambda work: reverse_pipeline.make_ready(work.reverse, work.options.timeout),
-        undo=_remove_reverse,
-        when=_makes_reverse,
-        needs=lambda work: reverse_pipeline.refuse_existing(work.reverse),  # the undo would remove it
-    ),
+    PREPARE_REVERSE,
     Step("verifying newer records", _verify_until_short),  # in a fail back, all since the cutover
     Step("verifying what the source has captured", _verify_captured, when=_fails_back),
     Step("reading the schemas of both sides", _read_schemas),
@@ -407,7 +413,7 @@ STEPS = (
     ),
     Step("applying the rest of the log", _apply_rest),
     *SINK_STOPS,
-    Step("starting the reverse pipeline", _start_reverse, when=_makes_reverse),  # Connect takes a second for it
+    START_REVERSE,  # Connect takes a second for it
     Step("verifying the rest of the log", _verify_rest),
     Step("comparing all documents", _compare_all, when=lambda work: work.options.quiet),
     Step("moving the sink to the end of the log", _skip_echoes, when=_fails_back),

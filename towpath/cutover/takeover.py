@@ -309,17 +309,16 @@ def stop_reverse(reverse: Session) -> None:
             wait_stopped(reverse.connect, name)
 
 
-def _stop_capture(work: Work) -> None:
-    session = work.session
+def stop_capture(session: Session) -> None:
     for name in session.pipeline.source_connectors:
         session.connect.stop(name)
     for name in session.pipeline.source_connectors:
         wait_stopped(session.connect, name)
 
 
-def _resume_capture(sides: Sides) -> None:
-    for name in sides.session.pipeline.source_connectors:
-        sides.session.connect.resume(name)
+def resume_capture(session: Session) -> None:
+    for name in session.pipeline.source_connectors:
+        session.connect.resume(name)
 
 
 def _fence_capture(work: Work) -> None:
@@ -389,7 +388,7 @@ def _relax_again(sides: Sides) -> None:
 STOP_CAPTURE = "stopping the capture"
 
 STEPS = (
-    Step(STOP_CAPTURE, _stop_capture, undo=_resume_capture),
+    Step(STOP_CAPTURE, lambda work: stop_capture(work.session), undo=lambda sides: resume_capture(sides.session)),
     Step("fencing the capture", _fence_capture),
     Step("applying the rest of the log", _drain),
     *SINK_STOPS,

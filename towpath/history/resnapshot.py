@@ -22,6 +22,7 @@ from towpath.checks.capture import EVERYTHING, Captured, read_captured
 from towpath.checks.facts import RESNAPSHOT, RESNAPSHOT_ONLY
 from towpath.checks.rule import Finding, error, require, rules
 from towpath.clients.connect.control import Wait
+from towpath.config.events import Reread
 from towpath.config.pipeline import Pipeline
 from towpath.deploy import deployment
 from towpath.deploy.schema import Listing
@@ -35,7 +36,7 @@ from towpath.verify import repair
 from towpath.verify.repair import DocumentRef
 from towpath.verify.result import VerificationResult, as_event
 from towpath.verify.run import differences
-from towpath_verifier import Verification
+from towpath_verifier import Options, Passed, Verdict, Verification
 
 _UNREACHABLE_S = 60.0  # how long a worker may not answer, in waits without a timeout
 
@@ -126,24 +127,33 @@ def run(session: Session, captures: Captures, timeout: float) -> None:
     wait_copied(session, name)
     barrier.wait(session, timeout, session.say)
     session.say("comparing both sides, to find documents that were deleted during this")
-    _compare(session, captures.only)
-    with barrier.passing(session) as passed:
-        outcomes = repair.repair(session, _to_reread(session, captures.only), passed, timeout)
-        left = [outcome for outcome in outcomes if outcome.result == "left"]
-    for outcome in left[:10]:
-        session.say(f"left {outcome.namespace} {outcome.id_bson}: {outcome.kind}: {outcome.reason}")
+    make_equal(session, captures.only, timeout)
     close(session, name, timeout)
 
 
-def _compare(session: Session, only: tuple[str, ...]) -> None:
+def make_equal(session: Session, only: tuple[str, ...], timeout: float) -> list[Reread]:
+    """Compare both sides, re-read what differs, and return what is left. `timeout` is in seconds, for a batch."""
+    with barrier.asking(session) as passed:
+        compare(session, only, passed, Options())
+    with barrier.passing(session) as passed:
+        outcomes = repair.repair(session, _to_reread(session, only), passed, timeout)
+        left = [outcome for outcome in outcomes if outcome.result == "left"]
+    for outcome in left[:10]:
+        session.say(f"left {outcome.namespace} {outcome.id_bson}: {outcome.kind}: {outcome.reason}")
+    return left
+
+
+def compare(session: Session, only: tuple[str, ...], passed: Passed | None, options: Options) -> Verdict:
     """Compare both sides, and write the differences in the form of a verdict, which names the documents to re-read."""
     pipeline = session.pipeline
-    with barrier.asking(session) as passed, state_files.writing(_differences_file(session)) as file:
+    with state_files.writing(_differences_file(session)) as file:
         uris = pipeline.source.uri, pipeline.destination.uri
-        verification = Verification(*uris, Listing.read(session).pairs(only), passed=passed, say=session.say)
+        pairs = Listing.read(session).pairs(only)
+        verification = Verification(*uris, pairs, options, passed=passed, say=session.say)
         for difference in differences(session, verification, [], resumable=False):
             file.write(difference.line)
         file.write(as_event(VerificationResult(verification.verdict), "everything", only=only).line)
+    return verification.verdict
 
 
 def _differences_file(session: Session) -> Path:

@@ -11,13 +11,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from towpath.monitor.dashboard import Dashboard
 from towpath.run.report import Copied, ReplayState, Report, TopicLog
+from towpath.store.cutover import State
 from towpath.store.positions import TaskState
 from towpath.verify.verdict import Verdict
 
@@ -33,7 +34,7 @@ Labelled = Mapping[str, tuple[str, Labels, Callable[[Report], Iterable[tuple[Lab
 #: Every value of the label `state`, by metric: exactly one of them is 1.
 PIPELINE_STATES = ("running", "paused", "stopped", "failed", "missing", "starting", "unknown")
 CONNECT_STATES = ("RUNNING", "PAUSED", "STOPPED", "FAILED", "UNASSIGNED", "RESTARTING", "MISSING")
-CUTOVER_STATES = ("none", "cutting over", "destination primary", "failing back", "source primary", "taking over")
+CUTOVER_STATES = ("none", *get_args(State))
 _KINDS = ("missing", "extra", "different", "order")
 _HISTOGRAM = "sink_transaction_seconds"
 

@@ -27,9 +27,13 @@ from towpath.store.positions import CUTOVERS, collection_of
 
 #: `destination primary`: the cutover is done. `source primary`: a fail back is done but for its last steps. The others:
 #: under way or interrupted.
-State = Literal["cutting over", "taking over", "destination primary", "failing back", "source primary"]
+State = Literal[
+    "cutting over", "taking over", "destination primary", "failing back", "source primary", "returning the old source"
+]
 #: The states in which steps have begun that can be undone.
-UNDER_WAY: tuple[State, ...] = ("cutting over", "taking over", "failing back")
+UNDER_WAY: tuple[State, ...] = ("cutting over", "taking over", "failing back", "returning the old source")
+#: Those of `towpath takeover`.
+TAKEOVERS: tuple[State, ...] = ("taking over", "returning the old source")
 #: The states in which the switch is done.
 SWITCHED: tuple[State, ...] = ("destination primary", "source primary")
 _SHOWN = 3  # conversions in a description
@@ -79,7 +83,7 @@ class Cutover:
     has_reverse_pipeline: bool = True
     """Whether there is a reverse pipeline."""
     is_takeover: bool = False
-    """Whether the source was lost: the new primary has no change of it from `cluster_time` on."""
+    """Whether the source was lost, and has not returned: the new primary lacks its changes from `cluster_time` on."""
     conversions: tuple[Conversion, ...] = ()
     """What is left to convert at the present primary."""
     later: Annotated[tuple[Conversion, ...], Field(exclude=True)] = ()
@@ -122,7 +126,7 @@ class Cutover:
 
 def undo_command(state: State) -> str:
     """The command that undoes what is under way."""
-    return "`towpath takeover --undo`" if state == "taking over" else "`towpath cutover --undo`"
+    return "`towpath takeover --undo`" if state in TAKEOVERS else "`towpath cutover --undo`"
 
 
 _CUTOVER = TypeAdapter(Cutover)
@@ -208,7 +212,7 @@ def refuse_takeover(session: Session) -> None:
     """Raise `Refused` once a takeover has begun: the source is lost, or what it has is older."""
     with session.destination.connected() as client:
         marker = if_allowed(lambda: read(client, session.pipeline))
-    if marker is not None and (marker.is_takeover or marker.state == "taking over"):
+    if marker is not None and (marker.is_takeover or marker.state in TAKEOVERS):
         refuse(session)
 
 
@@ -238,7 +242,7 @@ def refuse(session: Session) -> None:
                 "`towpath cutover --back` completes it",
             )
     assert marker is not None
-    what = "takeover" if marker.state == "taking over" else "cutover"
+    what = "takeover" if marker.state in TAKEOVERS else "cutover"
     raise Refused(
         f"a {what} of {pipeline.name} is under way, or was interrupted", f"{undo_command(marker.state)} undoes it"
     )
