@@ -96,7 +96,7 @@ def _file(kind: str, folder: Path) -> IO[str]:
 
 
 WAYS: dict[str, Callable[[World, Machine], bool]] = {"there": World.cut_over, "back": World.go_back}
-LOST = {"lost": World.take_over}
+LOST = {"lost": World.take_over, "returned": World.return_source}
 
 
 def begin(world: World, way: str) -> State:
@@ -109,6 +109,8 @@ def begin(world: World, way: str) -> State:
         command = world.command(signals())
         assert world.cut_over(command) and command._convert()
         world.state.blocked.clear()
+    if way == "returned":
+        assert world.take_over(world.command(signals()))
     world.calls.clear()
     return deepcopy(world.state)
 
@@ -134,8 +136,12 @@ def at(world: World, index: int, act: Act, *, done: bool, later: Act = lambda: N
 
 
 def assert_as_before(world: World, way: str, before: State, where: object) -> None:
+    if way == "returned":  # its schema stays relaxed
+        before.relaxed |= world.state.relaxed & {"source"}
+        assert world.marker and world.marker.is_takeover, where
     assert world.state == before, where
-    assert (world.marker.state if world.marker else None) == ("destination primary" if way == "back" else None), where
+    state = "destination primary" if way in ("back", "returned") else None
+    assert (world.marker.state if world.marker else None) == state, where
 
 
 @pytest.mark.parametrize(
@@ -147,7 +153,7 @@ def test_whatever_ends_it_all_is_as_before(
     world: World, way: str, failure: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = calls_of(world, way)
-    first = names.index("take") + 1 if way == "back" else 0
+    first = names.index("take") + 1 if way in ("back", "returned") else 0
     with output(kind, tmp_path, monkeypatch):
         world.say = say
         for index, name in list(enumerate(names))[first:]:

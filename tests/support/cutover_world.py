@@ -23,9 +23,9 @@ from towpath.clients.mongo.client import ClusterTime
 from towpath.config import loading
 from towpath.config.events import TimedEvent
 from towpath.config.pipeline import Pipeline
-from towpath.cutover import machine, reverse_pipeline, sides, steps, takeover, writes
+from towpath.cutover import machine, old_source, reverse_pipeline, sides, steps, takeover, writes
 from towpath.cutover.machine import Machine
-from towpath.cutover.sides import CUTOVER, FAIL_BACK, TAKEOVER, Sides
+from towpath.cutover.sides import CUTOVER, FAIL_BACK, RETURN, TAKEOVER, Sides
 from towpath.cutover.steps import CutoverOptions
 from towpath.deploy import conversions
 from towpath.deploy.conversions import Attempt
@@ -34,7 +34,7 @@ from towpath.errors import MongoUnreachable, Overtaken
 from towpath.session import Session, unsaid
 from towpath.signals import Interrupts
 from towpath.store.cutover import SWITCHED, Conversion, Cutover
-from towpath_verifier import Command
+from towpath_verifier import Command, Verdict
 from towpath_verifier.metadata import NEVER
 
 OPTIONS = CutoverOptions(max_age=10, newest=1, blocks=True, timeout=9, max_pause=9)
@@ -89,6 +89,11 @@ class World:
         """As `Machine.take_over` when the source is lost, up to the switch."""
         command.sides.reverse = None
         return command.ended(lambda: command.switch(TAKEOVER))
+
+    def return_source(self, command: Machine) -> bool:
+        """As `Machine.return_source` when all is ready, up to the switch."""
+        command.take()
+        return command.ended(lambda: command.switch(RETURN))
 
     def go_back(self, command: Machine) -> bool:
         """As `Machine.back` when all is ready, up to the switch."""
@@ -258,7 +263,7 @@ def world(folder: Path, patch: pytest.MonkeyPatch) -> World:
     state = it.state
 
     def everywhere(name: str, value: Any) -> None:
-        for module in (sides, steps, machine, takeover, writes):
+        for module in (sides, steps, machine, takeover, old_source, writes):
             if hasattr(module, name):
                 patch.setattr(module, name, value)
 
@@ -347,6 +352,16 @@ def world(folder: Path, patch: pytest.MonkeyPatch) -> World:
         assert session.pipeline.name == "shop" and 0 < timeout <= OPTIONS.timeout
         return ENDS
 
+    def compared(session: Session, only: object, *_: object) -> Verdict:
+        assert session.pipeline.name == "shop-back" and not only
+        return Verdict([])
+
+    def made_equal(session: Session, only: object, timeout: float) -> list[object]:
+        assert session.pipeline.name == "shop-back" and not only and timeout == OPTIONS.timeout
+        assert state.captures_back and state.sinks == {"shop": "STOPPED", "shop-back": "RUNNING"}
+        assert state.capture == "RUNNING" and "source" in state.relaxed
+        return []
+
     def skip(session: Session, ends: Any) -> None:
         assert session.pipeline.name == "shop" and ends is ENDS
         assert it.calls.index("ends") < len(it.calls) - it.calls[::-1].index("verify"), "what came since is unverified"
@@ -376,6 +391,12 @@ def world(folder: Path, patch: pytest.MonkeyPatch) -> World:
         assert reverse.pipeline.name == "shop-back"
         state.sinks["shop-back"], state.captures_back = "STOPPED", False
 
+    patch.setattr(old_source, "pipeline_ends", lambda *_: LOG)
+    patch.setattr(old_source, "ids_after", it.does("read the log", lambda *_: iter(())))
+    patch.setattr(old_source.state_files, "folder", lambda name: folder)
+    patch.setattr(old_source.resnapshot, "compare", it.does("compare", compared))
+    patch.setattr(old_source.resnapshot, "make_equal", it.does("make equal", made_equal))
+    patch.setattr(old_source.Listing, "read", lambda session: SimpleNamespace(source={}, destination={}))
     patch.setattr(takeover, "restoring", lambda known: plan(known, final=True).steps)
     patch.setattr(takeover, "relaxing", relaxing)
     patch.setattr(takeover, "stop_reverse", it.does("stop reverse", stop_reverse))

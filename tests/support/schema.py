@@ -58,7 +58,7 @@ def complaints(command: str, line: Mapping[str, Any]) -> Iterator[str]:
     line = dict(line)
     if command != "stack" and line.pop("v") != events.VERSION:
         yield "v"
-    command = {"resnapshot": "verify", "takeover": "cutover"}.get(command, command)
+    command = {"resnapshot": "verify"}.get(command, command)
     if command not in events.BY_COMMAND:
         yield from _fields("", line, page()[command][1])
         return

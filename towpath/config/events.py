@@ -367,6 +367,7 @@ BY_COMMAND: Mapping[str, Sequence[type[Event]]] = {
     "repair": (Reread, Repaired),
     "replay": (Replayed,),
     "cutover": (Gate, Step, Switch, CutoverNote),
+    "takeover": (Gate, Step, Switch, CutoverNote, Uncaptured),
     "run": (Note, Difference, Definition, RunEnd),
 }
 
