@@ -16,9 +16,10 @@ from typing import Any
 import httpx
 import pytest
 from bson import Timestamp
+from pymongo import MongoClient
 
 from tests.conftest import MakePipeline
-from tests.support import bank, control, fuzz, raw, rest, workers
+from tests.support import bank, control, fuzz, mongod, raw, rest, workers
 from tests.support.awaited import until
 from tests.support.bank import Bank
 from tests.support.pipeline import TOWPATH, Pipeline, Settings, towpath
@@ -103,6 +104,35 @@ def test_every_transaction_is_there_whole_or_not_at_all(
     assert "the destination took over at" in towpath("takeover", pipeline.file).stdout
     undone = towpath("takeover", pipeline.file, "--undo", expect=2)
     assert "cannot be undone" in undone.stderr
+
+
+def test_a_drill_changes_nothing_and_tells_what_a_takeover_would_give(
+    make_pipeline: MakePipeline, tmp_path: Path, seed: int
+) -> None:
+    pipeline = prepared(make_pipeline)
+    with (
+        mongod.start_replica_set(tmp_path / "scratch", name="scratch") as scratch,
+        MongoClient[dict[str, Any]](scratch.uri) as client,
+        Bank(pipeline.addresses.source, pipeline.name, seed) as transfers,
+    ):
+        until("transfers", lambda: len(transfers.acknowledged) > 100)
+        before = pipeline.status()["connectors"]
+        drill = ("takeover", pipeline.file, "--drill", "--destination", scratch.uri)
+        found = json.loads(towpath(*drill, "--json").stdout)
+        print(found)
+        assert found["whole"] and not found["differences"] and found["documents"] > 200, found
+        assert found["recovery_seconds"] < 30
+        at = cluster_time(found["cluster_time"])
+        bank.assert_whole(client[pipeline.name], transfers.acknowledged, Timestamp(at.seconds, at.ordinal))
+        assert pipeline.status()["connectors"] == before and pipeline.status()["cutover"] is None
+        assert indexes(pipeline, client) == indexes(pipeline, pipeline.source_client)
+        assert "--empty" in towpath(*drill, expect=2).stderr
+        shown = towpath(*drill, "--empty", "--yes").stdout
+    print(shown)
+    assert "the same as the source at that time" in shown and "would have been lost" in shown
+    assert "belong to --drill" in towpath("takeover", pipeline.file, "--destination", scratch.uri, expect=2).stderr
+    pipeline.wait()
+    towpath("verify", pipeline.file)
 
 
 UNCAPTURED = 500

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -22,19 +23,31 @@ from towpath.history import rebuild as rebuilds
 from towpath.history import replay as replays
 from towpath.history.plan import Options, format_time, point_in_time
 from towpath.history.sink_run import SHOWN, missing_lines
+from towpath.session import unsaid
+
+DESTINATIONS: tuple[Callable[[Any], Any], ...] = (
+    click.option("--destination", "uri", metavar="URI", help="URI of the replica set to write to, without a password."),
+    click.option(
+        "--destination-file",
+        "uri_file",
+        metavar="PATH",
+        type=FILE,
+        help="File that holds the URI and that only you can read.",
+    ),
+    click.option("--destination-env", "uri_env", metavar="NAME", help="Environment variable that holds the URI."),
+)
+
+
+def destination_options(command: Any) -> Any:
+    """The options of which one names the destination of a replay."""
+    for option in reversed(DESTINATIONS):
+        command = option(command)
+    return command
 
 
 @click.command()
 @pipeline_argument
-@click.option("--destination", "uri", metavar="URI", help="URI of the replica set to write to, without a password.")
-@click.option(
-    "--destination-file",
-    "uri_file",
-    metavar="PATH",
-    type=FILE,
-    help="File that holds the URI and that only you can read.",
-)
-@click.option("--destination-env", "uri_env", metavar="NAME", help="Environment variable that holds the URI.")
+@destination_options
 @flag("--rebuild", help="Empty the pipeline's own destination and rebuild it from the log.")
 @click.option(
     "--only",
@@ -89,33 +102,26 @@ def replay(
     Exit codes: 0 the destination is whole; 1 the log was not whole, or the destination refused documents, which are
     listed; 2 it cannot be done.
     """
-    destinations = sum(value is not None for value in (uri, uri_file, uri_env))
     if rebuild:
-        if destinations or until or follow or empty or label:
+        if any((uri, uri_file, uri_env)) or until or follow or empty or label:
             raise click.UsageError(
                 "--rebuild goes only with --only, --force, --yes and --timeout: it writes to the pipeline's destination"
             )
-    elif destinations != 1:
-        raise click.UsageError("give one of --destination, --destination-file, --destination-env, or --rebuild")
     elif until and follow:
         raise click.UsageError(
             "give one of --until and --follow, not both: a replay ends at the point in time of --until"
         )
-    target = None if rebuild else destination(uri, uri_file, uri_env)
+    target = None if rebuild else one_destination(uri, uri_file, uri_env, ", or --rebuild")
     end = point_in_time(until) if until else None
     options = Options(
         only, force=force, timeout=timeout, uri=target, label=label, until=end, follow=follow, empty=empty
     )
 
-    def confirm(question: str) -> None:
-        if not yes:
-            click.confirm(question, abort=True, err=True)
-
     with opened(file) as session:
         deployment.refuse_change(session.pipeline, "a rebuild" if rebuild else "a replay")
         with replay_bars() as report:
             run = rebuilds.rebuild if rebuild else replays.replay
-            verdict = run(session, options, report, confirm)
+            verdict = run(session, options, report, unsaid if yes else confirm)
         if as_json:
             print_json(verdict)
         else:
@@ -158,6 +164,18 @@ def lines(event: Replayed) -> Iterator[str]:
 
 def _time(text: str) -> str:
     return format_time(cluster_time(text))
+
+
+def confirm(question: str) -> None:
+    """Raises `click.Abort` for a no."""
+    click.confirm(question, abort=True, err=True)
+
+
+def one_destination(uri: str | None, file: Path | None, variable: str | None, otherwise: str = "") -> str:
+    """As `destination`, of options of which exactly one must be given."""
+    if sum(value is not None for value in (uri, file, variable)) != 1:
+        raise click.UsageError(f"give one of --destination, --destination-file, --destination-env{otherwise}")
+    return destination(uri, file, variable)
 
 
 def destination(uri: str | None, file: Path | None, variable: str | None) -> str:

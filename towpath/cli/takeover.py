@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -10,12 +11,18 @@ import click
 from towpath.cli import DIFFERENT
 from towpath.cli.cutover import print_event, with_words, write_report
 from towpath.cli.options import FILE, flag, json_option, opened, pipeline_argument, print_json
-from towpath.config.events import TimedEvent
+from towpath.cli.progress import replay_bars
+from towpath.cli.replay import confirm, destination_options, one_destination
+from towpath.clients.mongo.client import cluster_time
+from towpath.config.events import Drilled, TimedEvent
+from towpath.config.text import counted, duration, utc
+from towpath.cutover import drill
 from towpath.cutover.machine import Machine
 from towpath.cutover.sides import read_sides
 from towpath.cutover.steps import CutoverOptions
 from towpath.deploy import deployment
 from towpath.errors import Refused
+from towpath.history.plan import Options
 from towpath.session import unsaid
 from towpath.signals import Interrupts, handle
 from towpath.store.state_files import alone
@@ -26,12 +33,15 @@ from towpath.store.state_files import alone
 @flag("--return", "returns", help="After a takeover: make the old source, which answers again, follow the new primary.")
 @flag("--undo", "undoes", help="Undo an interrupted takeover, or an interrupted return.")
 @flag("--dry-run", help="Only check whether it is possible, and what would be missing.")
-@flag("--yes", help="With --return: do not ask before documents of the old source are overwritten and deleted.")
+@flag("--yes", help="With --return and --drill: do not ask before documents are overwritten and deleted.")
 @flag(
     "--source-is-lost",
     help="The source is lost, although something still answers there. What is written to it from now on is lost.",
 )
 @flag("--accept", "accepts", help="Take over although the destination will lack something, which a --dry-run shows.")
+@flag("--drill", "drills", help="Make what a takeover would give now, from the log, on a scratch destination.")
+@destination_options
+@flag("--empty", help="With --drill: first delete the documents in these namespaces there, after confirmation.")
 @click.option("--switch-with", metavar="COMMAND", help="Command that redirects the writers to the new primary.")
 @click.option("--timeout", default=600.0, help="Seconds that a step may take.")
 @click.option("--report", "report_path", type=FILE, help="Write an HTML report of the takeover.")
@@ -44,6 +54,11 @@ def takeover(
     yes: bool,
     source_is_lost: bool,
     accepts: bool,
+    drills: bool,
+    uri: str | None,
+    uri_file: Path | None,
+    uri_env: str | None,
+    empty: bool,
     switch_with: str | None,
     timeout: float,
     report_path: Path | None,
@@ -61,15 +76,26 @@ def takeover(
     versions of each document; after confirmation it makes the old source equal to the new primary, deletes included,
     and starts the reverse pipeline, so that `cutover --back` fails back without loss.
 
-    Exit codes, whatever happens to the output: 0 done; 1 not done, everything is as before; 2 something is left to do,
-    and the message names it.
+    --drill changes nothing of the pipeline: it applies the log up to the present position of the capture to a scratch
+    destination (one of the options --destination…), restores the schema there, compares all with the source as of that
+    time, and prints how much would have been lost.
+
+    Exit codes, whatever happens to the output: 0 done; 1 not done, everything is as before, or a drill that was not
+    whole; 2 something is left to do, and the message names it.
     """
     if undoes and (returns or dry_run or source_is_lost or accepts):
         raise click.UsageError("--undo goes with none of --return, --dry-run, --source-is-lost and --accept")
     if returns and (source_is_lost or accepts or switch_with):
         raise click.UsageError("--return goes with none of --source-is-lost, --accept and --switch-with")
-    if yes and not returns:
-        raise click.UsageError("--yes belongs to --return")
+    if yes and not (returns or drills):
+        raise click.UsageError("--yes belongs to --return and --drill")
+    if drills:
+        if returns or undoes or dry_run or source_is_lost or accepts or switch_with or report_path:
+            raise click.UsageError("--drill goes only with --destination…, --empty, --yes, --timeout and --json")
+        _drill(file, one_destination(uri, uri_file, uri_env), empty=empty, yes=yes, timeout=timeout, as_json=as_json)
+        return
+    if empty or any((uri, uri_file, uri_env)):
+        raise click.UsageError("--destination… and --empty belong to --drill")
     handle(signals := Interrupts(once=True))
     told = list[TimedEvent]()
 
@@ -107,6 +133,34 @@ def takeover(
         is_done = machine.undo() if undoes else machine.return_source() if returns else machine.take_over()
     if not is_done:
         raise click.exceptions.Exit(DIFFERENT)
+
+
+def _drill(file: Path, uri: str, *, empty: bool, yes: bool, timeout: float, as_json: bool) -> None:
+    with opened(file) as session, replay_bars() as report:
+        deployment.refuse_change(session.pipeline, "a drill")
+        options = Options((), force=False, timeout=timeout, uri=uri, empty=empty)
+        drilled = drill.drill(session, options, report, unsaid if yes else confirm)
+    if as_json:
+        print_json(drilled)
+    else:
+        click.echo("\n".join(_lines(drilled)))
+    if not drilled.whole:
+        raise click.exceptions.Exit(DIFFERENT)
+
+
+def _lines(drilled: Drilled) -> Iterator[str]:
+    at = cluster_time(drilled.cluster_time)
+    yield f"time       every change before {utc(at.seconds)} ({at})"
+    if drilled.recovery_seconds is not None:
+        yield f"recovery   {drilled.recovery_seconds:.1f} s would have been lost with the source"
+    behind = "unknown" if drilled.behind_records is None else counted(drilled.behind_records, "record")
+    yield f"to apply   {behind} at the destination of the pipeline"
+    yield f"applied    {drilled.records:,} records of the whole log in {duration(drilled.apply_seconds)}"
+    yield f"schema     restored in {drilled.schema_seconds:.1f} s, with all indexes"
+    words = "the same as the source at that time" if not drilled.differences else f"{drilled.differences:,} differ"
+    yield f"compared   {counted(drilled.documents, 'document')}: {words}"
+    yield from (f"not judged {words}" for words in drilled.not_judged)
+    yield from (f"problem    {words}" for words in drilled.problems)
 
 
 def _ask(question: str) -> None:

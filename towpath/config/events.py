@@ -220,6 +220,28 @@ class Reread(Event):
     reason: str | None = None
 
 
+class Drilled(Event):
+    """What a takeover would have given, as a drill has made it from the log."""
+
+    event: Literal["drilled"] = "drilled"
+    cluster_time: str
+    """Of the source: every change before it would have been there."""
+    recovery_seconds: float | None
+    """How much would have been lost; None when unknown."""
+    behind_records: int | None
+    """What the sink would still have had to apply; None when unknown."""
+    records: int
+    apply_seconds: float
+    """Of the whole log; a takeover applies only what the sink is behind."""
+    schema_seconds: float
+    documents: int
+    differences: int
+    not_judged: Sequence[str]
+    problems: Sequence[str]
+    """What would have needed --accept."""
+    whole: bool
+
+
 class Uncaptured(Event):
     """A document that the old source changed after a takeover's point in time, as both sides have it."""
 
@@ -367,7 +389,7 @@ BY_COMMAND: Mapping[str, Sequence[type[Event]]] = {
     "repair": (Reread, Repaired),
     "replay": (Replayed,),
     "cutover": (Gate, Step, Switch, CutoverNote),
-    "takeover": (Gate, Step, Switch, CutoverNote, Uncaptured),
+    "takeover": (Gate, Step, Switch, CutoverNote, Uncaptured, Drilled),
     "run": (Note, Difference, Definition, RunEnd),
 }
 
