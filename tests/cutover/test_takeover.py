@@ -138,13 +138,10 @@ def test_a_drill_changes_nothing_and_tells_what_a_takeover_would_give(
 UNCAPTURED = 500
 
 
-def test_an_old_source_returns_and_nothing_that_it_had_alone_is_lost(make_pipeline: MakePipeline, stack: Stack) -> None:
-    """What was never captured is in the file; then both sides are equal, and a fail back is clean."""
-    pipeline = prepared(make_pipeline)
-    file, old, new = pipeline.file, pipeline.source("journal"), pipeline.destination("journal")
+def taken_over(pipeline: Pipeline, stack: Stack) -> None:
+    """Some documents of the source were never captured, and the new primary has others of its own."""
+    old, new = pipeline.source("journal"), pipeline.destination("journal")
     old.insert_many({"_id": number, "number": -number, "text": "old"} for number in range(-200, 0))
-    refused = towpath("takeover", file, "--return", "--yes", expect=2)
-    assert "there was no takeover" in refused.stderr
     pipeline.wait()
     capture = f"{pipeline.addresses.connect}/connectors/{pipeline.name}-source"
     httpx.put(f"{capture}/pause", timeout=90).raise_for_status()
@@ -153,12 +150,28 @@ def test_an_old_source_returns_and_nothing_that_it_had_alone_is_lost(make_pipeli
     old.update_many({"_id": {"$lt": -100}}, {"$set": {"text": "never captured"}})
     old.delete_many({"_id": {"$gte": -100, "$lt": 0}})
     with lost(stack):
-        towpath("takeover", file, "--source-is-lost")
-        assert "source" in towpath("takeover", file, "--return", "--yes", expect=1).stdout
+        towpath("takeover", pipeline.file, "--source-is-lost")
+        assert "red  source" in towpath("takeover", pipeline.file, "--return", "--yes", expect=1).stdout
         new.insert_many({"_id": number, "number": number, "text": "new"} for number in range(20_000, 20_100))
-        new.update_one({"_id": -1}, {"$set": {"text": "new"}})
-        new.update_one({"_id": -199}, {"$set": {"text": "new"}})
+        new.update_many({"_id": {"$in": [-1, -199]}}, {"$set": {"text": "new"}})
     until("the source answers", lambda: old.find_one() is not None)
+
+
+def never_captured(pipeline: Pipeline) -> dict[int, dict[str, Any]]:
+    """The newest file of a return, by `_id`."""
+    newest = max(state_files.folder(pipeline.name).glob("never-captured-*"))
+    lines = [json.loads(line) for line in newest.read_text().splitlines()]
+    found = {int(next(iter(line["id"]["_id"].values()))): line for line in lines}
+    assert len(found) == len(lines)
+    return found
+
+
+def test_an_old_source_returns_and_nothing_that_it_had_alone_is_lost(make_pipeline: MakePipeline, stack: Stack) -> None:
+    """What was never captured is in the file; then both sides are equal, and a fail back is clean."""
+    pipeline = prepared(make_pipeline)
+    file, old, new = pipeline.file, pipeline.source("journal"), pipeline.destination("journal")
+    assert "there was no takeover" in towpath("takeover", file, "--return", "--yes", expect=2).stderr
+    taken_over(pipeline, stack)
     command = [TOWPATH, "takeover", file, "--return"]
     declined = subprocess.run(command, input="n\n", capture_output=True, text=True, timeout=300, check=False)
     assert declined.returncode == 1 and "not done: declined" in declined.stdout, declined
@@ -166,10 +179,8 @@ def test_an_old_source_returns_and_nothing_that_it_had_alone_is_lost(make_pipeli
     assert pipeline.status(expect=1)["cutover"]["is_takeover"] and old.count_documents({"_id": {"$gte": 20_000}}) == 0
     told = events(towpath("takeover", file, "--return", "--yes", "--json").stdout)
     print(declined.stdout, [(one["step"], one["seconds"]) for one in told if one["event"] == "step"])
-    never = max(state_files.folder(pipeline.name).glob("never-captured-*"))
-    lines = [json.loads(line) for line in never.read_text().splitlines()]
-    assert len({line["id_bson"] for line in lines}) == len(lines) == UNCAPTURED
-    versions = {int(line["id"]["_id"]["$numberInt"]): line for line in lines}
+    versions = never_captured(pipeline)
+    assert len(versions) == UNCAPTURED
     assert versions[10_000]["new_primary"] is None
     assert versions[10_000]["old_source"]["text"] == "never captured"
     assert versions[-1]["old_source"] is None and versions[-1]["new_primary"]["text"] == "new"
@@ -231,3 +242,48 @@ def test_whatever_is_killed_it_is_done_again_with_the_same_result(
             point = cluster_time(marker["cluster_time"])
             at = Timestamp(point.seconds, point.ordinal)
             bank.assert_whole(pipeline.destination_client[pipeline.name], transfers.acknowledged, at)
+
+
+#: What is killed, and the last step that the return has told by then.
+KILLED_IN_RETURN = (
+    ("tool", "capturing what was never captured"),
+    ("tool", "waiting for the reverse pipeline"),
+    (workers.FIRST, "preparing the reverse pipeline"),
+    ("kafka", "resuming the capture"),
+    ("source-0", "relaxing the schema of the old primary"),
+    ("destination-0", "waiting for the reverse pipeline"),
+)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("part", "step"), KILLED_IN_RETURN, ids=[f"{part}: {step}" for part, step in KILLED_IN_RETURN])
+def test_a_return_that_is_interrupted_is_done_again(
+    make_pipeline: MakePipeline, stack: Stack, part: str, step: str
+) -> None:
+    """What was never captured is in the file of the first attempt, or of a later one."""
+    pipeline = prepared(make_pipeline)
+    taken_over(pipeline, stack)
+    command = [TOWPATH, "takeover", pipeline.file, "--return", "--yes", "--json"]
+    with started(command, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        next(line for line in running.stdout if f'"{step}"' in line)
+        if part == "tool":
+            running.kill()
+        else:
+            control.restart(stack.directory, part, signal.SIGKILL)
+        running.stdout.read()
+        print(f"it ended with {running.wait(660)}")
+    written = list(state_files.folder(pipeline.name).glob("never-captured-*"))
+    if pipeline.status(expect=1)["cutover"]["is_takeover"]:
+        towpath("resume", pipeline.file, expect=2)
+        towpath("takeover", pipeline.file, "--return", "--yes")
+    lines = {
+        line["id_bson"]
+        for place in {*written, *state_files.folder(pipeline.name).glob("never-captured-*")}
+        for line in map(json.loads, place.read_text().splitlines())
+    }
+    assert len(lines) >= UNCAPTURED
+    towpath("verify", pipeline.file.with_name(f"{pipeline.file.stem}-back.toml"))
+    towpath("cutover", pipeline.file, "--back", "--stop-with", "true", "--max-pause", "2m")
+    pipeline.wait()
+    towpath("verify", pipeline.file)
