@@ -35,6 +35,7 @@ from benchmarks.bench import (
     replaying,
     report,
     streaming,
+    taking,
     verifying,
 )
 from benchmarks.bench.pairs import say
@@ -183,11 +184,22 @@ BENCHES = {
         _USUAL,
         ("many", "collections"),
     ),
+    "takeover": Bench(
+        "from the loss of the source until the destination is primary; the recovery point under a writer",
+        taking.bench,
+        {
+            **{"documents": 1_000_000, "behind": 10_000, "writes": 1_000, "seconds": 20},
+            **{"repetitions": 3, "seed": 1},
+        },
+        {"documents": 500, "behind": 100, "writes": 50, "seconds": 3, "repetitions": 1},
+        _USUAL,
+    ),
 }
 
 
 _WORDS = {
     "against": "revision of this repository to compare with, such as v1 or HEAD~3; empty: none",
+    "behind": "changes that the destination has not applied when the source is killed",
     "cap": "readings that a capped array keeps",
     "capped": "pushes of each device into a capped array, where the sink is paused",
     "changes": "written in all",

@@ -20,19 +20,18 @@ from benchmarks.bench.load import batches, joined
 from benchmarks.bench.measured import Client, Run
 from benchmarks.bench.pairs import in_turn, say
 from benchmarks.bench.report import BASE, Found, Goal, Part, at_most, told
-from benchmarks.bench.sides import DATABASE, NAMESPACE, Settings, is_streaming, pipeline_file, way
+from benchmarks.bench.sides import COMMAND, DATABASE, NAMESPACE, Settings, is_streaming, pipeline_file, way
 from tests.support import oracle, raw
 from tests.support.acknowledged import AcknowledgedWriter
 from tests.support.awaited import until
 from towpath import stack as embedded
 
-_TOWPATH = Path(sys.executable).parent / "towpath"
 _WRITTEN = "written"
 PAUSE, _WAITED, _BACK, _AFTER = "pause s", "writers waited s", "back, ", "converting indexes to unique s"
 _QUIET_S, _WRITING_S, _COLLECTIONS_S, _GROWTH = 2.0, 2.5, 3.0, 1.2  # of a pause, at most
 _UNIQUE = ("a", "b", "c")
 _CREATORS = 4  # threads that create collections
-_COPY_S = 3_600  # seconds until the copy has to be done
+COPY_S = 3_600  # seconds until the copy has to be done
 _COMPARED = 100_000  # documents that the oracle compares, at most; `verify` has compared all before
 
 
@@ -88,7 +87,8 @@ def bench(
     return Found([Part(title, "cutover", runs, rated=False)], goals)
 
 
-def _fill(client: raw.Client, data: Data, seed: int) -> None:
+def fill(client: raw.Client, data: Data, seed: int) -> None:
+    """Make what is to be moved, in place of what there was."""
     database = client[DATABASE]
     client.drop_database(DATABASE)
     for some in batches(data.documents):
@@ -112,17 +112,17 @@ def _fill(client: raw.Client, data: Data, seed: int) -> None:
 def _run(stack: embedded.Stack, name: str, side: str, data: Data, seed: int) -> Run:
     with Client(stack.source) as source, Client(stack.destination) as destination:
         destination.drop_database(DATABASE)
-        _fill(source, data, seed)
+        fill(source, data, seed)
         writer = AcknowledgedWriter(source, DATABASE, _WRITTEN, per_second=max(1, data.writes))
         writer.fill()
         partitions = 1 if data.collections else 4
         settings = Settings([f"{DATABASE}.*"], topics=data.namespaces, partitions=partitions)
         with way(stack, name, "towpath", settings) as it:
             it.start(it.source, it.sink)
-            until("the stream", lambda: is_streaming(it.connect, it.source), _COPY_S, 0.2)
+            until("the stream", lambda: is_streaming(it.connect, it.source), COPY_S, 0.2)
             file = pipeline_file(stack, name)
-            for command in (("wait", "--timeout", str(_COPY_S)), ("prepare",), ("verify",)):
-                subprocess.run([_TOWPATH, command[0], file, *command[1:]], check=True, stdout=sys.stderr)
+            for command in (("wait", "--timeout", str(COPY_S)), ("prepare",), ("verify",)):
+                subprocess.run([COMMAND, command[0], file, *command[1:]], check=True, stdout=sys.stderr)
             is_written = writer if data.writes else None
             with _writing(writer) if data.writes else nullcontext(), removed(file.with_name(f"{name}-back.toml")):
                 numbers = cut_over(file, is_written, destination)
@@ -130,7 +130,7 @@ def _run(stack: embedded.Stack, name: str, side: str, data: Data, seed: int) -> 
                     writer.wait_for_more(data.writes)
                 back = cut_over(file, is_written, source, "--back")
             numbers |= {f"{_BACK}{name}": seconds for name, seconds in back.items()}
-            subprocess.run([_TOWPATH, "wait", file, "--timeout", str(_COPY_S)], check=True, stdout=sys.stderr)
+            subprocess.run([COMMAND, "wait", file, "--timeout", str(COPY_S)], check=True, stdout=sys.stderr)
             if data.writes:
                 writer.assert_all_at(source)
         if data.documents <= _COMPARED:
@@ -152,14 +152,14 @@ def removed(file: Path) -> Iterator[None]:
         yield
     finally:
         if file.exists():
-            subprocess.run([_TOWPATH, "remove", file, "--topics", "--yes"], check=True, stdout=sys.stderr)
+            subprocess.run([COMMAND, "remove", file, "--topics", "--yes"], check=True, stdout=sys.stderr)
 
 
 def cut_over(
     file: Path, writer: AcknowledgedWriter | None, new: raw.Client | None = None, *options: str
 ) -> dict[str, float]:
     """The seconds of the pause, of each step in it and after it. The writer continues at `new`."""
-    command: list[str | Path] = [_TOWPATH, "cutover", file, "--json", *options]
+    command: list[str | Path] = [COMMAND, "cutover", file, "--json", *options]
     numbers: dict[str, float] = {}
     stopped = 0.0
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
