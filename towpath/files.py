@@ -26,6 +26,15 @@ def file_errors(attempt: str, advice: str = "", kind: type[TowpathError] = Towpa
         raise kind(f"cannot {attempt}: {error.strerror}", advice) from error
 
 
+def sync_folder(place: Path) -> None:
+    """What was created or renamed in this folder is on the disk when this returns. Raises `OSError`."""
+    number = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
 def shipped(name: str) -> Path:
     """The folder `connectors` or `transforms`: in the package where it is installed, at the root of a checkout."""
     package = Path(__file__).parent
@@ -59,6 +68,7 @@ def replacing(
             os.fsync(file.fileno())
             with turn or nullcontext():
                 new.replace(place)
+            sync_folder(place.parent)
     finally:
         new.unlink(missing_ok=True)
         with suppress(OSError):  # a failed flush was reported

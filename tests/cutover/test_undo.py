@@ -136,8 +136,7 @@ def at(world: World, index: int, act: Act, *, done: bool, later: Act = lambda: N
 
 
 def assert_as_before(world: World, way: str, before: State, where: object) -> None:
-    if way == "returned":  # its schema stays relaxed
-        before.relaxed |= world.state.relaxed & {"source"}
+    if way == "returned":
         assert world.marker and world.marker.is_takeover, where
     assert world.state == before, where
     state = "destination primary" if way in ("back", "returned") else None

@@ -21,7 +21,7 @@ from towpath.deploy import deployment
 from towpath.errors import TowpathError
 from towpath.history import rebuild as rebuilds
 from towpath.history import replay as replays
-from towpath.history.plan import Options, format_time, point_in_time
+from towpath.history.plan import DRILL, Options, format_time, point_in_time
 from towpath.history.sink_run import SHOWN, missing_lines
 from towpath.session import unsaid
 
@@ -111,6 +111,8 @@ def replay(
         raise click.UsageError(
             "give one of --until and --follow, not both: a replay ends at the point in time of --until"
         )
+    if label == DRILL:
+        raise click.UsageError(f"{DRILL} is the label of `takeover --drill`: give another --name")
     target = None if rebuild else one_destination(uri, uri_file, uri_env, ", or --rebuild")
     end = point_in_time(until) if until else None
     options = Options(

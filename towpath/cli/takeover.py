@@ -22,7 +22,7 @@ from towpath.cutover.sides import read_sides
 from towpath.cutover.steps import CutoverOptions
 from towpath.deploy import deployment
 from towpath.errors import Refused
-from towpath.history.plan import Options
+from towpath.history.plan import DRILL, Options
 from towpath.session import unsaid
 from towpath.signals import Interrupts, handle
 from towpath.store.state_files import alone
@@ -115,6 +115,11 @@ def takeover(
         deployment.refuse_change(session.pipeline, "a takeover")
         if not session.pipeline.exactly_once:
             raise Refused(f'{file}: a takeover needs mode = "exactly-once", which stores positions with the documents')
+        if returns and session.pipeline.collections.rules:
+            raise Refused(
+                f"{session.pipeline.name} has rules, so the old source cannot follow: it would get what they have left",
+                "docs/how-to/takeover.md says what can be done then",
+            )
         if not dry_run:
             stack.enter_context(alone(session.pipeline.name, "cutover"))
         sides = read_sides(
@@ -136,7 +141,7 @@ def takeover(
 
 
 def _drill(file: Path, uri: str, *, empty: bool, yes: bool, timeout: float, as_json: bool) -> None:
-    with opened(file) as session, replay_bars() as report:
+    with opened(file) as session, replay_bars() as report, alone(session.pipeline.name, DRILL):
         deployment.refuse_change(session.pipeline, "a drill")
         options = Options((), force=False, timeout=timeout, uri=uri, empty=empty)
         drilled = drill.drill(session, options, report, unsaid if yes else confirm)
@@ -157,7 +162,8 @@ def _lines(drilled: Drilled) -> Iterator[str]:
     yield f"to apply   {behind} at the destination of the pipeline"
     yield f"applied    {drilled.records:,} records of the whole log in {duration(drilled.apply_seconds)}"
     yield f"schema     restored in {drilled.schema_seconds:.1f} s, with all indexes"
-    words = "the same as the source at that time" if not drilled.differences else f"{drilled.differences:,} differ"
+    words = f"{drilled.differences:,} differ" if drilled.differences else "the same as the source at that time"
+    words += ", but for what was not judged" if drilled.not_judged else ""
     yield f"compared   {counted(drilled.documents, 'document')}: {words}"
     yield from (f"not judged {words}" for words in drilled.not_judged)
     yield from (f"problem    {words}" for words in drilled.problems)

@@ -242,24 +242,21 @@ class Drilled(Event):
     whole: bool
 
 
-class Uncaptured(Event):
-    """A document that the old source changed after a takeover's point in time, as both sides have it."""
+class Overwritten(Event):
+    """A document that an old source loses when it returns, as both sides have it."""
 
-    event: Literal["never captured"] = "never captured"
+    event: Literal["overwritten"] = "overwritten"
     namespace: str
-    destination_namespace: str
     id: Any
     id_bson: str
+    never_captured: bool
+    """Whether the old source has changed it after the takeover's point in time."""
     old_source: Any
     """In canonical Extended JSON; None where there is none, or in `old_source_bson`."""
     new_primary: Any
     old_source_bson: str | None = None
     """In hexadecimal, where Extended JSON cannot express it exactly."""
     new_primary_bson: str | None = None
-
-    @property
-    def is_missing_at_new_primary(self) -> bool:
-        return self.new_primary is None and self.new_primary_bson is None
 
 
 class Repaired(Event):
@@ -389,7 +386,7 @@ BY_COMMAND: Mapping[str, Sequence[type[Event]]] = {
     "repair": (Reread, Repaired),
     "replay": (Replayed,),
     "cutover": (Gate, Step, Switch, CutoverNote),
-    "takeover": (Gate, Step, Switch, CutoverNote, Uncaptured, Drilled),
+    "takeover": (Gate, Step, Switch, CutoverNote, Overwritten, Drilled),
     "run": (Note, Difference, Definition, RunEnd),
 }
 

@@ -7,66 +7,96 @@ schema, and is compared with the source as it was at that time. Nothing of the p
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import groupby
-from operator import attrgetter
 
 from bson.timestamp import Timestamp
 from pymongo.errors import OperationFailure
 
+from towpath.checks.rule import run
 from towpath.clients.mongo.client import ClusterTime
 from towpath.config.events import Drilled
 from towpath.config.text import utc
-from towpath.cutover.takeover import not_applied, not_one_state, point, source_states
-from towpath.deploy.schema import Listing, apply, plan, remembered
+from towpath.cutover.gate import red
+from towpath.cutover.steps import CutoverOptions
+from towpath.cutover.takeover import GATE, LOST, Loss
+from towpath.deploy.schema import Listing, Step, apply, planned, remembered
+from towpath.errors import TowpathError
 from towpath.history import replay
-from towpath.history.plan import END_OF_SECOND, Options, find
+from towpath.history.plan import DRILL, END_OF_SECOND, Options, find
 from towpath.history.sink_run import Report
 from towpath.log.field_rules import pair_of
-from towpath.run.status import read_status
 from towpath.session import Session
 from towpath.store import cutover as cutovers
-from towpath_verifier import Difference, Namespace, Recheck, Verification, brief, by_ids, chunks, id_key
+from towpath_verifier import (
+    Difference,
+    Namespace,
+    Recheck,
+    Schemas,
+    Verification,
+    brief,
+    by_ids,
+    chunks,
+    described,
+    feature_version,
+    id_key,
+)
 from towpath_verifier import Options as Comparison
 
-LABEL = "drill"
+_BATCH = 1_000  # documents that differ from the present ones, before they are compared with the past ones
 
 
 def drill(session: Session, options: Options, report: Report, confirm: replay.Confirm) -> Drilled:
     """Run the drill on the replay's destination in `options`. Raises `Refused` and what a replay raises."""
     session.require_deployed()
     cutovers.refuse(session)
-    if (left := find(session.connect, session.pipeline, LABEL)) is not None:
+    if (left := find(session.connect, session.pipeline, DRILL)) is not None:
         session.say("removing an interrupted drill")
         replay.remove(left, session, keep_letters=False)
-    status, states = read_status(session), source_states(session)
-    at = point(states)
-    problems = [*not_one_state(states), *not_applied(session, states)]
-    if remembered(session) is None:
-        problems.append("the schema of the source is not stored, which `verify` does: a takeover could not restore it")
+    loss = Loss(session, CutoverOptions())
+    at = loss.point
+    problems = [f"{one.subject}: {one.finding}" for one in red(run([each for each in GATE if each not in LOST], loss))]
     session.say(f"the log has every change before {utc(at.seconds)} ({at})")
     until = _before(at)
-    replayed = replay.replay(session, replace(options, label=LABEL, until=until), report, confirm)
+    try:
+        replayed = replay.replay(session, replace(options, label=DRILL, until=until), report, confirm)
+    except TowpathError as error:
+        if (left := find(session.connect, session.pipeline, DRILL)) is None:
+            raise
+        replay.remove(left, session, keep_letters=False)
+        advice = "run the drill again, with --empty"
+        raise TowpathError(error.what, advice, where=error.where, code=error.code) from error
     scratch = _scratch(session, options)
-    began = time.monotonic()
-    apply(scratch.destination, plan(scratch, final=True).steps)
-    schema_seconds = time.monotonic() - began
     session.say(f"comparing with the source as it was at {until}")
     differences, unjudged, compared = _compare(scratch, until)
+    began = time.monotonic()
+    apply(scratch.destination, _schema(session, scratch))  # last: TTL indexes delete at once
     return Drilled(
         cluster_time=str(at),
-        recovery_seconds=status.lag.capture_seconds,
-        behind_records=status.lag.records,
+        recovery_seconds=loss.status.lag.capture_seconds,
+        behind_records=loss.status.lag.records,
         records=replayed.records,
         apply_seconds=replayed.seconds,
-        schema_seconds=round(schema_seconds, 3),
+        schema_seconds=round(time.monotonic() - began, 3),
         documents=compared,
         differences=differences,
         not_judged=unjudged,
         problems=problems,
         whole=replayed.whole and not (problems or differences or unjudged),
     )
+
+
+def _schema(session: Session, scratch: Session) -> list[Step]:
+    """What the scratch destination lacks of the source's schema, as it is stored for a takeover."""
+    if (known := remembered(session)) is None:
+        return []
+    both = known[0]
+    with scratch.destination.connected() as client:
+        theirs = described(client, [pair.destination for pair in both.pairs])
+        version = feature_version(client)
+    lacking = planned(Schemas(both.pairs, both.source, theirs, version), final=True)
+    return [step for step in lacking.steps if not step.caps]
 
 
 def _before(at: ClusterTime) -> ClusterTime:
@@ -95,13 +125,21 @@ def _compare(scratch: Session, until: ClusterTime) -> tuple[int, list[str], int]
 
     Those that differ from the present ones are compared with the past ones.
     """
-    uris = scratch.pipeline.source.uri, scratch.pipeline.destination.uri
+    at, uris = Timestamp(until.seconds, until.ordinal), (scratch.pipeline.source.uri, scratch.pipeline.destination.uri)
     pairs = Listing.read(scratch).pairs()
     verification = Verification(*uris, pairs, Comparison(recheck=Recheck(first=0.0, tries=1)), say=scratch.say)
-    found, differing, unjudged = sorted(verification, key=attrgetter("namespace")), 0, list[str]()
-    for namespace, group in groupby(found, attrgetter("namespace")):
+    found, differing, unjudged = defaultdict[Namespace, list[Difference]](list), 0, dict[str, None]()
+
+    def judge(namespace: Namespace) -> int:
         try:
-            differing += sum(_differing(scratch, namespace, list(group), Timestamp(until.seconds, until.ordinal)))
+            return sum(_differing(scratch, namespace, found.pop(namespace), at))
         except OperationFailure as failure:  # such as SnapshotTooOld: the source no longer has that time
-            unjudged.append(f"{namespace}: the source does not show its documents as of {until}: {brief(failure)}")
+            unjudged[f"{namespace}: the source does not show its documents as of {until}: {brief(failure)}"] = None
+            return 0
+
+    for difference in verification:
+        found[difference.namespace].append(difference)
+        if len(found[difference.namespace]) >= _BATCH:
+            differing += judge(difference.namespace)
+    differing += sum(judge(namespace) for namespace in list(found))
     return differing, [*unjudged, *verification.verdict.errors], verification.verdict.compared

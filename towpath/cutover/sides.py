@@ -159,11 +159,14 @@ class Sides:
             raise
         except ERRORS as still:
             side = "destination" if state == "destination primary" else "source"
-            command = "takeover" if self.direction is TAKEOVER else "cutover"
+            command = "takeover" if self.direction in (TAKEOVER, RETURN) else "cutover"
+            of, that = f"the {side} is primary", "makes it primary"
+            if self.direction is RETURN:
+                of, that = "the old source has returned", "says so"
+            stopped = "" if self.direction is RETURN else ", and the writes stay stopped"
             raise SwitchUnknown(
-                f"it is unknown whether the {side} is primary: the destination did not answer the write that makes it"
-                f" primary ({error}), and does not say what it has stored ({still}). Nothing is undone, and the writes"
-                " stay stopped",
+                f"it is unknown whether {of}: the destination did not answer the write that {that} ({error}), and does"
+                f" not say what it has stored ({still}). Nothing is undone{stopped}",
                 f"once the destination answers: towpath {command} {self.forward.file} --undo, which undoes it or says"
                 " that it is complete",
             ) from still

@@ -27,6 +27,7 @@ from towpath.clients.mongo.replica_set import operation_time
 from towpath.config.events import CutoverNote, TimedEvent
 from towpath.config.text import duration
 from towpath.cutover import reverse_pipeline
+from towpath.cutover.overwritings import Overwritings
 from towpath.cutover.pause import Pause
 from towpath.cutover.sides import Sides
 from towpath.cutover.watches import LateWrites, SchemaWatches
@@ -95,8 +96,9 @@ class Work:
     """What the sink had applied at the last look, if the log has lost nothing: partition → (first offset, end)."""
     log_before: Window = field(default_factory=dict)
     """The same at the look before, when the log had lost nothing."""
-    overwritten: list[str] = field(default_factory=list)
-    """In words, what the return of an old source is to overwrite there."""
+    overwritings: Overwritings | None = None
+    """What the return of an old source overwrites there, and `question`: in words, before it begins."""
+    question: str = ""
     begun: ClusterTime | None = None
     """The new primary's time before the capture of the reverse pipeline was started."""
     last_write: ClusterTime | None = None
@@ -354,7 +356,7 @@ def release(sides: Sides) -> None:
     undo_schema(sides.session, stored_undo(sides, ENFORCE))
 
 
-def _restore_old(sides: Sides) -> None:
+def restore_old(sides: Sides) -> None:
     """As it was: what the other side has by now may be relaxed already, when this is repeated."""
     assert sides.opposite is not None
     undo_schema(sides.opposite, stored_undo(sides, RELAX))
@@ -365,7 +367,7 @@ def stored_undo(sides: Sides, step: str) -> tuple[schema.Step, ...]:
     return of_text(sides.marker.undo.get(step, "[]"))
 
 
-def _remove_reverse(sides: Sides) -> None:
+def remove_reverse(sides: Sides) -> None:
     assert sides.reverse is not None
     deployment.remove(sides.reverse, log=True, say=unsaid)
 
@@ -377,7 +379,7 @@ RELAX = "relaxing the schema of the old primary"
 PREPARE_REVERSE = Step(
     PREPARE,
     lambda work: reverse_pipeline.make_ready(work.reverse, work.options.timeout),
-    undo=_remove_reverse,
+    undo=remove_reverse,
     when=_makes_reverse,
     needs=lambda work: reverse_pipeline.refuse_existing(work.reverse),  # the undo would remove it
 )
@@ -423,7 +425,7 @@ STEPS = (
     Step(
         RELAX,
         _relax,
-        undo=_restore_old,
+        undo=restore_old,
         when=_relaxes_old,
         unit="commands",
     ),
@@ -453,7 +455,7 @@ APPLY_BACKLOG = Step("applying the backlog of the reverse pipeline", _apply_back
 #: Once a fail back has made the source primary: they are not undone, and can be repeated.
 FINISH = (
     Step("relaxing the schema of the destination", lambda work: relax_schema(work.sides.forward), unit="commands"),
-    Step("removing the reverse pipeline", lambda work: _remove_reverse(work.sides)),
+    Step("removing the reverse pipeline", lambda work: remove_reverse(work.sides)),
     Step("resuming the pipeline", _resume_pipeline),
 )
 CONVERT = "converting indexes to unique"

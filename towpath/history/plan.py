@@ -30,6 +30,9 @@ PLAN = "towpath.replay"
 #: An ordinal that no cluster time has: a point in time with it means the end of that second.
 END_OF_SECOND = 2**31 - 1
 
+#: The label of the replay of `takeover --drill`.
+DRILL = "drill"
+
 #: Of each partition: the first offset, and the end.
 Log = Mapping[Place, tuple[int, int]]
 

@@ -36,7 +36,7 @@ from towpath.verify import repair
 from towpath.verify.repair import DocumentRef
 from towpath.verify.result import VerificationResult, as_event
 from towpath.verify.run import differences
-from towpath_verifier import Options, Passed, Verdict, Verification
+from towpath_verifier import Difference, Options, Passed, Verdict, Verification
 
 _UNREACHABLE_S = 60.0  # how long a worker may not answer, in waits without a timeout
 
@@ -127,14 +127,14 @@ def run(session: Session, captures: Captures, timeout: float) -> None:
     wait_copied(session, name)
     barrier.wait(session, timeout, session.say)
     session.say("comparing both sides, to find documents that were deleted during this")
-    make_equal(session, captures.only, timeout)
+    with barrier.asking(session) as passed:
+        compare(session, captures.only, passed)
+    reread(session, captures.only, timeout)
     close(session, name, timeout)
 
 
-def make_equal(session: Session, only: tuple[str, ...], timeout: float) -> list[Reread]:
-    """Compare both sides, re-read what differs, and return what is left. `timeout` is in seconds, for a batch."""
-    with barrier.asking(session) as passed:
-        compare(session, only, passed, Options())
+def reread(session: Session, only: tuple[str, ...], timeout: float) -> list[Reread]:
+    """Re-read what `compare` has found, and return what still differs. `timeout` is in seconds, for a batch."""
     with barrier.passing(session) as passed:
         outcomes = repair.repair(session, _to_reread(session, only), passed, timeout)
         left = [outcome for outcome in outcomes if outcome.result == "left"]
@@ -143,17 +143,32 @@ def make_equal(session: Session, only: tuple[str, ...], timeout: float) -> list[
     return left
 
 
-def compare(session: Session, only: tuple[str, ...], passed: Passed | None, options: Options) -> Verdict:
-    """Compare both sides, and write the differences in the form of a verdict, which names the documents to re-read."""
+def compare(
+    session: Session,
+    only: tuple[str, ...],
+    passed: Passed | None,
+    options: Options | None = None,
+    found: Callable[[Difference], object] = lambda difference: None,
+) -> Verdict:
+    """Compare both sides, and write the differences in the form of a verdict, which names the documents to re-read.
+
+    `found` receives each difference.
+    """
     pipeline = session.pipeline
     with state_files.writing(_differences_file(session)) as file:
         uris = pipeline.source.uri, pipeline.destination.uri
         pairs = Listing.read(session).pairs(only)
         verification = Verification(*uris, pairs, options, passed=passed, say=session.say)
-        for difference in differences(session, verification, [], resumable=False):
+        for difference in differences(session, _told(verification, found), [], resumable=False):
             file.write(difference.line)
         file.write(as_event(VerificationResult(verification.verdict), "everything", only=only).line)
     return verification.verdict
+
+
+def _told(found: Iterable[Difference], tell: Callable[[Difference], object]) -> Iterator[Difference]:
+    for difference in found:
+        tell(difference)
+        yield difference
 
 
 def _differences_file(session: Session) -> Path:

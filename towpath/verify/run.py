@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -30,6 +30,7 @@ from towpath.verify.recent import RecentVerification
 from towpath.verify.result import Example, VerificationResult, as_event
 from towpath.verify.verdict import EVERYTHING, Origin, VerdictContext
 from towpath_verifier import (
+    Difference,
     Journal,
     Options,
     Pair,
@@ -116,7 +117,7 @@ def _refuse_other_history(session: Session, began: Origin, lost_for: float) -> N
 
 
 def differences(
-    session: Session, verification: Verification | RecentVerification, examples: list[Example], *, resumable: bool
+    session: Session, verification: Iterable[Difference], examples: list[Example], *, resumable: bool
 ) -> Iterator[events.Difference]:
     """The differences of documents, each as it is proven; the first ones are also added to `examples`."""
     hint = "`towpath verify --resume` continues from here" if resumable else ""
