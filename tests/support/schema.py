@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from towpath.config import events
+from towpath.config.events import TimedEvent
 
 PAGE = Path(__file__).parents[2] / "docs" / "json.md"
 _HEADING = re.compile(r"(#{2,3}) (\w+)(?:: (.*))?")
@@ -67,8 +68,8 @@ def complaints(command: str, line: Mapping[str, Any]) -> Iterator[str]:
         yield f"{found!r} is no event of {command}"
         return
     about = dict(page()[type(found).__name__][1])
-    if command in ("run", "cutover"):
-        about |= page()[command][1]
+    if command in ("run", "cutover", "takeover") and isinstance(found, TimedEvent):
+        about |= page()["run" if command == "run" else "cutover"][1]
     if line.pop("event") not in page()[type(found).__name__][0]:
         yield "event"
     yield from _fields("", line, about)
