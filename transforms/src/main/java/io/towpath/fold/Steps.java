@@ -47,35 +47,15 @@ public final class Steps {
     /**
      * Whether MongoDB's update operators, on the document that the source updated, produce the same bytes. The server adds new fields in
      * its own order, so those that are set in one place must ascend in it; a place with others below it existed before. No operator may
-     * name a place within another one's, or one index in two ways.
+     * name a place within another one's.
      */
     public boolean areOperators() {
         if (areOperators == null)
             areOperators = areApart()
                     && steps.stream().allMatch(UpdateStep::isPlain)
                     && steps.stream().noneMatch(Steps::needsStage)
-                    && descents() == 0
-                    && !nameAnIndexTwice();
+                    && descents() == 0;
         return areOperators;
-    }
-
-    /**
-     * Whether two names would be one index, were their place an array, such as {@code a.1} and {@code a.01}: operators with such paths
-     * abort mongod 6.0. At the source the place is no array; a destination that something else has written to may have one.
-     */
-    public boolean nameAnIndexTwice() {
-        if (steps.size() == 1 || steps.stream().noneMatch(UpdateStep::hasOddIndex)) return false;
-        Map<String, String> names = new HashMap<>();
-        for (UpdateStep step : steps) {
-            StringBuilder place = new StringBuilder(step.names()[0]);
-            for (int at = 1; at < step.names().length; at++) {
-                String name = step.names()[at];
-                place.append('.').append(step.index(at));
-                String other = names.putIfAbsent(place.toString(), name);
-                if (other != null && !other.equals(name)) return true;
-            }
-        }
-        return false;
     }
 
     /** Whether the step is a splice that no operator can do. */

@@ -82,21 +82,6 @@ record UpdateStep(Kind kind, String path, String[] names, Slice value, int newSi
         return Arrays.compareUnsigned(last.getBytes(UTF_8), next.getBytes(UTF_8)) < 0;
     }
 
-    /** Whether a part of the path, were it of an array, would be an index that can be written in another way: {@code 01}. */
-    boolean hasOddIndex() {
-        for (int at = 1; at < names.length; at++) if (isDigits(names[at]) && hasLeadingZero(names[at])) return true;
-        return false;
-    }
-
-    /** A part of the path as the server reads it, were it of an array: without leading zeros. */
-    String index(int at) {
-        String name = names[at];
-        if (!isDigits(name)) return name;
-        int start = 0;
-        while (start < name.length() - 1 && name.charAt(start) == '0') start++;
-        return name.substring(start);
-    }
-
     private static boolean isDigits(String name) {
         return !name.isEmpty() && name.chars().allMatch(digit -> digit >= '0' && digit <= '9');
     }

@@ -22,7 +22,6 @@ class StepsTest {
                 "{$set: {'readings.1800': {at: 1}}}",
                 "{$set: {'readings.9': 1, 'readings.10': 1, total: 2}}",
                 "{$set: {b: 1, 'a.z': 1, 'a.b.c': 2}}",
-                "{$set: {'01': 1, a: 1, 'm.01.n': 2, 'm.02.n': 2}}",
                 "{$set: {Z: 1, a: 1, \u00e9: 1}, $unset: {b: '', 'c.d': ''}}",
                 "{$truncate: {a: 1, 'b.c': 0}, $set: {c: 1}}"
             })
@@ -43,9 +42,7 @@ class StepsTest {
                 "{$set: {'': 1}}",
                 "{$set: {'a.': 1}}",
                 "{$set: {'a.$x': 1}}",
-                "{$unset: {$x: ''}}",
-                "{$set: {'a.1.x': 1, 'a.01.y': 1}}",
-                "{$set: {'a.0': 1}, $unset: {'a.000': ''}}"
+                "{$unset: {$x: ''}}"
             })
     void notWhereTheyWouldConflictOrReorder(String json) {
         assertFalse(Steps.of(update(json)).areOperators());

@@ -60,12 +60,14 @@ public final class RandomUpdates {
         List<String> unset = new ArrayList<>();
         List<Change.Truncation> truncations = new ArrayList<>();
         List<String> taken = new ArrayList<>();
+        List<String> all = new ArrayList<>();
         for (int i = random.nextInt(5); i >= 0; i--) {
             String path = path(odd);
             int kind = random.nextInt(8);
             boolean clashes = taken.stream()
                     .anyMatch(other -> (path + ".").startsWith(other + ".") || (other + ".").startsWith(path + "."));
-            if (clashes) continue;
+            if (clashes || all.stream().anyMatch(other -> areOneIndex(path, other))) continue;
+            all.add(path);
             if (kind == 0) {
                 truncations.add(new Change.Truncation(path, random.nextInt(3)));
                 continue; // what is set may lie within
@@ -77,6 +79,19 @@ public final class RandomUpdates {
         BsonDocument ordered = new BsonDocument();
         set.forEach(ordered::append);
         return new Change.Update(ordered, unset, truncations);
+    }
+
+    /** Whether mongod 6.0 aborts at an update of both, if their place is an array: {@code a.0} and {@code a.00.b}. */
+    private static boolean areOneIndex(String path, String other) {
+        String[] names = path.split("\\.", -1);
+        String[] others = other.split("\\.", -1);
+        for (int i = 0; i < Math.min(names.length, others.length); i++)
+            if (!names[i].equals(others[i])) return index(names[i]).equals(index(others[i]));
+        return false;
+    }
+
+    private static String index(String name) {
+        return name.matches("\\d+") ? name.replaceFirst("^0+(?=\\d)", "") : name;
     }
 
     private BsonValue value() {
