@@ -121,8 +121,7 @@ def _run(stack: embedded.Stack, name: str, side: str, data: Data, seed: int) -> 
             it.start(it.source, it.sink)
             until("the stream", lambda: is_streaming(it.connect, it.source), COPY_S, 0.2)
             file = pipeline_file(stack, name)
-            for command in (("wait", "--timeout", str(COPY_S)), ("prepare",), ("verify",)):
-                subprocess.run([COMMAND, command[0], file, *command[1:]], check=True, stdout=sys.stderr)
+            make_ready(file)
             is_written = writer if data.writes else None
             with _writing(writer) if data.writes else nullcontext(), removed(file.with_name(f"{name}-back.toml")):
                 numbers = cut_over(file, is_written, destination)
@@ -136,6 +135,12 @@ def _run(stack: embedded.Stack, name: str, side: str, data: Data, seed: int) -> 
         if data.documents <= _COMPARED:
             oracle.assert_same(stack.source, stack.destination, data.namespaces, at_least=data.documents)
     return Run(side, 1, numbers[PAUSE], {}, numbers)
+
+
+def make_ready(file: Path) -> None:
+    """Both sides are the same, and it is known: a cutover could begin."""
+    for command in (("wait", "--timeout", str(COPY_S)), ("prepare",), ("verify",)):
+        subprocess.run([COMMAND, command[0], file, *command[1:]], check=True, stdout=sys.stderr)
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +13,7 @@ from benchmarks.bench.measured import Client, Run
 from benchmarks.bench.pairs import say
 from benchmarks.bench.report import BASE, Found, Part, at_most
 from benchmarks.bench.sides import COMMAND, DATABASE, Settings, is_streaming, pipeline_file, way
-from benchmarks.bench.switching import COPY_S, Data, fill
+from benchmarks.bench.switching import COPY_S, Data, fill, make_ready
 from tests.support import control
 from tests.support.acknowledged import AcknowledgedWriter
 from tests.support.awaited import until
@@ -65,8 +64,7 @@ def _run(stack: embedded.Stack, name: str, documents: int, behind: int, writes: 
             it.start(it.source, it.sink)
             until("the stream", lambda: is_streaming(it.connect, it.source), COPY_S, 0.2)
             file = pipeline_file(stack, name)
-            for command in (("wait", "--timeout", str(COPY_S)), ("prepare",), ("verify",)):
-                subprocess.run([COMMAND, command[0], file, *command[1:]], check=True, stdout=sys.stderr)
+            make_ready(file)
             with writer:
                 writer.wait_for_more(writes)
                 point = max(_points(file, seconds))

@@ -32,6 +32,19 @@ from towpath_verifier import described
 pytestmark = pytest.mark.servers
 
 
+def kill_during(command: list[str | Path], stack: Stack, part: str, step: str, within: float) -> None:
+    """Kill a part of the stack, or the command itself, once it has told this step; it ends `within` seconds."""
+    with started(command, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        next(line for line in running.stdout if f'"{step}"' in line)
+        if part == "tool":
+            running.kill()
+        else:
+            control.restart(stack.directory, part, signal.SIGKILL)
+        running.stdout.read()
+        print(f"it ended with {running.wait(within)}")
+
+
 @contextmanager
 def lost(stack: Stack) -> Iterator[None]:
     """The source is killed, and started again at the end."""
@@ -221,16 +234,7 @@ def test_whatever_is_killed_it_is_done_again_with_the_same_result(
     with Bank(pipeline.addresses.source, pipeline.name, seed) as transfers:
         until("transfers", lambda: len(transfers.acknowledged) > 100)
         with lost(stack):
-            command = [TOWPATH, "takeover", pipeline.file, "--json"]
-            with started(command, stdout=subprocess.PIPE, text=True) as running:
-                assert running.stdout is not None
-                next(line for line in running.stdout if f'"{step}"' in line)
-                if part == "tool":
-                    running.kill()
-                else:
-                    control.restart(stack.directory, part, signal.SIGKILL)
-                running.stdout.read()
-                print(f"it ended with {running.wait(240)}")
+            kill_during([TOWPATH, "takeover", pipeline.file, "--json"], stack, part, step, 240)
             if part == "tool":
                 assert "everything is as before" in towpath("takeover", pipeline.file, "--undo").stdout
                 found = [
@@ -264,16 +268,7 @@ def test_a_return_that_is_interrupted_is_done_again(
     """What was never captured is in the file of the first attempt, or of a later one."""
     pipeline = prepared(make_pipeline)
     taken_over(pipeline, stack)
-    command = [TOWPATH, "takeover", pipeline.file, "--return", "--yes", "--json"]
-    with started(command, stdout=subprocess.PIPE, text=True) as running:
-        assert running.stdout is not None
-        next(line for line in running.stdout if f'"{step}"' in line)
-        if part == "tool":
-            running.kill()
-        else:
-            control.restart(stack.directory, part, signal.SIGKILL)
-        running.stdout.read()
-        print(f"it ended with {running.wait(660)}")
+    kill_during([TOWPATH, "takeover", pipeline.file, "--return", "--yes", "--json"], stack, part, step, 660)
     written = list(state_files.folder(pipeline.name).glob("old-source-*"))
     if pipeline.status(expect=1)["cutover"]["is_takeover"]:
         towpath("resume", pipeline.file, expect=2)

@@ -25,7 +25,7 @@ from towpath.history.plan import DRILL, Options, format_time, point_in_time
 from towpath.history.sink_run import SHOWN, missing_lines
 from towpath.session import unsaid
 
-DESTINATIONS: tuple[Callable[[Any], Any], ...] = (
+_DESTINATIONS: tuple[Callable[[Any], Any], ...] = (
     click.option("--destination", "uri", metavar="URI", help="URI of the replica set to write to, without a password."),
     click.option(
         "--destination-file",
@@ -40,7 +40,7 @@ DESTINATIONS: tuple[Callable[[Any], Any], ...] = (
 
 def destination_options(command: Any) -> Any:
     """The options of which one names the destination of a replay."""
-    for option in reversed(DESTINATIONS):
+    for option in reversed(_DESTINATIONS):
         command = option(command)
     return command
 
