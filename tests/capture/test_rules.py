@@ -199,8 +199,8 @@ def test_random_changes_leave_what_the_rules_leave_and_no_secret_leaves_the_sour
     people.insert_many([secrets.document(number) for number in range(20)])
     staff.insert_many([secrets.colleague(number, "eu" if number < 5 else "us") for number in range(20)])
     pipeline.deploy()
-    for turn in range(12 if nightly else 6):
-        changes.run(500 if nightly else 70)
+    for turn in range(12 if nightly else 4):
+        changes.run(500 if nightly else 50)
         if nightly and turn in KILLED:
             control.restart(stack.directory, KILLED[turn], signal.SIGKILL)
         for update in secrets.updates():

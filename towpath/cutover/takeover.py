@@ -63,7 +63,7 @@ from towpath_verifier import Schemas
 _SILENCE_S = 15.0
 _POLL_S = 0.5
 _IDLE = ("PAUSED", "STOPPED")
-_ANSWER_S = 5.0  # in which the source may answer
+_ANSWER_S, _LOST_ANSWER_S = 5.0, 1.0  # in which the source may answer; the second if the user says that it is lost
 _SHOWN, _LONGEST = 3, 160
 _ACCEPT = "--accept takes over nevertheless"
 
@@ -115,6 +115,8 @@ def point(states: Mapping[str, SourceState]) -> ClusterTime:
 
 def _source(loss: Loss) -> Iterator[Finding]:
     """No primary answers."""
+    if loss.options.source_is_lost:
+        loss.session.source.longest_selection = _LOST_ANSWER_S
     assert loss.asked  # at the same time
     advice = (
         "`towpath cutover` moves without loss; if you know that it is lost, --source-is-lost takes over nevertheless:"

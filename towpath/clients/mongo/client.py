@@ -57,6 +57,8 @@ class Cluster:
         """`side` in messages, such as source; `setting`: what names the cluster, `[side] uri` by default."""
         self.uri, self.side, self.setting = uri, side, setting or f"[{side}] uri"
         self.address = without_credentials(uri)
+        #: Most seconds for server selection, whatever a call says: fewer for a cluster that is said to be lost.
+        self.longest_selection = float("inf")
         self._lock = threading.Lock()
         self._clients: dict[tuple[float, float | None], Client] = {}
 
@@ -71,6 +73,7 @@ class Cluster:
         `timeout`: seconds for server selection, unless the URI sets serverSelectionTimeoutMS. `answer`: seconds for
         each answer, unless the URI sets socketTimeoutMS or timeoutMS. Raises `MongoError` for a URI that is of no use.
         """
+        timeout = min(timeout, self.longest_selection)
         with self._lock:
             if (timeout, answer) not in self._clients:
                 self._clients[timeout, answer] = self._open(timeout, answer)

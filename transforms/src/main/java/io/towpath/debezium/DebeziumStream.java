@@ -41,6 +41,11 @@ public final class DebeziumStream implements AutoCloseable {
     private static final String LONGEST_PAUSE = "retriable.restart.connector.wait.ms";
 
     private static final String LONGEST_PAUSE_MS = "10000"; // Debezium's default
+
+    /** What Debezium waits for a thread that a lost server holds, before it interrupts it: Connect waits 5 s for the whole task. */
+    private static final String LONGEST_STOP = "executor.shutdown.timeout.ms";
+
+    private static final String LONGEST_STOP_MS = "1500";
     /** How long to search for the first oversized event, which is in the failed batch, and for each further one. */
     private static final long FIRST_SEARCH_NS = Duration.ofSeconds(60).toNanos();
 
@@ -165,6 +170,7 @@ public final class DebeziumStream implements AutoCloseable {
         settings.put("snapshot.mode", "no_data");
         settings.put("capture.start.op.time", Long.toString(start.bits()));
         settings.put(LONGEST_PAUSE, Long.toString(PAUSE_MS)); // of a start that fails; this class begins a stream again
+        settings.putIfAbsent(LONGEST_STOP, LONGEST_STOP_MS);
         if (!oversized.isEmpty()) {
             settings.put(CursorPipeline.SETTING, CursorPipeline.json(oversized));
             settings.put("cursor.pipeline.order", "user_first"); // Debezium's filter puts whole events together

@@ -8,6 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.towpath.record.BsonBytes;
 import io.towpath.record.Change;
 import io.towpath.sink.RandomUpdates;
+import io.towpath.support.Fuzz;
 import io.towpath.support.LogModel;
 import java.util.ArrayList;
 import java.util.Collections;
@@ -28,7 +29,7 @@ class TotalUpdateTest {
     void whatTheSourceAllowedBecomesWhatTheRecordSays() {
         RandomUpdates random = new RandomUpdates(1);
         int compared = 0;
-        for (int run = 0; run < 6_000; run++) {
+        for (int run = 0; run < Fuzz.times(6_000); run++) {
             byte[] document = random.document(1);
             Change.Update sorted = random.update(run % 4 == 0);
             List<String> names = new ArrayList<>(sorted.set().keySet());
@@ -45,7 +46,7 @@ class TotalUpdateTest {
                     .formatted(before, update, after(before, update)));
             compared++;
         }
-        assertTrue(compared > 1_500, "compared: " + compared);
+        assertTrue(compared > Fuzz.times(1_500), "compared: " + compared);
     }
 
     private static BsonDocument after(BsonDocument before, Change.Update update) {
