@@ -34,6 +34,7 @@ from benchmarks.bench import (
     page,
     replaying,
     report,
+    ruling,
     streaming,
     taking,
     verifying,
@@ -127,6 +128,13 @@ BENCHES = {
         {"documents": 5_000, "changes": 15_000, "repetitions": 2, "seed": 1},
         {"documents": 500, "changes": 3_000, "repetitions": 1},
         _TOGETHER,
+    ),
+    "rules": Bench(
+        "what rules cost the source connector: the first copy, a backlog of updates",
+        ruling.bench,
+        {"documents": 200_000, "changes": 100_000, "threads": 4, "repetitions": 3, "seed": 1},
+        {"documents": 2_000, "changes": 1_000, "repetitions": 1},
+        _USUAL,
     ),
     "copy": Bench(
         "the first copy into the log, the source connector alone",

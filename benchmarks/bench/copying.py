@@ -17,19 +17,19 @@ def bench(stack: embedded.Stack, *, documents: int, threads: int, repetitions: i
         load.fill(client[DATABASE][COLLECTION], seed, documents)
 
     def one(name: str, side: Side, warming: bool) -> Run:
-        return copy(stack, name, side, documents, threads)
+        return copy(stack, name, side, documents, Settings(threads=threads))
 
     title = f"first copy of {documents:,} documents into the log"
     return Found([Part(title, "document", pairs("copy", _SIDES, repetitions, one))])
 
 
-def copy(stack: embedded.Stack, name: str, side: Side, documents: int, threads: int) -> Run:
+def copy(stack: embedded.Stack, name: str, side: Side, documents: int, settings: Settings) -> Run:
     """Copy all documents once, only the source connector running.
 
     The time is that from the first append to the last. Processor time counts from the connector's creation to the
     moment when it has committed that the copy is over.
     """
-    with way(stack, name, side, Settings(threads=threads)) as it:
+    with way(stack, name, side, settings) as it:
         before = processor(stack, SOURCE, WORKER, BROKER)
         it.connect.put(it.source, it.definitions[it.source])
         await_fact("the end of the copy", lambda: is_streaming(it.connect, it.source))

@@ -43,7 +43,7 @@ COMMAND = Path(sys.executable).parent / "towpath"
 class Settings:
     """What a run asks of its side; `sink` is added to the sink connector's configuration as it is.
 
-    `capture`: more of `[capture]`. `checkout`: another version, whose `towpath deploy` makes the pipeline; it also
+    `capture`: more of `[capture]`; `collections`: more of `[collections]`, with values as TOML has them. `checkout`: another version, whose `towpath deploy` makes the pipeline; it also
     creates the connectors. `topics`: the namespaces that have one, where patterns are among `namespaces`.
     """
 
@@ -57,6 +57,7 @@ class Settings:
     schemas: bool = False
     sink: Mapping[str, str] = field(default_factory=dict)
     capture: Mapping[str, Any] = field(default_factory=dict)
+    collections: Mapping[str, str] = field(default_factory=dict)
     checkout: Checkout | None = None
 
 
@@ -192,6 +193,7 @@ def write_file(stack: embedded.Stack, name: str, side: Side, settings: Settings)
         f"source.uri = {json.dumps(stack.source)}",
         f"destination.uri = {json.dumps(stack.destination)}",
         f"collections.include = {json.dumps(list(settings.namespaces))}",
+        *(f"collections.{key} = {text}" for key, text in settings.collections.items()),
         f"kafka.bootstrap = {json.dumps(stack.bootstrap)}",
         f"kafka.partitions = {settings.partitions}",
         f"connect.url = {json.dumps(stack.connect)}",

@@ -31,7 +31,7 @@ def test_patterns_renames_and_late_collections(make_pipeline: MakePipeline, seed
     late = Workload(seed + 1, [pipeline.source("late")], documents=80)
     late.fill()
     for workload in (first, odd, late):
-        workload.run(800)
+        workload.run(400)
     for _ in range(20):  # some seeds take longer until every kind of change has come
         odd.run(400)
         if not odd.statistics.never({*MOVES, *ODD_NAMES}):

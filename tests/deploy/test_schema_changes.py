@@ -33,7 +33,7 @@ from towpath.store.schema_changes import latest
 
 pytestmark = pytest.mark.servers
 
-BULKS = 20 * fuzz.TIMES  # of a hundred writes
+BULKS = 10 if fuzz.TIMES == 1 else 20 * fuzz.TIMES  # of a hundred writes
 SMALL = MongodSizes(0.25, 64)
 
 
@@ -99,7 +99,7 @@ def any_in(pipeline: Pipeline, *states: str) -> bool:
 
 
 def test_every_schema_change_is_made_in_its_place_while_documents_change(
-    make_pipeline: MakePipeline, gone: list[Pipeline], stack: embedded.Stack, seed: int
+    make_pipeline: MakePipeline, gone: list[Pipeline], stack: embedded.Stack, seed: int, nightly: bool
 ) -> None:
     twice = Twice(make_pipeline(ddl("apply")), seed)
     pipeline, writer = twice.pipeline, twice.writer
@@ -112,7 +112,8 @@ def test_every_schema_change_is_made_in_its_place_while_documents_change(
         pipeline.wait()  # rows of the copy may be later than the schema changes behind them
         with writer.beside() as written:
             writer.write(BULKS // 2)
-            control.restart(stack.directory, workers.FIRST)
+            if nightly:
+                control.restart(stack.directory, workers.FIRST)
             writer.write(BULKS // 2)
             while left := writer.never():
                 writer.change()
@@ -123,7 +124,7 @@ def test_every_schema_change_is_made_in_its_place_while_documents_change(
     assert written[0] > 100
     assert not any_in(pipeline, "held", "refused", "waiting", "running"), changes(pipeline)[-1]
     twice.assert_sides_same(at_least=100)
-    watch.seen(writer.order, at_least=500)
+    watch.seen(writer.order, at_least=300)
     assert pipeline.status()["dead_letters"] == 0
 
 
