@@ -41,8 +41,9 @@ def bench(stack: embedded.Stack, *, documents: int, changes: int, threads: int, 
     key.chmod(0o600)
 
     def settings(side: str) -> Settings:
-        rules = f'[{{collections = "{NAMESPACE}", {_RULES[side]}}}]' if _RULES[side] else "[]"
-        return Settings(threads=threads, collections={"rules": rules, "hash_key_file": f'"{key}"'})
+        rules = {"rules": f'[{{collections = "{NAMESPACE}", {_RULES[side]}}}]'} if _RULES[side] else {}
+        keys = {"hash_key_file": f'"{key}"'} if side == _FIELDS else {}
+        return Settings(threads=threads, collections=rules | keys)
 
     def copied(name: str, side: str, warming: bool) -> Run:
         return replace(copy(stack, name, BASE, documents, settings(side)), side=side)
@@ -61,9 +62,7 @@ def bench(stack: embedded.Stack, *, documents: int, changes: int, threads: int, 
     return Found(parts, list(_goals(parts[0].medians(), parts[1].medians())))
 
 
-def _streamed(
-    stack: embedded.Stack, name: str, documents: int, changes: int, settings: Settings, seed: int
-) -> Run:
+def _streamed(stack: embedded.Stack, name: str, documents: int, changes: int, settings: Settings, seed: int) -> Run:
     """Updates that wait in the oplog, only the source connector running; as `copying.copy`."""
     with way(stack, name, BASE, settings) as it, Client(stack.source) as source:
         it.start(it.source)
@@ -76,7 +75,7 @@ def _streamed(
         cpu = used_since(stack, before)
         it.stop_source()
         found = logged(it.topics, begun)
-    if found.records != changes:
+    if not 0.9 * changes < found.records <= changes:  # a document that is read again has one record a batch
         raise ValueError(f"{found.records:,} records in the log for {changes:,} updates")
     return Run(BASE, changes, found.seconds, cpu)
 

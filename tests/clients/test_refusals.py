@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,6 +26,7 @@ from pymongo.errors import (
 )
 
 from tests.deploy.test_changes_in_log import LOGGED
+from tests.support.servers import free_port
 from tests.support.sessions import FakeCluster, session_of
 from towpath.checks import capture
 from towpath.checks.facts import Facts
@@ -233,3 +236,12 @@ def test_a_client_that_cannot_be_used_is_no_broker_that_is_away(tmp_path: Path) 
     login = KafkaLogin({PROTOCOL: "SSL", CA: str(tmp_path / "nothing.pem")})
     with pytest.raises(KafkaRefused, match="cannot use"):
         Topics("127.0.0.1:1", login).brokers()
+
+
+def test_a_cluster_that_is_said_to_be_lost_is_not_waited_for() -> None:
+    lost = Cluster(f"mongodb://127.0.0.1:{free_port()}/?directConnection=true", "source")
+    lost.longest_selection = 0.05
+    began = time.monotonic()
+    with closing(lost), pytest.raises(MongoUnreachable), lost.briefly() as client:
+        client.admin.command("ping")
+    assert time.monotonic() - began < 2
