@@ -43,8 +43,9 @@ COMMAND = Path(sys.executable).parent / "towpath"
 class Settings:
     """What a run asks of its side; `sink` is added to the sink connector's configuration as it is.
 
-    `capture`: more of `[capture]`; `collections`: more of `[collections]`, with values as TOML has them. `checkout`: another version, whose `towpath deploy` makes the pipeline; it also
-    creates the connectors. `topics`: the namespaces that have one, where patterns are among `namespaces`.
+    `capture`: more of `[capture]`; `collections`: more of `[collections]`, with values as TOML has them. `checkout`:
+    another version, whose `towpath deploy` makes the pipeline; it also creates the connectors. `topics`: the namespaces
+    that have one, where patterns are among `namespaces`.
     """
 
     namespaces: Sequence[str] = (NAMESPACE,)

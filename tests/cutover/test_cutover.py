@@ -105,7 +105,7 @@ def test_there_and_back_without_loss(pipeline: Pipeline, tmp_path: Path, nightly
         assert indexes(pipeline, destination) == form
         print(f"writes had stopped for {writer.gaps} s; the tool says {switch['pause_seconds']} s")
         assert "the destination is primary" in report.read_text()
-        writer.wait_for_more(500)
+        writer.wait_for_more(500 if nightly else 200)
         assert "its sink must stay stopped" in towpath("resume", pipeline.file, expect=2).stderr
         assert pipeline.status(expect=1)["cutover"]["state"] == "destination primary"
         if nightly:

@@ -24,6 +24,7 @@ import org.apache.kafka.common.compress.Compression;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.utils.ByteBufferOutputStream;
 import org.apache.kafka.connect.errors.ConnectException;
+import org.apache.kafka.connect.header.Header;
 import org.apache.kafka.connect.header.Headers;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.bson.RawBsonDocument;
@@ -38,8 +39,8 @@ final class RecordSizeLimit implements AutoCloseable {
     private static final Logger LOGGER = LoggerFactory.getLogger(RecordSizeLimit.class);
     /** Smaller records are not checked: no sensible topic has a limit below. */
     private static final int SMALL = 64 << 10;
-    /** Of a batch with one record: its header (61 bytes), lengths, and the headers of the contract. */
-    private static final int OVERHEAD = 200;
+    /** Of a batch with one record, besides the record's bytes: its header (61 bytes), and lengths. */
+    private static final int OVERHEAD = 150;
 
     private static final long FRESH_NS = Duration.ofSeconds(10).toNanos();
     private static final long TIMEOUT_MS = 10_000;
@@ -83,7 +84,8 @@ final class RecordSizeLimit implements AutoCloseable {
                 || !(record.key() instanceof byte[] key)
                 || length(key) + length(record.value()) < SMALL) return "";
         byte[] value = (byte[]) record.value();
-        int size = OVERHEAD + length(key) + length(value);
+        int headers = length(record.headers());
+        int size = OVERHEAD + headers + length(key) + length(value);
         if (size > settings.largestRequest()) {
             return "the record has %,d bytes, and the source connector's producer sends %,d at most (max.request.size)"
                     .formatted(size, settings.largestRequest());
@@ -94,7 +96,7 @@ final class RecordSizeLimit implements AutoCloseable {
         int stored = limit.compression
                 .map(compression -> packed(compression, key, value))
                 .orElse(sent);
-        int packed = OVERHEAD + Math.max(sent, stored);
+        int packed = OVERHEAD + headers + Math.max(sent, stored);
         if (packed <= limit.bytes) return "";
         return "the record has %,d bytes, and the topic %s takes %,d at most (max.message.bytes): raise that, then `towpath repair PIPELINE --dead-letters`"
                 .formatted(packed, record.topic(), limit.bytes);
@@ -140,6 +142,12 @@ final class RecordSizeLimit implements AutoCloseable {
             throw new UncheckedIOException(error);
         }
         return packed.position();
+    }
+
+    private static int length(Headers headers) {
+        int bytes = 0;
+        for (Header header : headers) bytes += header.key().length() + length(header.value());
+        return bytes;
     }
 
     private static int length(Object bytes) {
