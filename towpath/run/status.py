@@ -124,7 +124,8 @@ class _Gathering:
     def lag(self, capture_seconds: float | None) -> Lag:
         if self.sink.positions is None:
             return Lag(None, capture_seconds)
-        applied = {place: position.offset for place, position in self.sink.positions.items()}
+        # up to `clear` there is no record, which is not asked again
+        applied = {place: max(it.offset, it.clear) for place, it in self.sink.positions.items()}
         # the source's wall clock; this machine's while the source does not answer
         lag = measure(
             self.topics, self.ends, applied, lambda: self.source_clocks[1] if self.source_clocks else time.time()
