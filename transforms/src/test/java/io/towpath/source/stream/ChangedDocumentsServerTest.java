@@ -43,6 +43,7 @@ import java.util.Properties;
 import java.util.Random;
 import java.util.SortedMap;
 import java.util.TreeMap;
+import java.util.function.Predicate;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.bson.BsonDocument;
 import org.bson.BsonInt32;
@@ -104,16 +105,47 @@ class ChangedDocumentsServerTest {
     /** At the end of the batch before, there was no such document. */
     @Test
     void aDocumentThatIsSelectedWhenItsRowIsReadAndNotAfterItIsDeleted() throws InterruptedException {
-        // so that both changes come in one batch
+        Life life = quiet(true);
+        select(false);
+        life.live(true);
+    }
+
+    /** It was selected when the log got it, and not where the next task continues. */
+    @Test
+    void aDocumentThatIsStillToBeReadWhenItsTaskEndsIsDeletedByTheNext() throws InterruptedException {
+        server.requireTestCommands();
+        Life life = quiet(true);
+        server.fail("alwaysOn", "failCommands: ['find'], namespace: '%s', errorCode: 246".formatted(namespace));
+        select(false);
+        life.liveUntil(ledger -> ledger.rows().nextPending().isPresent());
+        server.fail("off", "");
+        life.live(true);
+    }
+
+    /** The next task finds both changes in one batch, unless its position is behind the first. */
+    @Test
+    void aDocumentThatIsNotSelectedAnyMoreWhenTheNextTaskBeginsIsDeleted() throws InterruptedException {
+        Life life = quiet(false);
+        select(true);
+        life.liveUntil(ledger -> life.folded.containsKey(1));
+        select(false);
+        life.live(true);
+    }
+
+    /** What is copied is one document, which only the test changes; its changes come in one batch. */
+    private Life quiet(boolean isSelected) {
         configuration.putAll(Map.of("poll.interval.ms", "1000", "max.batch.size", "100", "max.queue.size", "200"));
         collection.insertOne(
                 RawBsonDocument.parse("{_id: 5, in: false}")); // no server reads it as of before it was made
         Life life = new Life(new Random(), false);
-        collection.insertOne(RawBsonDocument.parse("{_id: 1, in: true}"));
+        collection.insertOne(RawBsonDocument.parse("{_id: 1, in: %s}".formatted(isSelected)));
         life.isQuiet = true;
         life.copy();
-        collection.updateOne(Filters.eq("_id", 1), Updates.set("in", false));
-        life.live(true);
+        return life;
+    }
+
+    private void select(boolean isSelected) {
+        collection.updateOne(Filters.eq("_id", 1), Updates.set("in", isSelected));
     }
 
     /** Random changes, and a task that is killed again and again. */
@@ -198,17 +230,33 @@ class ChangedDocumentsServerTest {
             }
         }
 
-        /** The log up to the end of each batch is what is selected then. */
+        /** A task that is killed once that is so. */
+        private void liveUntil(Predicate<Ledger> isEnough) throws InterruptedException {
+            Ledger ledger = new Ledger(new Partitions("p"), context);
+            try (SourceMetrics metrics = metrics();
+                    DebeziumStream debezium = new DebeziumStream(context, configuration, source, start.previous());
+                    Streaming streaming = streaming(ledger, metrics, debezium)) {
+                for (long end = System.nanoTime() + 20_000_000_000L; !isEnough.test(ledger); ) {
+                    assertFalse(System.nanoTime() > end, () -> "nothing comes: " + folded);
+                    List<SourceRecord> records = streaming.poll();
+                    if (records != null) commit(records);
+                }
+            }
+        }
+
+        /** The log up to the end of each batch is what is selected then, and all of a batch has the time of its end. */
         private void requireOneState(List<SourceRecord> records) {
-            Optional<ClusterTime> end = records.stream()
+            List<ClusterTime> times = records.stream()
                     .filter(record -> record.topic().equals("p." + namespace))
                     .map(record ->
                             TextHeaders.read(record, RecordHeaders.Part.TIME).orElseThrow())
                     .map(ClusterTime::parse)
-                    .max(ClusterTime::compareTo);
-            if (end.isEmpty() || copied.isAfter(end.get())) return;
+                    .distinct()
+                    .toList();
+            assertTrue(times.size() <= 1, () -> "times of one batch: " + times);
+            if (times.isEmpty() || copied.isAfter(times.get(0))) return;
             List<BsonDocument> documents = new ArrayList<>();
-            try (ClientSession session = source.snapshot(end.get())) {
+            try (ClientSession session = source.snapshot(times.get(0))) {
                 SnapshotReads reads = Sources.reads(source, Map.of(), rules);
                 reads.documents(namespace, session, new BsonDocument())
                         .forEach(document -> documents.add(new RawBsonDocument(document)));
