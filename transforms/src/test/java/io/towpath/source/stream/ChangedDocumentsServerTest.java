@@ -117,7 +117,9 @@ class ChangedDocumentsServerTest {
         Life life = quiet(true);
         server.fail("alwaysOn", "failCommands: ['find'], namespace: '%s', errorCode: 246".formatted(namespace));
         select(false);
-        life.liveUntil(ledger -> ledger.rows().nextPending().isPresent());
+        ClusterTime changed = source.now();
+        life.liveUntil(
+                ledger -> life.position().filter(at -> at.isAfter(changed)).isPresent());
         server.fail("off", "");
         life.live(true);
     }
@@ -228,6 +230,11 @@ class ChangedDocumentsServerTest {
                         selected(),
                         folded.values().stream().map(LogModel::document).toList());
             }
+        }
+
+        /** Where the next task continues. */
+        private Optional<ClusterTime> position() {
+            return EventTime.of(context.offset(DebeziumStream.partition(configuration)));
         }
 
         /** A task that is killed once that is so. */
@@ -348,8 +355,7 @@ class ChangedDocumentsServerTest {
             SnapshotReads reads = Sources.reads(source, Map.of(), rules);
             RereadSettings none = new RereadSettings("", new Properties());
             Rereads rereads = new Rereads(progress, reads, none, context, namespace::equals, null);
-            Optional<ClusterTime> last = EventTime.of(context.offset(DebeziumStream.partition(configuration)));
-            return new Streaming(debezium, last, progress, reads, rereads, null, false);
+            return new Streaming(debezium, position(), progress, reads, rereads, null, false);
         }
     }
 }
