@@ -105,7 +105,7 @@ def test_both_sides_are_equal_after_the_worker_was_killed(
         pipeline.wait()
     print(changes.statistics)
     pipeline.assert_same(*COLLECTIONS, at_least=documents)
-    assert events.seen(at_least=documents + 400)
+    assert events.seen(at_least=2_000 if nightly else 900)
 
 
 @pytest.mark.nightly

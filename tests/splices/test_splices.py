@@ -119,9 +119,8 @@ def test_thousands_of_edits_of_arrays_leave_both_sides_identical(
     stored = {bson.encode({"_id": bson.Int64(bson.decode(one)["_id"])}): one for one in there}
     assert {key: bson.encode(document) for key, document in held.items()} == stored
     assert spliced[False]
-    assert spliced[True] > EDITS / (
-        8 if fuzz.TIMES > 1 else 20
-    )  # the fewer, the more of them come after another deployment
+    # the fewer edits, the more of them come right after a deployment, before the connector knows the arrays
+    assert spliced[True] > EDITS / (20 if fuzz.TIMES == 1 else 8)
     assert in_log(pipeline, "odd")[1].keys() == {False}
     towpath("verify", pipeline.file, "--last", "5000")
 
