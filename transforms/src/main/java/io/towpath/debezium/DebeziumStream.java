@@ -60,7 +60,7 @@ public final class DebeziumStream implements AutoCloseable {
 
     private volatile DebeziumTask task;
     private QueuedBytes queue;
-    private final WholeTransactions transactions = new WholeTransactions();
+    private final WholeTransactions transactions;
     /** Taken from Debezium, for the next polls. */
     private List<SourceRecord> rest = List.of();
 
@@ -73,6 +73,17 @@ public final class DebeziumStream implements AutoCloseable {
     /** @param start where the stream begins when there is no offset */
     public DebeziumStream(
             SourceTaskContext context, Map<String, String> configuration, SourceCluster source, ClusterTime start) {
+        this(context, configuration, source, start, WholeTransactions.MOST_BYTES);
+    }
+
+    /** @param mostBytes of a transaction's events: a larger one comes in parts */
+    public DebeziumStream(
+            SourceTaskContext context,
+            Map<String, String> configuration,
+            SourceCluster source,
+            ClusterTime start,
+            long mostBytes) {
+        this.transactions = new WholeTransactions(mostBytes);
         this.context = context;
         this.configuration = configuration;
         this.source = source;

@@ -11,8 +11,8 @@ import org.apache.kafka.connect.source.SourceRecord;
  * have come. Other events never wait. A transaction that is too large for that is cut.
  */
 final class WholeTransactions {
-    /** Of the events that wait. */
-    private static final long MOST_BYTES = 64 << 20;
+    /** Of the events that wait, in a worker. */
+    static final long MOST_BYTES = 64 << 20;
     /** Of an event without its documents, in the worker's memory. */
     private static final int OVERHEAD = 2_000;
 
@@ -23,10 +23,6 @@ final class WholeTransactions {
     private long waitingBytes;
     /** The time of a transaction of which a part was let through; null if there is none. */
     private ClusterTime cut;
-
-    WholeTransactions() {
-        this(MOST_BYTES);
-    }
 
     /** @param mostBytes of events that wait */
     WholeTransactions(long mostBytes) {

@@ -95,7 +95,7 @@ class WholeTransactionsTest {
             else for (int part = 0; part < size; part++) stream.add(ofTransaction(number + 1, ""));
         }
         stream.add(heartbeat(sizes.size() + 1, true));
-        WholeTransactions whole = new WholeTransactions();
+        WholeTransactions whole = new WholeTransactions(WholeTransactions.MOST_BYTES);
         List<SourceRecord> emitted = new ArrayList<>();
         int next = 0;
         for (int turn = 0; next < stream.size(); turn++) {

@@ -10,6 +10,7 @@ import com.mongodb.client.model.Filters;
 import com.mongodb.client.model.ReplaceOptions;
 import com.mongodb.client.model.UpdateOptions;
 import com.mongodb.client.model.Updates;
+import io.towpath.connector.Closing;
 import io.towpath.connector.TextHeaders;
 import io.towpath.debezium.DebeziumStream;
 import io.towpath.debezium.EventTime;
@@ -65,6 +66,9 @@ class ChangedDocumentsServerTest {
     private static final int NEVER = 100;
 
     private static final int LAST = 1_000;
+    /** A transaction of more than two changes comes in parts. */
+    private static final long SMALL = 5_000;
+
     private static final BsonDocument FILTER = BsonDocument.parse("{in: true}");
 
     private final Server server = new Server();
@@ -98,7 +102,7 @@ class ChangedDocumentsServerTest {
         collection.insertOne(RawBsonDocument.parse("{_id: 1}")); // no server reads it as of before it was made
         Fuzz.run("changed documents", 2, Duration.ofMinutes(3), random -> {
             collection.deleteMany(new BsonDocument());
-            return new Life(random, ++lives % 2 == 0).run();
+            return new Life(random, ++lives % 2 == 0, random.nextBoolean() ? SMALL : Long.MAX_VALUE).run();
         });
     }
 
@@ -110,11 +114,37 @@ class ChangedDocumentsServerTest {
         life.live(true);
     }
 
+    /** The update and the document of the same batch have the same time. */
+    @Test
+    void anUpdateThatLeavesTheFilterAloneIsEmittedAsItIs() throws InterruptedException {
+        Life life = quiet(true);
+        life.liveUntil(ledger -> ledger.rows().copies().isEmpty());
+        collection.updateOne(Filters.eq("_id", 1), Updates.set("n", 1));
+        life.live(true);
+        assertEquals(1, life.updates);
+    }
+
+    /** The transaction selects it, but not in its first part. */
+    @Test
+    void anUpdateIsJudgedWithoutATransactionThatGoesOn() throws InterruptedException {
+        Life life = quiet(false);
+        life.liveUntil(ledger -> ledger.rows().copies().isEmpty());
+        collection.updateOne(Filters.eq("_id", 1), Updates.set("n", 1));
+        try (ClientSession session = server.session()) {
+            session.startTransaction();
+            for (int id = 0; id < 100; id++) collection.insertOne(session, life.document(NEVER + id, false));
+            collection.updateOne(session, Filters.eq("_id", 1), Updates.set("in", true));
+            session.commitTransaction();
+        }
+        life.live(true);
+    }
+
     /** It was selected when the log got it, and not where the next task continues. */
     @Test
     void aDocumentThatIsStillToBeReadWhenItsTaskEndsIsDeletedByTheNext() throws InterruptedException {
         server.requireTestCommands();
         Life life = quiet(true);
+        life.liveUntil(ledger -> ledger.rows().copies().isEmpty());
         server.fail("alwaysOn", "failCommands: ['find'], namespace: '%s', errorCode: 246".formatted(namespace));
         select(false);
         ClusterTime changed = source.now();
@@ -139,7 +169,7 @@ class ChangedDocumentsServerTest {
         configuration.putAll(Map.of("poll.interval.ms", "1000", "max.batch.size", "100", "max.queue.size", "200"));
         collection.insertOne(
                 RawBsonDocument.parse("{_id: 5, in: false}")); // no server reads it as of before it was made
-        Life life = new Life(new Random(), false);
+        Life life = new Life(new Random(), false, SMALL);
         collection.insertOne(RawBsonDocument.parse("{_id: 1, in: %s}".formatted(isSelected)));
         life.isQuiet = true;
         life.copy();
@@ -154,6 +184,7 @@ class ChangedDocumentsServerTest {
     private final class Life {
         private final Random random;
         private final boolean isFaulty;
+        private final long mostBytes;
         private final SourceContext context = new SourceContext(configuration);
         /** What the log makes of each document. */
         private final SortedMap<Integer, LogModel> folded = new TreeMap<>();
@@ -165,9 +196,11 @@ class ChangedDocumentsServerTest {
         /** Whether only the test changes documents. */
         private boolean isQuiet;
 
-        Life(Random random, boolean isFaulty) {
+        /** @param mostBytes of a transaction: a larger one comes in parts */
+        Life(Random random, boolean isFaulty, long mostBytes) {
             this.random = random;
             this.isFaulty = isFaulty;
+            this.mostBytes = mostBytes;
         }
 
         String run() throws InterruptedException {
@@ -203,32 +236,20 @@ class ChangedDocumentsServerTest {
         }
 
         private void live(boolean isLast) throws InterruptedException {
-            Ledger ledger = new Ledger(new Partitions("p"), context);
-            try (SourceMetrics metrics = metrics();
-                    DebeziumStream debezium = new DebeziumStream(context, configuration, source, start.previous());
-                    Streaming streaming = streaming(ledger, metrics, debezium)) {
+            try (Task task = new Task()) {
                 for (int i = random.nextInt(4, MOST_POLLS); i > 0 && !isQuiet; i--) {
                     for (int changes = random.nextInt(5); changes > 0; changes--) change();
                     if (isFaulty && random.nextInt(8) == 0) fail();
-                    List<SourceRecord> records = streaming.poll();
-                    if (records != null && (isLast || i > 1 || random.nextBoolean())) {
-                        commit(records);
-                        if (!isFaulty) requireOneState(records);
-                    } else if (i == 1 && records != null) return; // killed before its transaction was committed
+                    List<SourceRecord> records = task.streaming.poll();
+                    if (isLast || i > 1 || random.nextBoolean()) task.commit(records);
+                    else if (records != null) return; // killed before its transaction was committed
                 }
                 server.fail("off", "");
                 if (!isLast) return;
                 collection.insertOne(document(LAST, true));
-                boolean isPending = true;
-                for (long end = System.nanoTime() + 20_000_000_000L; !folded.containsKey(LAST) || isPending; ) {
-                    assertFalse(System.nanoTime() > end, () -> "nothing of the last document comes: " + folded);
-                    List<SourceRecord> records = streaming.poll();
-                    if (records != null) commit(records);
-                    isPending = ledger.rows().nextPending().isPresent();
-                }
-                assertEquals(
-                        selected(),
-                        folded.values().stream().map(LogModel::document).toList());
+                task.runUntil(ledger ->
+                        folded.containsKey(LAST) && ledger.rows().nextPending().isEmpty());
+                assertEquals(selected(), folded());
             }
         }
 
@@ -239,20 +260,55 @@ class ChangedDocumentsServerTest {
 
         /** A task that is killed once that is so. */
         private void liveUntil(Predicate<Ledger> isEnough) throws InterruptedException {
-            Ledger ledger = new Ledger(new Partitions("p"), context);
-            try (SourceMetrics metrics = metrics();
-                    DebeziumStream debezium = new DebeziumStream(context, configuration, source, start.previous());
-                    Streaming streaming = streaming(ledger, metrics, debezium)) {
-                for (long end = System.nanoTime() + 20_000_000_000L; !isEnough.test(ledger); ) {
-                    assertFalse(System.nanoTime() > end, () -> "nothing comes: " + folded);
-                    List<SourceRecord> records = streaming.poll();
-                    if (records != null) commit(records);
-                }
+            try (Task task = new Task()) {
+                task.runUntil(isEnough);
             }
         }
 
-        /** The log up to the end of each batch is what is selected then, and all of a batch has the time of its end. */
-        private void requireOneState(List<SourceRecord> records) {
+        private List<BsonDocument> folded() {
+            return folded.values().stream().map(LogModel::document).toList();
+        }
+
+        private final class Task implements AutoCloseable {
+            private final Ledger ledger = new Ledger(new Partitions("p"), context);
+            private final SourceMetrics metrics = metrics();
+            private final DebeziumStream debezium =
+                    new DebeziumStream(context, configuration, source, start.previous(), mostBytes);
+            private final Streaming streaming;
+
+            Task() {
+                Progress progress = new Progress("p", new Partitions("p"), ledger, metrics, rules);
+                SnapshotReads reads = Sources.reads(source, Map.of(), rules);
+                RereadSettings none = new RereadSettings("", new Properties());
+                Rereads rereads = new Rereads(progress, reads, none, context, namespace::equals, null);
+                streaming = new Streaming(debezium, position(), progress, reads, rereads, null, false);
+            }
+
+            private void runUntil(Predicate<Ledger> isEnough) throws InterruptedException {
+                for (long end = System.nanoTime() + 20_000_000_000L; !isEnough.test(ledger); ) {
+                    assertFalse(System.nanoTime() > end, () -> "nothing comes: " + folded);
+                    commit(streaming.poll());
+                }
+            }
+
+            /** @param records null for none */
+            private void commit(List<SourceRecord> records) {
+                if (records == null) return;
+                Life.this.commit(records);
+                if (isFaulty) return;
+                Optional<ClusterTime> time = timeOf(records);
+                if (debezium.cut().isEmpty() && ledger.rows().nextPending().isEmpty())
+                    time.ifPresent(Life.this::requireState);
+            }
+
+            @Override
+            public void close() {
+                Closing.all(streaming, debezium, metrics);
+            }
+        }
+
+        /** All of a batch has the time of its end; empty for a batch without changes. */
+        private Optional<ClusterTime> timeOf(List<SourceRecord> records) {
             List<ClusterTime> times = records.stream()
                     .filter(record -> record.topic().equals("p." + namespace))
                     .map(record ->
@@ -261,15 +317,19 @@ class ChangedDocumentsServerTest {
                     .distinct()
                     .toList();
             assertTrue(times.size() <= 1, () -> "times of one batch: " + times);
-            if (times.isEmpty() || copied.isAfter(times.get(0))) return;
+            return times.stream().findFirst();
+        }
+
+        /** The log up to the end of a batch is what is selected then. */
+        private void requireState(ClusterTime time) {
+            if (copied.isAfter(time)) return;
             List<BsonDocument> documents = new ArrayList<>();
-            try (ClientSession session = source.snapshot(times.get(0))) {
+            try (ClientSession session = source.snapshot(time)) {
                 SnapshotReads reads = Sources.reads(source, Map.of(), rules);
                 reads.documents(namespace, session, new BsonDocument())
                         .forEach(document -> documents.add(new RawBsonDocument(document)));
             }
-            assertEquals(
-                    documents, folded.values().stream().map(LogModel::document).toList());
+            assertEquals(documents, folded());
         }
 
         private List<BsonDocument> selected() {
@@ -348,14 +408,6 @@ class ChangedDocumentsServerTest {
 
         private SourceMetrics metrics() {
             return new SourceMetrics("p-source", "p", "p", new CopyShare(0, 1));
-        }
-
-        private Streaming streaming(Ledger ledger, SourceMetrics metrics, DebeziumStream debezium) {
-            Progress progress = new Progress("p", new Partitions("p"), ledger, metrics, rules);
-            SnapshotReads reads = Sources.reads(source, Map.of(), rules);
-            RereadSettings none = new RereadSettings("", new Properties());
-            Rereads rereads = new Rereads(progress, reads, none, context, namespace::equals, null);
-            return new Streaming(debezium, position(), progress, reads, rereads, null, false);
         }
     }
 }
