@@ -68,6 +68,7 @@ def test_what_is_not_known_is_unknown_and_not_0() -> None:
     assert "unknown behind" in shown
     assert "3 records, 1.0 s behind" in shown
     assert "12 s behind (limit 10 s)" in text("way", lag=Lag(3, 12.0, 1.0), recovery_point_seconds=10.0)
+    assert "1,200 changes, 12 s behind" in text("way", lag=Lag(3, 12.0, 1.0, 1_200))
     assert text("dead-letters") == "Unknown."
     assert text("dead-letters", dead_letters=0) == "None."
     unread = pages.sections({"p": report(state="unknown"), "events": (), "commands": (), "dry_run": None})

@@ -57,6 +57,10 @@ def shown(capsys, **more):
     return capsys.readouterr().out
 
 
+def tidy(screen):
+    return "".join(line.rstrip() + "\n" for line in screen.splitlines())
+
+
 def test_the_progress_of_a_copy(capsys):
     busy = Copied("shop.a", 500, 1000, 1, 2, 4, 2, 50.0, retries=2, reason="[source] no primary")
     copies = (busy, Copied("shop.b", 70, 70, 1, 1, 3, 3), Copied("shop.c", 0, 0, 0, 0, None, 0))
@@ -119,6 +123,13 @@ def test_what_splices_saved_is_a_line(capsys):
     lines = [line.rstrip() for line in shown(capsys, splices=Splices(0, 0, 3)).splitlines()]
     forgotten = "3 forgotten for want of space ([capture] splice_cache)"
     assert f"splices       0 arrays as splices, 0 bytes saved; {forgotten}" in lines
+
+
+def test_the_recovery_point_is_a_line_once_all_is_copied(capsys):
+    assert "recovery      2.0 s would be lost with the source\n" in tidy(shown(capsys, lag=Lag(0, 2.0, 0.0)))
+    limited = tidy(shown(capsys, lag=Lag(0, 2.0, 0.0, 1_200), recovery_point_seconds=10.0))
+    assert "recovery      2.0 s (1,200 changes) would be lost with the source (limit 10 s)\n" in limited
+    assert "recovery" not in shown(capsys, lag=Lag(0, 2.0, 0.0, 1_200), copy=Copy(False, (), ()))
 
 
 def test_an_unknown_lag_is_not_zero(capsys):

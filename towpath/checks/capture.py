@@ -14,6 +14,7 @@ from towpath.checks.facts import RESNAPSHOT, RESNAPSHOT_ONLY, Facts
 from towpath.checks.rule import Finding, about, error, ok, warning
 from towpath.clients.mongo.client import Client, ClusterTime
 from towpath.clients.mongo.privileges import if_allowed
+from towpath.config.namespaces import Selection
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import duration
 from towpath.errors import ConnectError, ConnectUnreachable, MongoUnreachable, TowpathError
@@ -26,6 +27,9 @@ SUBJECT = "source oplog"
 EVERYTHING = ".*"
 #: Hours. A day is enough to notice in the morning what broke in the evening, and to repair it.
 SHORT_HOURS = 24.0
+#: Entries of the oplog, when changes are counted that are not captured.
+MOST_COUNTED = 10_000
+_COUNT_MS = 1_000
 #: An oplog this full has begun to drop its oldest entries, so that its span is its window.
 _FULL = 0.9
 #: The share of the window that capture may be behind without a warning.
@@ -202,6 +206,26 @@ def read(client: Client) -> Oplog | None:
     server = if_allowed(lambda: client.admin.command("serverStatus")) or {}
     kept = float(server.get("oplogTruncation", {}).get("oplogMinRetentionHours", 0.0))
     return Oplog(last["ts"].time - first["ts"].time, sizes["size"], sizes["maxSize"], kept, last["ts"].time)
+
+
+def changes_after(client: Client, time: ClusterTime, selection: Selection) -> int | None:
+    """How many changes of these collections the oplog has after a time, with those of transactions.
+
+    None if that is not known: the user may not read the oplog, or it has more than `MOST_COUNTED` entries after it.
+    """
+    namespaces = {"$cond": [{"$isArray": "$o.applyOps"}, "$o.applyOps.ns", ["$ns"]]}
+    stages = [
+        {"$match": {"ts": {"$gt": Timestamp(time.seconds, time.ordinal)}, "op": {"$in": ["i", "u", "d", "c"]}}},
+        {"$limit": MOST_COUNTED + 1},
+        {"$project": {"namespace": namespaces}},
+        {"$unwind": {"path": "$namespace", "includeArrayIndex": "at"}},
+        {"$group": {"_id": "$namespace", "changes": {"$sum": 1}, "entries": {"$sum": {"$cond": ["$at", 0, 1]}}}},
+    ]
+    entries = client.local["oplog.rs"]
+    found = if_allowed(lambda: despite_drops(lambda: list(entries.aggregate(stages, maxTimeMS=_COUNT_MS))))
+    if found is None or sum(each["entries"] for each in found) > MOST_COUNTED:
+        return None
+    return sum(each["changes"] for each in found if selection.matches(each["_id"]))
 
 
 def check_window(oplog: Oplog | None) -> Iterator[Finding]:

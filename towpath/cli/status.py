@@ -18,7 +18,7 @@ from rich.text import Text
 
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json, print_tables
 from towpath.config.pipeline import Pipeline
-from towpath.config.text import duration, size, utc
+from towpath.config.text import counted, duration, size, utc
 from towpath.deploy import unreplicated
 from towpath.deploy.schema_changes import UNREAD
 from towpath.log import bounds
@@ -223,7 +223,8 @@ def _numbers(status: Report) -> Iterator[tuple[str, str]]:
         limit = status.recovery_point_seconds
         yield (
             "recovery",
-            f"{behind:.1f} s would be lost with the source{'' if limit is None else f' (limit {limit:g} s)'}",
+            f"{amount(behind, status.lag.capture_changes)} would be lost with the source"
+            f"{'' if limit is None else f' (limit {limit:g} s)'}",
         )
     yield "rate", f"{status.records_per_second or 0:,.0f} records/s into the log, over {RATE_WINDOW} s"
     yield from _splices(status.splices or Splices())
@@ -233,6 +234,11 @@ def _numbers(status: Report) -> Iterator[tuple[str, str]]:
     for waiting in status.requests_waiting or ():
         why = f": {waiting.reason}" if waiting.reason else ""
         yield "re-reads", f"{waiting.requests:,} requests wait for {waiting.connector}{why}"
+
+
+def amount(seconds: float, changes: int | None) -> str:
+    """Of the source's changes."""
+    return f"{seconds:.1f} s" + ("" if changes is None else f" ({counted(changes, 'change')})")
 
 
 def _skipped(status: Report) -> Iterator[str]:

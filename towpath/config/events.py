@@ -228,6 +228,7 @@ class Drilled(Event):
     """Of the source: every change before it would have been there."""
     recovery_seconds: float | None
     """How much would have been lost; None when unknown."""
+    recovery_changes: int | None
     behind_records: int | None
     """What the sink would still have had to apply; None when unknown."""
     records: int

@@ -75,6 +75,7 @@ def drill(session: Session, options: Options, report: Report, confirm: replay.Co
     return Drilled(
         cluster_time=str(at),
         recovery_seconds=loss.status.lag.capture_seconds,
+        recovery_changes=loss.status.lag.capture_changes,
         behind_records=loss.status.lag.records,
         records=replayed.records,
         apply_seconds=replayed.seconds,

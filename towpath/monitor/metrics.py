@@ -221,6 +221,10 @@ _PIPELINE: Table[Report] = {
         "The source's cluster time minus the stream's position, which heartbeats move while nothing changes",
         "lag.capture_seconds",
     ),
+    "capture_lag_changes": (
+        "Changes in the source's oplog that the stream has not captured; absent above 10,000",
+        "lag.capture_changes",
+    ),
     "recovery_point_seconds": (
         "[run] recovery_point: how far the log may be behind the source, whose loss would cost that much",
         "recovery_point_seconds",

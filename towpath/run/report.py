@@ -120,6 +120,8 @@ class Lag:
     """How far the log is behind the source."""
     apply_seconds: float | None = None
     """Age of the oldest record that is not applied yet, by the source's clock."""
+    capture_changes: int | None = None
+    """How many changes the log is behind the source; None also if they are many, or the user may not read the oplog."""
 
     @computed_field  # type: ignore[prop-decorator]
     @property

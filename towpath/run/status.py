@@ -121,16 +121,22 @@ class _Gathering:
 
         return part(read, None, self.errors)
 
-    def lag(self, capture_seconds: float | None) -> Lag:
+    def lag(self, capture_seconds: float | None, captured: Sequence[ClusterTime]) -> Lag:
+        """`captured`: up to when each source connector has captured; none while that is not known."""
+        changes = part(lambda: self.uncaptured(min(captured)), None, self.errors) if captured else None
         if self.sink.positions is None:
-            return Lag(None, capture_seconds)
+            return Lag(None, capture_seconds, capture_changes=changes)
         # up to `clear` there is no record, which is not asked again
         applied = {place: max(it.offset, it.clear) for place, it in self.sink.positions.items()}
         # the source's wall clock; this machine's while the source does not answer
         lag = measure(
             self.topics, self.ends, applied, lambda: self.source_clocks[1] if self.source_clocks else time.time()
         )
-        return Lag(lag.records, capture_seconds, round(lag.seconds, 3))
+        return Lag(lag.records, capture_seconds, round(lag.seconds, 3), changes)
+
+    def uncaptured(self, since: ClusterTime) -> int | None:
+        with self.session.source.briefly() as client:
+            return capture.changes_after(client, since, self.pipeline.selection)
 
     def breaks(self) -> tuple[Break, ...]:
         """Positions that are not in the log."""
@@ -257,7 +263,7 @@ def read_status(session: Session) -> Report:
             awaiting_stream(copy for source in sources.values() for copy in source.held),
             max((source.round for source in sources.values() if source.is_initial), default=None),
         ),
-        lag=found.lag(behind(now, times)),
+        lag=found.lag(behind(now, times), [time for time in times if time] if now else []),
         records_per_second=round(sum(rates.values()), 1),
         dead_letters=letters.count if letters else None,
         dead_letters_complete=letters is not None and letters.complete,

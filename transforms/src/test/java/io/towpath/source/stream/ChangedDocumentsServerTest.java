@@ -100,7 +100,7 @@ class ChangedDocumentsServerTest {
     void theLogHoldsWhatIsSelectedAndNothingElseWhateverHappens() {
         server.requireTestCommands();
         collection.insertOne(RawBsonDocument.parse("{_id: 1}")); // no server reads it as of before it was made
-        Fuzz.run("changed documents", 2, Duration.ofMinutes(3), random -> {
+        Fuzz.run("changed documents", 4, Duration.ofMinutes(3), random -> {
             collection.deleteMany(new BsonDocument());
             return new Life(random, ++lives % 2 == 0, random.nextBoolean() ? SMALL : Long.MAX_VALUE).run();
         });
