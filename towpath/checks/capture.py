@@ -214,7 +214,7 @@ def changes_after(client: Client, time: ClusterTime, selection: Selection) -> in
     None if that is not known: the user may not read the oplog, or it has more than `MOST_COUNTED` entries after it.
     """
     namespaces = {"$cond": [{"$isArray": "$o.applyOps"}, "$o.applyOps.ns", ["$ns"]]}
-    stages = [
+    stages: list[dict[str, Any]] = [
         {"$match": {"ts": {"$gt": Timestamp(time.seconds, time.ordinal)}, "op": {"$in": ["i", "u", "d", "c"]}}},
         {"$limit": MOST_COUNTED + 1},
         {"$project": {"namespace": namespaces}},
@@ -225,7 +225,7 @@ def changes_after(client: Client, time: ClusterTime, selection: Selection) -> in
     found = if_allowed(lambda: despite_drops(lambda: list(entries.aggregate(stages, maxTimeMS=_COUNT_MS))))
     if found is None or sum(each["entries"] for each in found) > MOST_COUNTED:
         return None
-    return sum(each["changes"] for each in found if selection.matches(each["_id"]))
+    return sum(int(each["changes"]) for each in found if selection.matches(each["_id"]))
 
 
 def check_window(oplog: Oplog | None) -> Iterator[Finding]:

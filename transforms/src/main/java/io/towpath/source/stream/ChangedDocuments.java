@@ -41,7 +41,7 @@ final class ChangedDocuments {
     /** Of the batch, in its order: updates that do not change whether their documents are selected. */
     private final List<Update> updates = new ArrayList<>();
 
-    private record Update(String namespace, byte[] key, ClusterTime time, SourceRecord left) {}
+    private record Update(String namespace, byte[] key, SourceRecord left) {}
 
     /** Up to when the log has all that is selected, of the collections that are not in {@link #unknown}. */
     private ClusterTime settled;
@@ -80,11 +80,11 @@ final class ChangedDocuments {
      * @param left what they leave of it; empty for nothing
      */
     void take(String namespace, byte[] key, ClusterTime time, byte[] update, Optional<SourceRecord> left) {
-        // the document that is in the log may have it
-        boolean mayBeIn = unknown.contains(namespace) || !time.isAfter(settled);
+        // the document that is in the log may have it, and what follows it in the transaction
+        boolean mayBeIn = !time.isAfter(settled);
         boolean isAside = !progress.rules().only(namespace).orElseThrow().dependsOn(update);
         if (mayBeIn || !isAside || !DriverKey.isExact(key)) take(namespace, key, time);
-        else left.ifPresent(record -> updates.add(new Update(namespace, key, time, record)));
+        else left.ifPresent(record -> updates.add(new Update(namespace, key, record)));
     }
 
     /** Whether documents are to be read before any later event is taken. */
@@ -135,8 +135,6 @@ final class ChangedDocuments {
      */
     private List<SourceRecord> takeUpdates(ClusterTime end) {
         Map<String, Map<ByteBuffer, byte[]>> keys = new LinkedHashMap<>();
-        for (Update update : updates)
-            if (!end.isAfter(update.time)) progress.ledger().addPending(update.namespace, update.key);
         updates.removeIf(update -> progress.ledger().rows().isPending(update.namespace, update.key));
         for (Update update : updates)
             keys.computeIfAbsent(update.namespace, name -> new LinkedHashMap<>())

@@ -130,12 +130,16 @@ class ChangedDocumentsServerTest {
         Life life = quiet(false);
         life.liveUntil(ledger -> ledger.rows().copies().isEmpty());
         collection.updateOne(Filters.eq("_id", 1), Updates.set("n", 1));
-        try (ClientSession session = server.session()) {
-            session.startTransaction();
-            for (int id = 0; id < 100; id++) collection.insertOne(session, life.document(NEVER + id, false));
-            collection.updateOne(session, Filters.eq("_id", 1), Updates.set("in", true));
-            session.commitTransaction();
-        }
+        selectLast(true);
+        life.live(true);
+    }
+
+    /** The time at which the log has its documents is that of the transaction, as of which all of it is seen. */
+    @Test
+    void aDocumentThatALaterPartOfATransactionTakesOutIsDeleted() throws InterruptedException {
+        Life life = quiet(true);
+        life.liveUntil(ledger -> ledger.rows().copies().isEmpty());
+        selectLast(false);
         life.live(true);
     }
 
@@ -178,6 +182,37 @@ class ChangedDocumentsServerTest {
 
     private void select(boolean isSelected) {
         collection.updateOne(Filters.eq("_id", 1), Updates.set("in", isSelected));
+    }
+
+    /** When it is read after the first part, it is a number, and has no field to set. */
+    @Test
+    void anUpdateOfALaterPartOfATransactionIsNotAppliedAgain() throws InterruptedException {
+        Life life = quiet(false);
+        life.liveUntil(ledger -> ledger.rows().copies().isEmpty());
+        try (ClientSession session = server.session()) {
+            session.startTransaction();
+            collection.updateOne(session, Filters.eq("_id", 1), Updates.set("in", true));
+            insertNever(session);
+            collection.updateOne(session, Filters.eq("_id", 1), Updates.set("a.b", 1));
+            collection.updateOne(session, Filters.eq("_id", 1), Updates.set("a", 5));
+            session.commitTransaction();
+        }
+        life.live(true);
+    }
+
+    private void insertNever(ClientSession session) {
+        for (int id = NEVER; id < NEVER + 100; id++)
+            collection.insertOne(session, RawBsonDocument.parse("{_id: %d, in: false}".formatted(id)));
+    }
+
+    /** In the last part of a transaction, after changes of documents that never leave. */
+    private void selectLast(boolean isSelected) {
+        try (ClientSession session = server.session()) {
+            session.startTransaction();
+            insertNever(session);
+            collection.updateOne(session, Filters.eq("_id", 1), Updates.set("in", isSelected));
+            session.commitTransaction();
+        }
     }
 
     /** Random changes, and a task that is killed again and again. */
