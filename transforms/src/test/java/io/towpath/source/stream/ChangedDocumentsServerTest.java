@@ -197,6 +197,7 @@ class ChangedDocumentsServerTest {
             collection.updateOne(session, Filters.eq("_id", 1), Updates.set("a", 5));
             session.commitTransaction();
         }
+        collection.insertOne(life.document(2, true)); // ends the batch
         life.live(true);
     }
 
