@@ -158,6 +158,24 @@ class ChangedDocumentsServerTest {
         life.live(true);
     }
 
+    /** It was selected when the log got it, and not at the end of the batch before the one with which it is read. */
+    @Test
+    void aDocumentThatCouldNotBeReadForSomeBatchesIsDeleted() throws InterruptedException {
+        server.requireTestCommands();
+        Life life = quiet(true);
+        life.liveUntil(ledger -> ledger.rows().copies().isEmpty());
+        server.fail("alwaysOn", "failCommands: ['find'], namespace: '%s', errorCode: 246".formatted(namespace));
+        select(false);
+        ClusterTime changed = source.now();
+        try (Life.Task task = life.new Task()) {
+            task.runUntil(
+                    ledger -> life.position().filter(at -> at.isAfter(changed)).isPresent());
+            server.fail("off", "");
+            task.runUntil(ledger -> ledger.rows().nextPending().isEmpty());
+        }
+        life.live(true);
+    }
+
     /** The next task finds both changes in one batch, unless its position is behind the first. */
     @Test
     void aDocumentThatIsNotSelectedAnyMoreWhenTheNextTaskBeginsIsDeleted() throws InterruptedException {
