@@ -209,7 +209,8 @@ class ChangedDocumentsServerTest {
         life.liveUntil(ledger -> ledger.rows().copies().isEmpty());
         try (ClientSession session = server.session()) {
             session.startTransaction();
-            collection.updateOne(session, Filters.eq("_id", 1), Updates.set("in", true));
+            var fields = Updates.combine(Updates.set("in", true), Updates.set("a", new BsonDocument()));
+            collection.updateOne(session, Filters.eq("_id", 1), fields);
             insertNever(session);
             collection.updateOne(session, Filters.eq("_id", 1), Updates.set("a.b", 1));
             collection.updateOne(session, Filters.eq("_id", 1), Updates.set("a", 5));
