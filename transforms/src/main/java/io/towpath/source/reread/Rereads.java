@@ -225,8 +225,18 @@ public final class Rereads implements AutoCloseable {
         return answer.records(progress, answer.gone(), partition, position.offset());
     }
 
-    /** The keys of those documents among these that leave, as of a time. Throws the driver's exceptions. */
-    public Set<ByteBuffer> selected(String namespace, List<byte[]> keys, ClusterTime time) {
+    /**
+     * The keys of those documents among these that leave, as of a time; empty where nothing can be said of the collection as of this time.
+     * Throws the driver's exceptions.
+     */
+    public Optional<Set<ByteBuffer>> selected(String namespace, List<byte[]> keys, ClusterTime time)
+            throws InterruptedException {
+        Set<ByteBuffer> found = find(namespace, keys, time);
+        boolean isAll = keys.stream().map(ByteBuffer::wrap).allMatch(found::contains);
+        return isAll || !mayBeGone(namespace) ? Optional.of(found) : Optional.empty();
+    }
+
+    private Set<ByteBuffer> find(String namespace, List<byte[]> keys, ClusterTime time) {
         Set<ByteBuffer> found = new HashSet<>();
         try (ClientSession session = reads.source().snapshot(time)) {
             for (List<byte[]> rest = keys; !rest.isEmpty(); ) {
@@ -310,7 +320,7 @@ public final class Rereads implements AutoCloseable {
             rows().timeOf(namespace, key).filter(read -> read.isAfter(known)).ifPresent(times::add);
         Set<ByteBuffer> found = new HashSet<>();
         try {
-            for (ClusterTime time : times) found.addAll(selected(namespace, keys, time));
+            for (ClusterTime time : times) found.addAll(find(namespace, keys, time));
         } catch (MongoException error) {
             if (!ReadFault.isUnavailable(error)) throw error;
             return keys;

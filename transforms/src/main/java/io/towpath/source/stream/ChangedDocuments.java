@@ -45,7 +45,7 @@ final class ChangedDocuments {
 
     /** Up to when the log has all that is selected, of the collections that are not in {@link #unknown}. */
     private ClusterTime settled;
-    /** Collections of which the log may lack documents, or have those of another time. */
+    /** Collections of which documents wait to be read since an earlier batch: the log may have those of another time, or lack them. */
     private final Set<String> unknown = new HashSet<>();
     /** When these of them are to be tried again. */
     private final Map<String, Long> due = new HashMap<>();
@@ -58,7 +58,6 @@ final class ChangedDocuments {
     ChangedDocuments(Progress progress, Rereads rereads, ClusterTime start) {
         this.progress = progress;
         this.rereads = rereads;
-        unknown.addAll(rereads.changed());
         passed(start);
     }
 
@@ -104,7 +103,6 @@ final class ChangedDocuments {
                 Optional<List<SourceRecord>> read = rereads.readChanged(namespace, end, before(namespace));
                 read.ifPresent(records::addAll);
                 if (read.isPresent()) continue;
-                unknown.add(namespace);
                 due.put(namespace, System.nanoTime() + PAUSE_NS);
             } catch (MongoException error) {
                 if (ReadFault.isInterrupt(error)) return records;
@@ -133,14 +131,16 @@ final class ChangedDocuments {
      * The updates whose documents are selected. That is asked as of the time just before the end of the batch: a transaction that ends it may go
      * on in the next one, with what selects the document, which the log does not have. What cannot be known of becomes pending.
      */
-    private List<SourceRecord> takeUpdates(ClusterTime end) {
+    private List<SourceRecord> takeUpdates(ClusterTime end) throws InterruptedException {
         Map<String, Map<ByteBuffer, byte[]>> keys = new LinkedHashMap<>();
         updates.removeIf(update -> progress.ledger().rows().isPending(update.namespace, update.key));
         for (Update update : updates)
             keys.computeIfAbsent(update.namespace, name -> new LinkedHashMap<>())
                     .put(ByteBuffer.wrap(update.key), update.key);
         Map<String, Set<ByteBuffer>> selected = new HashMap<>();
-        keys.forEach((namespace, asked) -> selected.put(namespace, selected(namespace, asked.values(), end)));
+        for (var asked : keys.entrySet())
+            selected.put(
+                    asked.getKey(), selected(asked.getKey(), asked.getValue().values(), end));
         List<SourceRecord> records = new ArrayList<>();
         for (Update update : updates)
             if (selected.get(update.namespace).contains(ByteBuffer.wrap(update.key)))
@@ -151,15 +151,17 @@ final class ChangedDocuments {
     }
 
     /** Where it cannot be known, none is, and all become pending. */
-    private Set<ByteBuffer> selected(String namespace, Collection<byte[]> keys, ClusterTime end) {
+    private Set<ByteBuffer> selected(String namespace, Collection<byte[]> keys, ClusterTime end)
+            throws InterruptedException {
         try {
-            return rereads.selected(namespace, List.copyOf(keys), end.previous());
+            Optional<Set<ByteBuffer>> selected = rereads.selected(namespace, List.copyOf(keys), end.previous());
+            if (selected.isPresent()) return selected.get();
         } catch (MongoException error) {
             if (!ReadFault.isTransient(error) && !ReadFault.isUnavailable(error) && !ReadFault.isInterrupt(error))
                 throw error;
-            for (byte[] key : keys) progress.ledger().addPending(namespace, key);
-            return Set.of();
         }
+        for (byte[] key : keys) progress.ledger().addPending(namespace, key);
+        return Set.of();
     }
 
     /** All of a batch has the time of its end, so that the log of a collection up to a time is one state of it. */
@@ -169,7 +171,8 @@ final class ChangedDocuments {
 
     /** Everything up to {@code position} is emitted. */
     void passed(ClusterTime position) {
-        unknown.retainAll(rereads.changed());
+        unknown.clear();
+        unknown.addAll(rereads.changed());
         settled = position;
         isTied = false;
     }

@@ -126,7 +126,7 @@ public final class Streaming implements AutoCloseable {
         if (emitted == boundary && !changed.isOpen()) {
             if (isNew) heldUntil = System.nanoTime() + BOUNDARY_NS;
             ClusterTime position = EventTime.before(held.get(0).sourceOffset()).orElseThrow();
-            emitSchemaChanges(position, records);
+            if (!emitSchemaChanges(position, records)) return records.isEmpty() ? null : records;
             // an event before it may have been replaced by a later read
             List<SourceRecord> reread = isPastRows(position) ? rereads.read(position) : List.of();
             records.addAll(reread);
@@ -159,16 +159,21 @@ public final class Streaming implements AutoCloseable {
         return true;
     }
 
-    /** Emits the schema changes up to a time; all earlier events must be emitted. */
-    private void emitSchemaChanges(ClusterTime upto, List<SourceRecord> into) throws InterruptedException {
-        if (schema == null || !schema.isDue(upto)) return;
-        if (last != null) emitChanged(into); // what precedes them must not follow a change that takes its collection
+    /**
+     * Emits the schema changes up to a time; all earlier events must be emitted. Returns whether it has: not before changed documents are all
+     * read, which must not follow a change that takes their collection.
+     */
+    private boolean emitSchemaChanges(ClusterTime upto, List<SourceRecord> into) throws InterruptedException {
+        if (schema == null || !schema.isDue(upto)) return true;
+        if (last != null) emitChanged(into);
+        if (changed.isOpen()) return false;
         into.addAll(schema.take(upto));
         // events of a collection that is gone now were dropped, as its rows held them: they must not come after a
         // restart
         storePosition("schema changes", into);
         ClusterTime emitted = schema.upto().orElseThrow();
         if (last == null || emitted.isAfter(last)) last = emitted;
+        return true;
     }
 
     private void storePosition(String text, List<SourceRecord> into) {
@@ -230,7 +235,7 @@ public final class Streaming implements AutoCloseable {
         ClusterTime storedTime = null;
         for (SourceRecord record : batch) {
             Optional<ClusterTime> time = EventTime.of(record.sourceOffset());
-            if (time.isPresent()) emitSchemaChanges(time.get(), into);
+            if (time.isPresent() && !emitSchemaChanges(time.get(), into)) break;
             Optional<List<SourceRecord>> records = convert(record, time);
             if (records.isEmpty()) {
                 Thread.sleep(PAUSE_MS);
@@ -248,7 +253,7 @@ public final class Streaming implements AutoCloseable {
             if (time.isPresent()) storedTime = time.get();
         }
         metrics.streamed(events);
-        if (last != null && emitChanged(into)) storedTime = last;
+        if (last != null && !changed.isOpen() && emitChanged(into)) storedTime = last;
         into.addAll(ledger.newPending());
         if (storedTime != null) into.addAll(ledger.forget(storedTime, schema != null));
         return emitted;

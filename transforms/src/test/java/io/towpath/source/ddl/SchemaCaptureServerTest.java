@@ -8,6 +8,8 @@ import com.mongodb.MongoException;
 import com.mongodb.client.ClientSession;
 import com.mongodb.client.MongoCollection;
 import com.mongodb.client.MongoDatabase;
+import com.mongodb.client.model.Filters;
+import com.mongodb.client.model.Updates;
 import io.towpath.record.CanonicalKey;
 import io.towpath.record.SchemaChange;
 import io.towpath.source.progress.Partitions;
@@ -23,6 +25,7 @@ import java.util.Set;
 import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.stream.IntStream;
 import java.util.stream.Stream;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.bson.BsonDocument;
@@ -569,6 +572,38 @@ class SchemaCaptureServerTest {
         run("{createIndexes: 'b', indexes: [{key: {a: 1}, name: 'a'}]}");
         catchUp();
         sameOnBothSides();
+    }
+
+    /** What is read before the change is in the log: that it is not selected after the change makes a delete. */
+    @Test
+    void aChangeWaitsUntilTheSelectedDocumentsBeforeItAreAllRead() throws InterruptedException {
+        server.requireTestCommands();
+        List<String> names =
+                IntStream.range(0, 8).mapToObj(number -> "x" + number).toList();
+        source.configuration.put(
+                "towpath.rules",
+                "[{\"collections\": \"%s.x.\", \"only\": {\"in\": true}}]".formatted(database.getName()));
+        names.forEach(name -> insert(name, 1));
+        source.begin();
+        catchUp();
+        source.stop();
+        names.forEach(name -> select(name, true));
+        run("{create: 'y'}");
+        names.subList(0, 7).forEach(name -> select(name, false));
+        source.configuration.put("poll.interval.ms", "500"); // all of it in one batch
+        source.begin();
+        // the driver asks twice
+        server.fail("{times: 2}", "failCommands: ['find'], namespace: '%s', errorCode: 11600".formatted(name("x7")));
+        catchUp();
+        for (String name : names)
+            assertEquals(
+                    name.equals("x7") ? 1 : 0,
+                    live.collections.get(name(name)).documents.size(),
+                    name);
+    }
+
+    private void select(String collection, boolean isSelected) {
+        collection(collection).updateOne(Filters.eq("_id", 1), Updates.set("in", isSelected));
     }
 
     @Test

@@ -176,6 +176,32 @@ class ChangedDocumentsServerTest {
         life.live(true);
     }
 
+    /** Another document of the collection was read in between, and the next read of changed documents waits a second after a failure. */
+    @Test
+    void aDocumentThatWaitsWithItsCollectionIsDeleted() throws InterruptedException {
+        server.requireTestCommands();
+        Life life = quiet(true);
+        collection.insertOne(life.document(2, true));
+        life.liveUntil(ledger -> life.folded.containsKey(2));
+        configuration.put("poll.interval.ms", "10");
+        try (Life.Task task = life.new Task()) {
+            server.fail("alwaysOn", "failCommands: ['find'], namespace: '%s', errorCode: 246".formatted(namespace));
+            select(false);
+            task.runUntil(ledger -> ledger.rows().nextPending().isPresent());
+            server.fail("off", "");
+            collection.insertOne(life.document(3, true)); // the first is read between two events
+            task.runUntil(ledger -> !life.folded.containsKey(1));
+            collection.deleteOne(Filters.eq("_id", 2));
+            task.runUntil(ledger -> !life.folded.containsKey(2)
+                    || ledger.rows()
+                            .nextPending()
+                            .filter(pending -> pending.keys().size() == 2)
+                            .isPresent());
+            Thread.sleep(1_000);
+            task.runUntil(ledger -> !life.folded.containsKey(2));
+        }
+    }
+
     /** The next task finds both changes in one batch, unless its position is behind the first. */
     @Test
     void aDocumentThatIsNotSelectedAnyMoreWhenTheNextTaskBeginsIsDeleted() throws InterruptedException {
@@ -415,14 +441,22 @@ class ChangedDocumentsServerTest {
                         id >= NEVER && id < LAST && (!isFaulty || record.value() != null),
                         () -> id + " is not selected, and is in the log");
                 byte[] value = (byte[]) record.value();
-                if (value != null && Change.decode(value) instanceof Change.Update) {
+                if (value != null && Change.decode(value) instanceof Change.Update update) {
                     assertTrue(folded.containsKey(id), () -> "an update of %d, which is not in the log".formatted(id));
+                    update.set().keySet().forEach(path -> requireParent(folded.get(id), path));
                     updates++;
                 }
                 LogModel model = folded.computeIfAbsent(id, any -> new LogModel());
                 model.apply(value);
                 if (model.document() == null) folded.remove(id);
             }
+        }
+
+        private static void requireParent(LogModel model, String path) {
+            int dot = path.lastIndexOf('.');
+            if (dot < 0) return;
+            assertTrue(model.at(path.substring(0, dot)).isDocument(), () -> "no server sets %s in %s"
+                    .formatted(path, model.document()));
         }
 
         private void change() {
