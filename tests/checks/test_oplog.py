@@ -33,7 +33,8 @@ def test_a_first_entry_that_is_dropped_meanwhile_is_read_again(tmp_path: Path) -
 def test_changes_after_a_time_are_those_of_the_collections_also_in_transactions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with mongod.start_replica_set(tmp_path) as servers, raw.Client(servers.uri) as client:
+    options = ["--setParameter", "enableTestCommands=1"]
+    with mongod.start_replica_set(tmp_path, options=options) as servers, raw.Client(servers.uri) as client:
         for database in ("shop", "other"):
             client[database].orders.insert_one({"_id": 0})
         before = operation_time(client)
@@ -50,4 +51,7 @@ def test_changes_after_a_time_are_those_of_the_collections_also_in_transactions(
         monkeypatch.setattr(capture, "MOST_COUNTED", 6)  # three inserts, an update, a delete, a transaction
         assert capture.changes_after(client, before, _SHOP) == 6
         monkeypatch.setattr(capture, "MOST_COUNTED", 5)
+        assert capture.changes_after(client, before, _SHOP) is None
+        monkeypatch.undo()
+        client.admin.command("configureFailPoint", "maxTimeAlwaysTimeOut", mode="alwaysOn")
         assert capture.changes_after(client, before, _SHOP) is None

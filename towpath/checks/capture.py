@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from bson.timestamp import Timestamp
-from pymongo.errors import OperationFailure
+from pymongo.errors import ExecutionTimeout, OperationFailure
 
 from towpath.checks.facts import RESNAPSHOT, RESNAPSHOT_ONLY, Facts
 from towpath.checks.rule import Finding, about, error, ok, warning
@@ -211,7 +211,8 @@ def read(client: Client) -> Oplog | None:
 def changes_after(client: Client, time: ClusterTime, selection: Selection) -> int | None:
     """How many changes of these collections the oplog has after a time, with those of transactions.
 
-    None if that is not known: the user may not read the oplog, or it has more than `MOST_COUNTED` entries after it.
+    None if that is not known: the user may not read the oplog, it has more than `MOST_COUNTED` entries after the time, or
+    the source takes too long to count them.
     """
     namespaces = {"$cond": [{"$isArray": "$o.applyOps"}, "$o.applyOps.ns", ["$ns"]]}
     stages: list[dict[str, Any]] = [
@@ -222,7 +223,10 @@ def changes_after(client: Client, time: ClusterTime, selection: Selection) -> in
         {"$group": {"_id": "$namespace", "changes": {"$sum": 1}, "entries": {"$sum": {"$cond": ["$at", 0, 1]}}}},
     ]
     entries = client.local["oplog.rs"]
-    found = if_allowed(lambda: despite_drops(lambda: list(entries.aggregate(stages, maxTimeMS=_COUNT_MS))))
+    try:
+        found = if_allowed(lambda: despite_drops(lambda: list(entries.aggregate(stages, maxTimeMS=_COUNT_MS))))
+    except ExecutionTimeout:
+        return None
     if found is None or sum(each["entries"] for each in found) > MOST_COUNTED:
         return None
     return sum(int(each["changes"]) for each in found if selection.matches(each["_id"]))
