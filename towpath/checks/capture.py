@@ -211,8 +211,8 @@ def read(client: Client) -> Oplog | None:
 def changes_after(client: Client, time: ClusterTime, selection: Selection) -> int | None:
     """How many changes of these collections the oplog has after a time, with those of transactions.
 
-    None if that is not known: the user may not read the oplog, it has more than `MOST_COUNTED` entries after the time, or
-    the source takes too long to count them.
+    None if that is not known: the user may not read the oplog, it has more than `MOST_COUNTED` entries after the time,
+    or the source takes too long to count them.
     """
     namespaces = {"$cond": [{"$isArray": "$o.applyOps"}, "$o.applyOps.ns", ["$ns"]]}
     stages: list[dict[str, Any]] = [
