@@ -597,7 +597,8 @@ class SchemaCaptureServerTest {
         source.configuration.put("poll.interval.ms", "500"); // all of it in one batch
         source.begin();
         // the driver asks twice
-        server.fail("{times: 2}", "failCommands: ['find'], namespace: '%s', closeConnection: true".formatted(name(stays)));
+        server.fail(
+                "{times: 2}", "failCommands: ['find'], namespace: '%s', closeConnection: true".formatted(name(stays)));
         catchUp();
         assertEquals(Map.of(), live.collections.get(name(left)).documents);
         assertEquals(1, live.collections.get(name(stays)).documents.size());
