@@ -117,8 +117,7 @@ class ChangedDocumentsServerTest {
     /** The update and the document of the same batch have the same time. */
     @Test
     void anUpdateThatLeavesTheFilterAloneIsEmittedAsItIs() throws InterruptedException {
-        Life life = quiet(true);
-        life.liveUntil(ledger -> ledger.rows().copies().isEmpty());
+        Life life = copied(true);
         collection.updateOne(Filters.eq("_id", 1), Updates.set("n", 1));
         life.live(true);
         assertEquals(1, life.updates);
@@ -127,8 +126,7 @@ class ChangedDocumentsServerTest {
     /** The transaction selects it, but not in its first part. */
     @Test
     void anUpdateIsJudgedWithoutATransactionThatGoesOn() throws InterruptedException {
-        Life life = quiet(false);
-        life.liveUntil(ledger -> ledger.rows().copies().isEmpty());
+        Life life = copied(false);
         collection.updateOne(Filters.eq("_id", 1), Updates.set("n", 1));
         selectLast(true);
         life.live(true);
@@ -137,8 +135,7 @@ class ChangedDocumentsServerTest {
     /** The time at which the log has its documents is that of the transaction, as of which all of it is seen. */
     @Test
     void aDocumentThatALaterPartOfATransactionTakesOutIsDeleted() throws InterruptedException {
-        Life life = quiet(true);
-        life.liveUntil(ledger -> ledger.rows().copies().isEmpty());
+        Life life = copied(true);
         selectLast(false);
         life.live(true);
     }
@@ -147,9 +144,8 @@ class ChangedDocumentsServerTest {
     @Test
     void aDocumentThatIsStillToBeReadWhenItsTaskEndsIsDeletedByTheNext() throws InterruptedException {
         server.requireTestCommands();
-        Life life = quiet(true);
-        life.liveUntil(ledger -> ledger.rows().copies().isEmpty());
-        server.fail("alwaysOn", "failCommands: ['find'], namespace: '%s', errorCode: 246".formatted(namespace));
+        Life life = copied(true);
+        failToRead();
         select(false);
         ClusterTime changed = source.now();
         life.liveUntil(
@@ -162,9 +158,8 @@ class ChangedDocumentsServerTest {
     @Test
     void aDocumentThatCouldNotBeReadForSomeBatchesIsDeleted() throws InterruptedException {
         server.requireTestCommands();
-        Life life = quiet(true);
-        life.liveUntil(ledger -> ledger.rows().copies().isEmpty());
-        server.fail("alwaysOn", "failCommands: ['find'], namespace: '%s', errorCode: 246".formatted(namespace));
+        Life life = copied(true);
+        failToRead();
         select(false);
         ClusterTime changed = source.now();
         try (Life.Task task = life.new Task()) {
@@ -185,7 +180,7 @@ class ChangedDocumentsServerTest {
         life.liveUntil(ledger -> life.folded.containsKey(2));
         configuration.put("poll.interval.ms", "10");
         try (Life.Task task = life.new Task()) {
-            server.fail("alwaysOn", "failCommands: ['find'], namespace: '%s', errorCode: 246".formatted(namespace));
+            failToRead();
             select(false);
             task.runUntil(ledger -> ledger.rows().nextPending().isPresent());
             server.fail("off", "");
@@ -224,6 +219,18 @@ class ChangedDocumentsServerTest {
         return life;
     }
 
+    /** As {@link #quiet}; the stream has passed the copy. */
+    private Life copied(boolean isSelected) throws InterruptedException {
+        Life life = quiet(isSelected);
+        life.liveUntil(ledger -> ledger.rows().copies().isEmpty());
+        return life;
+    }
+
+    /** As where an index was just built. */
+    private void failToRead() {
+        server.fail("alwaysOn", "failCommands: ['find'], namespace: '%s', errorCode: 246".formatted(namespace));
+    }
+
     private void select(boolean isSelected) {
         collection.updateOne(Filters.eq("_id", 1), Updates.set("in", isSelected));
     }
@@ -231,8 +238,7 @@ class ChangedDocumentsServerTest {
     /** When it is read after the first part, it is a number, and has no field to set. */
     @Test
     void anUpdateOfALaterPartOfATransactionIsNotAppliedAgain() throws InterruptedException {
-        Life life = quiet(false);
-        life.liveUntil(ledger -> ledger.rows().copies().isEmpty());
+        Life life = copied(false);
         try (ClientSession session = server.session()) {
             session.startTransaction();
             var fields = Updates.combine(Updates.set("in", true), Updates.set("a", new BsonDocument()));
