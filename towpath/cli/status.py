@@ -223,7 +223,7 @@ def _numbers(status: Report) -> Iterator[tuple[str, str]]:
         limit = status.recovery_point_seconds
         yield (
             "recovery",
-            f"{amount(behind, status.lag.capture_changes)} would be lost with the source"
+            f"{lost_text(behind, status.lag.capture_changes)} would be lost with the source"
             f"{'' if limit is None else f' (limit {limit:g} s)'}",
         )
     yield "rate", f"{status.records_per_second or 0:,.0f} records/s into the log, over {RATE_WINDOW} s"
@@ -236,8 +236,8 @@ def _numbers(status: Report) -> Iterator[tuple[str, str]]:
         yield "re-reads", f"{waiting.requests:,} requests wait for {waiting.connector}{why}"
 
 
-def amount(seconds: float, changes: int | None) -> str:
-    """Of the source's changes."""
+def lost_text(seconds: float, changes: int | None) -> str:
+    """What would be lost with the source."""
     return f"{seconds:.1f} s" + ("" if changes is None else f" ({counted(changes, 'change')})")
 
 

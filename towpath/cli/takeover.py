@@ -13,7 +13,7 @@ from towpath.cli.cutover import print_event, with_words, write_report
 from towpath.cli.options import FILE, flag, json_option, opened, pipeline_argument, print_json
 from towpath.cli.progress import replay_bars
 from towpath.cli.replay import confirm, destination_options, one_destination
-from towpath.cli.status import amount
+from towpath.cli.status import lost_text
 from towpath.clients.mongo.client import cluster_time
 from towpath.config.events import Drilled, TimedEvent
 from towpath.config.text import counted, duration, utc
@@ -158,7 +158,7 @@ def _lines(drilled: Drilled) -> Iterator[str]:
     at = cluster_time(drilled.cluster_time)
     yield f"time       every change before {utc(at.seconds)} ({at})"
     if drilled.recovery_seconds is not None:
-        lost = amount(drilled.recovery_seconds, drilled.recovery_changes)
+        lost = lost_text(drilled.recovery_seconds, drilled.recovery_changes)
         yield f"recovery   {lost} would have been lost with the source"
     behind = "unknown" if drilled.behind_records is None else counted(drilled.behind_records, "record")
     yield f"to apply   {behind} at the destination of the pipeline"

@@ -14,7 +14,6 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.HashMap;
-import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -46,7 +45,7 @@ final class ChangedDocuments {
     /** Up to when the log has all that is selected, of the collections that are not in {@link #unknown}. */
     private ClusterTime settled;
     /** Collections of which documents wait to be read since an earlier batch: the log may have those of another time, or lack them. */
-    private final Set<String> unknown = new HashSet<>();
+    private Set<String> unknown = Set.of();
     /** When these of them are to be tried again. */
     private final Map<String, Long> due = new HashMap<>();
     /** Whether the batch has changes of the time {@link #settled}. */
@@ -171,8 +170,7 @@ final class ChangedDocuments {
 
     /** Everything up to {@code position} is emitted. */
     void passed(ClusterTime position) {
-        unknown.clear();
-        unknown.addAll(rereads.changed());
+        unknown = Set.copyOf(rereads.changed());
         settled = position;
         isTied = false;
     }

@@ -143,7 +143,6 @@ class ChangedDocumentsServerTest {
     /** It was selected when the log got it, and not where the next task continues. */
     @Test
     void aDocumentThatIsStillToBeReadWhenItsTaskEndsIsDeletedByTheNext() throws InterruptedException {
-        server.requireTestCommands();
         Life life = copied(true);
         failToRead();
         select(false);
@@ -157,7 +156,6 @@ class ChangedDocumentsServerTest {
     /** It was selected when the log got it, and not at the end of the batch before the one with which it is read. */
     @Test
     void aDocumentThatCouldNotBeReadForSomeBatchesIsDeleted() throws InterruptedException {
-        server.requireTestCommands();
         Life life = copied(true);
         failToRead();
         select(false);
@@ -174,7 +172,6 @@ class ChangedDocumentsServerTest {
     /** Another document of the collection was read in between, and the next read of changed documents waits a second after a failure. */
     @Test
     void aDocumentThatWaitsWithItsCollectionIsDeleted() throws InterruptedException {
-        server.requireTestCommands();
         Life life = quiet(true);
         collection.insertOne(life.document(2, true));
         life.liveUntil(ledger -> life.folded.containsKey(2));
@@ -228,6 +225,7 @@ class ChangedDocumentsServerTest {
 
     /** As where an index was just built. */
     private void failToRead() {
+        server.requireTestCommands();
         server.fail("alwaysOn", "failCommands: ['find'], namespace: '%s', errorCode: 246".formatted(namespace));
     }
 
