@@ -57,10 +57,9 @@ def test_changes_in_the_stream_leave_both_sides_equal_byte_for_byte(
     changes.fill()
     pipeline.deploy()
     pipeline.wait()
-    changes.run(6000 if nightly else 1000)  # with 1000, the rarest kind comes four times
+    changes.run(6000 if nightly else 1000, until_changed=KINDS)
     pipeline.wait()
     print(changes.statistics)
-    assert changes.statistics.never(KINDS) == []
     pipeline.assert_same(*COLLECTIONS, at_least=300)
 
 

@@ -13,7 +13,7 @@ workloads do to the same documents depends on timing.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from random import Random
@@ -122,9 +122,14 @@ class Workload:
             self._apply(operation)
             yield operation
 
-    def run(self, operations: int) -> None:
-        for _ in self.steps(operations):
-            pass
+    def run(self, operations: int, *, until_changed: Collection[str] = ()) -> None:
+        """Apply `operations`; as many again, up to 20 times, until each of `until_changed` changed a document."""
+        for _ in range(20):
+            for _ in self.steps(operations):
+                pass
+            if not self.statistics.never(until_changed):
+                return
+        raise AssertionError(f"never changed a document: {self.statistics.never(until_changed)}\n{self.statistics}")
 
     def _apply(self, operation: Operation) -> None:
         try:
