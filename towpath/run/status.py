@@ -71,10 +71,16 @@ class _Gathering:
         self.ids = part(self.topic_ids, None, self.errors)
         changes = change_topics(pipeline, self.existing)
         requests = [self.existing[name] for name in (pipeline.request_topic,) if name in self.existing]
-        self.ends = topics.ends([*changes, *requests])
-        _, self.requested = self.ends.pop((pipeline.request_topic, 0), (0, 0))
         self.written = topics.written(changes)
+        read = {place: end for place, end in self.written.items() if self.clear(place) >= end}
+        self.ends = topics.ends([*changes, *requests], known=read)
+        _, self.requested = self.ends.pop((pipeline.request_topic, 0), (0, 0))
         refuse_hanging_transactions(pipeline, topics, self.ends, written=self.written)  # one may block Connect
+
+    def clear(self, place: Place) -> int:
+        """The offset up to which the sink has found no more record in a partition; what is open begins behind it."""
+        applied = (self.sink.positions or {}).get(place)
+        return max(applied.offset, applied.clear) if applied else 0
 
     def read_commits(self) -> _Sink:
         """In plain mode, the positions are the committed offsets of the sink's consumers."""
@@ -126,8 +132,7 @@ class _Gathering:
         changes = part(lambda: self.uncaptured(min(captured)), None, self.errors) if captured else None
         if self.sink.positions is None:
             return Lag(None, capture_seconds, capture_changes=changes)
-        # up to `clear` there is no record, which is not asked again
-        applied = {place: max(it.offset, it.clear) for place, it in self.sink.positions.items()}
+        applied = {place: self.clear(place) for place in self.sink.positions}
         # the source's wall clock; this machine's while the source does not answer
         lag = measure(
             self.topics, self.ends, applied, lambda: self.source_clocks[1] if self.source_clocks else time.time()
@@ -165,7 +170,7 @@ class _Gathering:
     def is_quiet(self, place: Place, since: float) -> bool:
         """Whether the log has certainly had no record in a partition since then (seconds since the epoch)."""
         applied = (self.sink.positions or {}).get(place)
-        if applied is None or applied.last_at is None or applied.clear < self.ends[place][1]:
+        if applied is None or applied.last_at is None or self.clear(place) < self.ends[place][1]:
             return False
         return applied.last_at.timestamp() < since
 

@@ -299,16 +299,20 @@ class Topics:
         for name, future in futures.items():
             self._result(f"delete the topic {name}", future)
 
-    def ends(self, topics: Iterable[Topic], *, stable: bool = True) -> dict[Place, tuple[int, int]]:
+    def ends(
+        self, topics: Iterable[Topic], *, stable: bool = True, known: Mapping[Place, int] | None = None
+    ) -> dict[Place, tuple[int, int]]:
         """Partition → (first offset, end).
 
         The end is the last stable offset: all before it is committed. Without `stable` it is the end of all that was
         written, including transactions that are open, or committed without this partition's broker knowing yet.
+        `known` are ends that need not be asked for.
         """
-        partitions = _partitions(topics)
+        partitions, known = _partitions(topics), known or {}
         firsts = self._offsets(dict.fromkeys(partitions, _EARLIEST))
-        ends = self._offsets(dict.fromkeys(partitions, _LATEST), stable=stable)
-        return {place: (firsts[place], end) for place, end in ends.items()}
+        asked = dict.fromkeys((place for place in partitions if place not in known), _LATEST)
+        ends = {**known, **self._offsets(asked, stable=stable)}
+        return {place: (firsts[place], ends[place]) for place in partitions}
 
     def written(self, topics: Iterable[Topic]) -> dict[Place, int]:
         """Partition → the end of all that was written, as in `ends` without `stable`."""
