@@ -14,7 +14,7 @@ from towpath.clients.kafka.topics import LARGEST_RECORD, Topic
 from towpath.clients.mongo.client import ClusterTime
 from towpath.config.pipeline import CopyMethod, Pipeline
 from towpath.errors import ConnectError, ConnectUnreachable, Refused
-from towpath.log.definitions import TOPIC_SETTINGS
+from towpath.log.definitions import change_settings
 from towpath.log.source_offsets import SourceState
 
 PIPELINE = Pipeline.model_validate(
@@ -117,7 +117,7 @@ def test_replicas_of_the_file_count_before_the_brokers() -> None:
     ],
 )
 def test_a_topic_that_is_not_as_the_file_says(change: dict[str, str], partitions: int, level: str, words: str) -> None:
-    settings = TOPIC_SETTINGS | {"retention.ms": "-1"}
+    settings = change_settings(PIPELINE)
     name = "move.shop.orders"
     assert told(kafka.topic(settings, 0, PIPELINE)) == []
     assert told(kafka.partition_count(Topic(name, 4), PIPELINE)) == []
@@ -181,7 +181,7 @@ def test_what_is_said_of_a_version(version: tuple[int, ...], levels: list[str], 
 
 
 def test_a_compacted_topic_is_an_error() -> None:
-    settings = TOPIC_SETTINGS | {"retention.ms": "-1", "cleanup.policy": "compact,delete"}
+    settings = change_settings(PIPELINE) | {"cleanup.policy": "compact,delete"}
     ((level, finding),) = told(kafka.topic(settings, 0, PIPELINE))
     assert (level, finding.partition(":")[0]) == ("error", "cleanup.policy=compact,delete")
 

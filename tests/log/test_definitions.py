@@ -274,7 +274,7 @@ def test_the_plugins_are_the_connectors_and_the_transforms_of_stock_debezium() -
 
 def test_a_compacted_log_keeps_what_the_sink_needs_and_another_keeps_its_mark() -> None:
     lasting = {"compact": True, "compaction_lag": 5, "delete_retention": 70}
-    plain = TOPIC_SETTINGS | {"retention.ms": "-1"}
+    plain = TOPIC_SETTINGS | {"max.message.bytes": str(17 << 20), "retention.ms": "-1"}
     one = pipeline("exactly-once", "towpath")
     assert change_settings(one) == plain_settings(one) == request_settings(one) == plain
     compacted = one.changed(log=lasting)

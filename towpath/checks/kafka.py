@@ -10,18 +10,27 @@ from collections.abc import Iterator, Mapping
 from towpath.checks import source
 from towpath.checks.facts import Facts
 from towpath.checks.rule import Finding, Rule, about, error, ok, rules, warning
-from towpath.clients.kafka.topics import LARGEST_RECORD, Topic
+from towpath.clients.kafka.topics import Topic
 from towpath.config.namespaces import topic_of
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted, first_few
 from towpath.errors import TopicError
-from towpath.log.definitions import MARK, change_settings, is_compacted
+from towpath.log.definitions import HEARTBEAT_SETTINGS, MARK, change_settings, is_compacted, topic_groups
 
 SUBJECT = "kafka"
 _SHOWN = 3
 _FOREVER = -1
 
 Settings = Mapping[str, str]
+_KEPT_LONGER = "deleted and replaced documents stay longer in a compacted log"
+#: Setting of a topic → what is lost where the brokers do not allow it.
+_LOST = {
+    "message.timestamp.type": "retention and compaction go by the workers' clocks",
+    "segment.ms": _KEPT_LONGER,
+    "max.compaction.lag.ms": _KEPT_LONGER,
+    "min.cleanable.dirty.ratio": _KEPT_LONGER,
+    "delete.retention.ms": "a sink that was stopped for longer than that may miss deletes",
+}
 
 
 def brokers(facts: Facts) -> Iterator[Finding]:
@@ -68,6 +77,21 @@ def partition_count(topic: Topic, pipeline: Pipeline) -> Iterator[Finding]:
         )
 
 
+def present(facts: Facts) -> Iterator[Finding]:
+    """The topics that someone else creates exist, and requests and dead letters are kept as in the file."""
+    pipeline, existing = facts.pipeline, facts.existing
+    groups = topic_groups(pipeline, source.namespaces(facts))
+    if missing := sorted(name for group in groups for name in group.names if name not in existing):
+        yield error(
+            f'{counted(len(missing), "topic")} missing, and [kafka] topics = "exist": {first_few(missing, _SHOWN)}',
+            "create them as `towpath topics PIPELINE` prints them",
+        )
+    for group in groups:
+        for name in group.names if group.settings is not HEARTBEAT_SETTINGS else ():
+            if name in existing and not pipeline.is_change_topic(name):
+                yield from about(f"{SUBJECT} {name}", differing(facts.topic_settings[name], group.settings, pipeline))
+
+
 def creatable(facts: Facts) -> Iterator[Finding]:
     """The brokers would create a topic as `deploy` does.
 
@@ -83,29 +107,31 @@ def creatable(facts: Facts) -> Iterator[Finding]:
     except TopicError as refused:
         yield (error if missing or not facts.log else warning)(
             f"the brokers would not create the pipeline's topics: {refused}",
-            "correct what the message names: [kafka] replication_factor or partitions, the brokers' policies, or the"
-            " user's ACLs",
+            "correct what the message names: [kafka] replication_factor, partitions or max_record, the policies of the"
+            ' brokers, or the ACLs of the user; or set [kafka] topics = "exist", create what `towpath topics` prints'
+            " without what the brokers refuse, and `check` says what is lost",
         )
     else:
         yield ok(
             f"the brokers would create topics of {counted(pipeline.kafka.partitions, 'partition')} for records of"
-            f" {LARGEST_RECORD} bytes",
+            f" {pipeline.kafka.max_record} bytes",
         )
 
 
 def broker(settings: Settings, brokers: int, pipeline: Pipeline) -> Iterator[Finding]:
-    """The broker takes records of up to 17 MiB, and its settings endanger neither the order nor the log."""
-    if int(settings.get("socket.request.max.bytes", LARGEST_RECORD)) < LARGEST_RECORD:
+    """The broker takes the largest records, and its settings endanger neither the order nor the log."""
+    largest = int(pipeline.kafka.max_record)
+    if int(settings.get("socket.request.max.bytes", largest)) < largest:
         yield error(
             f"socket.request.max.bytes={settings['socket.request.max.bytes']}: the broker would reject a record of"
-            f" {LARGEST_RECORD} bytes (a document of 16 MiB)",
-            f"set socket.request.max.bytes={LARGEST_RECORD + 2**20} or more on every broker",
+            f" {largest} bytes",
+            f"set socket.request.max.bytes={largest + 2**20} or more on every broker, or lower [kafka] max_record",
         )
-    if brokers > 1 and int(settings.get("replica.fetch.max.bytes", LARGEST_RECORD)) < LARGEST_RECORD:
+    if brokers > 1 and int(settings.get("replica.fetch.max.bytes", largest)) < largest:
         yield warning(
             f"replica.fetch.max.bytes={settings['replica.fetch.max.bytes']}, smaller than the largest record"
-            f" ({LARGEST_RECORD}): followers fetch such records one by one",
-            f"set replica.fetch.max.bytes={LARGEST_RECORD}",
+            f" ({largest}): followers fetch such records one by one",
+            f"set replica.fetch.max.bytes={largest}",
         )
     if settings.get("auto.create.topics.enable") == "true":
         yield warning(
@@ -139,7 +165,7 @@ def broker(settings: Settings, brokers: int, pipeline: Pipeline) -> Iterator[Fin
         )
     yield ok(
         f"message.max.bytes={settings.get('message.max.bytes')} (the pipeline's topics have their own:"
-        f" {LARGEST_RECORD}), replica.fetch.max.bytes={settings.get('replica.fetch.max.bytes')}",
+        f" {largest}), replica.fetch.max.bytes={settings.get('replica.fetch.max.bytes')}",
     )
 
 
@@ -148,14 +174,27 @@ def topic(settings: Settings, begins: int, pipeline: Pipeline) -> Iterator[Findi
     guarded = [*guard(settings, begins, pipeline)]
     yield from guarded
     reported = {finding.where for finding in guarded}
-    required = change_settings(pipeline)
-    differing = [key for key in required if key not in reported and settings.get(key) != required[key]]
-    if differing:
-        has, wants = (", ".join(f"{key}={of.get(key)}" for key in differing) for of in (settings, required))
+    required = {key: text for key, text in change_settings(pipeline).items() if key not in reported}
+    yield from differing(settings, required, pipeline)
+
+
+def differing(settings: Settings, required: Settings, pipeline: Pipeline) -> Iterator[Finding]:
+    """A warning about the settings of a topic that are not those of the file, with what is lost."""
+    others = [key for key in required if settings.get(key) != required[key]]
+    if others:
+        has, wants = (", ".join(f"{key}={of.get(key)}" for key in others) for of in (settings, required))
+        lost = dict.fromkeys(_LOST[key] for key in others if key in _LOST)
         yield warning(
-            f"has {has}, but the file requires {wants}",
-            "run `towpath deploy`, which applies the file's settings",
+            f"has {has}, but the file requires {wants}{': ' if lost else ''}{'; '.join(lost)}",
+            _apply(pipeline),
         )
+
+
+def _apply(pipeline: Pipeline, what: str = "the file's settings") -> str:
+    """The advice for settings of existing topics."""
+    if pipeline.kafka.topics == "exist":
+        return f"set {what} with Kafka's tools, if the brokers allow it; `towpath topics PIPELINE` prints them"
+    return f"run `towpath deploy`, which applies {what}"
 
 
 def guard(settings: Settings, begins: int, pipeline: Pipeline) -> Iterator[Finding]:
@@ -166,14 +205,14 @@ def guard(settings: Settings, begins: int, pipeline: Pipeline) -> Iterator[Findi
         yield warning(
             f"retention.ms={actual}: the brokers delete records that the file keeps {period}; the log cannot rebuild"
             " documents that have not changed since",
-            "run `towpath deploy`, which applies [log] retention",
+            _apply(pipeline, "[log] retention"),
             where="retention.ms",
         )
     if int(settings.get("retention.bytes", _FOREVER)) != _FOREVER:
         yield warning(
             f"retention.bytes={settings['retention.bytes']}: the brokers delete the oldest records of a partition that"
             " grows larger",
-            "run `towpath deploy`, which sets retention.bytes=-1",
+            _apply(pipeline, "retention.bytes=-1"),
             where="retention.bytes",
         )
     if begins and desired == _FOREVER:
@@ -188,7 +227,7 @@ def guard(settings: Settings, begins: int, pipeline: Pipeline) -> Iterator[Findi
         yield error(
             f"{policy}: compaction keeps only the last record of a key, which may be an update without the document"
             " that it changes",
-            "run `towpath deploy`, which sets cleanup.policy=delete; or set [log] compact = true, deploy, and run"
+            f"{_apply(pipeline, 'cleanup.policy=delete')}; or set [log] compact = true, deploy, and run"
             " `towpath compact --from-beginning`, which re-reads these documents",
             where="cleanup.policy",
         )
@@ -202,7 +241,7 @@ def guard(settings: Settings, begins: int, pipeline: Pipeline) -> Iterator[Findi
         yield error(
             f"{MARK}={settings.get(MARK)}, less than [log] compaction_lag ({lag_ms}): the log cleaner may"
             " drop a whole document of which then only an update is left",
-            "run `towpath deploy`, which applies the file's settings, then `towpath compact --once --from-beginning`",
+            f"{_apply(pipeline)}; then `towpath compact --once --from-beginning`",
             where=MARK,
         )
 
@@ -221,4 +260,13 @@ def foreign_topics(pipeline: Pipeline, existing: Mapping[str, Topic]) -> Iterato
         )
 
 
-RULES = (*rules(SUBJECT, brokers, partitions, creatable), Rule(SUBJECT, topics, required=False))
+def _deploys(facts: Facts) -> bool:
+    return facts.pipeline.kafka.topics == "deploy"
+
+
+RULES = (
+    *rules(SUBJECT, brokers, partitions),
+    Rule(SUBJECT, creatable, applies=_deploys),
+    Rule(SUBJECT, present, applies=lambda facts: not _deploys(facts)),
+    Rule(SUBJECT, topics, required=False),
+)

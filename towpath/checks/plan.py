@@ -79,6 +79,8 @@ class Sample:
     """Bytes on disk in the log for each byte of a document: as the rules leave it, with key and header, after lz4."""
     left: float = 1.0
     """Bytes that the rules leave, for each byte of a document."""
+    largest: int = 0
+    """Bytes of the largest document that was read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +230,8 @@ class Plan:
     @property
     def findings(self) -> tuple[Finding, ...]:
         """Errors first. The disks of a deployed pipeline hold what is copied already."""
-        found = (*self.found, *(() if self.deployed is True else self._disk_findings()), *self._long_pause())
+        of_disks = () if self.deployed is True else self._disk_findings()
+        found = (*self.found, *of_disks, *self._large_documents(), *self._long_pause())
         return tuple(dict.fromkeys(sorted(found, key=lambda finding: LEVELS.index(finding.level))))
 
     def _disk_findings(self) -> Iterator[Finding]:
@@ -237,6 +240,16 @@ class Plan:
             yield from about("plan log", _space("the brokers' disks", log.copy_bytes, log.free_bytes))
         if not isinstance(destination, Unknown) and isinstance(disk, Disk) and disk.free is not None:
             yield from about("plan destination", _space(f"the {disk.name}", sum(destination), disk.free))
+
+    def _large_documents(self) -> Iterator[Finding]:
+        sample, most = self.sample, int(self.pipeline.kafka.max_record)
+        if isinstance(sample, Sample) and sample.largest > most:
+            yield warning(
+                f"a document of {size(sample.largest)} was read, and [kafka] max_record is {size(most)}: a document"
+                " that is larger even after compression becomes a dead letter",
+                "raise max_record if the brokers take more",
+                about="plan log",
+            )
 
     def _long_pause(self) -> Iterator[Finding]:
         pause, advice = self.pause, "allow more: cutover --max-pause"
@@ -435,7 +448,7 @@ def take(client: Client, collections: Sequence[Extent], pipeline: Pipeline, seco
     if not ranges:
         raise TowpathError("the collections hold no documents")
     random.shuffle(ranges)
-    begun, elapsed, documents, size = time.monotonic(), 0.0, 0, 0
+    begun, elapsed, documents, size, largest = time.monotonic(), 0.0, 0, 0, 0
     kept: list[list[bytes]] = []
     kept_bytes = 0
     for collection, start in ranges:
@@ -444,6 +457,7 @@ def take(client: Client, collections: Sequence[Extent], pipeline: Pipeline, seco
         for batch in _batches(client, collection, start, preference, seconds):
             found = list(documents_in(batch))
             documents, size, read = documents + len(found), size + len(batch), read + len(batch)
+            largest = max(largest, *map(len, found))
             if read == len(batch) and kept_bytes < _KEPT_BYTES:
                 leaving = selected(client[database][name], found, pair.only)
                 kept.append([pair.left(document) for document in leaving])
@@ -459,7 +473,8 @@ def take(client: Client, collections: Sequence[Extent], pipeline: Pipeline, seco
     if not documents:
         raise TowpathError(f"the source returned no document within {seconds + _PATIENCE_S:.0f} s")
     left_bytes = sum(len(document) for batch in kept for document in batch)
-    return Sample(elapsed, documents, size, compressed_size(kept) / kept_bytes, left_bytes / kept_bytes)
+    log_ratio, left = compressed_size(kept) / kept_bytes, left_bytes / kept_bytes
+    return Sample(elapsed, documents, size, log_ratio, left, largest)
 
 
 def _starts(client: Client, collection: Extent) -> list[Any]:

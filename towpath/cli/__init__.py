@@ -39,6 +39,7 @@ _COMMANDS = {
     "rules": ("towpath.cli.rules", "Show what rules let leave the source, before you deploy."),
     "prepare": ("towpath.cli.deploy", "Create collections, views and indexes at the destination."),
     "manifests": ("towpath.cli.manifests", "Print resources of Kubernetes, for Strimzi."),
+    "topics": ("towpath.cli.topics", "Print the topics that someone else has to create."),
     "deploy": ("towpath.cli.deploy", "Create or update topics and connectors."),
     "status": ("towpath.cli.status", "Show connectors, copy, lag, rate and dead letters."),
     "wait": ("towpath.cli.wait", "Wait until everything written so far is at the destination."),
@@ -61,7 +62,7 @@ _COMMANDS = {
     "completion": ("towpath.cli", "Print a script that completes commands in a shell."),
 }
 #: The commands whose only result is their output.
-_PRINTING = frozenset({"check", "plan", "manifests", "rules", "status", "tail", "completion"})
+_PRINTING = frozenset({"check", "plan", "manifests", "rules", "topics", "status", "tail", "completion"})
 
 
 class Unwritten(Exception):  # no OSError: click and rich end the process with 1 at a broken pipe

@@ -191,6 +191,7 @@ def _copy(pipeline: Pipeline, total: tuple[int, int] | Unknown) -> Iterator[str]
 def _sample(sample: Sample) -> Iterator[str]:
     rate, speed = sample.documents / sample.seconds, size(round(sample.bytes / sample.seconds))
     yield f"one thread read {rate:,.0f} documents/s, {speed}/s, from this machine in {sample.seconds:.1f} s"
+    yield f"the largest document had {size(sample.largest)}"
 
 
 def _oplog(oplog: Oplog) -> Iterator[str]:

@@ -45,6 +45,8 @@ CopyOrder = Literal["auto", "id", "natural"]
 ReadPreference = Literal["primary", "primaryPreferred", "secondary", "secondaryPreferred", "nearest"]
 #: What happens when the source drops a collection: it waits for a decision, or is done at once.
 DropPolicy = Literal["hold", "apply"]
+#: Who creates the topics: `towpath deploy`, or someone else, with what `towpath topics` prints.
+TopicSource = Literal["deploy", "exist"]
 #: Who creates and changes the connectors: `towpath deploy`, or Strimzi's operator, which reverts what others change.
 Owner = Literal["towpath", "strimzi"]
 
@@ -356,6 +358,12 @@ class Kafka(Section):
     """Of each topic; never changes."""
     replication_factor: Annotated[int, Field(ge=-1, le=32_767)] = -1
     """Of the topics; -1: the broker's default."""
+    topics: TopicSource = "deploy"
+    """Who creates the topics. `deploy`: `deploy` does, and Connect those of later collections. `exist`: you do, with
+    what `towpath topics` prints; `deploy` and `check` compare. A collection without a topic stops the capture."""
+    max_record: Annotated[ByteSize, Field(ge=1 << 20, le=17 << 20)] = Field(default="17MiB", validate_default=True)
+    """The largest record of the topics, from `1MiB` to `17MiB`, which is a document of 16 MiB with its key. Lower it
+    where the brokers take less. A larger document becomes a dead letter, and the rest continues."""
     login: InstanceOf[KafkaLogin] = Field(default=KafkaLogin(), repr=False, exclude=True)
 
 

@@ -21,17 +21,15 @@ from towpath.clients.connect.control import statuses, wait_stopped
 from towpath.clients.connect.rest import Connect, code_of
 from towpath.clients.kafka.topics import Topics
 from towpath.clients.mongo.replica_set import ReplicaSet
-from towpath.config.namespaces import topic_of
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted, first_few
 from towpath.errors import ConnectError, MongoUnreachable, Refused, TowpathError, Unresolved
 from towpath.log.definitions import (
     HEARTBEAT_SETTINGS,
     POLICY,
-    change_settings,
+    TopicGroup,
     is_compacted,
-    plain_settings,
-    request_settings,
+    topic_groups,
 )
 from towpath.session import Say, Session
 from towpath.store import credentials, positions, verdict, writers
@@ -127,13 +125,13 @@ def differences(facts: Facts) -> Iterator[Finding]:
 
 
 def _topic_changes(facts: Facts) -> Iterator[Change]:
-    factor, existing = facts.pipeline.kafka.replication_factor, facts.existing
-    for names, partitions, settings in _desired_topics(facts):
-        if new := [name for name in names if name not in existing]:
-            create = partial(facts.topics.create, new, partitions, factor, settings)
+    kafka, existing = facts.pipeline.kafka, facts.existing
+    for group in _desired_topics(facts) if kafka.topics == "deploy" else ():
+        if new := [name for name in group.names if name not in existing]:
+            create = partial(facts.topics.create, new, group.partitions, kafka.replication_factor, group.settings)
             yield Change(f"create {_topics(new)}", create)
-        if settings is not HEARTBEAT_SETTINGS:
-            yield from _settings_changes(facts, [name for name in names if name in existing], settings)
+        if group.settings is not HEARTBEAT_SETTINGS:
+            yield from _settings_changes(facts, [name for name in group.names if name in existing], group.settings)
 
 
 def _registration_changes(facts: Facts) -> Iterator[Change]:
@@ -143,7 +141,7 @@ def _registration_changes(facts: Facts) -> Iterator[Change]:
     """
     registered = facts.registered.get(facts.pipeline.name)
     ours = Registration.of(facts.pipeline, facts.kafka_cluster, facts.source.replica_set)
-    creating = [name for names, *_ in _desired_topics(facts) for name in names if name not in facts.existing]
+    creating = [name for group in _desired_topics(facts) for name in group.names if name not in facts.existing]
     if creating or registered != ours:
         register = partial(_register, facts, ours, creating, is_new=registered is None)
         yield Change(f"register {facts.pipeline.name} in towpath.{WRITERS} at the destination", register)
@@ -153,7 +151,7 @@ def _id_changes(facts: Facts) -> Iterator[Change]:
     """The destination knows the topics by their ids, also those that an interrupted deployment has created."""
     registered = facts.registered.get(facts.pipeline.name)
     begun = registered.creating if registered else frozenset()
-    desired = [name for names, *_ in _desired_topics(facts) for name in names]
+    desired = [name for group in _desired_topics(facts) for name in group.names]
     created = [name for name in desired if name not in facts.existing or name in begun]
     if created:
         store = partial(_store_ids, facts, created)
@@ -176,17 +174,8 @@ def _register(facts: Facts, ours: Registration, creating: Sequence[str], *, is_n
             raise Refused(finding.finding, finding.advice)
 
 
-def _desired_topics(facts: Facts) -> list[tuple[list[str], int, Mapping[str, str]]]:
-    """(names, partitions, settings). The requests and dead letters come first: they show the mode even if a later
-    step fails."""
-    pipeline, settings = facts.pipeline, change_settings(facts.pipeline)
-    names = {topic_of(pipeline.name, name) for name in facts.namespaces}
-    return [
-        *([([pipeline.request_topic], 1, request_settings(pipeline))] if pipeline.has_own_source else []),
-        *([([pipeline.dead_letter_topic], 1, plain_settings(pipeline))] if pipeline.exactly_once else []),
-        (sorted(names | {topic.name for topic in facts.log}), pipeline.kafka.partitions, settings),
-        (list(pipeline.heartbeat_topics), 1, HEARTBEAT_SETTINGS),
-    ]
+def _desired_topics(facts: Facts) -> tuple[TopicGroup, ...]:
+    return topic_groups(facts.pipeline, facts.namespaces, (topic.name for topic in facts.log))
 
 
 def _unsafe(facts: Facts, topics: Iterable[str]) -> set[str]:
@@ -332,9 +321,7 @@ def remove(session: Session, *, log: bool, say: Say, facts: Facts | None = None)
     if not log:
         _note(session, own.ids, say, removed=True)
     else:
-        session.topics.delete(own.ids)
-        for name in own.ids:
-            say(f"deleted topic {name}")
+        _delete_topics(session, own.ids, say)
         if pipeline.exactly_once or pipeline.dead_letter_topic in own.ids:  # the mode in the file may have changed
             with session.destination.connected() as client:
                 count = positions.forget(client, pipeline)
@@ -344,6 +331,16 @@ def remove(session: Session, *, log: bool, say: Say, facts: Facts | None = None)
             _forget_verdict(session, say)
         if not pipeline.has_operator:  # else it is in a Secret
             pipeline.secrets_file.unlink(missing_ok=True)
+
+
+def _delete_topics(session: Session, names: Collection[str], say: Say) -> None:
+    if session.pipeline.kafka.topics == "exist":
+        for name in names:
+            say(f"left the topic {name}: delete it, and create it again before the next deployment")
+        return
+    session.topics.delete(names)
+    for name in names:
+        say(f"deleted topic {name}")
 
 
 def _forget_verdict(session: Session, say: Say) -> None:

@@ -96,6 +96,8 @@ def _create(facts: ReplayFacts, plan: Plan) -> Replay:
             empty(session, client, plan.log)
     topic = replay.sink.dead_letter_topic
     if topic not in session.topics.all():
+        if facts.pipeline.kafka.topics == "exist":
+            raise Refused(f"the topic {topic} is missing", f"create it as that of {facts.pipeline.dead_letter_topic}")
         session.topics.create([topic], 1, facts.pipeline.kafka.replication_factor, plain_settings(facts.pipeline))
         session.say(f"created topic {topic}")
     if plan.forced:  # otherwise the sink stops where the beginning is gone

@@ -15,11 +15,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from towpath.clients.kafka.topics import LARGEST_RECORD
 from towpath.config import mongo_uri
-from towpath.config.namespaces import Selection
+from towpath.config.namespaces import Selection, topic_of
 from towpath.config.pipeline import Pipeline
 from towpath.files import shipped
 from towpath.log import field_rules
@@ -54,9 +54,10 @@ COPY = "towpath.copy"
 TOPIC_SETTINGS = {
     "cleanup.policy": "delete",
     "message.timestamp.type": "LogAppendTime",
-    "max.message.bytes": str(LARGEST_RECORD),
     "retention.bytes": "-1",
 }
+#: Of a source: what Connect's topics for later collections get. Without any, it creates none.
+_CREATION = "topic.creation.default."
 #: Heartbeats are of no use after a while; small segments let retention take them.
 HEARTBEAT_SETTINGS = {"cleanup.policy": "delete", "retention.ms": "3600000", "segment.ms": "3600000"}
 
@@ -68,6 +69,7 @@ POLICY = "cleanup.policy"
 SETTINGS = frozenset(
     (
         *TOPIC_SETTINGS,
+        "max.message.bytes",
         "retention.ms",
         MARK,
         "max.compaction.lag.ms",
@@ -121,7 +123,9 @@ def _source(pipeline: Pipeline, prefix: str, selection: Selection, *, whole: boo
         config[RULES] = field_rules.as_json(pipeline)
     if pipeline.collections.hash_key:
         config[RULES_KEY] = f"${{file:{pipeline.secrets_file}:{HASH_KEY}}}"
-    return config | {f"topic.creation.default.{key}": text for key, text in change_settings(pipeline).items()}
+    if pipeline.kafka.topics == "exist":
+        return {key: text for key, text in config.items() if not key.startswith(_CREATION)}
+    return config | {f"{_CREATION}{key}": text for key, text in change_settings(pipeline).items()}
 
 
 def _sink(pipeline: Pipeline) -> dict[str, str]:
@@ -199,7 +203,8 @@ def request_settings(pipeline: Pipeline) -> dict[str, str]:
 
 def plain_settings(pipeline: Pipeline) -> dict[str, str]:
     """Of the dead-letter topic, and of a log that is not compacted."""
-    return TOPIC_SETTINGS | {"retention.ms": str(pipeline.log.retention)}
+    bounds = {"max.message.bytes": str(int(pipeline.kafka.max_record)), "retention.ms": str(pipeline.log.retention)}
+    return TOPIC_SETTINGS | bounds
 
 
 def change_settings(pipeline: Pipeline) -> dict[str, str]:
@@ -215,6 +220,31 @@ def change_settings(pipeline: Pipeline) -> dict[str, str]:
         "segment.ms": str(log.compaction_lag),
         "min.cleanable.dirty.ratio": "0.5",
     }
+
+
+@dataclass(frozen=True, slots=True)
+class TopicGroup:
+    """Topics that are alike."""
+
+    names: tuple[str, ...]
+    partitions: int
+    settings: Mapping[str, str]
+
+
+def topic_groups(pipeline: Pipeline, namespaces: Iterable[str], existing: Iterable[str] = ()) -> tuple[TopicGroup, ...]:
+    """All topics of a pipeline that replicates these namespaces; `existing` are further change topics.
+
+    Those of requests and dead letters come first: they show the mode even if a later step fails.
+    """
+    plain = plain_settings(pipeline)
+    changes = sorted({topic_of(pipeline.name, name) for name in namespaces} | set(existing))
+    groups = (
+        TopicGroup((pipeline.request_topic,) if pipeline.has_own_source else (), 1, request_settings(pipeline)),
+        TopicGroup((pipeline.dead_letter_topic,) if pipeline.exactly_once else (), 1, plain),
+        TopicGroup(tuple(changes), pipeline.kafka.partitions, change_settings(pipeline)),
+        TopicGroup(pipeline.heartbeat_topics, 1, HEARTBEAT_SETTINGS),
+    )
+    return tuple(group for group in groups if group.names)
 
 
 def is_compacted(settings: Mapping[str, str]) -> bool:

@@ -23,6 +23,7 @@ from towpath_verifier import chunks
 
 _UNDER_WAY = 100  # requests that the brokers have not acknowledged yet
 _TIMEOUT = 60.0  # seconds until the brokers must have acknowledged all requests
+_IDS_BYTES = 512 << 10  # of a request, which brokers with the default limit of 1 MB take
 _ARRAY = b"\x04"
 
 
@@ -33,7 +34,7 @@ def write(pipeline: Pipeline, topics: Topics, namespace: str, ids: Iterable[byte
     `TopicError` when the brokers do not accept the requests; those already accepted are answered.
     """
     refuse_unanswered(pipeline, topics, namespace)
-    return send(pipeline, topics, values(namespace, ids))
+    return send(pipeline, topics, values(namespace, ids, pipeline.kafka.max_record))
 
 
 def send(pipeline: Pipeline, topics: Topics, requests: Iterable[bytes]) -> int | None:
@@ -88,16 +89,17 @@ def refuse_unanswered(pipeline: Pipeline, topics: Topics, namespace: str) -> Non
         )
 
 
-def values(namespace: str, ids: Iterable[bytes]) -> Iterator[bytes]:
+def values(namespace: str, ids: Iterable[bytes], limit: int = LARGEST_RECORD) -> Iterator[bytes]:
     """The requests for these ids: BSON `{namespace, ids: […]}`, each for what the connector reads with one command.
 
-    They are built from bytes, so that an `_id` that no driver can encode stays as it is.
+    They are built from bytes, so that an `_id` that no driver can encode stays as it is. Raises `TopicError` for an
+    `_id` of more than `limit` bytes.
     """
     name = bson.encode({"namespace": namespace})
-    for chunk in chunks(ids):
+    for chunk in chunks(ids, _IDS_BYTES):
         array = _document(b"".join(_element(number, identity) for number, identity in enumerate(chunk)))
         value = _document(name[4:-1] + _ARRAY + b"ids\0" + array)
-        if len(value) > LARGEST_RECORD:
+        if len(value) > limit:
             raise TopicError(f"an _id of {namespace} is {len(value):,} bytes: too large for a request")
         yield value
 

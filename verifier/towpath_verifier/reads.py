@@ -171,12 +171,12 @@ def by_ids(
             yield raw.id_key(bytes(document.raw)), bytes(document.raw)
 
 
-def chunks(ids: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """Ids in lists that fit into one command."""
+def chunks(ids: Iterable[bytes], most: int = ID_BYTES) -> Iterator[list[bytes]]:
+    """Ids in lists of up to `most` bytes that fit into one command; a larger one stands alone."""
     chunk: list[bytes] = []
     size = 0
     for id in ids:
-        if chunk and (len(chunk) == IDS or size + len(id) > ID_BYTES):
+        if chunk and (len(chunk) == IDS or size + len(id) > most):
             yield chunk
             chunk, size = [], 0
         chunk.append(id)

@@ -22,7 +22,10 @@ final class Emission implements AutoCloseable {
     private final Partitions partitions;
     private final SpliceTotals totals;
     private final Splicer splicer;
+    private final LogTopics topics;
     private final RecordSizeLimit sizeLimit;
+    /** Of the record before, which is known to exist. */
+    private String topic = "";
 
     Emission(SourceSettings settings, Partitions partitions, SourceMetrics metrics, OffsetStorageReader offsets) {
         // only the first task streams
@@ -30,7 +33,8 @@ final class Emission implements AutoCloseable {
         this.partitions = partitions;
         this.totals = new SpliceTotals(cacheBytes > 0 ? offsets.offset(partitions.splices()) : null);
         this.splicer = new Splicer(cacheBytes, metrics, totals);
-        this.sizeLimit = new RecordSizeLimit(settings, metrics);
+        this.topics = new LogTopics(settings);
+        this.sizeLimit = new RecordSizeLimit(settings, metrics, topics);
     }
 
     /** What Kafka gets of one poll; null stays null. */
@@ -38,6 +42,10 @@ final class Emission implements AutoCloseable {
         if (records == null) return null;
         List<SourceRecord> emitted = new ArrayList<>(records.size() + 1);
         for (SourceRecord record : records) {
+            if (!record.topic().equals(topic)) {
+                topics.require(record.topic());
+                topic = record.topic();
+            }
             Optional<SchemaChange> change = schemaChange(record);
             if (change.isPresent()) {
                 if (ENDS_HISTORY.contains(change.get().kind())) splicer.forgetAll(record.topic());
@@ -66,6 +74,6 @@ final class Emission implements AutoCloseable {
 
     @Override
     public void close() {
-        sizeLimit.close();
+        topics.close();
     }
 }

@@ -7,21 +7,8 @@ import io.towpath.source.progress.SourceMetrics;
 import java.io.IOException;
 import java.io.OutputStream;
 import java.io.UncheckedIOException;
-import java.time.Duration;
 import java.util.Arrays;
-import java.util.HashMap;
-import java.util.List;
-import java.util.Map;
-import java.util.Optional;
-import java.util.Properties;
-import java.util.concurrent.ExecutionException;
-import java.util.concurrent.TimeUnit;
-import java.util.concurrent.TimeoutException;
-import java.util.function.Function;
-import org.apache.kafka.clients.admin.Admin;
-import org.apache.kafka.clients.admin.Config;
 import org.apache.kafka.common.compress.Compression;
-import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.utils.ByteBufferOutputStream;
 import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.header.Header;
@@ -35,41 +22,21 @@ import org.slf4j.LoggerFactory;
  * Turns records that are larger than their topic takes into dead letters, with the document's key and the reason: Kafka would refuse them
  * again and again, and hold up everything behind them. {@code repair --dead-letters} re-reads the documents.
  */
-final class RecordSizeLimit implements AutoCloseable {
+final class RecordSizeLimit {
     private static final Logger LOGGER = LoggerFactory.getLogger(RecordSizeLimit.class);
     /** Smaller records are not checked: no sensible topic has a limit below. */
     private static final int SMALL = 64 << 10;
-    /** Of a batch with one record, besides the record's bytes: its header (61 bytes), and lengths. */
-    private static final int OVERHEAD = 150;
-
-    private static final long FRESH_NS = Duration.ofSeconds(10).toNanos();
-    private static final long TIMEOUT_MS = 10_000;
-
-    /**
-     * What a topic takes.
-     *
-     * @param bytes its {@code max.message.bytes}
-     * @param compression its {@code compression.type}: the brokers compress again, and check both sizes; empty when they keep what is sent
-     */
-    private record Limit(int bytes, Optional<String> compression, long readNs) {}
-
-    private static final Limit NONE = new Limit(Integer.MAX_VALUE, Optional.empty(), 0);
+    /** Of a batch with one record, besides the record's bytes: its header (61 bytes), lengths, and the headers of a dead letter. */
+    private static final int OVERHEAD = 8 << 10;
 
     private final SourceSettings settings;
     private final SourceMetrics metrics;
-    private final Function<Properties, Admin> connect;
-    private final Map<String, Limit> limits = new HashMap<>();
-    private Admin admin;
+    private final LogTopics topics;
 
-    RecordSizeLimit(SourceSettings settings, SourceMetrics metrics) {
-        this(settings, metrics, Admin::create);
-    }
-
-    /** @param connect makes a client of Kafka */
-    RecordSizeLimit(SourceSettings settings, SourceMetrics metrics, Function<Properties, Admin> connect) {
+    RecordSizeLimit(SourceSettings settings, SourceMetrics metrics, LogTopics topics) {
         this.settings = settings;
         this.metrics = metrics;
-        this.connect = connect;
+        this.topics = topics;
     }
 
     /** The same record, or a dead letter in place of one that is too large. */
@@ -90,46 +57,16 @@ final class RecordSizeLimit implements AutoCloseable {
             return "the record has %,d bytes, and the source connector's producer sends %,d at most (max.request.size)"
                     .formatted(size, settings.largestRequest());
         }
-        Limit limit = limit(record.topic());
-        if (size <= limit.bytes) return "";
+        LogTopics.Limit limit = topics.limit(record.topic());
+        if (size <= limit.bytes()) return "";
         int sent = packed(settings.compression(), key, value);
-        int stored = limit.compression
+        int stored = limit.compression()
                 .map(compression -> packed(compression, key, value))
                 .orElse(sent);
         int packed = OVERHEAD + headers + Math.max(sent, stored);
-        if (packed <= limit.bytes) return "";
-        return "the record has %,d bytes, and the topic %s takes %,d at most (max.message.bytes): raise that, then `towpath repair PIPELINE --dead-letters`"
-                .formatted(packed, record.topic(), limit.bytes);
-    }
-
-    /** What a topic takes, read every few seconds; anything where it cannot be read. */
-    private Limit limit(String topic) throws InterruptedException {
-        Limit last = limits.get(topic);
-        if (last != null && System.nanoTime() - last.readNs < FRESH_NS) return last;
-        Limit limit = last == null ? NONE : last;
-        try {
-            limit = readLimit(topic);
-        } catch (ExecutionException | TimeoutException error) {
-            LOGGER.debug("cannot read the settings of the topic {}", topic, error);
-        }
-        limit = new Limit(limit.bytes, limit.compression, System.nanoTime());
-        limits.put(topic, limit);
-        return limit;
-    }
-
-    private Limit readLimit(String topic) throws InterruptedException, ExecutionException, TimeoutException {
-        if (admin == null) admin = connect.apply(settings.rereads().client());
-        ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, topic);
-        Config config =
-                admin.describeConfigs(List.of(resource)).values().get(resource).get(TIMEOUT_MS, TimeUnit.MILLISECONDS);
-        int bytes = Integer.parseInt(config.get("max.message.bytes").value());
-        return new Limit(bytes, ofTopic(config.get("compression.type").value()), System.nanoTime());
-    }
-
-    /** The value of a topic's {@code compression.type}: empty when the brokers keep what the producer sends. */
-    static Optional<String> ofTopic(String type) {
-        if (type.equals("producer")) return Optional.empty();
-        return Optional.of(type.equals("uncompressed") ? "none" : type);
+        if (packed <= limit.bytes()) return "";
+        return "the record has %,d bytes, with room for the headers of a dead letter, and the topic %s takes %,d at most (max.message.bytes): raise that, then `towpath repair PIPELINE --dead-letters`"
+                .formatted(packed, record.topic(), limit.bytes());
     }
 
     /** The size after compression at the default level. */
@@ -173,10 +110,5 @@ final class RecordSizeLimit implements AutoCloseable {
     private static long place(SourceRecord record) {
         int time = TextHeaders.read(record, RecordHeaders.Part.TIME).orElse("").hashCode();
         return (Integer.toUnsignedLong(Arrays.hashCode((byte[]) record.key())) << 31) ^ Integer.toUnsignedLong(time);
-    }
-
-    @Override
-    public void close() {
-        if (admin != null) admin.close(Duration.ZERO);
     }
 }

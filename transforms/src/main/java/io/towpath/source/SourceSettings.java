@@ -33,6 +33,7 @@ public record SourceSettings(
         String compression,
         long spliceCacheBytes,
         boolean ddl,
+        boolean createsTopics,
         Rules rules) {
     private static final String NAME = "towpath.name";
     static final String WHOLE_DOCUMENTS = "towpath.whole.documents";
@@ -49,6 +50,9 @@ public record SourceSettings(
 
     /** The same. What the worker sets for all producers is not known here. */
     private static final String COMPRESSION = "producer.override.compression.type";
+
+    /** Connect's own setting. Without it, Connect creates no topic for the connector. */
+    private static final String CREATED_PARTITIONS = "topic.creation.default.partitions";
 
     private static final String RANGES = "ranges";
     private static final String NONE = "none";
@@ -164,6 +168,7 @@ public record SourceSettings(
                 parsed.getString(COMPRESSION),
                 parsed.getLong(SPLICE_CACHE_BYTES),
                 parsed.getBoolean(DDL),
+                configuration.containsKey(CREATED_PARTITIONS),
                 Rules.of(parsed.getString(RULES), parsed.getPassword(RULES_KEY).value()));
     }
 }

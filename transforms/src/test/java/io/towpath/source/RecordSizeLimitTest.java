@@ -45,9 +45,9 @@ class RecordSizeLimitTest {
 
     @Test
     void aTopicMayCompressAgain() {
-        assertEquals(Optional.empty(), RecordSizeLimit.ofTopic("producer"));
-        assertEquals(Optional.of("none"), RecordSizeLimit.ofTopic("uncompressed"));
-        assertEquals(Optional.of("gzip"), RecordSizeLimit.ofTopic("gzip"));
+        assertEquals(Optional.empty(), LogTopics.ofTopic("producer"));
+        assertEquals(Optional.of("none"), LogTopics.ofTopic("uncompressed"));
+        assertEquals(Optional.of("gzip"), LogTopics.ofTopic("gzip"));
     }
 
     /** Each value is larger than the topic takes, unless it is compressed as it will be. */
@@ -83,7 +83,8 @@ class RecordSizeLimitTest {
         byte[] key = CanonicalKey.of(BsonBytes.of(BsonDocument.parse("{_id: 1}")));
         SourceRecord record = new SourceRecord(Map.of(), Map.of(), TOPIC, 0, null, key, null, value);
         try (SourceMetrics metrics = new SourceMetrics("size", "move", "move", new CopyShare(0, 1));
-                RecordSizeLimit limit = new RecordSizeLimit(settings, metrics, kafka -> topicOf(100 << 10, stored))) {
+                LogTopics topics = new LogTopics(settings, kafka -> topicOf(108 << 10, stored))) {
+            RecordSizeLimit limit = new RecordSizeLimit(settings, metrics, topics);
             assertEquals(
                     isTaken ? TOPIC : "move.dead-letters", limit.applyTo(record).topic());
         }

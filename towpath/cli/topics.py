@@ -1,0 +1,127 @@
+"""`towpath topics`"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shlex
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from towpath.cli.options import json_option, opened, pipeline_argument, print_json
+from towpath.config.pipeline import Pipeline
+from towpath.log.definitions import topic_groups
+
+
+@dataclass(frozen=True, slots=True)
+class _Topic:
+    """`replication_factor` -1: the broker's default."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    settings: Mapping[str, str]
+
+
+@click.command()
+@pipeline_argument
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(("kafka-topics", "strimzi", "terraform")),
+    default="kafka-topics",
+    help="Commands of Kafka's own tool, KafkaTopics of Strimzi (YAML), or Terraform's JSON for confluentinc/confluent.",
+)
+@click.option("--cluster", metavar="NAME", default="KAFKA", help="Name of Strimzi's Kafka, for its label.")
+@json_option
+def topics(file: Path, form: str, cluster: str, as_json: bool) -> None:
+    """Print the topics that PIPELINE needs, for Kafka clusters where `deploy` may not create them.
+
+    Set `[kafka] topics = "exist"`, create what is printed, then run `check` and `deploy`, which compare. The topics are
+    those of the source's collections, and of the collections that the file names without a `*`: name one there to
+    create its topic before the collection. It changes nothing.
+
+    Exit codes: 0 printed; 2 the source does not answer, or the file cannot be read.
+    """
+    from towpath.checks.facts import Facts  # slow
+
+    with opened(file) as session:
+        pipeline, found = session.pipeline, needed(session.pipeline, Facts(session).namespaces)
+    if as_json:
+        print_json({"topics": [asdict(topic) for topic in found]})
+    elif form == "strimzi":
+        click.echo(_strimzi(found, cluster), nl=False)
+    else:
+        print_as: Callable[[Pipeline, Iterable[_Topic]], str] = _commands if form == "kafka-topics" else _terraform
+        click.echo(print_as(pipeline, found))
+
+
+def needed(pipeline: Pipeline, namespaces: Iterable[str]) -> list[_Topic]:
+    """Every topic of a pipeline that replicates these namespaces of the source, and those that its file names."""
+    factor = pipeline.kafka.replication_factor
+    named = (name for name in pipeline.collections.include if "*" not in name and pipeline.selection.matches(name))
+    return [
+        _Topic(name, group.partitions, factor, group.settings)
+        for group in topic_groups(pipeline, {*namespaces, *named})
+        for name in group.names
+    ]
+
+
+def _commands(pipeline: Pipeline, topics: Iterable[_Topic]) -> str:
+    client = ["--command-config", str(pipeline.kafka.client)] if pipeline.kafka.client else []
+    begin = ["kafka-topics.sh", "--bootstrap-server", pipeline.kafka.bootstrap, *client, "--create", "--if-not-exists"]
+    lines = []
+    for topic in topics:
+        words = [*begin, "--topic", topic.name, "--partitions", str(topic.partitions)]
+        if topic.replication_factor > 0:
+            words += ["--replication-factor", str(topic.replication_factor)]
+        for key, text in topic.settings.items():
+            words += ["--config", f"{key}={text}"]
+        lines.append(shlex.join(words))
+    return "\n".join(lines)
+
+
+def _terraform(pipeline: Pipeline, topics: Iterable[_Topic]) -> str:
+    """JSON, as a file `*.tf.json`. Cluster and login belong to the provider's configuration."""
+    resources = {
+        _identifier(topic.name, "_"): {
+            "topic_name": topic.name,
+            "partitions_count": topic.partitions,
+            "config": dict(topic.settings),
+        }
+        for topic in topics
+    }
+    return json.dumps({"resource": {"confluent_kafka_topic": resources}}, indent=2)
+
+
+def _strimzi(topics: Iterable[_Topic], cluster: str) -> str:
+    from towpath.deploy.manifests import as_yaml  # slow
+
+    return as_yaml(_resource(topic, cluster) for topic in topics)
+
+
+def _resource(topic: _Topic, cluster: str) -> dict[str, Any]:
+    replicas = {"replicas": topic.replication_factor} if topic.replication_factor > 0 else {}
+    name = _identifier(topic.name, "-")
+    return {
+        "apiVersion": "kafka.strimzi.io/v1",
+        "kind": "KafkaTopic",
+        "metadata": {"name": name, "labels": {"strimzi.io/cluster": cluster}},
+        "spec": {
+            "topicName": topic.name,
+            "partitions": topic.partitions,
+            **replicas,
+            "config": dict(topic.settings),
+        },
+    }
+
+
+def _identifier(topic: str, joint: str) -> str:
+    """A name for a topic where only lower-case letters, digits and `joint` are allowed; each topic has another one."""
+    text = re.sub(r"[^a-z0-9]+", joint, topic.lower()).strip(joint)
+    return f"{text[:200]}{joint}{hashlib.sha256(topic.encode()).hexdigest()[:8]}"
