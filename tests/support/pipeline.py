@@ -84,6 +84,8 @@ class Settings:
     """More of `[capture]`."""
     write: Mapping[str, Any] = field(default_factory=dict)
     """`[write]`."""
+    kafka: Mapping[str, Any] = field(default_factory=dict)
+    """More of `[kafka]`."""
     connect: Mapping[str, Any] = field(default_factory=dict)
     """More of `[connect]`."""
     extra: str = ""
@@ -138,7 +140,7 @@ class Pipeline:
                 **settings.capture,
             },
             "[write]": dict(settings.write),
-            "[kafka]": {"bootstrap": addresses.bootstrap, "partitions": settings.partitions},
+            "[kafka]": {"bootstrap": addresses.bootstrap, "partitions": settings.partitions, **settings.kafka},
             "[connect]": {"url": addresses.connect, "secrets": str(addresses.secrets), **settings.connect},
         }
         lines = [

@@ -55,9 +55,9 @@ def topics(file: Path, form: str, cluster: str, as_json: bool) -> None:
     if as_json:
         print_json({"topics": [asdict(topic) for topic in found]})
     elif form == "strimzi":
-        click.echo(_strimzi(found, cluster), nl=False)
+        click.echo(strimzi(found, cluster), nl=False)
     else:
-        print_as: Callable[[Pipeline, Iterable[_Topic]], str] = _commands if form == "kafka-topics" else _terraform
+        print_as: Callable[[Pipeline, Iterable[_Topic]], str] = commands if form == "kafka-topics" else terraform
         click.echo(print_as(pipeline, found))
 
 
@@ -72,7 +72,7 @@ def needed(pipeline: Pipeline, namespaces: Iterable[str]) -> list[_Topic]:
     ]
 
 
-def _commands(pipeline: Pipeline, topics: Iterable[_Topic]) -> str:
+def commands(pipeline: Pipeline, topics: Iterable[_Topic]) -> str:
     client = ["--command-config", str(pipeline.kafka.client)] if pipeline.kafka.client else []
     begin = ["kafka-topics.sh", "--bootstrap-server", pipeline.kafka.bootstrap, *client, "--create", "--if-not-exists"]
     lines = []
@@ -86,7 +86,7 @@ def _commands(pipeline: Pipeline, topics: Iterable[_Topic]) -> str:
     return "\n".join(lines)
 
 
-def _terraform(pipeline: Pipeline, topics: Iterable[_Topic]) -> str:
+def terraform(pipeline: Pipeline, topics: Iterable[_Topic]) -> str:
     """JSON, as a file `*.tf.json`. Cluster and login belong to the provider's configuration."""
     resources = {
         _identifier(topic.name, "_"): {
@@ -99,7 +99,7 @@ def _terraform(pipeline: Pipeline, topics: Iterable[_Topic]) -> str:
     return json.dumps({"resource": {"confluent_kafka_topic": resources}}, indent=2)
 
 
-def _strimzi(topics: Iterable[_Topic], cluster: str) -> str:
+def strimzi(topics: Iterable[_Topic], cluster: str) -> str:
     from towpath.deploy.manifests import as_yaml  # slow
 
     return as_yaml(_resource(topic, cluster) for topic in topics)
