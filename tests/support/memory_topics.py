@@ -95,7 +95,10 @@ class MemoryTopics(Topics):
             raise self.failure
         return dict(self._topics)
 
-    def ends(self, topics: Iterable[Topic], *, stable: bool = True) -> dict[Place, tuple[int, int]]:
+    def ends(
+        self, topics: Iterable[Topic], *, stable: bool = True, known: Mapping[Place, int] | None = None
+    ) -> dict[Place, tuple[int, int]]:
+        assert known is None
         return {
             (topic.name, number): (it.first, it.end if stable else len(it.offsets))
             for topic in topics
