@@ -1,0 +1,116 @@
+"""Topics that someone else creates, and brokers that take smaller records."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.conftest import MakePipeline
+from tests.support.awaited import until
+from tests.support.pipeline import Pipeline, Settings, towpath
+from towpath.cli import topics as printed
+from towpath.clients.kafka.topics import Topics
+from towpath.config.pipeline import Pipeline as File
+
+MB = 1 << 20
+FILE = File.model_validate(
+    {
+        "name": "move",
+        "source": {"uri": "mongodb://a:1/"},
+        "destination": {"uri": "mongodb://b:1/"},
+        "collections": {"include": ["shop.*", "shop.soon", "other.gone"], "exclude": ["other.*"]},
+        "kafka": {
+            "bootstrap": "k:9092",
+            "topics": "exist",
+            "partitions": 3,
+            "replication_factor": 2,
+            "max_record": "8MiB",
+            "client": "/etc/kafka client.properties",
+        },
+        "connect": {"url": "http://c:8083"},
+    }
+)
+NEEDED = printed.needed(FILE, ["shop.orders"])
+
+
+def test_every_topic_is_printed_with_the_settings_of_the_file() -> None:
+    assert {topic.name: topic.partitions for topic in NEEDED} == {
+        "move.requests": 1,
+        "move.dead-letters": 1,
+        "move.shop.orders": 3,
+        "move.shop.soon": 3,
+        "__debezium-heartbeat.move": 1,
+    }
+    assert all(topic.replication_factor == 2 for topic in NEEDED)
+    log = next(topic for topic in NEEDED if topic.name == "move.shop.soon").settings
+    assert (log["max.message.bytes"], log["message.timestamp.type"]) == (str(8 * MB), "LogAppendTime")
+
+
+def test_the_commands_are_those_of_kafkas_tool() -> None:
+    first = shlex.split(printed.commands(FILE, NEEDED).splitlines()[0])
+    assert first[:3] == ["kafka-topics.sh", "--bootstrap-server", "k:9092"]
+    options = dict(pairwise(first))
+    assert options["--command-config"] == "/etc/kafka client.properties"
+    assert (options["--topic"], options["--partitions"], options["--replication-factor"]) == ("move.requests", "1", "2")
+    assert f"max.message.bytes={8 * MB}" in first
+
+
+def test_resources_have_names_of_their_own() -> None:
+    alike = printed.needed(FILE, ["shop.a_b", "shop.a-b", "shop.A_b"])
+    found = list(yaml.safe_load_all(printed.strimzi(alike, "kafka")))
+    names = {one["metadata"]["name"] for one in found}
+    assert len(names) == len(alike) and all(name == name.lower() and "_" not in name for name in names)
+    assert {one["spec"]["topicName"] for one in found} == {topic.name for topic in alike}
+    assert all(one["metadata"]["labels"] == {"strimzi.io/cluster": "kafka"} for one in found)
+    terraform = json.loads(printed.terraform(FILE, alike))["resource"]["confluent_kafka_topic"]
+    assert [one["topic_name"] for one in terraform.values()] == [topic.name for topic in alike]
+
+
+def create(pipeline: Pipeline) -> None:
+    """Create what `towpath topics` prints and what does not exist."""
+    line = json.loads(towpath("topics", pipeline.file, "--json").stdout)
+    topics = Topics(pipeline.addresses.bootstrap)
+    existing = topics.all()
+    for one in line["topics"]:
+        if one["name"] not in existing:
+            topics.create([one["name"]], one["partitions"], one["replication_factor"], one["settings"])
+
+
+@pytest.mark.servers
+def test_topics_exist_or_are_waited_for_and_a_document_above_the_limit_stops_nothing(
+    make_pipeline: MakePipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    pipeline = make_pipeline(Settings(kafka={"topics": "exist", "max_record": "1MiB"}))
+    pipeline.source("docs").insert_one({"_id": 1})
+    pipeline.write()
+    assert "topics missing" in towpath("check", pipeline.file, expect=1).stdout
+    assert "towpath topics PIPELINE" in towpath("deploy", pipeline.file, expect=2).stderr
+    create(pipeline)
+    pipeline.deploy()
+    pipeline.wait()
+    pipeline.source("docs").insert_many([{"_id": 2, "x": os.urandom(2 * MB)}, {"_id": 3, "x": "x" * 2 * MB}])
+    pipeline.wait()
+    assert pipeline.status()["dead_letters"] == 1
+    assert "takes 1,048,576 at most" in pipeline.status()["dead_letter_causes"][0]["reason"]
+    assert {one["_id"] for one in pipeline.destination("docs").find({}, {"_id": 1})} == {1, 3}
+
+    pipeline.source("later").insert_one({"_id": 1})
+    until("the failure", lambda: any(one["failures"] for one in pipeline.status(expect=1)["connectors"]))
+    said = towpath("status", pipeline.file, expect=1).stdout
+    assert f"the topic {pipeline.topic('later')} does not exist" in said
+    create(pipeline)
+    towpath("restart", pipeline.file)
+    pipeline.wait()
+    pipeline.assert_same("later", at_least=1)
+
+    left = towpath("remove", pipeline.file, "--topics", "--yes").stderr
+    assert f"left the topic {pipeline.topic('docs')}" in left
+    topics = Topics(pipeline.addresses.bootstrap)
+    topics.delete([name for name in topics.all() if pipeline.name in name])
