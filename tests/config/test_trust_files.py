@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from pathlib import Path
 
 import javaproperties
@@ -9,6 +11,7 @@ import pytest
 
 from tests.support.secured import documented_acls, documented_roles
 from towpath.checks.connect import exposed
+from towpath.clients.kafka.tokens import Tokens, unsecured
 from towpath.clients.kafka.topics import for_kafka_python, for_librdkafka
 from towpath.clients.mongo.client import Cluster
 from towpath.clients.mongo.privileges import (
@@ -36,6 +39,15 @@ BY_PASSWORD = {
     "ssl.truststore.type": "PEM",
     "ssl.truststore.location": "ca.pem",
 }
+OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLogin"
+BY_TOKEN = {
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "OAUTHBEARER",
+    "sasl.jaas.config": f'{OAUTH}Module required clientId="me" clientSecret="s3cret" scope="kafka";',
+    "sasl.login.callback.handler.class": f"{OAUTH}CallbackHandler",
+    "sasl.oauthbearer.token.endpoint.url": "https://login.example/token",
+}
+UNSECURED = {"sasl.jaas.config": f'{OAUTH}Module required unsecuredLoginStringClaim_sub="me";'}
 BY_CERTIFICATE = {
     "security.protocol": "SSL",
     "ssl.keystore.type": "PEM",
@@ -106,6 +118,51 @@ def test_a_client_has_the_same_settings_under_every_name(tmp_path: Path) -> None
     assert for_librdkafka(KafkaLogin()) == {}
 
 
+def test_a_client_logs_in_with_tokens_of_its_credentials(tmp_path: Path) -> None:
+    client = kafka_login(BY_TOKEN, tmp_path)
+    assert (client.user, client.secrets) == (None, ("s3cret",))
+    assert for_librdkafka(client) == {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.token.endpoint.url": "https://login.example/token",
+        "sasl.oauthbearer.client.id": "me",
+        "sasl.oauthbearer.client.secret": "s3cret",
+        "sasl.oauthbearer.scope": "kafka",
+    }
+    assert isinstance(for_kafka_python(client)["sasl_oauth_token_provider"], Tokens)
+
+
+def test_a_token_that_nothing_signs_names_its_subject(tmp_path: Path) -> None:
+    endpoint = "sasl.oauthbearer.token.endpoint.url"
+    handler = "sasl.login.callback.handler.class"
+    given = {key: text for key, text in (BY_TOKEN | UNSECURED).items() if key not in (endpoint, handler)}
+    client = kafka_login(given, tmp_path)
+    assert for_librdkafka(client)["sasl.oauthbearer.config"] == "principal=me"
+    assert client.secrets == ()
+    head, claims, signature = unsecured("me", now=1_000.0)[0].split(".")
+    assert (json.loads(base64.urlsafe_b64decode(head + "==")), signature) == ({"alg": "none"}, "")
+    assert json.loads(base64.urlsafe_b64decode(claims + "==")) == {"sub": "me", "iat": 1_000, "exp": 4_600}
+    tokens = for_kafka_python(client)["sasl_oauth_token_provider"]
+    assert tokens.token() == tokens.token()  # it is kept
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"sasl.jaas.config": f'{OAUTH}Module required clientId="me";'}, 'clientId="…" clientSecret="…"'),
+        ({"sasl.oauthbearer.token.endpoint.url": "http://login.example"}, "write the https:// URL"),
+        ({"sasl.login.callback.handler.class": "my.Handler"}, "write one of org.apache.kafka"),
+        ({"security.protocol": "SASL_PLAINTEXT"}, "sends a password or a token as it is"),
+    ],
+)
+def test_a_login_with_tokens_that_cannot_work_is_refused(tmp_path: Path, changed: dict[str, str], words: str) -> None:
+    with pytest.raises(TowpathError) as refused:
+        kafka_login(BY_TOKEN | changed, tmp_path)
+    assert words in str(refused.value)
+    assert "s3cret" not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
@@ -113,7 +170,10 @@ def test_a_client_has_the_same_settings_under_every_name(tmp_path: Path) -> None
         ({"security.protocol": "TLS"}, "security.protocol is TLS; write one of PLAINTEXT"),
         ({"sasl.mechanism": "GSSAPI"}, "sasl.mechanism is GSSAPI"),
         ({"sasl.jaas.config": 'x required username="me" password="s3cret";'}, "ScramLoginModule required username="),
-        ({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", **PLAIN}, "sends the password as it is"),
+        (
+            {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", **PLAIN},
+            "sends a password or a token as it is",
+        ),
         ({"security.protocol": "SSL"}, "has no user and password; write SASL_SSL"),
         ({"ssl.truststore.type": "JKS"}, "ssl.truststore.type is JKS; write one of PEM"),
     ],

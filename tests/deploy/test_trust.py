@@ -185,6 +185,13 @@ def _a_whole_life(secured: Secured, said: Lines, reports: Path) -> list[str]:
     said.towpath("replay", file, "--rebuild", "--yes")
     same(secured, DOCUMENTS + 1)
 
+    file = write(secured, by="token")
+    said.towpath("check", file)
+    said.towpath("deploy", file)
+    orders.update_many({}, {"$set": {"by": "token"}})
+    said.towpath("wait", file)
+    same(secured, DOCUMENTS + 1)
+
     worker_by_certificate(secured)
     file = write(secured, by="certificate", ddl=True)
     said.towpath("check", file)

@@ -25,7 +25,7 @@ from pymongo import MongoClient
 
 from tests.support import control, raw, secured_stack
 from tests.support.certificates import Authority, Secrets, secure, subject, user
-from tests.support.secured_stack import Security
+from tests.support.secured_stack import OAUTH, Security
 from towpath import stack as embedded
 
 _PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "roles.md").read_text()
@@ -132,6 +132,15 @@ class Secured:
             "ssl.truststore.location": str(ca or self.authority.file),
         }
 
+    def kafka_by_token(self) -> dict[str, str]:
+        return {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.jaas.config": f'{OAUTH} required unsecuredLoginStringClaim_sub="towpath";',
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.authority.file),
+        }
+
     def kafka_by_certificate(self) -> dict[str, str]:
         return {
             "security.protocol": "SSL",
@@ -161,10 +170,11 @@ def properties(values: dict[str, str]) -> str:
 
 
 def write(secured: Secured, *, by: str, source: str | None = None, ddl: bool = False) -> Path:
-    """Write the pipeline file and all that it names; `by` password or certificate at Kafka; whether with `[ddl]`."""
+    """Write the pipeline file and all that it names; `by` password, token or certificate at Kafka; with `[ddl]` or not."""
     folder, certificates = secured.folder / "pipeline", secured.authority.folder
     folder.mkdir(exist_ok=True)
-    client = secured.kafka_by_password() if by == "password" else secured.kafka_by_certificate()
+    logins = {"password": secured.kafka_by_password, "token": secured.kafka_by_token}
+    client = logins.get(by, secured.kafka_by_certificate)()
     secret_file(folder / "source.uri", source or secured.source_uri)
     secret_file(folder / "destination.uri", secured.destination_uri)
     secret_file(folder / "client.properties", properties(client))
@@ -174,7 +184,7 @@ def write(secured: Secured, *, by: str, source: str | None = None, ddl: bool = F
         "destination": {"uri_file": "destination.uri"},
         "collections": {"include": ["shop.*"]},
         "kafka": {
-            "bootstrap": secured.sasl_bootstrap if by == "password" else secured.stack.bootstrap,
+            "bootstrap": secured.sasl_bootstrap if by in logins else secured.stack.bootstrap,
             "client": "client.properties",
         },
         "connect": {

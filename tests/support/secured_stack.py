@@ -46,6 +46,7 @@ SASL = "kafka-sasl"
 _JAAS = "connect.jaas"
 _MECHANISM = "SCRAM-SHA-512"
 _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 _BASIC = "org.apache.kafka.connect.rest.basic.auth.extension"
 _ADMIN_TIMEOUT_S, _READY_S = 2, 180
 
@@ -101,7 +102,8 @@ class Security:
             "ssl.truststore.type": "PEM",
             "listener.name.ssl.ssl.client.auth": "required",
             "listener.name.controller.ssl.client.auth": "required",
-            "sasl.enabled.mechanisms": _MECHANISM,
+            "sasl.enabled.mechanisms": f"{_MECHANISM},OAUTHBEARER",
+            "listener.name.sasl_ssl.oauthbearer.sasl.jaas.config": f"{OAUTH} required;",
             f"listener.name.sasl_ssl.{_MECHANISM.lower()}.sasl.jaas.config": f"{_SCRAM} required;",
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": f"User:server;User:stack;User:{self._users()[0][0]}",

@@ -22,12 +22,17 @@ PROTOCOL, MECHANISM, LOGIN = "security.protocol", "sasl.mechanism", "sasl.jaas.c
 CA, CERTIFICATE, KEY_PASSWORD = "ssl.truststore.location", "ssl.keystore.location", "ssl.key.password"
 _CA_TYPE, _CERTIFICATE_TYPE = "ssl.truststore.type", "ssl.keystore.type"
 HOST_CHECK = "ssl.endpoint.identification.algorithm"
-KNOWN = (PROTOCOL, MECHANISM, LOGIN, CA, _CA_TYPE, CERTIFICATE, _CERTIFICATE_TYPE, KEY_PASSWORD, HOST_CHECK)
+TOKEN_URL, CALLBACK = "sasl.oauthbearer.token.endpoint.url", "sasl.login.callback.handler.class"
+_OF_LOGIN = (PROTOCOL, MECHANISM, LOGIN, TOKEN_URL, CALLBACK)
+KNOWN = (*_OF_LOGIN, CA, _CA_TYPE, CERTIFICATE, _CERTIFICATE_TYPE, KEY_PASSWORD, HOST_CHECK)
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN")
-_MODULES = {"PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule"}
-_SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
-_OPTION = r'%s\s*=\s*"((?:[^"\\]|\\.)*)"'
+_OAUTH = "OAUTHBEARER"
+_MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", _OAUTH)
+_SECURITY = "org.apache.kafka.common.security"
+_MODULES = {"PLAIN": f"{_SECURITY}.plain.PlainLoginModule", _OAUTH: f"{_SECURITY}.oauthbearer.OAuthBearerLoginModule"}
+_SCRAM_MODULE = f"{_SECURITY}.scram.ScramLoginModule"
+_OAUTH_HANDLER = f"{_SECURITY}.oauthbearer.OAuthBearerLoginCallbackHandler"
+_UNSECURED = "unsecuredLoginStringClaim_sub"
 _SETTING = re.compile(r"[a-z]+(\.[a-z]+)+")
 
 
@@ -50,6 +55,35 @@ class KafkaLogin:
         """User and password, if the client logs in with them."""
         return login(self.settings[LOGIN]) if LOGIN in self.settings else None
 
+    @property
+    def tokens(self) -> TokenLogin | None:
+        """Where tokens come from, if the client logs in with them."""
+        if self.settings.get(MECHANISM) != _OAUTH:
+            return None
+        jaas = self.settings[LOGIN]
+        return TokenLogin(
+            self.settings.get(TOKEN_URL, ""),
+            *(option(jaas, name) or "" for name in ("clientId", "clientSecret", "scope", _UNSECURED)),
+        )
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The passwords in it."""
+        of_tokens = self.tokens.secret if self.tokens else ""
+        return tuple(text for text in (self.user[1] if self.user else "", of_tokens) if text)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TokenLogin:
+    """A login with OAuth's tokens: by client credentials, from the endpoint at `url`; without `url`, with tokens that
+    nothing signs, in the name of `subject`, for tests."""
+
+    url: str
+    client: str
+    secret: str
+    scope: str
+    subject: str
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ConnectLogin:
@@ -63,12 +97,14 @@ class ConnectLogin:
 
 def login(jaas: str) -> tuple[str, str] | None:
     """User and password in a value of `sasl.jaas.config`; None when it lacks one of them."""
-    user, password = (re.search(_OPTION % name, jaas) for name in ("username", "password"))
-    return (_unescaped(user[1]), _unescaped(password[1])) if user and password else None
+    user, password = option(jaas, "username"), option(jaas, "password")
+    return None if user is None or password is None else (user, password)
 
 
-def _unescaped(text: str) -> str:
-    return re.sub(r"\\(.)", r"\1", text)
+def option(jaas: str, name: str) -> str | None:
+    """An option in a value of `sasl.jaas.config`."""
+    found = re.search(rf'\b{name}\s*=\s*"((?:[^"\\]|\\.)*)"', jaas)
+    return re.sub(r"\\(.)", r"\1", found[1]) if found else None
 
 
 def kafka_login(properties: Mapping[str, str], folder: Path) -> KafkaLogin:
@@ -86,10 +122,15 @@ def kafka_login(properties: Mapping[str, str], folder: Path) -> KafkaLogin:
     if settings[PROTOCOL].startswith("SASL"):
         _one_of(settings, MECHANISM, _MECHANISMS)
         module = _MODULES.get(settings[MECHANISM], _SCRAM_MODULE)
-        if login(settings.get(LOGIN, "")) is None or module not in settings[LOGIN]:
+        if settings[MECHANISM] == _OAUTH:
+            _require_tokens(settings, module)
+        elif login(settings.get(LOGIN, "")) is None or module not in settings[LOGIN]:
             raise TowpathError(f'{LOGIN}: write {module} required username="…" password="…";')
-    if settings[PROTOCOL] == "SASL_PLAINTEXT" and settings[MECHANISM] == "PLAIN":
-        raise TowpathError(f"{MECHANISM}=PLAIN sends the password as it is; write {PROTOCOL}=SASL_SSL, or use SCRAM")
+    if settings[PROTOCOL] == "SASL_PLAINTEXT" and settings[MECHANISM] in _MODULES:
+        raise TowpathError(
+            f"{MECHANISM}={settings[MECHANISM]} sends a password or a token as it is; write {PROTOCOL}=SASL_SSL, or use"
+            " SCRAM"
+        )
     if not settings[PROTOCOL].startswith("SASL") and (LOGIN in settings or MECHANISM in settings):
         raise TowpathError(f"{PROTOCOL}={settings[PROTOCOL]} has no user and password; write SASL_SSL")
     for key, kind in ((CA, _CA_TYPE), (CERTIFICATE, _CERTIFICATE_TYPE)):
@@ -99,6 +140,17 @@ def kafka_login(properties: Mapping[str, str], folder: Path) -> KafkaLogin:
             # not what a link leads to: in a Secret of Kubernetes that has another name in each pod
             settings[key] = str(file.parent.resolve() / file.name)
     return KafkaLogin(settings)
+
+
+def _require_tokens(settings: Mapping[str, str], module: str) -> None:
+    jaas = settings.get(LOGIN, "")
+    if TOKEN_URL not in settings and option(jaas, _UNSECURED) and module in jaas:
+        return
+    if not option(jaas, "clientId") or not option(jaas, "clientSecret") or module not in jaas:
+        raise TowpathError(f'{LOGIN}: write {module} required clientId="…" clientSecret="…";')
+    if not settings.get(TOKEN_URL, "").startswith("https://"):
+        raise TowpathError(f"{TOKEN_URL}: write the https:// URL that gives tokens")
+    _one_of(settings, CALLBACK, (_OAUTH_HANDLER,))
 
 
 def _one_of(settings: Mapping[str, str], key: str, allowed: tuple[str, ...]) -> None:

@@ -235,6 +235,11 @@ def _login(plan: Plan) -> Resource:
     if plan.pipeline.kafka.login.settings.get("security.protocol", "PLAINTEXT").endswith("SSL"):
         trusted = [{"secretName": secret, "certificate": client.files[CA].name}] if CA in client.files else []
         login["tls"] = {"trustedCertificates": trusted}
+    if client.tokens:
+        raise Refused(
+            "[kafka] client logs in with OAUTHBEARER, which `towpath manifests` does not write for Strimzi's workers",
+            "use SCRAM or certificates; or write the KafkaConnect yourself, and only apply the other resources",
+        )
     if client.user:
         login["authentication"] = {
             "type": client.settings[MECHANISM].lower(),

@@ -230,8 +230,7 @@ def _secrets(pipeline: Pipeline) -> Iterator[str]:
     yield pipeline.connect.login.password
     client = pipeline.kafka.login
     yield from (value for key, value in client.settings.items() if "password" in key or "jaas" in key)
-    if client.user:
-        yield client.user[1]
+    yield from client.secrets
     key = pipeline.collections.hash_key
     yield from (key.hex(), key.decode(errors="replace"))
     if token_file := pipeline.run.token_file:

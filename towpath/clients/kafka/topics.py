@@ -500,6 +500,16 @@ def for_librdkafka(login: KafkaLogin) -> dict[str, Any]:
     options = _renamed(login, _LIBRDKAFKA, "sasl.username", "sasl.password")
     if HOST_CHECK in login.settings:
         options[HOST_CHECK] = login.settings[HOST_CHECK] or "none"
+    tokens = login.tokens
+    if tokens and not tokens.url:
+        options |= {
+            "enable.sasl.oauthbearer.unsecure.jwt": True,
+            "sasl.oauthbearer.config": f"principal={tokens.subject}",
+        }
+    elif tokens:
+        texts = {"token.endpoint.url": tokens.url, "client.id": tokens.client, "client.secret": tokens.secret}
+        texts |= {"method": "oidc", **({"scope": tokens.scope} if tokens.scope else {})}
+        options |= {f"sasl.oauthbearer.{key}": text for key, text in texts.items()}
     return options
 
 
@@ -507,6 +517,10 @@ def for_kafka_python(login: KafkaLogin) -> dict[str, Any]:
     options = _renamed(login, _KAFKA_PYTHON, "sasl_plain_username", "sasl_plain_password")
     if login.settings.get(HOST_CHECK) == "":
         options["ssl_check_hostname"] = False
+    if login.tokens:
+        from towpath.clients.kafka.tokens import Tokens
+
+        options["sasl_oauth_token_provider"] = Tokens(login.tokens)
     return options
 
 
