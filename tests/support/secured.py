@@ -170,7 +170,7 @@ def properties(values: dict[str, str]) -> str:
 
 
 def write(secured: Secured, *, by: str, source: str | None = None, ddl: bool = False) -> Path:
-    """Write the pipeline file and all that it names; `by` password, token or certificate at Kafka; whether with `[ddl]`."""
+    """Write the pipeline file and what it names; `by` password, token or certificate at Kafka; whether with `[ddl]`."""
     folder, certificates = secured.folder / "pipeline", secured.authority.folder
     folder.mkdir(exist_ok=True)
     logins = {"password": secured.kafka_by_password, "token": secured.kafka_by_token}
