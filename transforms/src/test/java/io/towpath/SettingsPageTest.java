@@ -45,7 +45,9 @@ class SettingsPageTest {
         String transform = table(new DebeziumToRecord().config(), Set.of());
         String json = table(new ToJson<>().config(), Set.of());
         assertTrue(source.lines().count() > 10 && sink.lines().count() > 10);
-        assertFalse((source + sink + transform + json).contains("$$Lambda"), "a validator that does not say what it accepts");
+        assertFalse(
+                (source + sink + transform + json).contains("$$Lambda"),
+                "a validator that does not say what it accepts");
         String filled = fill(fill(fill(page, "MongoSource", source), "MongoSink", sink), "DebeziumToRecord", transform);
         filled = fill(filled, "ToJson", json);
         filled = fill(filled, "inherited by MongoSource", inherited(DebeziumSettings.RULES));

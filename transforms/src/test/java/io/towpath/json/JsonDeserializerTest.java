@@ -25,11 +25,13 @@ class JsonDeserializerTest {
     void eachKindOfRecordIsShownAsItIs() {
         assertEquals("{\"_id\": 5}", shown(LogRecords.KEY));
         assertEquals(
-                "{\"_id\": 5, \"total\": 70, \"at\": {\"$date\": \"2026-11-21T14:42:38Z\"}}", shown(LogRecords.DOCUMENT));
+                "{\"_id\": 5, \"total\": 70, \"at\": {\"$date\": \"2026-11-21T14:42:38Z\"}}",
+                shown(LogRecords.DOCUMENT));
         assertEquals(LogRecords.UPDATE_JSON, shown(LogRecords.UPDATE));
         assertNull(shown(null));
         assertEquals(LogRecords.DROP_KEY, shown(LogRecords.DROP.key()));
-        assertEquals("{\"ddl\": \"drop\", \"ns\": \"d.c\", \"topics\": {\"p.d.c\": 4}}", shown(LogRecords.DROP.value()));
+        assertEquals(
+                "{\"ddl\": \"drop\", \"ns\": \"d.c\", \"topics\": {\"p.d.c\": 4}}", shown(LogRecords.DROP.value()));
     }
 
     /** Read again, the text gives the same values; the relaxed mode only omits which integers are int64. */
@@ -49,7 +51,9 @@ class JsonDeserializerTest {
             "\"int64\": 5",
             "\"decimal\": {\"$numberDecimal\": \"1.2300E+5\"}",
         }) assertTrue(text.contains(part), () -> part + " in " + text);
-        assertTrue(text.contains("\"document\": {\"\": \"no name\", \"a.b\": \"dot\", \"$x\": \"dollar\", \"x\": 1}"), text);
+        assertTrue(
+                text.contains("\"document\": {\"\": \"no name\", \"a.b\": \"dot\", \"$x\": \"dollar\", \"x\": 1}"),
+                text);
         JsonWriterSettings relaxed =
                 JsonWriterSettings.builder().outputMode(JsonMode.RELAXED).build();
         assertEquals(text, BsonDocument.parse(text).toJson(relaxed));
@@ -57,7 +61,9 @@ class JsonDeserializerTest {
 
     @Test
     void whatBreaksTheContractIsShownWithItsReason() {
-        assertEquals("{\"foreign\": \"a value with the field 'x' and without an _id is neither a document nor an update\", \"bson\": {\"x\": 1}}", shown(bson("{x: 1}")));
+        assertEquals(
+                "{\"foreign\": \"a value with the field 'x' and without an _id is neither a document nor an update\", \"bson\": {\"x\": 1}}",
+                shown(bson("{x: 1}")));
         String text = shown("hello".getBytes(UTF_8));
         assertTrue(text.startsWith("{\"foreign\": \"BSON "), text);
         assertTrue(text.endsWith("\"bytes\": 5, \"hex\": \"68656c6c6f\"}"), text);

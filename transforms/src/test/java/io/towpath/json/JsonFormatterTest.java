@@ -45,7 +45,8 @@ class JsonFormatterTest {
                 "p.d.c-3@508\t2023-11-14T22:13:20Z\t1700000000:8\td\t" + KEY + "\tnull",
                 printed(LogRecords.KEY, null, "1 d 1700000000:8 1700000000000"));
         assertEquals(
-                "p.d.c-3@508\t-\t-\t-\t" + KEY + "\t{\"_id\": 5, \"total\": 70, \"at\": {\"$date\": \"2026-11-21T14:42:38Z\"}}",
+                "p.d.c-3@508\t-\t-\t-\t" + KEY
+                        + "\t{\"_id\": 5, \"total\": 70, \"at\": {\"$date\": \"2026-11-21T14:42:38Z\"}}",
                 printed(LogRecords.KEY, LogRecords.DOCUMENT, (byte[]) null));
         assertEquals(
                 "p.d.c-3@508\t2023-11-14T22:13:20.123Z\t1700000000:7\tddl\t" + LogRecords.DROP_KEY

@@ -17,7 +17,15 @@ final class LogRecords {
             "{\"$set\": {\"lines.1\": {\"sku\": \"B\"}}, \"$unset\": {\"gone\": \"\"}, \"$truncate\": {\"list\": 3}, \"$splice\": {\"a.b\": [1000, [0, 1, []], [1000, 0, [{\"n\": 1}]]]}}";
     static final byte[] EVERY_TYPE = Raw.document(Raw.int32("_id", 5), Raw.join(Raw.everyType()));
     static final SchemaChange DROP = new SchemaChange(
-            "5:2/0/d.c", SchemaChange.Kind.DROP, "d.c", "", false, new BsonDocument(), List.of(), false, Map.of("p.d.c", 4));
+            "5:2/0/d.c",
+            SchemaChange.Kind.DROP,
+            "d.c",
+            "",
+            false,
+            new BsonDocument(),
+            List.of(),
+            false,
+            Map.of("p.d.c", 4));
     static final String DROP_KEY = "{\"ddl\": \"5:2/0/d.c\"}";
 
     private LogRecords() {}

@@ -44,8 +44,7 @@ class ToJsonTest {
     }
 
     private static SinkRecord record(Object key, Object value, String header) {
-        SinkRecord record =
-                new SinkRecord("p.d.c", 3, null, key, null, value, 508, 17L, TimestampType.LOG_APPEND_TIME);
+        SinkRecord record = new SinkRecord("p.d.c", 3, null, key, null, value, 508, 17L, TimestampType.LOG_APPEND_TIME);
         if (header != null) record.headers().addBytes("v", header.getBytes(UTF_8));
         return record;
     }
@@ -71,7 +70,8 @@ class ToJsonTest {
     void withoutAHeaderNothingIsAdded() {
         assertEquals(
                 DOCUMENT + "}",
-                toJson().apply(record(LogRecords.KEY, LogRecords.DOCUMENT, null)).value());
+                toJson().apply(record(LogRecords.KEY, LogRecords.DOCUMENT, null))
+                        .value());
     }
 
     /** As Connect delivers it if the connector has the default header converter. */
@@ -126,7 +126,10 @@ class ToJsonTest {
                 Raw.string("_id", "000000000000000000000000"), Raw.string("_id", "5"), Raw.string("_id", "-5")));
         for (byte[] element : Raw.everyType()) {
             int name = new String(element, ISO_8859_1).indexOf('\0', 1);
-            ids.add(Raw.join(new byte[] {element[0]}, "_id\0".getBytes(UTF_8), Arrays.copyOfRange(element, name + 1, element.length)));
+            ids.add(Raw.join(
+                    new byte[] {element[0]},
+                    "_id\0".getBytes(UTF_8),
+                    Arrays.copyOfRange(element, name + 1, element.length)));
         }
         List<String> keys = new ArrayList<>();
         List<byte[]> canonical = new ArrayList<>();
@@ -150,7 +153,8 @@ class ToJsonTest {
         ToJson<SinkRecord> rewrite = toJson("deletes", "rewrite");
         assertEquals(
                 "{\"_id\":5,\"__deleted\":true,\"__op\":\"d\",\"__ts_ms\":1700000000123}",
-                rewrite.apply(record(LogRecords.KEY, null, HEADER.replace('u', 'd'))).value());
+                rewrite.apply(record(LogRecords.KEY, null, HEADER.replace('u', 'd')))
+                        .value());
         assertEquals(
                 DOCUMENT + ",\"__deleted\":false" + META + "}",
                 rewrite.apply(record(LogRecords.DOCUMENT)).value());
@@ -164,7 +168,11 @@ class ToJsonTest {
         assertEquals("topic p.d.c, partition 3 has an update, and the setting updates of ToJson is fail", refused);
         assertNull(toJson("updates", "drop").apply(update));
         assertEquals(
-                "{\"_id\":5," + LogRecords.UPDATE_JSON.substring(1).replaceAll("([:,]) ", "$1").replaceAll("}$", "") + META + "}",
+                "{\"_id\":5,"
+                        + LogRecords.UPDATE_JSON
+                                .substring(1)
+                                .replaceAll("([:,]) ", "$1")
+                                .replaceAll("}$", "") + META + "}",
                 toJson("updates", "pass").apply(update).value());
     }
 
@@ -187,7 +195,9 @@ class ToJsonTest {
             hoist.configure(Map.of("field", "document"));
             SinkRecord row = hoist.apply(toJson().apply(record(LogRecords.DOCUMENT)));
             assertEquals(DOCUMENT + META + "}", ((Struct) row.value()).get("document"));
-            assertEquals(Schema.Type.STRING, row.valueSchema().field("document").schema().type());
+            assertEquals(
+                    Schema.Type.STRING,
+                    row.valueSchema().field("document").schema().type());
         }
     }
 
@@ -216,7 +226,8 @@ class ToJsonTest {
             byte[] key = random.nextInt(4) > 0 ? LogRecords.KEY : garbage.like(LogRecords.KEY);
             byte[] value = garbage.like(random.nextBoolean() ? LogRecords.EVERY_TYPE : LogRecords.UPDATE);
             try {
-                assertNotEquals(null, transform.apply(record(key, value, HEADER)).value());
+                assertNotEquals(
+                        null, transform.apply(record(key, value, HEADER)).value());
                 return "converted";
             } catch (DataException refused) {
                 return "refused";
