@@ -12,6 +12,7 @@ import io.debezium.connector.mongodb.MongoDbConnector;
 import io.debezium.connector.mongodb.connection.MongoDbAuthProvider;
 import io.towpath.connector.PluginVersion;
 import io.towpath.debezium.DebeziumToRecord;
+import io.towpath.json.ToJson;
 import io.towpath.debezium.RawDocuments;
 import io.towpath.sink.MongoSink;
 import io.towpath.sink.TowpathSinkTask;
@@ -32,6 +33,7 @@ import java.util.stream.Stream;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.config.ConfigValue;
 import org.apache.kafka.connect.connector.Connector;
+import org.apache.kafka.connect.sink.SinkRecord;
 import org.apache.kafka.connect.transforms.Transformation;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -133,17 +135,18 @@ class DefinitionsTest {
                 new TowpathSourceTask().version(),
                 new MongoSink().version(),
                 new TowpathSinkTask().version(),
-                new DebeziumToRecord().version())) assertEquals(PluginVersion.current(), version);
+                new DebeziumToRecord().version(),
+                new ToJson<SinkRecord>().version())) assertEquals(PluginVersion.current(), version);
     }
 
     @Test
     @SuppressWarnings("rawtypes")
-    void connectFindsTheTransform() {
+    void connectFindsTheTransforms() {
         List<String> ours = ServiceLoader.load(Transformation.class).stream()
                 .map(provider -> provider.type().getName())
                 .filter(name -> name.startsWith("io.towpath."))
                 .toList();
-        assertEquals(List.of(DebeziumToRecord.class.getName()), ours);
+        assertEquals(List.of(DebeziumToRecord.class.getName(), ToJson.class.getName()), ours);
     }
 
     private static boolean exists(String name) {

@@ -8,6 +8,7 @@ import com.mongodb.kafka.connect.sink.MongoSinkConfig;
 import io.debezium.connector.mongodb.MongoDbConnector;
 import io.towpath.connector.InheritedSettings;
 import io.towpath.debezium.DebeziumToRecord;
+import io.towpath.json.ToJson;
 import io.towpath.sink.MongoKafkaSettings;
 import io.towpath.sink.MongoSink;
 import io.towpath.source.DebeziumSettings;
@@ -42,9 +43,13 @@ class SettingsPageTest {
                 new MongoSource().config(), new MongoDbConnector().config().names());
         String sink = table(new MongoSink().config(), MongoSinkConfig.CONFIG.names());
         String transform = table(new DebeziumToRecord().config(), Set.of());
+        String json = table(new ToJson<>().config(), Set.of());
         assertTrue(source.lines().count() > 10 && sink.lines().count() > 10);
-        assertFalse((source + sink + transform).contains("$$Lambda"), "a validator that does not say what it accepts");
+        assertFalse(
+                (source + sink + transform + json).contains("$$Lambda"),
+                "a validator that does not say what it accepts");
         String filled = fill(fill(fill(page, "MongoSource", source), "MongoSink", sink), "DebeziumToRecord", transform);
+        filled = fill(filled, "ToJson", json);
         filled = fill(filled, "inherited by MongoSource", inherited(DebeziumSettings.RULES));
         filled = fill(filled, "inherited by MongoSink", inherited(MongoKafkaSettings.RULES));
         if ("write".equals(System.getProperty("towpath.docs"))) Files.writeString(PAGE, filled);

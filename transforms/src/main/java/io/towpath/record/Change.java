@@ -97,6 +97,32 @@ public sealed interface Change {
     /** The record's value; null for a delete. */
     byte[] encode();
 
+    /**
+     * The change in a record of a document. Throws {@link ContractException} when the key is not canonical, the value is no change, or the
+     * value is the document of another key.
+     */
+    static Change decode(byte[] key, byte[] value) {
+        requireKey(key);
+        Change change = decode(value);
+        if (change instanceof Document && !CanonicalKey.isKeyOf(key, value))
+            throw new ContractException("its document has another _id than its key");
+        return change;
+    }
+
+    /** Another form of the key would count as another document, and is probably in another partition. */
+    private static void requireKey(byte[] key) {
+        try {
+            WholeBson.require(key);
+        } catch (ContractException error) {
+            throw new ContractException("its key: " + error.getMessage());
+        }
+        if (CanonicalKey.isKey(key)) return;
+        throw new ContractException(
+                BsonElements.atId(key).isEmpty()
+                        ? "its key has no _id"
+                        : "its key is not {_id: …} alone, in the canonical form");
+    }
+
     /** The change in a record's value. Throws {@link ContractException} when it is neither a document, an update nor null. */
     static Change decode(byte[] value) {
         if (value == null) return new Delete();

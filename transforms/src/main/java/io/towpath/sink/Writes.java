@@ -8,12 +8,9 @@ import com.mongodb.kafka.connect.sink.MongoSinkTopicConfig;
 import io.towpath.connector.TextHeaders;
 import io.towpath.fold.Fold;
 import io.towpath.fold.Steps;
-import io.towpath.record.BsonElements;
-import io.towpath.record.CanonicalKey;
 import io.towpath.record.Change;
 import io.towpath.record.ContractException;
 import io.towpath.record.RecordHeaders;
-import io.towpath.record.WholeBson;
 import io.towpath.sink.model.WriteModels;
 import io.towpath.sink.plain.TopicNamespaceMapper;
 import java.util.ArrayList;
@@ -59,28 +56,11 @@ final class Writes {
         if (!(record.key() instanceof byte[] key)) throw new DataException("its key is not {_id: …} in bytes");
         if (record.value() != null && !(record.value() instanceof byte[]))
             throw new DataException("its value is not bytes");
-        requireKey(key);
-        Change change = Change.decode((byte[]) record.value());
-        if (change instanceof Change.Document && !CanonicalKey.isKeyOf(key, (byte[]) record.value()))
-            throw new DataException("its document has another _id than its key");
+        Change change = Change.decode(key, (byte[]) record.value());
         Steps steps = change instanceof Change.Update update ? Steps.of(update) : null;
         boolean isNew = change instanceof Change.Document && isNew(record);
         boolean isInsert = isNew && !WriteModels.mustBeLiteral((byte[]) record.value());
         return new RecordedChange(record, new Write.DocumentId(namespace, key), change, steps, isNew, isInsert);
-    }
-
-    /** Another form of the key would count as another document in a wave, and is probably in another partition. */
-    private static void requireKey(byte[] key) {
-        try {
-            WholeBson.require(key);
-        } catch (ContractException error) {
-            throw new DataException("its key: " + error.getMessage(), error);
-        }
-        if (CanonicalKey.isKey(key)) return;
-        throw new DataException(
-                BsonElements.atId(key).isEmpty()
-                        ? "its key has no _id"
-                        : "its key is not {_id: …} alone, in the canonical form");
     }
 
     /** A change as separate writes, often one. */
