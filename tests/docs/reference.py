@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import re
 import tempfile
 import tomllib
@@ -26,6 +27,7 @@ from towpath.clients.mongo.versions import SERIES
 from towpath.config import pipeline
 from towpath.config.loading import write_pipeline_file
 from towpath.config.pipeline import FieldRule, Pipeline
+from towpath.log.definitions import definitions as definitions_of
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "reference"
@@ -167,6 +169,30 @@ def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
+EXAMPLES = ROOT / "connectors" / "examples"
+_SHOP = {
+    "name": "shop",
+    "source": {"uri": "mongodb://source.example:27017/?replicaSet=rs0"},
+    "destination": {"uri": "mongodb://destination.example:27017/?replicaSet=rs1"},
+    "collections": {"include": ["shop.*"]},
+    "kafka": {"bootstrap": "kafka.example:9092"},
+    "connect": {"url": "http://connect.example:8083", "secrets": "/etc/towpath"},
+}
+
+
+def examples() -> dict[str, str]:
+    """File in `connectors/examples` → a connector's whole configuration, with the URIs in place of references."""
+    found = {}
+    for mode, prefix in (("exactly-once", ""), ("plain", "plain-")):
+        shop = Pipeline.model_validate(_SHOP | {"mode": mode})
+        for name, config in definitions_of(shop).items():
+            for side, cluster in (("source", shop.source), ("destination", shop.destination)):
+                reference = f"${{file:{shop.secrets_file}:{side}.uri}}"
+                config = {key: text.replace(reference, cluster.uri) for key, text in config.items()}
+            found[f"{prefix}{name.removeprefix('shop-')}.json"] = json.dumps(config, indent=2) + "\n"
+    return found
+
+
 PACKAGES = ROOT / "docs" / "pictures" / "packages.svg"
 
 
@@ -198,3 +224,5 @@ if __name__ == "__main__":
     for page in {page for page, _ in BLOCKS}:
         (FOLDER / page).write_text(filled(page))
     PACKAGES.write_text(packages())
+    for name, text in examples().items():
+        (EXAMPLES / name).write_text(text)

@@ -94,16 +94,36 @@ def standalone_connect(
     directory: Path, bootstrap: str, plugins: Path, *options: str, heap_mb: int = 256, settings: str = ""
 ) -> Iterator[str]:
     """A standalone Connect worker with these plugins, options of its JVM and further settings; yields its URL."""
+    settings += (
+        f"plugin.path={plugins}\nplugin.discovery=service_load\noffset.storage.file.filename={directory / 'offsets'}\n"
+    )
+    with _worker("Standalone", directory, bootstrap, settings, *options, heap_mb=heap_mb) as url:
+        yield url
+
+
+@contextmanager
+def distributed_connect(directory: Path, bootstrap: str, settings: str) -> Iterator[str]:
+    """A distributed Connect worker with the settings that every one needs, and these; yields its URL."""
+    group = f"others-{free_port()}"
+    kinds = ("config", "offset", "status")
+    settings += f"\ngroup.id={group}\n" + "".join(
+        f"{kind}.storage.topic={group}-{kind}\n{kind}.storage.replication.factor=1\n" for kind in kinds
+    )
+    with _worker("Distributed", directory, bootstrap, settings, heap_mb=1024) as url:
+        yield url
+
+
+@contextmanager
+def _worker(kind: str, directory: Path, bootstrap: str, settings: str, *options: str, heap_mb: int) -> Iterator[str]:
     found, url = parts.parts(print), f"http://127.0.0.1:{free_port()}"
     properties = directory / "worker.properties"
     properties.write_text(
-        f"bootstrap.servers={bootstrap}\nlisteners={url}\nplugin.path={plugins}\nplugin.discovery=service_load\n"
-        f"offset.storage.file.filename={directory / 'offsets'}\n"
+        f"bootstrap.servers={bootstrap}\nlisteners={url}\n"
         "key.converter=org.apache.kafka.connect.converters.ByteArrayConverter\n"
         "value.converter=org.apache.kafka.connect.converters.ByteArrayConverter\n"
         f"{settings}"
     )
-    main = "org.apache.kafka.connect.cli.ConnectStandalone"
+    main = f"org.apache.kafka.connect.cli.Connect{kind}"
     with (directory / "worker.log").open("w") as log:
         command = [str(found.java), f"-Xmx{heap_mb}m", *options, "-cp", f"{found.libs}/*", main, str(properties)]
         running = subprocess.Popen(command, stdout=log, stderr=log)
