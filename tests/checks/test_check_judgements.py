@@ -171,7 +171,9 @@ def test_the_compatibility_version_that_is_needed_is_advised(
         ((6, 0, 27), [], ""),
         ((6, 3, 1), ["ok"], "MongoDB 6.3.1 is expected to work, and not tested"),
         ((8, 0, 4), ["ok"], "MongoDB 8.0.4 is expected to work, and not tested"),
-        ((9, 0, 0), ["warning"], "is newer than all that is known"),
+        ((9, 0, 1), ["warning"], "which 9.0.2 disables"),
+        ((9, 0, 2), ["ok"], "MongoDB 9.0.2 is expected to work, and not tested"),
+        ((10, 0, 0), ["warning"], "is newer than all that is known"),
     ],
 )
 def test_what_is_said_of_a_version(version: tuple[int, ...], levels: list[str], words: str) -> None:

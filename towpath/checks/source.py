@@ -23,7 +23,7 @@ from towpath.checks.rule import Finding, Rule, about, error, ok, rules, warning
 from towpath.clients.mongo.client import Client
 from towpath.clients.mongo.privileges import COPY_ACTIONS, DDL_SOURCE_ACTIONS, SOURCE_ACTIONS, if_allowed
 from towpath.clients.mongo.replica_set import RAW, Collection, holds_documents, regex_refusal
-from towpath.clients.mongo.versions import EXPANDED_EVENTS, NEWEST, OLDEST, Version, series, short
+from towpath.clients.mongo.versions import EXPANDED_EVENTS, NEWEST, OLDEST, UNRELIABLE_STREAMS, Version, series, short
 from towpath.config.namespaces import topic_of, unmatched
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted, first_few
@@ -81,6 +81,11 @@ def untested(version: Version) -> Iterator[Finding]:
         yield warning(
             f"MongoDB {number} is newer than all that is known to this version of Towpath",
             "upgrade Towpath, or try everything on a copy of the data first",
+        )
+    elif version in UNRELIABLE_STREAMS:
+        yield warning(
+            f"MongoDB {number} reads change streams in a new way, which 9.0.2 disables",
+            "upgrade it to 9.0.2 or later first",
         )
     elif series(version).support == "expected":
         yield ok(f"MongoDB {number} is expected to work, and not tested")

@@ -46,7 +46,10 @@ SERIES = (
     Series((7, 0), "expected", "by its release notes"),
     Series((8, 0), "expected", "by its release notes"),
     Series((8, 2), "expected", "by its release notes"),
+    Series((9, 0), "expected", "by its release notes, from 9.0.2 on"),
 )
+#: Releases with a change stream reader that the next release disables (SERVER-134970, SERVER-135099).
+UNRELIABLE_STREAMS: tuple[Version, ...] = ((9, 0, 0), (9, 0, 1))
 OLDEST: Version = next(series.version for series in SERIES if series.support != "not supported")
 NEWEST: Version = SERIES[-1].version
 

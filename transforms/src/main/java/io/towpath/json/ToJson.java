@@ -157,13 +157,7 @@ public final class ToJson<R extends ConnectRecord<R>> implements Transformation<
 
     private R with(R record, String key, Schema schema, Object value) {
         return record.newRecord(
-                record.topic(),
-                record.kafkaPartition(),
-                Schema.STRING_SCHEMA,
-                key,
-                schema,
-                value,
-                record.timestamp());
+                record.topic(), record.kafkaPartition(), Schema.STRING_SCHEMA, key, schema, value, record.timestamp());
     }
 
     private static String name(Enum<?> value) {

@@ -37,11 +37,14 @@ public enum RetryCause {
     /** The cause of what MongoDB or its driver reports. */
     public static RetryCause of(RuntimeException error) {
         if (!(error instanceof MongoException mongoError)) return OTHER;
-        int code = error instanceof MongoBulkWriteException bulk && bulk.getWriteConcernError() != null
-                ? bulk.getWriteConcernError().getCode()
+        boolean isConcern = error instanceof MongoBulkWriteException bulk && bulk.getWriteConcernError() != null;
+        int code = isConcern
+                ? ((MongoBulkWriteException) error).getWriteConcernError().getCode()
                 : mongoError.getCode();
         if (ServerError.isDiskFull(code, error.getMessage())) return RESOURCES;
-        RetryCause cause = ServerError.of(code).map(RetryCause::of).orElse(OTHER);
+        RetryCause cause = (isConcern ? ServerError.of(code) : ServerError.of(mongoError))
+                .map(RetryCause::of)
+                .orElse(OTHER);
         return cause == OTHER ? ofDriver(mongoError) : cause;
     }
 
@@ -114,6 +117,7 @@ public enum RetryCause {
             case TooManyLocks,
                     TooManyLogicalSessions,
                     TooManyFilesOpen,
+                    TooManyOpenTransactions,
                     TemporarilyUnavailable,
                     TransactionTooLargeForCache,
                     ResourceExhausted,

@@ -1,5 +1,6 @@
 package io.towpath.net;
 
+import com.mongodb.MongoCommandException;
 import com.mongodb.MongoException;
 import java.util.Map;
 import java.util.Optional;
@@ -96,6 +97,8 @@ public enum ServerError {
     ResourceExhausted(402, Retry.WRITE),
     AdmissionQueueOverflow(433, Retry.READ_AND_WRITE),
     RateLimitExceeded(449, Retry.READ_AND_WRITE),
+    /** Of 9.0, whose release notes have no number: known by its name only. */
+    TooManyOpenTransactions(-1, Retry.WRITE),
     IngressRequestRateLimitExceeded(462, Retry.READ_AND_WRITE),
     // Permission and room to write: a missing role, a quota, a full disk, a write block.
     UserNotFound(11, Retry.WRITE),
@@ -173,6 +176,13 @@ public enum ServerError {
 
     public static Optional<ServerError> of(int code) {
         return Optional.ofNullable(BY_CODE.get(code));
+    }
+
+    /** By the code, or by the name that the server gives it. */
+    public static Optional<ServerError> of(MongoException error) {
+        boolean isNamed = error instanceof MongoCommandException answer
+                && answer.getErrorCodeName().equals(TooManyOpenTransactions.name());
+        return isNamed ? Optional.of(TooManyOpenTransactions) : of(error.getCode());
     }
 
     /** Before a mongod with a full disk ends, it responds with the operating system's message, as an unknown error. */

@@ -7,6 +7,7 @@ import com.mongodb.MongoSecurityException;
 import com.mongodb.MongoSocketException;
 import com.mongodb.MongoWriteConcernException;
 import io.towpath.net.ServerError;
+import java.util.Optional;
 import java.util.regex.Pattern;
 import org.bson.BSONException;
 import org.bson.BsonInvalidOperationException;
@@ -50,12 +51,16 @@ enum Verdict {
                 || mongoError instanceof MongoSecurityException) return TRANSIENT;
         if (ServerError.isDiskFull(mongoError.getCode(), mongoError.getMessage())) return TRANSIENT;
         if (mongoError instanceof MongoWriteConcernException concern) return of(concern.getCode());
-        if (mongoError.getCode() > 0) return of(mongoError.getCode());
+        if (mongoError.getCode() > 0) return of(ServerError.of(mongoError));
         return TRANSIENT; // the driver's own: no server available, a timeout, an interrupt
     }
 
     private static Verdict of(int code) {
-        return ServerError.of(code).map(Verdict::of).orElse(UNCLEAR);
+        return of(ServerError.of(code));
+    }
+
+    private static Verdict of(Optional<ServerError> error) {
+        return error.map(Verdict::of).orElse(UNCLEAR);
     }
 
     private static Verdict of(ServerError error) {

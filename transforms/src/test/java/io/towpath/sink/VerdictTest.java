@@ -13,6 +13,7 @@ import com.mongodb.ServerAddress;
 import com.mongodb.WriteConcernResult;
 import com.mongodb.bulk.BulkWriteResult;
 import com.mongodb.bulk.WriteConcernError;
+import io.towpath.net.RetryCause;
 import java.util.List;
 import java.util.Set;
 import org.bson.BsonDocument;
@@ -20,6 +21,7 @@ import org.bson.BsonInt32;
 import org.bson.BsonInvalidOperationException;
 import org.bson.BsonMaximumSizeExceededException;
 import org.bson.BsonSerializationException;
+import org.bson.BsonString;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
@@ -117,6 +119,17 @@ class VerdictTest {
     private static MongoException command(int code) {
         BsonDocument answer = new BsonDocument("ok", new BsonInt32(0)).append("code", new BsonInt32(code));
         return new MongoCommandException(answer, new ServerAddress());
+    }
+
+    /** 9.0 names it in its release notes, without a number. */
+    @Test
+    void tooManyOpenTransactionsPass() {
+        BsonDocument answer = new BsonDocument("ok", new BsonInt32(0))
+                .append("code", new BsonInt32(999))
+                .append("codeName", new BsonString("TooManyOpenTransactions"));
+        MongoException error = new MongoCommandException(answer, new ServerAddress());
+        assertEquals(Verdict.TRANSIENT, Verdict.of(error));
+        assertEquals(RetryCause.RESOURCES, RetryCause.of(error));
     }
 
     private static WriteCommand.Refusal refusal(int code, String reason, Write.Kind kind) {
