@@ -39,7 +39,8 @@ final class PlainValues {
             case INT64 -> value.asInt64().getValue();
             case DOUBLE -> number(value.asDouble().getValue());
             case DECIMAL128 -> value.asDecimal128().getValue().toString();
-            case DATE_TIME -> Instant.ofEpochMilli(value.asDateTime().getValue()).toString();
+            case DATE_TIME -> Instant.ofEpochMilli(value.asDateTime().getValue())
+                    .toString();
             case TIMESTAMP -> ClusterTime.of(value.asTimestamp()).toString();
             case OBJECT_ID -> value.asObjectId().getValue().toHexString();
             case BINARY -> binary(value.asBinary());
@@ -71,11 +72,10 @@ final class PlainValues {
     }
 
     private static String binary(BsonBinary value) {
-        boolean isUuid = value.getType() == BsonBinarySubType.UUID_STANDARD.getValue()
-                && value.getData().length == UUID_BYTES;
+        boolean isUuid =
+                value.getType() == BsonBinarySubType.UUID_STANDARD.getValue() && value.getData().length == UUID_BYTES;
         return isUuid ? value.asUuid().toString() : Base64.getEncoder().encodeToString(value.getData());
     }
-
 
     private static String regex(BsonRegularExpression value) {
         return "/%s/%s".formatted(value.getPattern(), value.getOptions());
