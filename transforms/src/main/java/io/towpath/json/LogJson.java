@@ -5,10 +5,12 @@ import io.towpath.record.ContractException;
 import io.towpath.record.SchemaChange;
 import io.towpath.record.WholeBson;
 import java.util.HexFormat;
+import java.util.Map;
 import org.bson.BSONException;
 import org.bson.BsonDocument;
 import org.bson.BsonInt32;
 import org.bson.BsonString;
+import org.bson.Document;
 import org.bson.RawBsonDocument;
 import org.bson.json.JsonMode;
 import org.bson.json.JsonWriterSettings;
@@ -65,5 +67,10 @@ final class LogJson {
     /** BSON as JSON. Throws {@link BSONException} for what the driver cannot decode. */
     static String text(byte[] bson) {
         return new RawBsonDocument(bson).toJson(RELAXED);
+    }
+
+    /** The values of {@link PlainValues} as JSON. */
+    static String text(Map<String, Object> fields) {
+        return new Document(fields).toJson(RELAXED);
     }
 }

@@ -1,7 +1,5 @@
 package io.towpath.json;
 
-import static java.nio.charset.StandardCharsets.UTF_8;
-
 import io.towpath.connector.PluginVersion;
 import io.towpath.connector.TextHeaders;
 import io.towpath.record.Change;
@@ -16,7 +14,6 @@ import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.connect.connector.ConnectRecord;
 import org.apache.kafka.connect.data.Schema;
 import org.apache.kafka.connect.errors.DataException;
-import org.apache.kafka.connect.json.JsonConverter;
 import org.apache.kafka.connect.transforms.Transformation;
 import org.bson.BSONException;
 import org.bson.RawBsonDocument;
@@ -83,7 +80,6 @@ public final class ToJson<R extends ConnectRecord<R>> implements Transformation<
                     ConfigDef.Importance.MEDIUM,
                     "What is done with a schema change ([ddl] in the pipeline file). drop: the sink keeps the documents of a collection that was dropped or renamed. fail: the record is an error. pass: its document; the key is {\"ddl\": id}.");
 
-    private final JsonConverter json = new JsonConverter();
     private Format format;
     private Deletes deletes;
     private Action updates;
@@ -96,7 +92,6 @@ public final class ToJson<R extends ConnectRecord<R>> implements Transformation<
         deletes = chosen(Deletes.class, parsed.get(DELETES));
         updates = chosen(Action.class, parsed.get(UPDATES));
         schemaChanges = chosen(Action.class, parsed.get(SCHEMA_CHANGES));
-        json.configure(Map.of("schemas.enable", "false"), false);
     }
 
     @Override
@@ -146,13 +141,18 @@ public final class ToJson<R extends ConnectRecord<R>> implements Transformation<
     /** With what the header tells. */
     private R with(R record, String key, Map<String, Object> fields) {
         TextHeaders.read(record, RecordHeaders.Part.OPERATION).ifPresent(operation -> fields.put("__op", operation));
-        TextHeaders.read(record, RecordHeaders.Part.AT).ifPresent(at -> fields.put("__ts_ms", Long.valueOf(at)));
-        if (format == Format.MAP) return with(record, key, null, fields);
-        return with(
-                record,
-                key,
-                Schema.STRING_SCHEMA,
-                new String(json.fromConnectData(record.topic(), null, fields), UTF_8));
+        TextHeaders.read(record, RecordHeaders.Part.AT).ifPresent(at -> fields.put("__ts_ms", ms(at)));
+        return format == Format.MAP
+                ? with(record, key, null, fields)
+                : with(record, key, Schema.STRING_SCHEMA, LogJson.text(fields));
+    }
+
+    private static long ms(String at) {
+        try {
+            return Long.parseLong(at);
+        } catch (NumberFormatException error) {
+            throw new ContractException("its header v has a wall clock that is not a number: '%.20s'".formatted(at));
+        }
     }
 
     private R with(R record, String key, Schema schema, Object value) {
@@ -183,7 +183,5 @@ public final class ToJson<R extends ConnectRecord<R>> implements Transformation<
     }
 
     @Override
-    public void close() {
-        json.close();
-    }
+    public void close() {}
 }
