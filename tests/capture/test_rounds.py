@@ -150,7 +150,8 @@ def copied_in_rounds(
     timeout: float = 120,
 ) -> Seen:
     """Copies under writes; both sides are the same then."""
-    changes = Workload(seed, [pipeline.source(COPIED), pipeline.source(CHANGED)], documents=documents // 2)
+    collections = [pipeline.source(COPIED), pipeline.source(CHANGED)]
+    changes = Workload(seed, collections, documents=documents // 2, may_lose=True)  # in an election
     changes.fill()
     until("full oplog", lambda: _is_full(pipeline.source_client), timeout=60)
     with Watch(pipeline, pipeline.source_client) as seen, Writer(changes, per_second=60) as writer:
