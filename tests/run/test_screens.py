@@ -129,7 +129,9 @@ def test_the_recovery_point_is_a_line_once_all_is_copied(capsys):
     assert "recovery      2.0 s would be lost with the source\n" in tidy(shown(capsys, lag=Lag(0, 2.0, 0.0)))
     limited = tidy(shown(capsys, lag=Lag(0, 2.0, 0.0, 1_200), recovery_point_seconds=10.0))
     assert "recovery      2.0 s (1,200 changes) would be lost with the source (limit 10 s)\n" in limited
-    assert "recovery" not in shown(capsys, lag=Lag(0, 2.0, 0.0, 1_200), copy=Copy(False, (), ()))
+    assert "takeover      about 10 s if the source were lost now\n" in tidy(shown(capsys, lag=Lag(5, 2.0, 3.0)))
+    copying = shown(capsys, lag=Lag(0, 2.0, 0.0, 1_200), copy=Copy(False, (), ()))
+    assert "recovery" not in copying and "takeover" not in copying
 
 
 def test_an_unknown_lag_is_not_zero(capsys):

@@ -226,6 +226,8 @@ def _numbers(status: Report) -> Iterator[tuple[str, str]]:
             f"{lost_text(behind, status.lag.capture_changes)} would be lost with the source"
             f"{'' if limit is None else f' (limit {limit:g} s)'}",
         )
+        if (takes := status.lag.takeover_seconds) is not None:
+            yield "takeover", f"about {takes:,.0f} s if the source were lost now"
     yield "rate", f"{status.records_per_second or 0:,.0f} records/s into the log, over {RATE_WINDOW} s"
     yield from _splices(status.splices or Splices())
     for shown in status.raw.changes.latest[:1] if status.raw.changes else ():

@@ -225,6 +225,7 @@ _PIPELINE: Table[Report] = {
         "Changes in the source's oplog that the stream has not captured; absent above 10,000",
         "lag.capture_changes",
     ),
+    "takeover_seconds": ("About how long a takeover would take now", "lag.takeover_seconds"),
     "recovery_point_seconds": (
         "[run] recovery_point: how far the log may be behind the source, whose loss would cost that much",
         "recovery_point_seconds",
