@@ -34,8 +34,8 @@ pytestmark = pytest.mark.servers
 WORKER = "connect-0"
 #: Bytes of one write that only fills the oplog; so many a second make 16 MB reach back 10 to 40 s.
 FILL, FILLS = 160_000, 10
-#: For a restart of a worker, which takes a minute on a machine that has much else to do.
-FEWER_FILLS = 1
+#: For the restart of a killed worker: the transaction that it had open is waited for up to a minute. 150 s.
+FEWER_FILLS = 0.4
 COPIED, CHANGED = "docs", "other"
 
 
@@ -108,7 +108,7 @@ def small(
     destination_client: raw.Client,
     settings: Settings,
     nodes: int = 1,
-    fills: int = FILLS,
+    fills: float = FILLS,
 ) -> Iterator[Pipeline]:
     """A pipeline from a source whose oplog holds 16 MB, which writes fill in about ten seconds."""
     sizes = MongodSizes(cache_gb=0.25, oplog_mb=16)
@@ -132,11 +132,13 @@ def small(
             destination_client.drop_database(name)
 
 
-def _fill(client: raw.Client, per_second: int, stop: threading.Event) -> None:
-    filler = client["filler"]["filler"]
-    while not stop.wait(1 / per_second):
+def _fill(client: raw.Client, per_second: float, stop: threading.Event) -> None:
+    """Fill the oplog, and then go on at this rate."""
+    filler, is_full = client["filler"]["filler"], False
+    while not stop.wait(1 / (per_second if is_full else FILLS)):
         try:
             filler.replace_one({"_id": 1}, {"_id": 1, "padding": Random().randbytes(FILL)}, upsert=True)
+            is_full = is_full or _is_full(client)
         except Exception as error:  # noqa: BLE001  # an election
             print(f"filler: {error!r}")
 
