@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from tests.conftest import MakePipeline
+from tests.support import rest
 from tests.support.awaited import until
 from tests.support.pipeline import Pipeline, Settings, towpath
 from towpath.cli import topics as printed
@@ -102,7 +103,8 @@ def test_topics_exist_or_are_waited_for_and_a_document_above_the_limit_stops_not
     assert {one["_id"] for one in pipeline.destination("docs").find({}, {"_id": 1})} == {1, 3}
 
     pipeline.source("later").insert_one({"_id": 1})
-    until("the failure", lambda: any(one["failures"] for one in pipeline.status(expect=1)["connectors"]))
+    state = f"{pipeline.addresses.connect}/connectors/{pipeline.name}-source/status"
+    until("the failure", lambda: "FAILED" in rest.get(state).raise_for_status().text)
     said = towpath("status", pipeline.file, expect=1).stdout
     assert f"the topic {pipeline.topic('later')} does not exist" in said
     create(pipeline)

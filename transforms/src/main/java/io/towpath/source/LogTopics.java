@@ -65,8 +65,7 @@ final class LogTopics implements AutoCloseable {
             if (error.getCause() instanceof UnknownTopicOrPartitionException)
                 throw new ConnectException(
                         "the topic %s does not exist, and [kafka] topics = \"exist\": create it as `towpath topics PIPELINE` prints it, then run `towpath restart PIPELINE`"
-                                .formatted(topic),
-                        error.getCause());
+                                .formatted(topic));
             LOGGER.debug("cannot see whether the topic {} exists", topic, error);
             return;
         } catch (TimeoutException error) {
