@@ -6,7 +6,7 @@ and it has to be that one exactly: the states of a capped list are windows of th
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -85,10 +85,10 @@ def whole(history: History, *, at_least: int) -> Seen:
     found = list(violations(history))
     listed = "\n".join(map(str, found[:_SHOWN]))
     assert not found, f"{len(found)} violations in the history of the lists; the first:\n{listed}"
-    times = [state.time for state in history.source]
+    times = Counter(state.time for state in history.source)
     seen = Seen(
         appends=len({number for state in history.source for number in state.elements}),
-        transactions=sum(times.count(time) > 1 for time in set(times)),
+        transactions=sum(count > 1 for count in times.values()),
         records=len(history.log or ()),
         states=sum(1 for _ in _visible(history.destination)),
         points=len(history.points),
@@ -137,26 +137,22 @@ class _Source:
         name, elements, ranks = f"{state.place} at {state.time}", state.elements, self.ranks[state.place]
         if not elements:
             return "lost", f"{name} has no list"
+        index = self.ends[state.place].get(elements[-1])
+        if index is not None and self.states[state.place][index].elements == elements:
+            return index
         if len(set(elements)) < len(elements):
-            return "twice", f"{name} has {_first(n for n in elements if elements.count(n) > 1)} more than once"
+            return "twice", f"{name} has {next(n for n in elements if elements.count(n) > 1)} more than once"
         if unknown := [number for number in elements if number not in ranks]:
             return "from nowhere", f"{name} has {unknown[0]}, which was not appended to it"
         if (known := sorted(elements, key=ranks.__getitem__)) != list(elements):
-            late = _first(n for n, in_turn in zip(elements, known, strict=True) if n != in_turn)
+            late = next(n for n, in_turn in zip(elements, known, strict=True) if n != in_turn)
             return "reordered", f"{name} has {late} before what was appended earlier"
-        index = self.ends[state.place].get(elements[-1])
         if index is None:
             return "another state", f"{name} ends with {elements[-1]}, the middle of an append of several"
         expected = self.states[state.place][index].elements
-        if missing := [number for number in expected if number not in set(elements)]:
-            return "lost", f"{name} lacks {missing[0]} before {elements[-1]}"
-        if elements != expected:
-            return "another state", f"{name} has {len(elements)} numbers, the source had {len(expected)} then"
-        return index
-
-
-def _first(numbers: Iterator[int]) -> int:
-    return next(numbers)
+        if missing := set(expected) - set(elements):
+            return "lost", f"{name} lacks {min(missing, key=ranks.__getitem__)} before {elements[-1]}"
+        return "another state", f"{name} has {len(elements)} numbers, the source had {len(expected)} then"
 
 
 def _in_log(source: _Source, log: Sequence[Logged]) -> Iterator[Violation]:

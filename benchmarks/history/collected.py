@@ -42,7 +42,7 @@ def time_of(timestamp: Timestamp) -> Time:
 
 
 def _state(place: Place, document: Document, time: Time) -> State:
-    return State(place, tuple(map(int, document.get(LIST, ()))), time)
+    return State(place, tuple(document.get(LIST, ())), time)
 
 
 def at_source(client: raw.Client, database: str, since: Timestamp) -> Iterator[State]:

@@ -190,6 +190,7 @@ def _written(scene: Scene, plan: Plan, writers: tuple[Writer, Writer], lists: Li
         for number, strike in enumerate(while_written):
             scene.moment_s = random.uniform(0, 5 if number else 15)
             struck = _strike(scene, strike, random)
+            scene.site.wait_whole()
             if lists.point():
                 _await_flow(scene)
             yield struck
