@@ -37,7 +37,8 @@ class Logged(State):
 
     partition: int
     offset: int
-    is_update: bool
+    is_event: bool
+    """Made from a change of the source, and not from a read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,21 +158,21 @@ class _Source:
 
 def _in_log(source: _Source, log: Sequence[Logged]) -> Iterator[Violation]:
     newest: dict[Place, int] = {}
-    updates: dict[tuple[str, int, Time], int] = {}
+    events: dict[tuple[str, int, Time], int] = {}
     for record in log:
         there = f"{record.place} at offset {record.offset} of partition {record.partition}"
-        if record.is_update:
+        if record.is_event:
             # what one transaction of the source has changed is in one of Kafka's, whose end would take an offset
             turn = record.place[0], record.partition, record.time
-            if updates.get(turn, record.offset - 1) != record.offset - 1:
+            if events.get(turn, record.offset - 1) != record.offset - 1:
                 yield Violation("half a transaction", "log", f"{there}: not beside the records of its time")
-            updates[turn] = record.offset
+            events[turn] = record.offset
         match source.judge(record):
             case int(index):
                 before = newest.get(record.place, -1)
                 if index < before:
                     yield Violation("went back", "log", f"{there} is state {index} after state {before}")
-                elif index == before and record.is_update:
+                elif index == before and record.is_event:
                     yield Violation("twice", "log", f"{there} changes nothing")
                 newest[record.place] = max(index, before)
             case kind, what:

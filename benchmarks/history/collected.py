@@ -123,14 +123,8 @@ def of_topic(collection: str, records: list[log.Logged]) -> Iterator[Logged]:
             continue
         seconds, ordinal = map(int, record.contract["t"].split(b":"))
         state = _state((collection, identity), documents.get(identity, {}), (seconds, ordinal))
-        yield Logged(
-            state.place,
-            state.elements,
-            state.time,
-            record.partition,
-            record.offset,
-            value is not None and is_update(value),
-        )
+        is_event = record.contract["op"] != b"r"
+        yield Logged(state.place, state.elements, state.time, record.partition, record.offset, is_event)
 
 
 class AtDestination(Watched):

@@ -75,8 +75,10 @@ def test_an_update_of_the_oplog_changes_objects_and_arrays(before: Document, dif
     assert before == after and list(before) == list(after)
 
 
-def record(offset: int, value: Document | None, *, ordinal: int | None = None, more: str = "", key: Any = 1) -> Raw:
-    header = f"1 u 100:{offset if ordinal is None else ordinal} 5{more}".encode()
+def record(
+    offset: int, value: Document | None, *, op: str = "u", ordinal: int | None = None, more: str = "", key: Any = 1
+) -> Raw:
+    header = f"1 {op} 100:{offset if ordinal is None else ordinal} 5{more}".encode()
     identity = bson.encode(key if isinstance(key, dict) else {"_id": Int64(key)})
     encoded = None if value is None else bson.encode(value)
     return Raw("t", 3, offset, identity, encoded, {"v": header}, True, 0)
@@ -85,18 +87,18 @@ def record(offset: int, value: Document | None, *, ordinal: int | None = None, m
 def test_records_give_the_state_of_each_list_after_each() -> None:
     records = [
         record(0, {"$set": {"list.5": 1}}, more=" row-follows", key=2),
-        record(1, {"_id": 1, "list": [5, 6]}),
-        record(2, {"ddl": "create"}, key={"ddl": "7"}),
+        record(1, {"_id": 1, "list": [5, 6]}, op="r"),
+        record(2, {"ddl": "create"}, op="ddl", key={"ddl": "7"}),
         record(3, {"$set": {"version": 2, "list.2": 7}}, ordinal=9),
         record(4, {"$splice": {"list": [3, [0, 1, []], [3, 0, [8]]]}}),
-        record(5, None),
+        record(5, None, op="d"),
     ]
     place = ("capped-lists", 1)
     assert list(of_topic("capped-lists", records)) == [
         Logged(place, (5, 6), (100, 1), 3, 1, False),
         Logged(place, (5, 6, 7), (100, 9), 3, 3, True),
         Logged(place, (6, 7, 8), (100, 4), 3, 4, True),
-        Logged(place, (), (100, 5), 3, 5, False),
+        Logged(place, (), (100, 5), 3, 5, True),
     ]
 
 

@@ -125,7 +125,7 @@ def test_a_state_that_comes_again_later_went_back(history: History, data: st.Dat
 def test_an_update_that_is_in_the_log_twice_is_found(history: History, data: st.DataObject) -> None:
     """Even though a second `$set` of the same element changes nothing."""
     assert history.log is not None
-    updates = [at for at, it in enumerate(history.log) if it.is_update]
+    updates = [at for at, it in enumerate(history.log) if it.is_event]
     assume(updates)
     at = data.draw(st.sampled_from(updates))
     again = replace(history.log[at], offset=1_000_000, time=(999, 9))
@@ -242,6 +242,21 @@ def test_every_class_is_planted_and_the_history_they_are_planted_in_is_whole() -
     assert (seen.appends, seen.transactions, seen.records, seen.states, seen.points) == (6, 1, 5, 5, 3)
     with pytest.raises(AssertionError, match="there are not 7"):
         whole(good(), at_least=7)
+
+
+def test_a_transaction_may_insert_a_document_between_its_updates_of_another() -> None:
+    """All of its records are beside one another, whatever their kind; a row of its time may be anywhere."""
+    source = [
+        State(ONE, (1,), (100, 1)),
+        State(ONE, (1, 2), (100, 2)),
+        State(TWO, (3,), (100, 2)),
+        State(ONE, (1, 2, 4), (100, 2)),
+    ]
+    log = [Logged(it.place, it.elements, it.time, 0, at, at > 0) for at, it in enumerate(source)]
+    row = replace(log[-1], offset=9, is_event=False)
+    assert kinds(History(set(), source, [*log, row], source)) == set()
+    apart = [*log[:3], replace(log[3], offset=4)]
+    assert kinds(History(set(), source, apart, source)) == {"half a transaction"}
 
 
 def test_a_capped_list_that_kept_too_much_is_another_state() -> None:
