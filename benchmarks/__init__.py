@@ -1,1 +1,1 @@
-"""What `scripts/bench`, `scripts/soak` and `scripts/mutate` run: each a command with a report, and no test."""
+"""What `scripts/bench`, `scripts/soak`, `scripts/evidence` and `scripts/mutate` run: each makes a report, no test."""

@@ -29,11 +29,11 @@ def page(found: Sequence[Mapping[str, Any]], pictures: Mapping[str, Sequence[str
     """The lines of the page."""
     yield "# Benchmarks: the newest report"
     yield ""
-    commands = ", ".join(dict.fromkeys(_code(one["command"]) for one in found))
+    commands = ", ".join(dict.fromkeys(code(one["command"]) for one in found))
     yield f"Made by {commands}. [README.md](README.md) says what is measured, and how to read it."
     yield ""
-    yield from _table(["benchmark", "demand", "wanted", "found", ""], _all_goals(found))
-    yield from _table(["benchmark", "when", "commit", "took", "machine"], map(_circumstances, found))
+    yield from table(["benchmark", "demand", "wanted", "found", ""], _all_goals(found))
+    yield from table(["benchmark", "when", "commit", "took", "machine"], map(_circumstances, found))
     versions = {f"{name.removesuffix('.version')} {one['versions'][name]}": None for one in found for name in _VERSIONS}
     yield f"Versions: {', '.join(versions)}."
     yield ""
@@ -41,7 +41,7 @@ def page(found: Sequence[Mapping[str, Any]], pictures: Mapping[str, Sequence[str
         yield from _chapter(one, pictures[one["benchmark"]])
 
 
-def _code(text: str) -> str:
+def code(text: str) -> str:
     return f"`{text}`"
 
 
@@ -54,7 +54,7 @@ def _all_goals(found: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
 def _circumstances(one: Mapping[str, Any]) -> list[str]:
     machine = one["machine"]
     told = f"{machine['processor']}, {machine['cores']} cores, {machine['memory_gb']:.0f} GB"
-    return [one["benchmark"], one["when"], _code(one["commit"]), f"{one['seconds']} s", told]
+    return [one["benchmark"], one["when"], code(one["commit"]), f"{one['seconds']} s", told]
 
 
 def _chapter(one: Mapping[str, Any], pictures: Sequence[str]) -> Iterator[str]:
@@ -84,16 +84,16 @@ def _numbers(part: Mapping[str, Any]) -> Iterator[str]:
     medians, ratios = part["medians"], part["ratios"]
     names = list(dict.fromkeys(name for of in medians.values() for name in of))
     if len(medians) > 4:
-        return _table(["", *names], ([side, *_cells(of, names)] for side, of in medians.items()))
+        return table(["", *names], ([side, *_cells(of, names)] for side, of in medians.items()))
     columns = {**medians, **{f"{side} / towpath": of for side, of in ratios.items()}}
-    return _table(["", *columns], ([name, *(_cells(of, [name])[0] for of in columns.values())] for name in names))
+    return table(["", *columns], ([name, *(_cells(of, [name])[0] for of in columns.values())] for name in names))
 
 
 def _cells(of: Mapping[str, float], names: Sequence[str]) -> list[str]:
     return [number(of[name]) if name in of else "" for name in names]
 
 
-def _table(heads: Sequence[str], rows: Iterator[list[str]]) -> Iterator[str]:
+def table(heads: Sequence[str], rows: Iterator[list[str]]) -> Iterator[str]:
     yield f"| {' | '.join(heads)} |"
     yield f"|{'---|' * len(heads)}"
     for row in rows:

@@ -109,7 +109,7 @@ def as_json(what: str, command: str, options: Mapping[str, Any], found: Found, s
         "benchmark": what,
         "command": command,
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": _commit(),
+        "commit": commit(),
         "seconds": round(seconds),
         "machine": machine(),
         "versions": dict(versions()),
@@ -194,9 +194,10 @@ def _rounded(found: Mapping[str, float]) -> dict[str, float]:
     return {name: float(f"{value:.5g}") for name, value in found.items()}
 
 
-def _commit() -> str:
+def commit() -> str:
     """What was measured; results that were just written are no change of it."""
-    changed = _git("status", "--porcelain", "--untracked-files=no", "--", ":/", ":(top,exclude)docs/benchmarks")
+    results = (":(top,exclude)docs/benchmarks", ":(top,exclude)docs/evidence.*")
+    changed = _git("status", "--porcelain", "--untracked-files=no", "--", ":/", *results)
     return _git("rev-parse", "--short", "HEAD") + (" with changes" if changed else "")
 
 

@@ -26,14 +26,14 @@ from benchmarks.soak.states import MIDDLE, STATES
 from tests.support.guard import guarded
 from tests.support.shapes import SHAPES, ShapeName
 from tests.support.site import Site, site
-from towpath.stack import StackError
+from towpath.errors import TowpathError
 
 #: All documents match: without a filter, all changes as whole documents, updates as updates.
 _FILTERS = ("", '{"$expr": true}', '{"_id": {"$exists": true}}')
 #: What ends a round, beside what it found out: a part that cannot be reached any more.
 _FAILURES = (
     AssertionError,
-    StackError,
+    TowpathError,
     PyMongoError,
     KafkaException,
     httpx.HTTPError,
@@ -54,6 +54,7 @@ class Asked:
     states: frozenset[str]
     large_bytes: int
     strikes: int
+    plugins: Path | None
     keep_going: bool
 
 
@@ -87,6 +88,11 @@ def _names(known: dict[str, object]) -> click.Choice[str]:
     type=click.IntRange(1000, 15_000_000),
     help="How large the largest documents are.",
 )
+@click.option(
+    "--plugins",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="The folder for Connect's plugin.path, instead of this checkout's plugin.",
+)
 @click.option("--keep-going", is_flag=True, help="Go on, with a new stack, after a round that failed.")
 @click.option(
     "--hits",
@@ -106,6 +112,7 @@ def main(
     shapes: tuple[ShapeName, ...],
     strikes: int,
     large_bytes: int,
+    plugins: Path | None,
     keep_going: bool,
     file: Path,
 ) -> None:
@@ -118,7 +125,7 @@ def main(
     end = time.monotonic() + 60 * (minutes or (24 * 60 if matrix or rounds else 60))
     os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")  # what is killed soon earns no more back
     chosen_faults, chosen_states = frozenset(faults or FAULTS), frozenset(states or STATES)
-    asked = Asked(seed, rounds, end, matrix, chosen_faults, chosen_states, large_bytes, strikes, keep_going)
+    asked = Asked(seed, rounds, end, matrix, chosen_faults, chosen_states, large_bytes, strikes, plugins, keep_going)
     hits, place = _before(file), Path(tempfile.mkdtemp(prefix="towpath-soak-"))
     click.echo(f"seed {seed}, commit {_commit()}")
     first = len(hits.runs)
@@ -158,7 +165,7 @@ def _soak(asked: Asked, shapes: Sequence[ShapeName], place: Path, hits: Hits, fi
         goes_on = True
         while goes_on:
             folder = place / f"{shape}-{len(hits.runs)}"
-            with site(SHAPES[shape], folder) as there:
+            with site(SHAPES[shape], folder, asked.plugins) as there:
                 goes_on = _rounds(there, _plans(there, asked, random, hits, end, most), hits, file)
             _drop_data(folder)
             if goes_on and not asked.keep_going:
@@ -191,7 +198,8 @@ def _rounds(there: Site, plans: Iterator[Plan], hits: Hits, file: Path) -> bool:
         met = sum(one.hit for one in result.struck)
         click.echo(
             f"round {number}: same ({met} of {len(result.struck)} hit); {result.operations} operations, {result.events}"
-            f" changes at the destination; flowing again after {result.recovered_s:.1f} s at most;"
+            f" changes at the destination; {result.lists.appends} appends, {result.lists.points} times as of one time;"
+            f" flowing again after {result.recovered_s:.1f} s at most;"
             f" {time.monotonic() - begun:.0f} s"
         )
     return False

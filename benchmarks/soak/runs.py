@@ -12,6 +12,9 @@ from random import Random
 
 from pymongo import WriteConcern
 
+from benchmarks.history.check import Seen
+from benchmarks.history.clients import FILL, LISTS
+from benchmarks.history.lists import Lists
 from benchmarks.soak.ends import Ending
 from benchmarks.soak.faults import FAULTS, Fault
 from benchmarks.soak.hits import Hits, Pair
@@ -108,6 +111,8 @@ class Result:
     events: int
     ends: int
     """Transactions whose end Kafka had lost."""
+    lists: Seen
+    """What the history check has seen."""
 
     @property
     def hit(self) -> bool:
@@ -134,7 +139,8 @@ def strikes(site: Site) -> list[Strike]:
 
 
 def run(site: Site, plan: Plan, hits: Hits, folder: Path) -> Result:
-    """Fails when a task failed for good, or a document was lost, repeated, resurrected or older, or a dead letter."""
+    """Fails when a task failed for good, or a document or an append to a list was lost, repeated, resurrected or older,
+    or a transaction was half there, or a record became a dead letter."""
     folder.mkdir(parents=True, exist_ok=True)
     with _pipeline(site, plan, folder) as pipeline:
         sources = [pipeline.source(name) for name in COLLECTIONS]
@@ -142,18 +148,20 @@ def run(site: Site, plan: Plan, hits: Hits, folder: Path) -> Result:
         large = Large(plan.seed, pipeline.source(LARGE), plan.large_bytes)
         workload.fill()
         large.fill()
+        lists = Lists(plan.seed, pipeline, site.source, site.destination)
         writers = (Writer(workload, per_second=plan.per_second), Writer(large, per_second=_LARGE_PER_SECOND))
-        with Order(site.destination, pipeline.name) as order:
+        with Order(site.destination, pipeline.name) as order, lists.watched:
             pipeline.deploy()
             with Ending(pipeline.file) as ending:
                 with closing(SourceOffsets(site, pipeline)) as offsets:
-                    scene = Scene(site, pipeline, COLLECTIONS, LARGE, offsets, pipeline.file.parent)
-                    struck = tuple(_written(scene, plan, writers))
+                    scene = Scene(site, pipeline, (*COLLECTIONS, *LISTS), LARGE, offsets, pipeline.file.parent)
+                    struck = tuple(_written(scene, plan, writers, lists))
                 pipeline.wait(240)
             _assert_tasks_run(site, pipeline)
         letters = log.records(pipeline.addresses.bootstrap, f"{pipeline.name}.dead-letters")
         assert not letters, f"{len(letters)} records became dead letters: {letters[0]}"
-        pipeline.assert_same(*COLLECTIONS, LARGE, at_least=plan.documents // 4)
+        seen = lists.seen(is_compacted="compact = true" in plan.settings.extra, at_least=FILL + 20)
+        pipeline.assert_same(*COLLECTIONS, *LISTS, LARGE, at_least=plan.documents // 4)
         for check in scene.checks:
             check()
         if "[ddl]" in plan.settings.extra:
@@ -162,22 +170,30 @@ def run(site: Site, plan: Plan, hits: Hits, folder: Path) -> Result:
         events = order.seen(at_least=100)
     for strike, one in zip(plan.strikes, struck, strict=True):
         (hits.hit if one.hit else hits.missed)[strike.pair] += 1
-    return Result(struck, writers[0].applied, events, ending.ended)
+    return Result(struck, writers[0].applied, events, ending.ended, seen)
 
 
-def _written(scene: Scene, plan: Plan, writers: tuple[Writer, Writer]) -> Iterator[Struck]:
-    """The faults, while the source is written to, or, where the state wants no writes, after it."""
+def _written(scene: Scene, plan: Plan, writers: tuple[Writer, Writer], lists: Lists) -> Iterator[Struck]:
+    """The faults, while the source is written to, or, where the state wants no writes, after it.
+
+    After each one the destination is the source as of one time, for a moment, if it can be.
+    """
     random, (small, large) = Random(plan.seed), writers
     while_written = [strike for strike in plan.strikes if strike.state.writes]
     with ExitStack() as writing:
         writing.enter_context(small)
+        writing.enter_context(lists.clients.appending())
         if while_written:
             writing.enter_context(large)
         else:
             small.wait_for(300)
         for number, strike in enumerate(while_written):
             scene.moment_s = random.uniform(0, 5 if number else 15)
-            yield _strike(scene, strike, random)
+            struck = _strike(scene, strike, random)
+            scene.site.wait_whole()
+            if lists.point():
+                _await_flow(scene)
+            yield struck
     for strike in plan.strikes[len(while_written) :]:
         yield _strike(scene, strike, random)
 

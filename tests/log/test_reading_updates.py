@@ -13,22 +13,13 @@ from bson import Decimal128
 from tests.support import oracle, raw
 from tests.support.fuzz import cases
 from tests.support.pipeline import Pipeline
-from tests.support.reference import page_s_apply
+from tests.support.reference import page_s_apply, value_of
 from tests.support.workload import Workload
 
 Document = dict[str, Any]
 OPERATIONS = 1500
 
 apply = page_s_apply()
-
-
-def value_of(description: Document) -> Document:
-    """The value of a record, as the contract has it, for an update in a change stream."""
-    return {
-        "$set": description["updatedFields"],
-        "$unset": dict.fromkeys(description["removedFields"], ""),
-        "$truncate": {array["field"]: array["newSize"] for array in description["truncatedArrays"]},
-    }
 
 
 def identity(value: Any) -> Any:

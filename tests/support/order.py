@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from bson import Decimal128
 from bson.codec_options import CodecOptions, DatetimeConversion
@@ -98,18 +98,25 @@ def comparable(value: Any) -> object:
             return type(value).__name__, repr(value)
 
 
-class Order:
-    """Reads the change stream of one database at the destination, in a thread, from entry to exit of a `with`."""
+class Watched:
+    """Reads the change stream of one database, in a thread, from entry to exit of a `with`: `take` gets every event.
 
-    def __init__(self, client: raw.Client, database: str) -> None:
-        self.history = History()
-        self._client, self._database = client, database
+    `stages` say what of an event is read.
+    """
+
+    def __init__(
+        self,
+        client: raw.Client,
+        database: str,
+        stages: Sequence[Mapping[str, Any]],
+        take: Callable[[Mapping[str, Any]], None],
+    ) -> None:
+        self._client, self._database, self._stages, self._take = client, database, stages, take
         self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name=f"order of {database}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"changes of {database}", daemon=True)
 
-    def __enter__(self) -> Order:
-        watched = self._client.get_database(self._database, codec_options=_RAW)
-        self._stream: DatabaseChangeStream[dict[str, Any]] = watched.watch(_LITTLE, max_await_time_ms=500)
+    def __enter__(self) -> Self:
+        self._stream = self._watch()
         self._stop = threading.Event()
         self._thread.start()
         return self
@@ -124,14 +131,14 @@ class Order:
         if self._error is not None and error is None:
             raise self._error
 
-    def seen(self, *, at_least: int) -> int:
-        """How many events there were, once all are read; fail where a document went back, or too few came."""
-        assert not self._thread.is_alive(), "ask after the `with`: the change stream is still being read"
-        faults, events = self.history.faults, self.history.events
-        listed = "\n".join(faults[:_SHOWN])
-        assert not faults, f"{len(faults)} of {events} events at the destination are out of order; the first:\n{listed}"
-        assert events >= at_least, f"in order, but the destination saw {events} changes, not {at_least}"
-        return events
+    @property
+    def is_over(self) -> bool:
+        """Whether all events are read."""
+        return not self._thread.is_alive()
+
+    def _watch(self, **after: Any) -> DatabaseChangeStream[dict[str, Any]]:
+        watched = self._client.get_database(self._database, codec_options=_RAW)
+        return watched.watch(self._stages, max_await_time_ms=500, **after)
 
     def _next(self) -> Mapping[str, Any] | None:
         """The next event; the stream begins again behind the last one where a server was lost more than once."""
@@ -140,8 +147,7 @@ class Order:
         except ConnectionFailure:
             after = self._stream.resume_token
             self._stream.close()
-            watched = self._client.get_database(self._database, codec_options=_RAW)
-            self._stream = watched.watch(_LITTLE, max_await_time_ms=500, resume_after=after)
+            self._stream = self._watch(resume_after=after)
             return None
 
     def _run(self) -> None:
@@ -152,8 +158,25 @@ class Order:
                     continue
                 if event["ns"]["coll"] == END:
                     return
-                self.history.add(event)
+                self._take(event)
         except BaseException as error:  # noqa: BLE001  # handed to the thread that waits
             self._error = error
         finally:
             self._stream.close()
+
+
+class Order(Watched):
+    """The versions of all documents of one database at the destination, from entry to exit of a `with`."""
+
+    def __init__(self, client: raw.Client, database: str) -> None:
+        self.history = History()
+        super().__init__(client, database, _LITTLE, self.history.add)
+
+    def seen(self, *, at_least: int) -> int:
+        """How many events there were, once all are read; fail where a document went back, or too few came."""
+        assert self.is_over, "ask after the `with`: the change stream is still being read"
+        faults, events = self.history.faults, self.history.events
+        listed = "\n".join(faults[:_SHOWN])
+        assert not faults, f"{len(faults)} of {events} events at the destination are out of order; the first:\n{listed}"
+        assert events >= at_least, f"in order, but the destination saw {events} changes, not {at_least}"
+        return events

@@ -1,9 +1,9 @@
-"""The code of `docs/design/record.md` that applies an update, taken from the page."""
+"""The code of `docs/design/record.md` that applies an update, taken from the page; and what it takes."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,3 +18,12 @@ def page_s_apply() -> Apply:
     exec(code, names)
     found: Apply = names["apply"]
     return found
+
+
+def value_of(description: Mapping[str, Any]) -> dict[str, Any]:
+    """The value of a record, as the contract has it, for an update in a change stream."""
+    return {
+        "$set": description["updatedFields"],
+        "$unset": dict.fromkeys(description["removedFields"], ""),
+        "$truncate": {array["field"]: array["newSize"] for array in description["truncatedArrays"]},
+    }

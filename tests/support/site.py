@@ -6,7 +6,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -150,13 +150,16 @@ class Site:
 
 
 @contextmanager
-def site(shape: Shape, directory: Path) -> Iterator[Site]:
-    """A stack of this shape in a folder, from entry to exit of a `with`, whatever happens in between."""
+def site(shape: Shape, directory: Path, plugins: Path | None = None) -> Iterator[Site]:
+    """A stack of this shape in a folder, from entry to exit of a `with`, whatever happens in between.
+
+    `plugins` is a folder for Connect's `plugin.path` instead of this checkout's.
+    """
     with ExitStack() as parts:
         proxies = {name: _proxy(parts, directory, name) for name in _PROXIED} if shape.proxied else {}
         broker = {"advertised.listeners": f"PLAINTEXT://{HOST}:{proxies['kafka'].port}"} if proxies else {}
         parts.callback(control.end, directory)
-        stack = embedded.up(shape.options(directory, broker), print)
+        stack = embedded.up(replace(shape.options(directory, broker), plugins=plugins), print)
         for side in (SOURCE, DESTINATION):
             _configure(stack, side, proxies.get(f"{side}-0"))
         uris = {side: _uri(getattr(stack, side), side, proxies) for side in (SOURCE, DESTINATION)}
