@@ -129,6 +129,17 @@ def test_a_disk_of_an_old_broker_is_not_judged(plan: Plan) -> None:
     assert "broker 1: /kafka: free space unknown" in text(plan, FILE)
 
 
+def test_a_large_document_is_shown_and_is_a_warning_above_the_largest_record(plan: Plan) -> None:
+    large = replace(plan, sample=replace(SAMPLE, largest=9 << 20))
+    assert "the largest document had 9.4 MB" in text(large, FILE)
+    assert large.findings == plan.findings
+    lower = replace(large, pipeline=plan.pipeline.changed(kafka={"max_record": 8 << 20}))
+    (found,) = (one for one in lower.findings if one not in plan.findings)
+    assert (found.level, found.subject) == ("warning", "plan log")
+    assert "a document of 9.4 MB was read" in found.finding
+    assert "largest" not in text(plan, FILE)
+
+
 def test_sizes_come_from_the_sample_where_the_server_reports_none(plan: Plan) -> None:
     plan = replace(plan, collections=(replace(ORDERS, bytes=None, storage_bytes=None, index_bytes=None),))
     assert plan.total == (1_000_000, GB)

@@ -30,6 +30,7 @@ Part = TypeVar("Part")
 _WIDTH = 80
 _SHOWN = 20  # collections, the largest first
 _LABEL = 13  # columns
+_LARGE = 1 << 20  # bytes of a document that some brokers do not take
 HEADINGS = ("collection", "documents", "size", "on disk", "average", "indexes")
 _COLOURS = {"error": "red", "warning": "yellow", "ok": "green"}
 
@@ -191,7 +192,8 @@ def _copy(pipeline: Pipeline, total: tuple[int, int] | Unknown) -> Iterator[str]
 def _sample(sample: Sample) -> Iterator[str]:
     rate, speed = sample.documents / sample.seconds, size(round(sample.bytes / sample.seconds))
     yield f"one thread read {rate:,.0f} documents/s, {speed}/s, from this machine in {sample.seconds:.1f} s"
-    yield f"the largest document had {size(sample.largest)}"
+    if sample.largest >= _LARGE:
+        yield f"the largest document had {size(sample.largest)}"
 
 
 def _oplog(oplog: Oplog) -> Iterator[str]:
