@@ -118,6 +118,14 @@ def test_a_client_has_the_same_settings_under_every_name(tmp_path: Path) -> None
     assert for_librdkafka(KafkaLogin()) == {}
 
 
+def assert_refused(settings: dict[str, str], folder: Path, words: str) -> None:
+    """The settings are refused with these words, and without a password."""
+    with pytest.raises(TowpathError) as refused:
+        kafka_login(settings, folder)
+    assert words in str(refused.value)
+    assert "s3cret" not in str(refused.value)
+
+
 def test_a_client_logs_in_with_tokens_of_its_credentials(tmp_path: Path) -> None:
     client = kafka_login(BY_TOKEN, tmp_path)
     assert (client.user, client.secrets) == (None, ("s3cret",))
@@ -157,10 +165,7 @@ def test_a_token_that_nothing_signs_names_its_subject(tmp_path: Path) -> None:
     ],
 )
 def test_a_login_with_tokens_that_cannot_work_is_refused(tmp_path: Path, changed: dict[str, str], words: str) -> None:
-    with pytest.raises(TowpathError) as refused:
-        kafka_login(BY_TOKEN | changed, tmp_path)
-    assert words in str(refused.value)
-    assert "s3cret" not in str(refused.value)
+    assert_refused(BY_TOKEN | changed, tmp_path, words)
 
 
 @pytest.mark.parametrize(
@@ -179,10 +184,7 @@ def test_a_login_with_tokens_that_cannot_work_is_refused(tmp_path: Path, changed
     ],
 )
 def test_a_client_that_cannot_work_is_refused(tmp_path: Path, changed: dict[str, str], words: str) -> None:
-    with pytest.raises(TowpathError) as refused:
-        kafka_login(BY_PASSWORD | changed, tmp_path)
-    assert words in str(refused.value)
-    assert "s3cret" not in str(refused.value)
+    assert_refused(BY_PASSWORD | changed, tmp_path, words)
 
 
 def test_what_is_no_login_has_no_user() -> None:

@@ -178,16 +178,18 @@ def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -
         _refuse_other_target(facts, log=log)
         replays = find_all(session.connect, session.pipeline) if log else ()
         topics = facts.own_topics if log else OwnTopics({})
+        deleted = () if session.pipeline.kafka.topics == "exist" else tuple(topics.ids)
         if dry_run:
-            for name in (*(replay.name for replay in replays), *session.pipeline.connectors, *topics.ids):
+            for name in (*(replay.name for replay in replays), *session.pipeline.connectors, *deleted):
                 say(f"would remove {name}")
             _report_others(topics)
             return
         if topics.ids and not yes:
-            for name in topics.ids:
+            for name in deleted:
                 say(f"topic {name}")
             ending = f" and end {len(replays)} replays" if replays else ""
-            question = f"Delete these {len(topics.ids)} topics with all their records{ending}? This cannot be undone"
+            what = f"these {len(deleted)} topics with all their records" if deleted else "the positions, but no topic"
+            question = f"Delete {what}{ending}? This cannot be undone"
             click.confirm(question, abort=True)
         for replay in replays:
             remove_replay(replay, session, keep_letters=False)
