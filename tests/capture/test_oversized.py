@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,12 @@ import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from tests.conftest import MakePipeline
-from tests.support import log, rest
+from tests.support import control, log, rest
 from tests.support.awaited import until
+from tests.support.batches import sink_paused
 from tests.support.pipeline import TOWPATH, Pipeline, Settings, towpath
 from towpath import stack as embedded
+from towpath.log.records import is_chunk
 
 pytestmark = pytest.mark.servers
 
@@ -95,28 +98,81 @@ def test_the_largest_documents_and_updates_there_can_be_arrive(pipeline: Pipelin
     pipeline.assert_same("docs", at_least=3)
 
 
-@pytest.mark.nightly
-def test_a_record_that_its_topic_refuses_is_a_dead_letter_and_is_repaired_later(pipeline: Pipeline) -> None:
+def test_a_document_that_is_larger_than_a_record_is_in_chunks(make_pipeline: MakePipeline) -> None:
+    pipeline = make_pipeline(Settings(kafka={"max_record": "1MiB"}))
     documents = pipeline.source("docs")
+    documents.insert_many([{"_id": "copied", "x": os.urandom(LARGEST - 40)}, *({"_id": n, "v": 0} for n in range(20))])
+    pipeline.deploy()
+    documents.insert_one({"_id": "zeros", "x": bytes(LARGEST - 40)})  # fits once it is compressed
+    documents.insert_one({"_id": "gone", "x": os.urandom(3 << 20)})
+    with pipeline.source_client.start_session() as session, session.start_transaction():
+        for n in range(20):
+            documents.update_one({"_id": n}, {"$set": {"v": 1}}, session=session)
+        documents.replace_one({"_id": "copied"}, {"y": os.urandom(5 << 20), "list": [1]}, session=session)
+        documents.update_one({"_id": "copied"}, {"$push": {"list": 2}}, session=session)
+    documents.update_one({"_id": 7}, {"$set": {"x": os.urandom(2 << 20)}})
+    documents.update_one({"_id": 7}, {"$unset": {"v": ""}})
+    documents.delete_one({"_id": "gone"})
+    pipeline.wait()
+    pipeline.assert_same("docs", at_least=22)
+    assert pipeline.status()["dead_letters"] == 0
+    every = log.records(pipeline.addresses.bootstrap, pipeline.topic("docs"))
+    assert max(len(one.key or b"") + len(one.value or b"") for one in every if one.key != _key("zeros")) < 1 << 20
+    parts = {one.partition for one in every if is_chunk(one.key) and one.key[45:-1] == _key("copied")[9:-1]}
+    assert parts == {one.partition for one in every if one.key == _key("copied")}
+    shown = towpath("tail", pipeline.file, pipeline.namespace("docs"), "--from-beginning", "--no-follow").stdout
+    assert '  document  {"_id": "copied"}  16,777,2' in shown and '  update    {"_id": 7}  2,097,' in shown
+    assert "$chunk" not in shown and "foreign" not in shown
+
+
+@pytest.mark.nightly
+def test_a_sink_that_begins_anywhere_between_chunks_applies_each_document_once(
+    make_pipeline: MakePipeline, stack: embedded.Stack
+) -> None:
+    pipeline = make_pipeline(Settings(kafka={"max_record": "1MiB"}, partitions=2))
+    documents = pipeline.source("docs")
+    pipeline.create("docs")
+    pipeline.deploy()
+    with sink_paused(pipeline):
+        for n in range(40):
+            documents.insert_one({"_id": n, "n": 0, "x": os.urandom(3 << 20)})
+            documents.update_one({"_id": n}, {"$inc": {"n": 1}, "$set": {"y": os.urandom(2 << 20)}})
+    for _ in range(4):
+        time.sleep(1)
+        control.kill(stack.directory, "connect-0")
+        control.start(stack.directory, "connect-0")
+    pipeline.wait(300)
+    pipeline.assert_same("docs", at_least=40)
+    assert pipeline.status()["dead_letters"] == 0
+
+
+@pytest.mark.nightly
+def test_a_document_whose_id_is_larger_than_a_record_is_a_dead_letter_and_is_repaired_later(
+    pipeline: Pipeline,
+) -> None:
+    documents, large = pipeline.source("docs"), "x" * 300_000
     documents.insert_one({"_id": 0})
     pipeline.deploy()
     pipeline.wait()
     limit(pipeline, 200_000)
     documents.insert_one({"_id": 1, "x": os.urandom(300_000)})
-    documents.insert_one({"_id": 2, "x": "x" * 300_000})  # fits once it is compressed
+    documents.insert_one({"_id": os.urandom(300_000)})
+    documents.insert_one({"_id": large})  # fits once it is compressed
     documents.insert_one({"_id": 3})
     pipeline.wait()
     assert running(pipeline)
     found = pipeline.status()
     assert found["dead_letters"] == 1
-    assert f"the topic {pipeline.topic('docs')} takes 200,000 at most" in found["dead_letter_causes"][0]["reason"]
-    shown = towpath("tail", pipeline.file, pipeline.namespace("docs"), "--dead-letters", "--no-follow").stdout
-    assert '{"_id": 1}' in shown or '"_id": 1' in shown.replace('\\"', '"')
-    assert pipeline.destination("docs").count_documents({}) == 3
+    assert "and a record takes 200,000 at most" in found["dead_letter_causes"][0]["reason"]
+    assert pipeline.destination("docs").count_documents({}) == 4
     towpath("repair", pipeline.file, "--dead-letters", expect=1)
     limit(pipeline, 17 * 1024 * 1024)
     until("repair", lambda: "1 repaired, 0 left" in _repaired(pipeline))
-    pipeline.assert_same("docs", at_least=4)
+    pipeline.assert_same("docs", at_least=5)
+
+
+def _key(id: Any) -> bytes:
+    return bson.encode({"_id": id})
 
 
 def _repaired(pipeline: Pipeline) -> str:

@@ -129,14 +129,8 @@ def test_a_disk_of_an_old_broker_is_not_judged(plan: Plan) -> None:
     assert "broker 1: /kafka: free space unknown" in text(plan, FILE)
 
 
-def test_a_large_document_is_shown_and_is_a_warning_above_the_largest_record(plan: Plan) -> None:
-    large = replace(plan, sample=replace(SAMPLE, largest=9 << 20))
-    assert "the largest document had 9.4 MB" in text(large, FILE)
-    assert large.findings == plan.findings
-    lower = replace(large, pipeline=plan.pipeline.changed(kafka={"max_record": 8 << 20}))
-    (found,) = (one for one in lower.findings if one not in plan.findings)
-    assert (found.level, found.subject) == ("warning", "plan log")
-    assert "a document of 9.4 MB was read" in found.finding
+def test_a_large_document_is_shown(plan: Plan) -> None:
+    assert "the largest document had 9.4 MB" in text(replace(plan, sample=replace(SAMPLE, largest=9 << 20)), FILE)
     assert "largest" not in text(plan, FILE)
 
 

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import MakePipeline
 from tests.support.page import commands
-from tests.support.pipeline import Pipeline, towpath
+from tests.support.pipeline import Pipeline, Settings, towpath
 from towpath.stack import tools
 from towpath.stack.parts import parts
 
@@ -59,8 +60,9 @@ def printed(program: str, pipeline: Pipeline, folder: Path) -> dict[int, object]
 
 
 @pytest.mark.nightly
-def test_both_readers_print_the_documents_of_the_collection(pipeline: Pipeline, tmp_path: Path) -> None:
+def test_both_readers_print_the_documents_of_the_collection(make_pipeline: MakePipeline, tmp_path: Path) -> None:
     write(tmp_path)
+    pipeline = make_pipeline(Settings(kafka={"max_record": "1MiB"}))
     orders = pipeline.source("orders")
     orders.insert_many([{"_id": n, "total": n, "lines": [{"n": m} for m in range(50)]} for n in range(40)])
     pipeline.deploy()
@@ -73,12 +75,15 @@ def test_both_readers_print_the_documents_of_the_collection(pipeline: Pipeline, 
         orders.update_one({"_id": n + 1}, [{"$set": {"lines": {"$slice": ["$lines", 7]}}}])
     orders.delete_many({"_id": {"$in": [5, 6]}})
     orders.replace_one({"_id": 7}, {"_id": 7, "now": "whole"})
+    orders.insert_one({"_id": 99, "large": os.urandom(2 << 20).hex()})
+    orders.update_one({"_id": 99}, {"$set": {"larger": os.urandom(1 << 20).hex()}})
     pipeline.wait()
     records = towpath(
         "tail", pipeline.file, pipeline.namespace("orders"), "--from-beginning", "--no-follow", "--json"
     ).stdout
     assert records.count("$splice") > 10
     stored = {document["_id"]: document for document in orders.find()}
-    assert len(stored) == 38
+    assert len(stored) == 39
+    assert records.count("$chunks") == 2
     assert printed("python", pipeline, tmp_path) == stored
     assert printed("java", pipeline, tmp_path) == stored

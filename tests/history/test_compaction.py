@@ -34,6 +34,7 @@ from towpath.config.events import Pass
 from towpath.history import compaction
 from towpath.history.compaction import Compactor, Reader
 from towpath.log import integrity
+from towpath.log.records import Chunks, is_chunk
 from towpath.session import opened
 
 pytestmark = pytest.mark.servers
@@ -199,6 +200,63 @@ def test_two_instances_share_and_one_goes_on_when_the_other_kafka_and_connect_ar
         assert shares()[1] == 4
         pipeline.wait()
     assert assert_log_holds_the_source(pipeline, "docs") == 400
+
+
+@pytest.mark.nightly
+def test_the_cleaner_removes_the_chunks_of_replaced_and_deleted_documents_and_no_others(
+    make_pipeline: MakePipeline, seed: int, tmp_path: Path
+) -> None:
+    pipeline = make_pipeline(Settings(partitions=2, kafka={"max_record": "1MiB"}, extra=logged(delete_retention=2)))
+    documents, random = pipeline.source("docs"), Random(seed)
+    pipeline.create("docs")
+    pipeline.deploy()
+    with (
+        opened(pipeline.file) as session,
+        closing(Reader(session.pipeline, session.topics, from_beginning=False)) as reader,
+    ):
+        compactor = Compactor(session, reader, decided_ms=1_000)
+        for _ in range(40):
+            one = random.randrange(6)
+            match random.choice(("large", "large", "small", "part", "delete")):
+                case "large":
+                    documents.replace_one({"_id": one}, {"x": random.randbytes(random.randrange(2, 5) << 20)}, True)
+                case "small":
+                    documents.replace_one({"_id": one}, {"x": 1}, True)
+                case "part":
+                    documents.update_one({"_id": one}, {"$set": {"y": random.randbytes(2 << 20)}}, True)
+                case "delete":
+                    documents.delete_one({"_id": one})
+            documents.update_one({"_id": 100 + random.randrange(10)}, {"$inc": {"n": 1}}, True)
+            compactor.run_pass()
+
+        def is_small() -> bool:
+            documents.update_many({"_id": {"$gte": 100}}, {"$inc": {"n": 1}})
+            compactor.run_pass()
+            return chunks_in(pipeline) == needed_chunks(pipeline)
+
+        until("log with no chunk that no document needs", is_small, 40 * LAG, 1)
+    pipeline.wait()
+    assert needed_chunks(pipeline), "a document is in chunks"
+    pipeline.assert_same("docs", at_least=10)
+    with mongod.start_replica_set(tmp_path / "rebuilt", sizes=SMALL) as servers:
+        towpath("replay", pipeline.file, "--destination", servers.uri)
+        namespaces = {pipeline.namespace("docs"): pipeline.namespace("docs")}
+        oracle.assert_same(pipeline.addresses.source, servers.uri, namespaces, at_least=10)
+
+
+def chunks_in(pipeline: Pipeline) -> set[tuple[bytes, bytes]]:
+    """The ids of values and the keys of the chunks that the log has, tombstones left out."""
+    last = newest(pipeline, "docs")
+    return {(Chunks.id_in(key), key) for key, value in last.items() if is_chunk(key) and value is not None}
+
+
+def needed_chunks(pipeline: Pipeline) -> set[tuple[bytes, bytes]]:
+    """Those that the last record of a document names."""
+    found = [named for value in newest(pipeline, "docs").values() if (named := Chunks.named_in(value))]
+    ids = {named.id for named in found}
+    needed = {(id, key) for id, key in chunks_in(pipeline) if id in ids}
+    assert len(needed) == sum(named.count for named in found), "a chunk is missing"
+    return needed
 
 
 def broken(pipeline: Pipeline) -> set[bytes]:

@@ -231,7 +231,7 @@ class Plan:
     def findings(self) -> tuple[Finding, ...]:
         """Errors first. The disks of a deployed pipeline hold what is copied already."""
         of_disks = () if self.deployed is True else self._disk_findings()
-        found = (*self.found, *of_disks, *self._large_documents(), *self._long_pause())
+        found = (*self.found, *of_disks, *self._long_pause())
         return tuple(dict.fromkeys(sorted(found, key=lambda finding: LEVELS.index(finding.level))))
 
     def _disk_findings(self) -> Iterator[Finding]:
@@ -240,16 +240,6 @@ class Plan:
             yield from about("plan log", _space("the brokers' disks", log.copy_bytes, log.free_bytes))
         if not isinstance(destination, Unknown) and isinstance(disk, Disk) and disk.free is not None:
             yield from about("plan destination", _space(f"the {disk.name}", sum(destination), disk.free))
-
-    def _large_documents(self) -> Iterator[Finding]:
-        sample, most = self.sample, int(self.pipeline.kafka.max_record)
-        if isinstance(sample, Sample) and sample.largest > most:
-            yield warning(
-                f"a document of {size(sample.largest)} was read, and [kafka] max_record is {size(most)}: a document"
-                " that is larger even after compression becomes a dead letter",
-                "raise max_record if the brokers take more",
-                about="plan log",
-            )
 
     def _long_pause(self) -> Iterator[Finding]:
         pause, advice = self.pause, "allow more: cutover --max-pause"

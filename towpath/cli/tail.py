@@ -15,7 +15,7 @@ from towpath.clients.kafka import consume
 from towpath.config.namespaces import topic_of
 from towpath.errors import TopicError, TowpathError
 from towpath.log.dead_letters import letters
-from towpath.log.records import in_short, readable, record, schema_change_in_short
+from towpath.log.records import in_short, is_chunk, readable, record, schema_change_in_short
 from towpath.session import Session
 
 
@@ -60,8 +60,10 @@ def tail(
 
 
 def _changes(messages: Iterator[Message], *, canonical: bool) -> Iterator[tuple[dict[str, object], str]]:
-    """Each record as JSON fields and as a line for people."""
+    """Each record as JSON fields and as a line for people; a document in chunks is one record."""
     for message in messages:
+        if is_chunk(message.key()):
+            continue
         short = None
         try:
             found = record(message)

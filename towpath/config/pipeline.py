@@ -363,7 +363,7 @@ class Kafka(Section):
     what `towpath topics` prints; `deploy` and `check` compare. A collection without a topic stops the capture."""
     max_record: Annotated[ByteSize, Field(ge=1 << 20, le=17 << 20)] = Field(default="17MiB", validate_default=True)
     """The largest record of the topics, from `1MiB` to `17MiB`, which is a document of 16 MiB with its key. Lower it
-    where the brokers take less. A larger document becomes a dead letter, and the rest continues."""
+    where the brokers take less. A larger document is cut into chunks (not in plain mode)."""
     login: InstanceOf[KafkaLogin] = Field(default=KafkaLogin(), repr=False, exclude=True)
 
 

@@ -25,6 +25,7 @@ from towpath.config.events import Pass
 from towpath.config.namespaces import namespace_of
 from towpath.config.pipeline import Log, Pipeline
 from towpath.errors import NotYet, Refused, TopicError, TowpathError
+from towpath.history.chunks import DECIDED_MS, sweep
 from towpath.history.unprotected import Part, summary
 from towpath.log import reread_requests
 from towpath.log.definitions import MARK, POLICY, change_settings, is_compacted
@@ -226,7 +227,9 @@ class Reader:
         if committed is None:
             return Part(), OFFSET_STORED
         known = summary(committed.metadata or "")
-        part = Part(last_ms=known.last, quiet=known.quiet) if known else Part()
+        part = Part()
+        if known:
+            part = Part(last_ms=known.last, quiet=known.quiet, has_chunks=known.has_chunks, swept=known.swept)
         return part, committed.offset if committed.offset >= 0 else OFFSET_BEGINNING
 
     def _revoked(self, consumer: Consumer, gone: list[TopicPartition]) -> None:
@@ -246,8 +249,13 @@ class Reader:
 class Compactor:
     """Does the passes of one instance, for a pipeline whose log is compacted."""
 
-    def __init__(self, session: Session, reader: Reader, timeout: float | None = None) -> None:
-        """`timeout`: seconds until everything must be read and answered; None waits forever."""
+    def __init__(
+        self, session: Session, reader: Reader, timeout: float | None = None, decided_ms: int = DECIDED_MS
+    ) -> None:
+        """`timeout`: seconds until everything must be read and answered; None waits forever.
+
+        `decided_ms`: see `towpath.history.chunks`.
+        """
         assert session.pipeline.log.compact
         self._session, self._pipeline, self._topics = session, session.pipeline, session.topics
         self._log, self._reader = session.pipeline.log, reader
@@ -255,6 +263,7 @@ class Compactor:
         self._reported: dict[str, float] = {}
         self._enabled: set[str] = set()
         self._committed = time.monotonic()
+        self._decided_ms = decided_ms
 
     def run_pass(self) -> Pass:
         start, before, reader = time.monotonic(), self._reader.records, self._reader
@@ -265,6 +274,7 @@ class Compactor:
         self._catch_up()
         needed = [*self._dirty(), *self._segment_rolls()]
         asked, unanswered = self._reread(needed)
+        self._sweep()
         self._commit()
         return Pass(
             records=reader.records - before,
@@ -348,6 +358,17 @@ class Compactor:
             if key is not None:
                 parts[place].nudge = key
                 yield place, key
+
+    def _sweep(self) -> None:
+        """Delete the chunks that no value needs in one partition, as it is read from its beginning."""
+        parts, now = self._reader.parts, int(time.time() * 1000)
+        due = (place for place, part in parts.items() if has_unneeded(part, self._log, now))
+        if (place := next(due, None)) is None:
+            return
+        stay = partial(self._reader.read, _READ_S)  # in the group
+        left = sweep(self._topics, place, stay, self._decided_ms)
+        if part := parts.get(place):
+            part.has_chunks, part.swept = left > 0, now
 
     def _reread(self, documents: Iterable[Document]) -> tuple[int, int]:
         """Request those of these documents that can be queried, and wait until they are re-read.
@@ -459,6 +480,11 @@ def is_due(part: Part, log: Log, now_ms: int) -> bool:
         return False
     tombstones_ms = max(log.delete_retention, 2 * log.compaction_lag)  # the cleaner does not run sooner
     return now_ms - part.last_ms > (tombstones_ms if part.quiet else log.compaction_lag)
+
+
+def has_unneeded(part: Part, log: Log, now_ms: int) -> bool:
+    """Whether a partition may have chunks that no value needs: it has some, and was not read for two lags."""
+    return part.has_chunks and now_ms - (part.swept or 0) > 2 * log.compaction_lag
 
 
 def key_in(topics: Topics, place: Place) -> bytes | None:

@@ -10,7 +10,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from towpath.log.records import ends_documents, is_key, is_update
+from towpath.log.records import ends_documents, is_chunk, is_key, is_update
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,9 @@ class Summary:
     """The brokers' time of the partition's last record."""
     quiet: bool
     """Whether that record was requested to close the segment before it, and none followed."""
+    has_chunks: bool = False
+    swept: int | None = None
+    """When the chunks that no value needs were deleted last."""
 
     def written(self) -> str:
         return json.dumps(asdict(self), separators=(",", ":"))
@@ -61,6 +64,9 @@ class Part:
     quiet: bool = False
     nudge: bytes | None = None
     """The document requested to close the segment."""
+    has_chunks: bool = False
+    swept: int | None = None
+    """When the chunks that no value needs were deleted last (ms)."""
 
     def take(self, offset: int, time_ms: int, key: bytes | None, value: bytes | None) -> None:
         """Take in a record."""
@@ -68,6 +74,7 @@ class Part:
         if not is_key(key):
             if ends_documents(key, value):
                 self.dirty.clear()
+            self.has_chunks |= is_chunk(key) and value is not None
             return
         self.quiet = False
         if is_update(value):
@@ -93,4 +100,4 @@ class Part:
 
     def summary(self, now_ms: int) -> Summary:
         oldest = self.oldest.time_ms if self.oldest else None
-        return Summary(now_ms, len(self.dirty), oldest, self.last_ms, self.quiet)
+        return Summary(now_ms, len(self.dirty), oldest, self.last_ms, self.quiet, self.has_chunks, self.swept)

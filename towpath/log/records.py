@@ -16,6 +16,7 @@ from confluent_kafka import Message
 from towpath.errors import TowpathError
 
 Kind = Literal["document", "update", "delete", "ddl"]
+_CHUNKS = "$chunks"
 _CONTRACT = "1"  # the version of the record contract; what a record of another one means is unknown
 
 _OPTIONS: CodecOptions[SON[str, Any]] = CodecOptions(
@@ -30,6 +31,7 @@ _DEEPEST = 250  # levels of nesting: the maximum of mongod's `maxBSONDepth`
 _LEVEL = 8  # the least bytes of a level
 _PARTS = ("v", "op", "t", "at")
 _SPLICE = "$splice"
+_CHUNK_KEY = b"\x10chunk\0"  # behind the length: an int32
 _LONGEST_MS = 2**63  # the limit of a 64-bit clock
 
 
@@ -53,6 +55,46 @@ class Record:
         """Key and value as MongoDB Extended JSON; `canonical` keeps every number's type."""
         key, value = (readable(raw, canonical=canonical) for raw in (self.key, self.value))
         return asdict(self) | {"key": key, "value": value}
+
+
+@dataclass(frozen=True, slots=True)
+class Chunks:
+    """A value that is in `count` records before the one of its document, as it is larger than a record may be."""
+
+    id: bytes
+    """16 random bytes: no two values have the same."""
+    count: int
+    size: int
+    """Of the value, in bytes."""
+    is_document: bool
+    """Else it is an update."""
+
+    @classmethod
+    def named_in(cls, value: object) -> Chunks | None:
+        """The chunks that a record's value names; None for any other value."""
+        if not isinstance(value, bytes) or value[4:13] != b"\x03$chunks\0":
+            return None
+        try:
+            fields = bson.decode(value, _OPTIONS)[_CHUNKS]
+            return cls(bytes(fields["of"]), fields["count"], fields["size"], fields["document"])
+        except (KeyError, TypeError, *NOT_BSON):
+            return None
+
+    @staticmethod
+    def id_in(chunk_key: bytes) -> bytes:
+        """The id of the value that a chunk belongs to, from its key `{chunk: number, of: id, _id: …}`.
+
+        Empty if Towpath did not write it.
+        """
+        try:
+            return bytes(bson.decode(chunk_key, _OPTIONS)["of"])
+        except (KeyError, TypeError, *NOT_BSON):
+            return b""
+
+
+def is_chunk(key: object) -> TypeGuard[bytes]:
+    """Whether these bytes are the key of a chunk, which is no change itself."""
+    return isinstance(key, bytes) and key[4:11] == _CHUNK_KEY
 
 
 def is_key(raw: object) -> TypeGuard[bytes]:
@@ -88,6 +130,8 @@ def is_update(value: bytes | None) -> bool:
     """
     if value is None or value[5:9] == b"_id\0":
         return False
+    if chunks := Chunks.named_in(value):
+        return not chunks.is_document
     try:
         return "_id" not in RawBSONDocument(value)
     except NOT_BSON:
@@ -127,8 +171,11 @@ def _json(value: Any, *, canonical: bool) -> str:
 def in_short(raw: bytes, *, canonical: bool) -> str | None:
     """An update with splices for people, such as `readings: -1 at 0, +1 at 1000 [{"n": 1}]; {"$set": {"m": 2}}`.
 
-    None for any other value, and where the splices break the contract.
+    A value in chunks is only named: `16,777,216 bytes in 17 chunks`. None for any other value, and where the splices
+    break the contract.
     """
+    if chunks := Chunks.named_in(raw):
+        return f"{chunks.size:,} bytes in {chunks.count:,} chunks"
     try:
         parts = bson.decode(raw, _OPTIONS)
         splices = parts.pop(_SPLICE).items()
@@ -193,6 +240,8 @@ def _kind(value: bytes | None) -> Kind:
     """A document always has an `_id`, and an update never does."""
     if value is None:
         return "delete"
+    if chunks := Chunks.named_in(value):
+        return "document" if chunks.is_document else "update"
     return "document" if "_id" in bson.decode(value, _OPTIONS) else "update"
 
 

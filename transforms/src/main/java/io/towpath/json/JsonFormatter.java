@@ -3,6 +3,7 @@ package io.towpath.json;
 import static java.nio.charset.StandardCharsets.UTF_8;
 
 import io.towpath.record.Change;
+import io.towpath.record.Chunks;
 import io.towpath.record.ContractException;
 import io.towpath.record.RecordHeaders;
 import io.towpath.record.RecordHeaders.Part;
@@ -70,6 +71,7 @@ public final class JsonFormatter implements MessageFormatter {
         if (!header.isEmpty()) RecordHeaders.requireKnown(header);
         if (record.key() == null) throw new ContractException("it has no key");
         if (SchemaChange.isKey(record.key())) SchemaChange.decode(record.key(), record.value());
-        else Change.decode(record.key(), record.value());
+        else if (Chunks.areNamedIn(record.value())) Chunks.decode(record.value());
+        else if (!Chunks.isKey(record.key())) Change.decode(record.key(), record.value());
     }
 }

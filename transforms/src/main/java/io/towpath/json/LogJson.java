@@ -1,6 +1,7 @@
 package io.towpath.json;
 
 import io.towpath.record.Change;
+import io.towpath.record.Chunks;
 import io.towpath.record.ContractException;
 import io.towpath.record.SchemaChange;
 import io.towpath.record.WholeBson;
@@ -32,7 +33,10 @@ final class LogJson {
         if (bytes == null) return null;
         try {
             WholeBson.require(bytes);
-            if (!SchemaChange.isKey(bytes)) Change.decode(bytes);
+            if (!SchemaChange.isKey(bytes)
+                    && !Chunks.isKey(bytes)
+                    && !Chunks.areNamedIn(bytes)
+                    && !Chunks.isChunk(bytes)) Change.decode(bytes);
             return text(bytes);
         } catch (ContractException | BSONException error) {
             return foreign(bytes, error.getMessage());
@@ -64,8 +68,9 @@ final class LogJson {
         return json.substring(json.indexOf(':') + 2, json.length() - 1);
     }
 
-    /** BSON as JSON. Throws {@link BSONException} for what the driver cannot decode. */
+    /** BSON as JSON; of a chunk, only how much it has. Throws {@link BSONException} for what the driver cannot decode. */
     static String text(byte[] bson) {
+        if (Chunks.isChunk(bson)) return "{\"$chunk\": \"%d bytes\"}".formatted(Chunks.data(bson).length);
         return new RawBsonDocument(bson).toJson(RELAXED);
     }
 

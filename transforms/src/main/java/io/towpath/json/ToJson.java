@@ -3,6 +3,7 @@ package io.towpath.json;
 import io.towpath.connector.PluginVersion;
 import io.towpath.connector.TextHeaders;
 import io.towpath.record.Change;
+import io.towpath.record.Chunks;
 import io.towpath.record.ContractException;
 import io.towpath.record.RecordHeaders;
 import io.towpath.record.SchemaChange;
@@ -100,6 +101,7 @@ public final class ToJson<R extends ConnectRecord<R>> implements Transformation<
             TextHeaders.requireKnown(record);
             byte[] key = bytes(record.key(), "key");
             byte[] value = record.value() == null ? null : bytes(record.value(), "value");
+            if (Chunks.isKey(key)) return null;
             return SchemaChange.isKey(key) ? schemaChange(record, key, value) : change(record, key, value);
         } catch (ContractException | BSONException error) {
             throw new DataException(
@@ -115,6 +117,10 @@ public final class ToJson<R extends ConnectRecord<R>> implements Transformation<
     }
 
     private R change(R record, byte[] key, byte[] value) {
+        if (Chunks.areNamedIn(value))
+            throw new DataException(
+                    "topic %s, partition %s: %s is in chunks, as it is larger than [kafka] max_record, and ToJson does not put them together"
+                            .formatted(record.topic(), record.kafkaPartition(), LogJson.ofId(key)));
         Change change = Change.decode(key, value);
         Map<String, Object> fields = new LinkedHashMap<>();
         if (!(change instanceof Change.Document)) fields.putAll(PlainValues.of(new RawBsonDocument(key)));

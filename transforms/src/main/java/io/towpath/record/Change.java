@@ -152,6 +152,8 @@ public sealed interface Change {
                     BsonElements arrays = new BsonElements(value, parts.valueStart());
                     while (arrays.next()) splices.add(Splice.decode(value, arrays));
                 }
+                case Chunks.NAME -> throw new ContractException(
+                        "its value is in chunks, and the log does not have all of them");
                 default -> throw new ContractException(
                         "a value with the field '%s' and without an _id is neither a document nor an update"
                                 .formatted(name));

@@ -140,6 +140,7 @@ final class DeadLetters {
 
         /** As Connect's reporter gets it: a copy, as Connect would send its own record without our headers. */
         SinkRecord toRecord() {
+            SinkRecord record = ChunkedRecords.original(this.record);
             SinkRecord letter = new SinkRecord(
                     record.topic(),
                     record.kafkaPartition(),

@@ -23,6 +23,7 @@ public final class TowpathSinkTask extends SinkTask {
     private final Function<LogSettings, LogGuard> logs;
     private SinkSettings settings;
     private LogGuard log;
+    private ChunkedRecords chunks;
     private Connection connection;
     private SinkMetrics metrics;
     private TaskFacts facts;
@@ -43,6 +44,7 @@ public final class TowpathSinkTask extends SinkTask {
         MongoSink.requirements(properties).require(); // an earlier version may have validated the connector
         settings = SinkSettings.of(properties);
         log = logs.apply(settings.log());
+        chunks = ChunkedRecords.of(settings.log().consumer());
         metrics = new SinkMetrics(
                 properties.getOrDefault("name", settings.pipeline()), settings.pipeline(), settings.task());
         facts = new TaskFacts(settings, metrics);
@@ -89,7 +91,7 @@ public final class TowpathSinkTask extends SinkTask {
             if (!polled.isMoreAvailable()) connection.offsets().guard(context); // once a transaction is enough
             List<SinkRecord> ready = connection.awaited(records);
             connection.offsets().received(ready);
-            polled.add(ready);
+            polled.add(chunks.joined(ready));
             boolean isMoreAvailable = polled.isMoreAvailable();
             if (!isMoreAvailable) write(untilNs);
             connection.passBarriers();
@@ -141,7 +143,7 @@ public final class TowpathSinkTask extends SinkTask {
 
     @Override
     public void stop() {
-        Closing.all(connection, metrics, log);
+        Closing.all(connection, metrics, log, chunks);
     }
 
     @Override

@@ -47,7 +47,7 @@ final class WritePlan {
     List<List<Waves.Bulk>> waves(List<SinkRecord> part) {
         List<Writes.RecordedChange> changes = new ArrayList<>(part.size());
         for (SinkRecord record : part) {
-            if (Barrier.is(record)) continue;
+            if (Barrier.is(record) || ChunkedRecords.isChunk(record)) continue;
             boolean isDeadLetter = deadLetters.contains(record);
             try {
                 if (settings.log().skips(record)) continue;
@@ -59,7 +59,8 @@ final class WritePlan {
                             .ifPresentOrElse(path -> addFurtherMiss(change, path), () -> changes.add(change));
             } catch (DataException | ContractException | BSONException error) {
                 if (Barrier.claims(record)) throw unreadable(record, error);
-                if (!isDeadLetter) deadLetters.add(record, writes.namespace(record), 0, error.getMessage());
+                if (isDeadLetter || isSuperseded(record)) continue;
+                deadLetters.add(record, writes.namespace(record), 0, error.getMessage());
             }
         }
         if (settings.fold() && !inSourceOrder) return Waves.of(Folder.fold(changes, unfolded));
@@ -159,6 +160,11 @@ final class WritePlan {
                         > settings.log().lagMs();
     }
 
+    /** Whether the cleaner may have removed chunks of this record: it does so only behind a later record of the document. */
+    private boolean isSuperseded(SinkRecord record) {
+        return ChunkedRecords.isInChunks(record) && mayFollowGap(record);
+    }
+
     /** Returns whether the next transaction should be smaller. */
     boolean refused(Transaction.Outcome.Refused refused) {
         Write write = refused.write();
@@ -184,6 +190,7 @@ final class WritePlan {
         SinkRecord record = part.stream()
                 .filter(each -> !deadLetters.contains(each)
                         && !Barrier.is(each)
+                        && !ChunkedRecords.isChunk(each)
                         && !settings.log().skips(each))
                 .findFirst()
                 .orElseThrow();

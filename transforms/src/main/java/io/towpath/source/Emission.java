@@ -13,7 +13,7 @@ import java.util.Set;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.storage.OffsetStorageReader;
 
-/** The last steps of every record: splices in place of arrays, and then dead letters in place of what is too large. */
+/** The last steps of every record: splices in place of arrays, and then chunks in place of what is too large. */
 final class Emission implements AutoCloseable {
     /** After these, the documents of a topic are others. */
     private static final Set<SchemaChange.Kind> ENDS_HISTORY =
@@ -53,9 +53,9 @@ final class Emission implements AutoCloseable {
                 continue;
             }
             SourceRecord spliced = splicer.applyTo(record);
-            SourceRecord fitting = sizeLimit.applyTo(spliced);
-            if (fitting != spliced) splicer.forget(spliced);
-            emitted.add(fitting);
+            List<SourceRecord> fitting = sizeLimit.applyTo(spliced);
+            if (!fitting.get(0).topic().equals(spliced.topic())) splicer.forget(spliced);
+            emitted.addAll(fitting);
         }
         totals.dueOffset(System.nanoTime())
                 .ifPresent(offset -> emitted.add(partitions.offsetRecord(partitions.splices(), offset, "splices")));

@@ -2,12 +2,16 @@ package io.towpath.source;
 
 import io.towpath.connector.LogRecord;
 import io.towpath.connector.TextHeaders;
+import io.towpath.record.Chunks;
 import io.towpath.record.RecordHeaders;
 import io.towpath.source.progress.SourceMetrics;
 import java.io.IOException;
 import java.io.OutputStream;
 import java.io.UncheckedIOException;
+import java.security.SecureRandom;
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.List;
 import org.apache.kafka.common.compress.Compression;
 import org.apache.kafka.common.utils.ByteBufferOutputStream;
 import org.apache.kafka.connect.errors.ConnectException;
@@ -19,8 +23,8 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Turns records that are larger than their topic takes into dead letters, with the document's key and the reason: Kafka would refuse them
- * again and again, and hold up everything behind them. {@code repair --dead-letters} re-reads the documents.
+ * Cuts values that are larger than their topic takes into {@link Chunks}: Kafka would refuse them again and again, and hold up everything
+ * behind them. A document whose {@code _id} alone is too large becomes a dead letter, with its key and the reason.
  */
 final class RecordSizeLimit {
     private static final Logger LOGGER = LoggerFactory.getLogger(RecordSizeLimit.class);
@@ -29,6 +33,12 @@ final class RecordSizeLimit {
     /** Of a batch with one record, besides the record's bytes: its header (61 bytes), lengths, and the headers of a dead letter. */
     private static final int OVERHEAD = 8 << 10;
 
+    /** The bytes of a value that a chunk has at least: with fewer, the key is most of it. */
+    private static final int LEAST = SMALL;
+    /** Compression makes what cannot be compressed larger by less than a part in so many. */
+    private static final int EXPANSION = 64;
+
+    private final SecureRandom random = new SecureRandom();
     private final SourceSettings settings;
     private final SourceMetrics metrics;
     private final LogTopics topics;
@@ -39,34 +49,61 @@ final class RecordSizeLimit {
         this.topics = topics;
     }
 
-    /** The same record, or a dead letter in place of one that is too large. */
-    SourceRecord applyTo(SourceRecord record) throws InterruptedException {
-        String reason = reason(record);
-        return reason.isEmpty() ? record : letter(record, reason);
-    }
-
-    /** Why a record cannot be written; empty when it can. */
-    private String reason(SourceRecord record) throws InterruptedException {
+    /** The record alone, or the chunks of its value and a record that names them, or a dead letter in its place. */
+    List<SourceRecord> applyTo(SourceRecord record) throws InterruptedException {
         if (!settings.rereads().areUsed()
                 || !(record.key() instanceof byte[] key)
-                || length(key) + length(record.value()) < SMALL) return "";
+                || length(key) + length(record.value()) < SMALL) return List.of(record);
         byte[] value = (byte[]) record.value();
-        int headers = length(record.headers());
-        int size = OVERHEAD + headers + length(key) + length(value);
-        if (size > settings.largestRequest()) {
-            return "the record has %,d bytes, and the source connector's producer sends %,d at most (max.request.size)"
-                    .formatted(size, settings.largestRequest());
-        }
+        int largest = settings.largestRequest();
+        int size = OVERHEAD + length(record.headers()) + length(key) + length(value);
+        if (size > largest && isAlone(record, key, largest)) return List.of(letter(record, key, largest));
         LogTopics.Limit limit = topics.limit(record.topic());
-        if (size <= limit.bytes()) return "";
+        if (size <= largest && isTaken(record, size, limit)) return List.of(record);
+        int most = Math.min(limit.bytes(), largest);
+        return value == null || isAlone(record, key, most)
+                ? List.of(letter(record, key, most))
+                : chunks(record, key, value, most);
+    }
+
+    /** Whether the topic takes the record, as it is sent and as it is stored. */
+    private boolean isTaken(SourceRecord record, int size, LogTopics.Limit limit) {
+        if (size <= limit.bytes()) return true;
+        byte[] key = (byte[]) record.key();
+        byte[] value = (byte[]) record.value();
         int sent = packed(settings.compression(), key, value);
         int stored = limit.compression()
                 .map(compression -> packed(compression, key, value))
                 .orElse(sent);
-        int packed = OVERHEAD + headers + Math.max(sent, stored);
-        if (packed <= limit.bytes()) return "";
-        return "the record has %,d bytes, with room for the headers of a dead letter, and the topic %s takes %,d at most (max.message.bytes): raise that, then `towpath repair PIPELINE --dead-letters`"
-                .formatted(packed, record.topic(), limit.bytes());
+        return OVERHEAD + length(record.headers()) + Math.max(sent, stored) <= limit.bytes();
+    }
+
+    /** Whether a record of at most so many bytes has no room for a part of a value beside the key. */
+    private boolean isAlone(SourceRecord record, byte[] key, int most) {
+        return Chunks.room(key, room(record, most)) < LEAST;
+    }
+
+    /** The bytes that key and value of a chunk may have. */
+    private static int room(SourceRecord record, int most) {
+        return most - OVERHEAD - length(record.headers()) - most / EXPANSION;
+    }
+
+    private List<SourceRecord> chunks(SourceRecord record, byte[] key, byte[] value, int most) {
+        byte[] id = new byte[Chunks.ID_BYTES];
+        random.nextBytes(id);
+        Chunks chunks = Chunks.of(id, key, value, room(record, most));
+        List<SourceRecord> records = new ArrayList<>();
+        for (int number = 0; number < chunks.count(); number++)
+            records.add(new LogRecord(
+                    record.sourcePartition(),
+                    record.sourceOffset(),
+                    record.topic(),
+                    record.kafkaPartition(),
+                    chunks.key(key, number),
+                    chunks.chunk(value, number),
+                    record.headers()));
+        records.add(LogRecord.with(record, chunks.value()));
+        return records;
     }
 
     /** The size after compression at the default level. */
@@ -91,8 +128,10 @@ final class RecordSizeLimit {
         return bytes instanceof byte[] array ? array.length : 0;
     }
 
-    private SourceRecord letter(SourceRecord record, String reason) {
-        byte[] key = (byte[]) record.key();
+    private SourceRecord letter(SourceRecord record, byte[] key, int most) {
+        String reason =
+                "its _id has %,d bytes, and a record takes %,d at most (max.message.bytes, max.request.size): raise that, then `towpath repair PIPELINE --dead-letters`"
+                        .formatted(key.length, most);
         String namespace = record.topic().substring(settings.name().length() + 1);
         String id = new RawBsonDocument(key).toJson();
         if (settings.deadLettersTopic().isEmpty()) {

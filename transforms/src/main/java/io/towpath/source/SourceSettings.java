@@ -85,7 +85,7 @@ public record SourceSettings(
                         "",
                         TopicSettings.TOPIC,
                         Importance.MEDIUM,
-                        "The dead-letter topic for records that are too large for their topic; empty: the task stops.")
+                        "The dead-letter topic for records whose key is too large for their topic; empty: the task stops.")
                 .define(
                         RESNAPSHOT,
                         Type.STRING,
@@ -127,14 +127,14 @@ public record SourceSettings(
                         1 << 20,
                         Range.atLeast(1),
                         Importance.MEDIUM,
-                        "The largest record that the connector's producer sends; larger ones become dead letters.")
+                        "The largest record that the connector's producer sends; a larger value is cut into chunks.")
                 .define(
                         COMPRESSION,
                         Type.STRING,
                         NONE,
                         ValidString.in(NONE, "gzip", "snappy", "lz4", "zstd"),
                         Importance.MEDIUM,
-                        "How the connector's producer compresses; a record that is larger than its topic takes even so becomes a dead letter.");
+                        "How the connector's producer compresses; a value that is larger than its topic takes even so is cut into chunks.");
     }
 
     private static void validateExpression(String name, Object value) {

@@ -2,6 +2,8 @@ package io.towpath.connector;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
+import io.towpath.record.BsonBytes;
+import io.towpath.record.Chunks;
 import java.util.List;
 import java.util.Random;
 import java.util.Set;
@@ -10,6 +12,8 @@ import org.apache.kafka.clients.producer.internals.BuiltInPartitioner;
 import org.apache.kafka.common.Cluster;
 import org.apache.kafka.common.Node;
 import org.apache.kafka.common.PartitionInfo;
+import org.bson.BsonDocument;
+import org.bson.BsonInt64;
 import org.junit.jupiter.api.Test;
 
 /** Records of pipelines that were deployed without this partitioner stay in the partitions of their keys. */
@@ -24,6 +28,16 @@ class KeyPartitionerTest {
             random.nextBytes(key);
             int partitions = 1 + random.nextInt(50);
             assertEquals(BuiltInPartitioner.partitionForKey(key, partitions), partition(key, partitions));
+        }
+    }
+
+    @Test
+    void aChunkGoesToThePartitionOfItsDocument() {
+        for (int id = 0; id < 100; id++) {
+            byte[] document = BsonBytes.of(new BsonDocument("_id", new BsonInt64(id)));
+            Chunks chunks = new Chunks(new byte[Chunks.ID_BYTES], 9, 90, true);
+            for (int number = 0; number < 9; number++)
+                assertEquals(partition(document, 7), partition(chunks.key(document, number), 7));
         }
     }
 

@@ -5,6 +5,7 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.towpath.record.Chunks;
 import io.towpath.support.Fuzz;
 import io.towpath.support.Garbage;
 import java.io.ByteArrayOutputStream;
@@ -52,6 +53,18 @@ class JsonFormatterTest {
                 "p.d.c-3@508\t2023-11-14T22:13:20.123Z\t1700000000:7\tddl\t" + LogRecords.DROP_KEY
                         + "\t{\"ddl\": \"drop\", \"ns\": \"d.c\", \"topics\": {\"p.d.c\": 4}}",
                 printed(LogRecords.DROP.key(), LogRecords.DROP.value(), HEADER.replace(" u ", " ddl ")));
+    }
+
+    @Test
+    void aValueInChunksIsNamedAndAChunkOnlyHasASize() {
+        Chunks chunks = new Chunks(new byte[Chunks.ID_BYTES], 2, 90, true);
+        String of = "{\"$binary\": {\"base64\": \"AAAAAAAAAAAAAAAAAAAAAA==\", \"subType\": \"00\"}}";
+        assertEquals(
+                "{\"$chunks\": {\"of\": " + of + ", \"count\": 2, \"size\": 90, \"document\": true}}",
+                columns(printed(LogRecords.KEY, chunks.value(), HEADER))[5]);
+        String[] chunk = columns(printed(chunks.key(LogRecords.KEY, 1), chunks.chunk(new byte[90], 1), HEADER));
+        assertEquals("{\"chunk\": 1, \"of\": " + of + ", \"_id\": 5}", chunk[4]);
+        assertEquals("{\"$chunk\": \"45 bytes\"}", chunk[5]);
     }
 
     @Test

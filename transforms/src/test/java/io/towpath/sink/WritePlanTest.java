@@ -12,6 +12,7 @@ import io.towpath.connector.TextHeaders;
 import io.towpath.net.ServerError;
 import io.towpath.record.BsonBytes;
 import io.towpath.record.CanonicalKey;
+import io.towpath.record.Chunks;
 import io.towpath.sink.plain.RecordHandler;
 import io.towpath.sink.plain.TopicNamespaceMapper;
 import io.towpath.support.Context;
@@ -30,6 +31,7 @@ import org.apache.kafka.connect.errors.DataException;
 import org.apache.kafka.connect.header.ConnectHeaders;
 import org.apache.kafka.connect.sink.SinkRecord;
 import org.bson.BsonDocument;
+import org.bson.RawBsonDocument;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -102,6 +104,27 @@ class WritePlanTest {
         List<SinkRecord> kept = splices(now - 120_000, 2 * old.size());
         WritePlan whole = plan(Map.of());
         assertThrows(ConnectException.class, () -> kept.forEach(record -> miss(whole, record)));
+    }
+
+    /** The cleaner removes a chunk only behind a later record of its document. Otherwise the log is not whole. */
+    @Test
+    void aMissingChunkIsADeadLetterUnlessTheCleanerMayHaveRemovedIt() {
+        Map<String, String> compacted = Map.of(
+                LogSettings.LAG, "60000", LogSettings.DELETE_RETENTION, "60000", LogSettings.SERVERS, "unused:9092");
+        long now = System.currentTimeMillis();
+        Chunks chunks = new Chunks(new byte[Chunks.ID_BYTES], 2, 90, true);
+        BsonDocument value = new RawBsonDocument(chunks.value());
+        SinkRecord old = record(1, "r", "{_id: 1}", value, now - 120_000);
+        SinkRecord young = record(2, "r", "{_id: 1}", value, now);
+        SinkRecord chunk = record(3, "r", "{_id: 1}", value, now);
+        chunk = chunk.newRecord(TOPIC, 0, null, chunks.key((byte[]) chunk.key(), 0), null, null, now, chunk.headers());
+        assertEquals(List.of(), plan(compacted).waves(List.of(old, chunk)));
+        assertFalse(deadLetters.contains(old));
+        assertEquals(List.of(), plan(compacted).waves(List.of(young, chunk)));
+        assertTrue(deadLetters.contains(young));
+        assertEquals(List.of(), plan(Map.of()).waves(List.of(old, chunk)));
+        assertTrue(deadLetters.contains(old));
+        assertFalse(deadLetters.contains(chunk));
     }
 
     /** Of more documents than may be refused. */

@@ -1,18 +1,23 @@
 package io.towpath.source;
 
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.towpath.record.BsonBytes;
 import io.towpath.record.CanonicalKey;
+import io.towpath.record.Chunks;
 import io.towpath.source.progress.CopyShare;
 import io.towpath.source.progress.SourceMetrics;
 import java.lang.reflect.Proxy;
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Random;
+import java.util.Set;
+import java.util.stream.Collectors;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.Config;
 import org.apache.kafka.clients.admin.ConfigEntry;
@@ -20,7 +25,10 @@ import org.apache.kafka.clients.admin.DescribeConfigsResult;
 import org.apache.kafka.common.KafkaFuture;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.connect.source.SourceRecord;
+import org.bson.BsonBinary;
 import org.bson.BsonDocument;
+import org.bson.BsonInt64;
+import org.bson.BsonString;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -64,12 +72,71 @@ class RecordSizeLimitTest {
     })
     void whatATopicTakesIsMeasuredAsItIsSentAndAsItIsStored(String sent, String stored, String content, boolean isTaken)
             throws InterruptedException {
-        byte[] value = new byte[160 << 10];
+        byte[] data = new byte[160 << 10];
         Random random = new Random(1);
-        if (content.equals("noise")) random.nextBytes(value);
-        if (content.equals("digits"))
-            for (int i = 0; i < value.length; i++) value[i] = (byte) ('0' + random.nextInt(10));
-        SourceSettings settings = SourceSettings.of(Map.of(
+        if (content.equals("noise")) random.nextBytes(data);
+        if (content.equals("digits")) for (int i = 0; i < data.length; i++) data[i] = (byte) ('0' + random.nextInt(10));
+        byte[] value = document(data);
+        SourceSettings settings = settings(sent, 1 << 20);
+        byte[] key = CanonicalKey.of(BsonBytes.of(BsonDocument.parse("{_id: 1}")));
+        SourceRecord record = new SourceRecord(Map.of(), Map.of(), TOPIC, 0, null, key, null, value);
+        try (SourceMetrics metrics = new SourceMetrics("size", "move", "move", new CopyShare(0, 1));
+                LogTopics topics = new LogTopics(settings, kafka -> topicOf(108 << 10, stored))) {
+            List<SourceRecord> records = new RecordSizeLimit(settings, metrics, topics).applyTo(record);
+            assertEquals(isTaken ? List.of(record) : List.of(), records.subList(0, isTaken ? 1 : 0));
+            assertEquals(isTaken ? 1 : 3, records.size(), "two chunks, and the record that names them");
+            assertEquals(
+                    Set.of(TOPIC), records.stream().map(SourceRecord::topic).collect(Collectors.toSet()));
+        }
+    }
+
+    /** As large as a document can be, to topics of one megabyte. */
+    @Test
+    void theChunksOfALargeDocumentFitIntoTheTopicAndAreTheDocument() throws InterruptedException {
+        byte[] noise = new byte[16 << 20];
+        new Random(1).nextBytes(noise);
+        byte[] value = document(noise);
+        byte[] key = CanonicalKey.of(value);
+        SourceSettings settings = settings("none", 17 << 20);
+        try (SourceMetrics metrics = new SourceMetrics("size", "move", "move", new CopyShare(0, 1));
+                LogTopics topics = new LogTopics(settings, kafka -> topicOf(1 << 20, "producer"))) {
+            RecordSizeLimit limit = new RecordSizeLimit(settings, metrics, topics);
+            List<SourceRecord> records =
+                    limit.applyTo(new SourceRecord(Map.of(), Map.of("at", 7), TOPIC, null, null, key, null, value));
+            List<byte[]> parts = new ArrayList<>();
+            for (SourceRecord record : records) {
+                assertTrue(((byte[]) record.key()).length + ((byte[]) record.value()).length <= (1 << 20) - (8 << 10));
+                assertEquals(Map.of("at", 7), record.sourceOffset());
+                parts.add((byte[]) record.value());
+            }
+            Chunks chunks = Chunks.decode(parts.remove(parts.size() - 1));
+            assertTrue(chunks.count() < 18, chunks.count() + " chunks");
+            assertArrayEquals(value, chunks.join(parts));
+        }
+    }
+
+    @Test
+    void aDocumentWhoseIdIsTooLargeIsADeadLetter() throws InterruptedException {
+        byte[] key = CanonicalKey.of(BsonBytes.of(new BsonDocument("_id", new BsonString("x".repeat(2 << 20)))));
+        SourceSettings settings = settings("none", 17 << 20);
+        try (SourceMetrics metrics = new SourceMetrics("size", "move", "move", new CopyShare(0, 1));
+                LogTopics topics = new LogTopics(settings, kafka -> topicOf(1 << 20, "producer"))) {
+            RecordSizeLimit limit = new RecordSizeLimit(settings, metrics, topics);
+            for (byte[] value : new byte[][] {key, null}) {
+                List<SourceRecord> records =
+                        limit.applyTo(new SourceRecord(Map.of(), Map.of(), TOPIC, null, null, key, null, value));
+                assertEquals(1, records.size());
+                assertEquals("move.dead-letters", records.get(0).topic());
+            }
+        }
+    }
+
+    private static byte[] document(byte[] data) {
+        return BsonBytes.of(new BsonDocument("_id", new BsonInt64(1)).append("d", new BsonBinary(data)));
+    }
+
+    private static SourceSettings settings(String compression, int largestRequest) {
+        return SourceSettings.of(Map.of(
                 "towpath.name",
                 "move",
                 "towpath.requests.topic",
@@ -79,15 +146,9 @@ class RecordSizeLimitTest {
                 "towpath.dead.letters.topic",
                 "move.dead-letters",
                 "producer.override.compression.type",
-                sent));
-        byte[] key = CanonicalKey.of(BsonBytes.of(BsonDocument.parse("{_id: 1}")));
-        SourceRecord record = new SourceRecord(Map.of(), Map.of(), TOPIC, 0, null, key, null, value);
-        try (SourceMetrics metrics = new SourceMetrics("size", "move", "move", new CopyShare(0, 1));
-                LogTopics topics = new LogTopics(settings, kafka -> topicOf(108 << 10, stored))) {
-            RecordSizeLimit limit = new RecordSizeLimit(settings, metrics, topics);
-            assertEquals(
-                    isTaken ? TOPIC : "move.dead-letters", limit.applyTo(record).topic());
-        }
+                compression,
+                "producer.override.max.request.size",
+                Integer.toString(largestRequest)));
     }
 
     /** Kafka as it describes the topic's settings. */

@@ -1,0 +1,104 @@
+"""Deletes from a compacted log the chunks of values that a later record has replaced.
+
+A value that is larger than a record may be is in chunks (`towpath.log.records.Chunks`). No later record has their keys,
+so Kafka's cleaner would keep them forever. From time to time, `compact` reads a partition with chunks from its
+beginning, and writes a tombstone for each chunk that no value needs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from confluent_kafka import KafkaError, KafkaException, Message
+
+from towpath.clients.kafka.consume import messages
+from towpath.clients.kafka.topics import Place, Topic, Topics, interruptible
+from towpath.errors import TopicError
+from towpath.log.records import Chunks, contract_headers, ends_documents, is_chunk, is_key, is_update
+
+#: A chunk is judged once the partition has a committed record that is so much younger. Chunks and the record that names
+#: them are in one transaction, and no transaction of the source connector takes more than five minutes. So that record
+#: has been read, if it was committed.
+DECIDED_MS = 10 * 60_000
+_TIMEOUT_S = 60.0  # until the brokers must have acknowledged all tombstones
+
+
+@dataclass(slots=True)
+class Chunked:
+    """The chunks in a partition, and the values that need them. Does no I/O."""
+
+    chunks: dict[bytes, int] = field(default_factory=dict)
+    """Key of a chunk → the brokers' time of its record (ms)."""
+    needed: dict[bytes, set[bytes]] = field(default_factory=dict)
+    """Key of a document → the ids of its values in chunks, from the last whole document on."""
+    last_ms: int = 0
+
+    def take(self, time_ms: int, key: bytes | None, value: bytes | None) -> None:
+        """Take in the next committed record of the partition."""
+        self.last_ms = max(self.last_ms, time_ms)
+        if is_chunk(key):
+            if value is None:
+                self.chunks.pop(key, None)
+            elif Chunks.id_in(key):
+                self.chunks[key] = time_ms
+        elif ends_documents(key, value):
+            self.needed.clear()
+        elif is_key(key):
+            if not is_update(value):
+                self.needed.pop(key, None)
+            if named := Chunks.named_in(value):
+                self.needed.setdefault(key, set()).add(named.id)
+
+    def unneeded(self, decided_ms: int = DECIDED_MS) -> list[bytes]:
+        """The keys of chunks that no value needs, and no transaction that is not decided yet."""
+        needed = set().union(*self.needed.values())
+        return [
+            key
+            for key, time_ms in self.chunks.items()
+            if time_ms + decided_ms <= self.last_ms and Chunks.id_in(key) not in needed
+        ]
+
+
+def sweep(topics: Topics, place: Place, rest: Callable[[], None], decided_ms: int = DECIDED_MS) -> int:
+    """Delete the chunks of one partition that no value needs, and return how many are left.
+
+    Reads the whole partition, and calls `rest` once a second. Raises `TopicError` when the brokers do not answer.
+    """
+    found, last, rested = Chunked(), None, time.monotonic()
+    window = {place: topics.ends([Topic(place[0], place[1] + 1)])[place]}
+    with topics.reader() as consumer:
+        for _, last in messages(consumer, window):
+            found.take(last.timestamp()[1], last.key(), last.value())
+            if time.monotonic() > rested + 1:
+                rest()
+                rested = time.monotonic()
+    unneeded = found.unneeded(decided_ms)
+    if last is not None:
+        _delete(topics, place, unneeded, last)
+    return len(found.chunks) - len(unneeded)
+
+
+def _delete(topics: Topics, place: Place, keys: Sequence[bytes], last: Message) -> None:
+    """Write tombstones. They have the cluster time of the last record, since they are no change of the source."""
+    header = " ".join((contract_headers(last) | {"op": "d"}).values())
+    failed: list[KafkaError] = []
+    producer = topics.producer()
+    try:
+        with interruptible():
+            for key in keys:
+                producer.produce(
+                    place[0],
+                    key=key,
+                    partition=place[1],
+                    headers={"v": header},
+                    on_delivery=lambda error, _: failed.append(error) if error else None,
+                )
+                producer.poll(0)
+            unacknowledged = producer.flush(_TIMEOUT_S)
+    except (KafkaException, BufferError) as error:
+        raise TopicError(f"cannot delete chunks in {place[0]} at {topics.bootstrap}: {error}") from error
+    if failed or unacknowledged:
+        reason = failed[0].str() if failed else f"no answer within {_TIMEOUT_S:.0f} s"
+        raise TopicError(f"cannot delete chunks in {place[0]} at {topics.bootstrap}: {reason}")
