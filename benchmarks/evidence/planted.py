@@ -124,8 +124,8 @@ PLANTED = (
     Planted(
         "the key does not decide the partition",
         "connector/KeyPartitioner.java",
-        "Utils.murmur2(keyBytes)",
-        "Utils.murmur2(valueBytes == null ? keyBytes : valueBytes)",
+        "Utils.murmur2(chosen)",
+        "Utils.murmur2(valueBytes == null ? chosen : valueBytes)",
         _STREAM,
     ),
     Planted(

@@ -65,8 +65,14 @@ def test_a_value_in_chunks_is_a_document_or_an_update_as_it_says() -> None:
     assert (is_update(document), is_update(update)) == (False, True)
     assert Chunks.named_in(document) == named(1)
     assert in_short(document, canonical=False) == "90 bytes in 2 chunks"
-    for other in (None, b"", A, bson.encode({"$chunks": 1}), bson.encode({"$chunks": {"of": 1}}), document[:30]):
+    fields = {"of": named(1).id, "count": 2, "size": 90, "document": True}
+    assert Chunks.named_in(bson.encode({"$chunks": fields})) == named(1)
+    wrong = [{"of": -1}, {"of": 2**62}, {"of": [300]}, {"of": b"x"}, {"count": 0}, {"count": 91}, {"size": "b"}]
+    wrong += [{"size": -5}, {"document": 1}, {"count": True}]
+    others = [bson.encode({"$chunks": fields | each}) for each in wrong]
+    for other in (*others, None, b"", A, bson.encode({"$chunks": 1}), bson.encode({"$chunks": {}}), document[:30]):
         assert Chunks.named_in(other) is None
+        assert other is None or in_short(other, canonical=False) is None
     key = chunk_key(A, named(1), 1)
     assert is_chunk(key) and not is_key(key) and Chunks.id_in(key) == named(1).id
     assert not any(map(is_chunk, (A, DROP, b"", None)))
@@ -89,7 +95,10 @@ def test_what_a_transaction_may_still_need_is_not_judged() -> None:
 
 
 def test_what_only_looks_like_a_chunk_is_left_alone() -> None:
-    foreign = [chunk_key(A, named(1), 0)[:11], bson.encode({"chunk": 1}), bson.encode({"chunk": 1, "of": None})]
+    foreign = [
+        chunk_key(A, named(1), 0)[:11],
+        *(bson.encode({"chunk": 1} | each) for each in ({}, {"of": None}, {"of": -1})),
+    ]
     assert all(map(is_chunk, foreign))
     assert taken([Record(key, b"x") for key in foreign]).unneeded(0) == []
 
@@ -184,6 +193,16 @@ def test_that_a_partition_has_chunks_is_known_after_a_restart() -> None:
     part.swept = 7
     known = summary(part.summary(1).written())
     assert known is not None and (known.has_chunks, known.swept) == (True, 7)
-    fresh = Part()
+    fresh = Part(quiet=True)
     fresh.take(0, 0, chunk_key(A, named(1), 0), None)
     assert not fresh.has_chunks, "a tombstone"
+    assert not fresh.quiet, "its segment has to be closed"
+
+
+@pytest.mark.parametrize(("left", "meanwhile", "then"), [(0, False, False), (3, False, True), (0, True, True)])
+def test_chunks_that_come_during_a_sweep_are_not_forgotten(left: int, meanwhile: bool, then: bool) -> None:
+    part = Part(has_chunks=True)
+    if meanwhile:
+        part.take(0, 0, chunk_key(A, named(1), 0), b"x")
+    part.swept_at(7, left)
+    assert (part.has_chunks, part.swept) == (then, 7)

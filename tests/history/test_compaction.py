@@ -206,7 +206,7 @@ def test_two_instances_share_and_one_goes_on_when_the_other_kafka_and_connect_ar
 def test_the_cleaner_removes_the_chunks_of_replaced_and_deleted_documents_and_no_others(
     make_pipeline: MakePipeline, seed: int, tmp_path: Path
 ) -> None:
-    pipeline = make_pipeline(Settings(partitions=2, kafka={"max_record": "1MiB"}, extra=logged(delete_retention=2)))
+    pipeline = make_pipeline(Settings(partitions=2, kafka={"max_record": "1MiB"}, extra=logged()))
     documents, random = pipeline.source("docs"), Random(seed)
     pipeline.create("docs")
     pipeline.deploy()
@@ -228,10 +228,12 @@ def test_the_cleaner_removes_the_chunks_of_replaced_and_deleted_documents_and_no
                     documents.delete_one({"_id": one})
             documents.update_one({"_id": 100 + random.randrange(10)}, {"$inc": {"n": 1}}, True)
             compactor.run_pass()
+            compactor.pause(0.1)
 
         def is_small() -> bool:
             documents.update_many({"_id": {"$gte": 100}}, {"$inc": {"n": 1}})
             compactor.run_pass()
+            compactor.sweep_all()
             return chunks_in(pipeline) == needed_chunks(pipeline)
 
         until("log with no chunk that no document needs", is_small, 40 * LAG, 1)

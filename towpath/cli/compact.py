@@ -52,6 +52,7 @@ def compact(
             if once:
                 done = _retrying(compactor, tenacity.stop_after_delay(timeout))(compactor.run_pass)
                 report(done)
+                compactor.sweep_all()
                 if done.asked > done.arrived or done.unreadable:
                     raise click.exceptions.Exit(1)
                 return

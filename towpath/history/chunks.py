@@ -8,7 +8,8 @@ beginning, and writes a tombstone for each chunk that no value needs.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaError, KafkaException, Message
@@ -19,9 +20,9 @@ from towpath.errors import TopicError
 from towpath.log.records import Chunks, contract_headers, ends_documents, is_chunk, is_key, is_update
 
 #: A chunk is judged once the partition has a committed record that is so much younger. Chunks and the record that names
-#: them are in one transaction, and no transaction of the source connector takes more than five minutes. So that record
-#: has been read, if it was committed.
-DECIDED_MS = 10 * 60_000
+#: them are in one transaction, and brokers allow none of more than 15 minutes (`transaction.max.timeout.ms`). So that
+#: record has been read, if it was committed.
+DECIDED_MS = 20 * 60_000
 _TIMEOUT_S = 60.0  # until the brokers must have acknowledged all tombstones
 
 
@@ -61,18 +62,18 @@ class Chunked:
         ]
 
 
-def sweep(topics: Topics, place: Place, rest: Callable[[], None], decided_ms: int = DECIDED_MS) -> int:
+def sweep(topics: Topics, place: Place, decided_ms: int = DECIDED_MS) -> Generator[None, None, int]:
     """Delete the chunks of one partition that no value needs, and return how many are left.
 
-    Reads the whole partition, and calls `rest` once a second. Raises `TopicError` when the brokers do not answer.
+    Reads the whole partition, and yields about once a second. Raises `TopicError` when the brokers do not answer.
     """
     found, last, rested = Chunked(), None, time.monotonic()
     window = {place: topics.ends([Topic(place[0], place[1] + 1)])[place]}
-    with topics.reader() as consumer:
+    with closing(topics.consumer()) as consumer:
         for _, last in messages(consumer, window):
             found.take(last.timestamp()[1], last.key(), last.value())
             if time.monotonic() > rested + 1:
-                rest()
+                yield
                 rested = time.monotonic()
     unneeded = found.unneeded(decided_ms)
     if last is not None:
@@ -82,7 +83,7 @@ def sweep(topics: Topics, place: Place, rest: Callable[[], None], decided_ms: in
 
 def _delete(topics: Topics, place: Place, keys: Sequence[bytes], last: Message) -> None:
     """Write tombstones. They have the cluster time of the last record, since they are no change of the source."""
-    header = " ".join((contract_headers(last) | {"op": "d"}).values())
+    header = " ".join((contract_headers(last) | {"op": "d", "at": str(int(time.time() * 1000))}).values())
     failed: list[KafkaError] = []
     producer = topics.producer()
     try:

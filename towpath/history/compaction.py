@@ -29,7 +29,7 @@ from towpath.history.chunks import DECIDED_MS, sweep
 from towpath.history.unprotected import Part, summary
 from towpath.log import reread_requests
 from towpath.log.definitions import MARK, POLICY, change_settings, is_compacted
-from towpath.log.records import is_key, is_update
+from towpath.log.records import is_chunk, is_key, is_update
 from towpath.log.source_offsets import read_state
 from towpath.session import Session
 from towpath.verify.repair import unreadable
@@ -47,6 +47,7 @@ _SLOW_S = 10.0  # before slow answers are reported
 _JOIN_S = 60.0  # until the group must have assigned partitions
 _REBALANCE_S = 10.0  # to wait for partitions that other instances give up
 _ANSWER_S = 15.0  # for one request to the brokers
+_NOTHING = object()
 _SEARCHED = 1_000  # records that are searched for a document
 _GROUP = {
     "auto.offset.reset": "earliest",
@@ -225,11 +226,13 @@ class Reader:
             self._begun.add(place)
             return Part(), OFFSET_BEGINNING
         if committed is None:
-            return Part(), OFFSET_STORED
+            return Part(has_chunks=True), OFFSET_STORED  # as far as is known
         known = summary(committed.metadata or "")
-        part = Part()
+        part = Part(has_chunks=True)  # as far as is known
         if known:
             part = Part(last_ms=known.last, quiet=known.quiet, has_chunks=known.has_chunks, swept=known.swept)
+        elif committed.offset < 0:
+            part = Part()
         return part, committed.offset if committed.offset >= 0 else OFFSET_BEGINNING
 
     def _revoked(self, consumer: Consumer, gone: list[TopicPartition]) -> None:
@@ -264,6 +267,7 @@ class Compactor:
         self._enabled: set[str] = set()
         self._committed = time.monotonic()
         self._decided_ms = decided_ms
+        self._sweeping = self.sweep()
 
     def run_pass(self) -> Pass:
         start, before, reader = time.monotonic(), self._reader.records, self._reader
@@ -274,7 +278,6 @@ class Compactor:
         self._catch_up()
         needed = [*self._dirty(), *self._segment_rolls()]
         asked, unanswered = self._reread(needed)
-        self._sweep()
         self._commit()
         return Pass(
             records=reader.records - before,
@@ -289,11 +292,18 @@ class Compactor:
         )
 
     def pause(self, seconds: float) -> None:
-        """Read for `seconds`, or until too many documents have unprotected updates; commit for `towpath status`."""
+        """Read for `seconds`, or until too many documents have unprotected updates; commit for `towpath status`.
+
+        Chunks that no value needs are deleted meanwhile; what is not done continues in the next pause.
+        """
         until = time.monotonic() + seconds
         while (remaining := until - time.monotonic()) > 0 and self._reader.dirty <= MOST_DIRTY:
-            self._reader.read(min(remaining, _REPEAT_S))
-            self._commit()
+            is_sweeping = next(self._sweeping, _NOTHING) is None
+            self._reader.read(min(remaining, _READ_S if is_sweeping else _REPEAT_S))
+            if not is_sweeping:
+                self._sweeping = self.sweep()
+            if not is_sweeping or time.monotonic() > self._committed + _REPEAT_S:
+                self._commit()
 
     def rest(self, seconds: float) -> None:
         """Wait for `seconds` after an error, and read on, if possible, to stay in the group."""
@@ -359,16 +369,31 @@ class Compactor:
                 parts[place].nudge = key
                 yield place, key
 
-    def _sweep(self) -> None:
-        """Delete the chunks that no value needs in one partition, as it is read from its beginning."""
+    def sweep(self) -> Iterator[None]:
+        """Delete the chunks that no value needs, in every partition that is due, the one that waits longest first.
+
+        Yields about once a second, so that the caller can read on meanwhile. Reports errors, and continues with others.
+        """
+        while place := self._longest_unswept():
+            part = self._reader.parts[place]
+            part.new_chunks, began, left = False, int(time.time() * 1000), 1
+            try:
+                left = yield from sweep(self._topics, place, self._decided_ms)
+            except TowpathError as error:
+                self._report(str(error))
+            part.swept_at(began, left)
+            yield
+
+    def sweep_all(self) -> None:
+        """Delete the chunks that no value needs, and commit."""
+        for _ in self.sweep():
+            self._reader.read(_READ_S)  # stays in the group
+        self._commit()
+
+    def _longest_unswept(self) -> Place | None:
         parts, now = self._reader.parts, int(time.time() * 1000)
-        due = (place for place, part in parts.items() if has_unneeded(part, self._log, now))
-        if (place := next(due, None)) is None:
-            return
-        stay = partial(self._reader.read, _READ_S)  # in the group
-        left = sweep(self._topics, place, stay, self._decided_ms)
-        if part := parts.get(place):
-            part.has_chunks, part.swept = left > 0, now
+        due = [place for place, part in parts.items() if has_unneeded(part, self._log, now)]
+        return min(due, key=lambda place: parts[place].swept or 0, default=None)
 
     def _reread(self, documents: Iterable[Document]) -> tuple[int, int]:
         """Request those of these documents that can be queried, and wait until they are re-read.
@@ -494,7 +519,8 @@ def key_in(topics: Topics, place: Place) -> bytes | None:
     """
     first = None
     with topics.reader(**{"auto.offset.reset": "earliest"}) as consumer:
-        for _, message in islice(messages(consumer, {place: (0, sys.maxsize)}, at_once=1), _SEARCHED):
+        found = (message for _, message in messages(consumer, {place: (0, sys.maxsize)}, at_once=1))
+        for message in islice((one for one in found if not is_chunk(one.key())), _SEARCHED):
             key, value = message.key(), message.value()
             if not is_key(key):
                 continue  # not written by Towpath

@@ -65,6 +65,8 @@ class Part:
     nudge: bytes | None = None
     """The document requested to close the segment."""
     has_chunks: bool = False
+    new_chunks: bool = False
+    """Whether chunks came since a sweep began."""
     swept: int | None = None
     """When the chunks that no value needs were deleted last (ms)."""
 
@@ -74,7 +76,10 @@ class Part:
         if not is_key(key):
             if ends_documents(key, value):
                 self.dirty.clear()
-            self.has_chunks |= is_chunk(key) and value is not None
+            if is_chunk(key):
+                self.quiet = False
+                self.new_chunks |= value is not None
+                self.has_chunks |= self.new_chunks
             return
         self.quiet = False
         if is_update(value):
@@ -84,6 +89,10 @@ class Part:
         self.awaited.discard(key)
         if key == self.nudge:
             self.quiet, self.nudge = True, None
+
+    def swept_at(self, time_ms: int, left: int) -> None:
+        """Note that a sweep, which began with `new_chunks` unset, has left so many chunks."""
+        self.has_chunks, self.swept = left > 0 or self.new_chunks, time_ms
 
     def reached(self, offset: int) -> None:
         """Note that all records before this offset were read."""

@@ -21,7 +21,7 @@ from towpath.config.namespaces import namespace_of
 from towpath.config.pipeline import Pipeline
 from towpath.errors import TowpathError
 from towpath.log.lag import Lag, pipeline_ends
-from towpath.log.records import is_key
+from towpath.log.records import is_chunk, is_key
 
 _SECTION = 100_000  # offsets to read at a time, over all partitions
 _REMEMBERED = 1_000_000  # keys of a partition; with more, they are forgotten, and a document may come twice
@@ -121,10 +121,10 @@ class _Reader:
 
 
 def _keys(consumer: Consumer, section: Window) -> dict[Place, list[bytes]]:
-    """The keys of all records in a section, in the log's order."""
+    """The keys of all records in a section but chunks, in the log's order."""
     keys: dict[Place, list[bytes]] = {place: [] for place in section}
     for place, message in messages(consumer, section):
-        if isinstance(key := message.key(), bytes):
+        if isinstance(key := message.key(), bytes) and not is_chunk(key):
             keys[place].append(key)
     return keys
 

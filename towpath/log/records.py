@@ -32,6 +32,7 @@ _LEVEL = 8  # the least bytes of a level
 _PARTS = ("v", "op", "t", "at")
 _SPLICE = "$splice"
 _CHUNK_KEY = b"\x10chunk\0"  # behind the length: an int32
+_ID_BYTES = 16
 _LONGEST_MS = 2**63  # the limit of a 64-bit clock
 
 
@@ -76,9 +77,12 @@ class Chunks:
             return None
         try:
             fields = bson.decode(value, _OPTIONS)[_CHUNKS]
-            return cls(bytes(fields["of"]), fields["count"], fields["size"], fields["document"])
+            found = cls(fields["of"], fields["count"], fields["size"], fields["document"])
         except (KeyError, TypeError, *NOT_BSON):
             return None
+        types = [type(each) for each in (found.id, found.count, found.size, found.is_document)]
+        is_valid = types == [bytes, int, int, bool] and len(found.id) == _ID_BYTES and 1 <= found.count <= found.size
+        return found if is_valid else None
 
     @staticmethod
     def id_in(chunk_key: bytes) -> bytes:
@@ -87,9 +91,10 @@ class Chunks:
         Empty if Towpath did not write it.
         """
         try:
-            return bytes(bson.decode(chunk_key, _OPTIONS)["of"])
-        except (KeyError, TypeError, *NOT_BSON):
+            found = bson.decode(chunk_key, _OPTIONS).get("of")
+        except NOT_BSON:
             return b""
+        return found if isinstance(found, bytes) and len(found) == _ID_BYTES else b""
 
 
 def is_chunk(key: object) -> TypeGuard[bytes]:

@@ -2,7 +2,7 @@
 
 A request names documents by `_id`. The source connector reads them as of the stream's position and writes them to the
 log at that point: the whole document, or a delete where it does not exist. The answer is in order with all changes, and
-the log stays a complete history. Only source connectors write to the change topics.
+the log stays a complete history.
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ public sealed interface Change {
                     while (arrays.next()) splices.add(Splice.decode(value, arrays));
                 }
                 case Chunks.NAME -> throw new ContractException(
-                        "its value is in chunks, and the log does not have all of them");
+                        "its value is in chunks, which cannot be put together: the log does not have all of them, or the sink has no address of Kafka (towpath.log.bootstrap.servers)");
                 default -> throw new ContractException(
                         "a value with the field '%s' and without an _id is neither a document nor an update"
                                 .formatted(name));

@@ -2,6 +2,8 @@ package io.towpath.record;
 
 import static java.nio.charset.StandardCharsets.US_ASCII;
 
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.util.Arrays;
 import java.util.List;
 import org.bson.BSONException;
@@ -36,6 +38,11 @@ public record Chunks(byte[] id, int count, int size, boolean isDocument) {
 
     private static final byte[] DATA_BYTES = (DATA + '\0').getBytes(US_ASCII);
     private static final byte[] NUMBER_BYTES = (NUMBER + '\0').getBytes(US_ASCII);
+    /** Of a value: a document or an update, as large as they can be. */
+    private static final int MOST_BYTES = 17 << 20;
+
+    private static final int MOST_CHUNKS = 10_000;
+
     private static final int BEFORE_NAME = Integer.BYTES + 1;
     /** Of a chunk's key besides the document's, and of its value besides the data: what the driver writes around them. */
     private static final int OVERHEAD = 64;
@@ -81,11 +88,16 @@ public record Chunks(byte[] id, int count, int size, boolean isDocument) {
         return BsonBytes.ofField(id.type(), BsonElements.ID, chunkKey, id.valueStart(), id.valueEnd());
     }
 
-    /** The key of a chunk. */
+    /** The key of a chunk: the document's, whose bytes stay as they are, with two fields before its own. */
     public byte[] key(byte[] documentKey, int number) {
-        return BsonBytes.of(new BsonDocument(NUMBER, new BsonInt32(number))
-                .append(OF, new BsonBinary(id))
-                .append("_id", new RawBsonDocument(documentKey).get("_id")));
+        byte[] fields = BsonBytes.of(new BsonDocument(NUMBER, new BsonInt32(number)).append(OF, new BsonBinary(id)));
+        int length = fields.length - 1 + documentKey.length - Integer.BYTES;
+        return ByteBuffer.allocate(length)
+                .order(ByteOrder.LITTLE_ENDIAN)
+                .put(fields, 0, fields.length - 1)
+                .put(documentKey, Integer.BYTES, documentKey.length - Integer.BYTES)
+                .putInt(0, length)
+                .array();
     }
 
     /** The value of a chunk. */
@@ -116,7 +128,10 @@ public record Chunks(byte[] id, int count, int size, boolean isDocument) {
                     fields.getInt32(COUNT).getValue(),
                     fields.getInt32(SIZE).getValue(),
                     fields.getBoolean(DOCUMENT).getValue());
-            if (chunks.count < 1 || chunks.size < chunks.count || chunks.id.length != ID_BYTES)
+            if (chunks.count < 1
+                    || chunks.count > Math.min(chunks.size, MOST_CHUNKS)
+                    || chunks.size > MOST_BYTES
+                    || chunks.id.length != ID_BYTES)
                 throw new ContractException("$chunks has a number that cannot be: " + fields);
             return chunks;
         } catch (BSONException error) {
@@ -127,6 +142,7 @@ public record Chunks(byte[] id, int count, int size, boolean isDocument) {
     /** What the value of a chunk has. Throws {@link ContractException} for anything else. */
     public static byte[] data(byte[] chunk) {
         try {
+            WholeBson.require(chunk);
             return new RawBsonDocument(chunk).getBinary(DATA).getData();
         } catch (BSONException error) {
             throw new ContractException("a chunk is not {$chunk: bytes}: " + error.getMessage());

@@ -63,7 +63,10 @@ final class BatchWriter {
      * @return whether all is applied; else it will be delivered again
      */
     boolean write(List<SinkRecord> records, Map<TopicPartition, Barrier> barriers, long untilNs) {
-        deadLetters.expect((int) records.stream().filter(isNext()).count());
+        deadLetters.expect((int) records.stream()
+                .filter(isNext())
+                .filter(record -> !ChunkedRecords.isChunk(record))
+                .count());
         retry.succeeded();
         boolean begun = false;
         int from = 0;

@@ -1,5 +1,6 @@
 package io.towpath.sink;
 
+import io.towpath.record.CanonicalKey;
 import io.towpath.record.Chunks;
 import io.towpath.record.ContractException;
 import java.nio.ByteBuffer;
@@ -8,7 +9,6 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Optional;
 import java.util.Properties;
 import java.util.function.Supplier;
 import org.apache.kafka.clients.consumer.Consumer;
@@ -27,10 +27,12 @@ import org.apache.kafka.connect.sink.SinkRecord;
 final class ChunkedRecords implements AutoCloseable {
     private static final Duration PATIENCE = Duration.ofSeconds(10);
     private static final Duration POLL = Duration.ofMillis(200);
-    /** Offsets that are searched at a time, beyond those directly before the record. Other tasks of the source write in between. */
-    private static final long STEP = 10_000;
-    /** Offsets before the record that are searched: a chunk that is further away is missing. */
+    /** Offsets before the record that are searched: a chunk that is further away is missing. Other tasks of the source write in between. */
     private static final long FARTHEST = 100_000;
+    /** Bytes that are read to find the chunks of a value, besides a multiple of its own. */
+    private static final long MOST_BYTES = 64 << 20;
+
+    private static final int MOST_TIMES = 16;
 
     private final Supplier<Consumer<byte[], byte[]>> consumers;
     private Consumer<byte[], byte[]> consumer;
@@ -67,74 +69,97 @@ final class ChunkedRecords implements AutoCloseable {
     }
 
     /**
-     * The same records: chunks without their data, and values in place of what names their chunks. A record of which a chunk is missing stays
-     * as it is. Throws {@link RetriableException} when Kafka does not answer.
+     * The same records: chunks without their data, and values in place of what names their chunks. A record whose value cannot be put
+     * together keeps what it has. Throws {@link RetriableException} when Kafka does not answer.
      */
     List<SinkRecord> joined(List<SinkRecord> records) {
         if (records.stream().noneMatch(record -> isChunk(record) || isInChunks(record))) return records;
         List<SinkRecord> joined = new ArrayList<>(records.size());
         for (SinkRecord record : records) {
-            if (isChunk(record)) joined.add(new Joined(record, null));
-            else if (isInChunks(record))
-                joined.add(value(record)
-                        .<SinkRecord>map(value -> new Joined(record, value))
-                        .orElse(record));
-            else joined.add(record);
+            if (isChunk(record)) joined.add(new Joined(record, null, false));
+            else joined.add(isInChunks(record) ? joined(record) : record);
         }
         return joined;
     }
 
-    private Optional<byte[]> value(SinkRecord record) {
+    private SinkRecord joined(SinkRecord record) {
+        if (consumers == null || !(record.key() instanceof byte[] key)) return record;
         try {
+            if (!CanonicalKey.isKey(key)) return record;
             Chunks chunks = Chunks.decode((byte[]) record.value());
-            Optional<List<byte[]>> parts = consumers == null ? Optional.empty() : read(record, chunks);
-            return parts.map(chunks::join);
+            Search search = new Search(Records.partition(record), record.kafkaOffset(), chunks, key);
+            if (search.isComplete()) return new Joined(record, chunks.join(search.parts()), false);
+            return search.isExhausted() ? new Joined(record, (byte[]) record.value(), true) : record;
         } catch (ContractException error) {
-            return Optional.empty(); // its value is no change, and becomes a dead letter
+            return record; // its value is no change, and becomes a dead letter
         } catch (KafkaException error) {
             throw new RetriableException("cannot read the chunks of a record: " + error.getMessage(), error);
         }
     }
 
-    /** The chunks in their order; empty if one is missing. */
-    private Optional<List<byte[]>> read(SinkRecord record, Chunks chunks) {
-        List<ByteBuffer> keys = new ArrayList<>();
-        for (int number = 0; number < chunks.count(); number++)
-            keys.add(ByteBuffer.wrap(chunks.key((byte[]) record.key(), number)));
-        Map<ByteBuffer, byte[]> found = new HashMap<>();
-        keys.forEach(key -> found.put(key, null));
-        TopicPartition partition = Records.partition(record);
-        if (consumer == null) consumer = consumers.get();
-        long end = record.kafkaOffset();
-        long first = consumer.beginningOffsets(List.of(partition), PATIENCE).get(partition);
-        long farthest = Math.max(first, end - FARTHEST);
-        long from = Math.max(farthest, end - chunks.count());
-        read(partition, from, end, found);
-        while (found.containsValue(null) && from > farthest) {
-            long to = from;
-            from = Math.max(farthest, to - STEP);
-            read(partition, from, to, found);
-        }
-        return found.containsValue(null)
-                ? Optional.empty()
-                : Optional.of(keys.stream().map(found::get).toList());
-    }
+    /** Reads backwards from a record to all chunks that it names: each time as many offsets as before, and those before them. */
+    private final class Search {
+        private final TopicPartition partition;
+        private final List<ByteBuffer> keys = new ArrayList<>();
+        private final Map<ByteBuffer, byte[]> found = new HashMap<>();
+        private final long farthest;
+        private final boolean isHeld;
+        private long from;
+        private long bytes;
 
-    /** Reads those records from an offset to before another whose keys are in the map, into it. */
-    private void read(TopicPartition partition, long from, long to, Map<ByteBuffer, byte[]> into) {
-        consumer.assign(List.of(partition));
-        consumer.seek(partition, from);
-        long last = System.nanoTime();
-        for (long position = from; position < to; position = consumer.position(partition, PATIENCE)) {
-            for (ConsumerRecord<byte[], byte[]> record : consumer.poll(POLL)) {
-                last = System.nanoTime();
-                if (record.offset() < to && record.key() != null && record.value() != null)
-                    into.replace(ByteBuffer.wrap(record.key()), record.value());
+        Search(TopicPartition partition, long end, Chunks chunks, byte[] key) {
+            this.partition = partition;
+            for (int number = 0; number < chunks.count(); number++) keys.add(ByteBuffer.wrap(chunks.key(key, number)));
+            if (consumer == null) consumer = consumers.get();
+            List<TopicPartition> one = List.of(partition);
+            long first = consumer.beginningOffsets(one, PATIENCE).get(partition);
+            // else it was cut short, which the sink notices before it commits
+            isHeld = first <= end - keys.size()
+                    && consumer.endOffsets(one, PATIENCE).get(partition) > end;
+            farthest = Math.max(first, end - FARTHEST);
+            from = end;
+            bytes = MOST_BYTES + (long) MOST_TIMES * chunks.size();
+            for (long back = keys.size(); isHeld && !isComplete() && from > farthest && bytes > 0; back *= 2) {
+                long to = from;
+                from = Math.max(farthest, end - back);
+                read(from, to);
             }
-            if (System.nanoTime() - last > PATIENCE.toNanos())
-                throw new KafkaException("no answer about %s in %d s".formatted(partition, PATIENCE.toSeconds()));
         }
-        consumer.unsubscribe(); // else the client keeps what it has fetched beyond
+
+        boolean isComplete() {
+            return found.size() == keys.size();
+        }
+
+        /** Whether the log has no more of the chunks, although nothing was cut off from it here. */
+        boolean isExhausted() {
+            return isHeld && from == farthest && bytes > 0;
+        }
+
+        List<byte[]> parts() {
+            return keys.stream().map(found::get).toList();
+        }
+
+        private void read(long start, long to) {
+            consumer.assign(List.of(partition));
+            consumer.seek(partition, start);
+            long last = System.nanoTime();
+            while (!isComplete() && bytes > 0 && consumer.position(partition, PATIENCE) < to) {
+                for (ConsumerRecord<byte[], byte[]> record : consumer.poll(POLL)) {
+                    last = System.nanoTime();
+                    if (record.offset() < to) take(record);
+                }
+                if (System.nanoTime() - last > PATIENCE.toNanos())
+                    throw new KafkaException("no answer about %s in %d s".formatted(partition, PATIENCE.toSeconds()));
+            }
+            consumer.unsubscribe(); // else the client keeps what it has fetched beyond
+        }
+
+        private void take(ConsumerRecord<byte[], byte[]> record) {
+            bytes -= Math.max(0, record.serializedKeySize()) + Math.max(0, record.serializedValueSize());
+            if (record.key() == null || record.value() == null || !Chunks.isKey(record.key())) return;
+            ByteBuffer key = ByteBuffer.wrap(record.key());
+            if (keys.contains(key)) found.put(key, record.value());
+        }
     }
 
     @Override
@@ -142,11 +167,12 @@ final class ChunkedRecords implements AutoCloseable {
         if (consumer != null) consumer.close();
     }
 
-    /** A record with another value. */
+    /** A record with another value, or one of which is known that its chunks are gone. */
     private static final class Joined extends SinkRecord {
         private final SinkRecord original;
+        private final boolean isMissing;
 
-        Joined(SinkRecord original, byte[] value) {
+        Joined(SinkRecord original, byte[] value, boolean isMissing) {
             super(
                     original.topic(),
                     original.kafkaPartition(),
@@ -159,6 +185,7 @@ final class ChunkedRecords implements AutoCloseable {
                     original.timestampType(),
                     original.headers());
             this.original = value == null ? null : original;
+            this.isMissing = isMissing;
         }
 
         @Override
@@ -170,6 +197,11 @@ final class ChunkedRecords implements AutoCloseable {
         public int hashCode() {
             return System.identityHashCode(this);
         }
+    }
+
+    /** Whether the log has no more all chunks of the record's value, although it holds what is around them. */
+    static boolean isMissing(SinkRecord record) {
+        return record instanceof Joined joined && joined.isMissing;
     }
 
     /** The record as it is in the log; it alone fits into the topic of dead letters. */

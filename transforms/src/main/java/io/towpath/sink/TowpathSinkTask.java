@@ -20,6 +20,9 @@ public final class TowpathSinkTask extends SinkTask {
     /** The timeout of a poll after which Connect is to call the task again, with or without records. */
     static final long AT_ONCE_MS = 1;
 
+    /** Before Connect delivers records again whose chunks could not be read. */
+    private static final long AGAIN_MS = 1_000;
+
     private final Function<LogSettings, LogGuard> logs;
     private SinkSettings settings;
     private LogGuard log;
@@ -91,7 +94,7 @@ public final class TowpathSinkTask extends SinkTask {
             if (!polled.isMoreAvailable()) connection.offsets().guard(context); // once a transaction is enough
             List<SinkRecord> ready = connection.awaited(records);
             connection.offsets().received(ready);
-            polled.add(chunks.joined(ready));
+            polled.add(joined(ready));
             boolean isMoreAvailable = polled.isMoreAvailable();
             if (!isMoreAvailable) write(untilNs);
             connection.passBarriers();
@@ -103,6 +106,15 @@ public final class TowpathSinkTask extends SinkTask {
             throw error;
         } finally {
             facts.write();
+        }
+    }
+
+    private List<SinkRecord> joined(List<SinkRecord> records) {
+        try {
+            return chunks.joined(records);
+        } catch (RetriableException error) {
+            context.timeout(AGAIN_MS); // else Connect waits until it commits offsets
+            throw error;
         }
     }
 

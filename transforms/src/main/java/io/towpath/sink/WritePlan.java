@@ -160,9 +160,9 @@ final class WritePlan {
                         > settings.log().lagMs();
     }
 
-    /** Whether the cleaner may have removed chunks of this record: it does so only behind a later record of the document. */
+    /** Whether the cleaner has removed chunks of this record: it does so only if a later record of the document follows. */
     private boolean isSuperseded(SinkRecord record) {
-        return ChunkedRecords.isInChunks(record) && mayFollowGap(record);
+        return ChunkedRecords.isMissing(record) && mayFollowGap(record);
     }
 
     /** Returns whether the next transaction should be smaller. */

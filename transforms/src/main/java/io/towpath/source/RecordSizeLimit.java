@@ -24,7 +24,8 @@ import org.slf4j.LoggerFactory;
 
 /**
  * Cuts values that are larger than their topic takes into {@link Chunks}: Kafka would refuse them again and again, and hold up everything
- * behind them. A document whose {@code _id} alone is too large becomes a dead letter, with its key and the reason.
+ * behind them. A document whose {@code _id} alone is too large becomes a dead letter, with its key and the reason. Without a topic of dead
+ * letters, the sink is not MongoSink, which alone knows chunks: then the task stops.
  */
 final class RecordSizeLimit {
     private static final Logger LOGGER = LoggerFactory.getLogger(RecordSizeLimit.class);
@@ -61,7 +62,9 @@ final class RecordSizeLimit {
         LogTopics.Limit limit = topics.limit(record.topic());
         if (size <= largest && isTaken(record, size, limit)) return List.of(record);
         int most = Math.min(limit.bytes(), largest);
-        return value == null || isAlone(record, key, most)
+        return value == null
+                        || isAlone(record, key, most)
+                        || settings.deadLettersTopic().isEmpty()
                 ? List.of(letter(record, key, most))
                 : chunks(record, key, value, most);
     }
@@ -130,17 +133,26 @@ final class RecordSizeLimit {
 
     private SourceRecord letter(SourceRecord record, byte[] key, int most) {
         String reason =
-                "its _id has %,d bytes, and a record takes %,d at most (max.message.bytes, max.request.size): raise that, then `towpath repair PIPELINE --dead-letters`"
-                        .formatted(key.length, most);
+                "its _id has %,d bytes, its record %,d, and %,d are the most (max.message.bytes, max.request.size)"
+                        .formatted(key.length, length(record.key()) + length(record.value()), most);
         String namespace = record.topic().substring(settings.name().length() + 1);
         String id = new RawBsonDocument(key).toJson();
         if (settings.deadLettersTopic().isEmpty()) {
-            throw new ConnectException("%s %s cannot be written to the log: %s".formatted(namespace, id, reason));
+            throw new ConnectException(
+                    "%s %s cannot be written to the log: %s: raise that, then restart the task, or use mode = \"exactly-once\""
+                            .formatted(namespace, id, reason));
         }
         LOGGER.error("{} {} becomes a dead letter: {}", namespace, id, reason);
         metrics.oversized();
         Headers headers = record.headers().duplicate();
-        TextHeaders.addDeadLetter(headers, record.topic(), -1, place(record), namespace, 0, reason);
+        TextHeaders.addDeadLetter(
+                headers,
+                record.topic(),
+                -1,
+                place(record),
+                namespace,
+                0,
+                reason + ": raise that, then `towpath repair PIPELINE --dead-letters`");
         return new LogRecord(
                 record.sourcePartition(), record.sourceOffset(), settings.deadLettersTopic(), 0, key, key, headers);
     }

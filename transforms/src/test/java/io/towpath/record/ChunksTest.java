@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.towpath.support.Raw;
 import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
@@ -65,6 +66,14 @@ class ChunksTest {
         assertArrayEquals(value, decoded.join(parts));
     }
 
+    /** As the driver would decode and encode it, it would be another key, in another partition. */
+    @Test
+    void theBytesOfAnIdThatIsNotUtf8StayAsTheyAre() {
+        byte[] key = Raw.document(Raw.element(0x02, "_id", new byte[] {2, 0, 0, 0, (byte) 0xFF, 0}));
+        assertTrue(CanonicalKey.isKey(key));
+        assertArrayEquals(key, Chunks.documentKey(new Chunks(ID, 9, 90, true).key(key, 3)));
+    }
+
     @Test
     void anUpdateIsNoDocument() {
         byte[] update = BsonBytes.of(new BsonDocument("$set", new BsonDocument("a", new BsonString("b".repeat(500)))));
@@ -90,7 +99,7 @@ class ChunksTest {
         List<byte[]> parts = cut(chunks, value);
         List<byte[]> more = new ArrayList<>(parts);
         more.add(parts.get(0));
-        for (List<byte[]> wrong : List.of(more, parts.subList(1, parts.size()), List.of(KEY)))
+        for (List<byte[]> wrong : List.of(more, parts.subList(1, parts.size()), List.of(KEY), List.of(new byte[3])))
             assertThrows(ContractException.class, () -> chunks.join(wrong));
     }
 
@@ -102,7 +111,9 @@ class ChunksTest {
                 "{$chunks: {of: {$binary: {base64: 'AAAA', subType: '00'}}, count: 1, size: 5, document: true}}",
                 "{$chunks: {of: {$binary: {base64: 'AAAAAAAAAAAAAAAAAAAAAA==', subType: '00'}}, count: 0, size: 5, document: true}}",
                 "{$chunks: {of: {$binary: {base64: 'AAAAAAAAAAAAAAAAAAAAAA==', subType: '00'}}, count: 9, size: 5, document: true}}",
-                "{$chunks: {of: {$binary: {base64: 'AAAAAAAAAAAAAAAAAAAAAA==', subType: '00'}}, count: 1, size: -5, document: true}}"
+                "{$chunks: {of: {$binary: {base64: 'AAAAAAAAAAAAAAAAAAAAAA==', subType: '00'}}, count: 1, size: -5, document: true}}",
+                "{$chunks: {of: {$binary: {base64: 'AAAAAAAAAAAAAAAAAAAAAA==', subType: '00'}}, count: 1, size: 2147483647, document: true}}",
+                "{$chunks: {of: {$binary: {base64: 'AAAAAAAAAAAAAAAAAAAAAA==', subType: '00'}}, count: 1000000, size: 1000000, document: true}}"
             })
     void whatCannotBeIsRefused(String value) {
         assertThrows(ContractException.class, () -> Chunks.decode(BsonBytes.of(BsonDocument.parse(value))));

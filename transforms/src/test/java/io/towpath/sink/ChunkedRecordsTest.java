@@ -2,6 +2,7 @@ package io.towpath.sink;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
@@ -116,10 +117,42 @@ class ChunkedRecordsTest {
     }
 
     @Test
-    void aRecordOfWhichAChunkIsMissingStaysAsItIs() {
+    void aRecordOfWhichAChunkIsMissingKeepsWhatItHas() {
         SinkRecord last = holds(70, 3, 1);
+        SinkRecord missing = chunked.joined(List.of(last)).get(0);
+        assertTrue(ChunkedRecords.isMissing(missing));
+        assertTrue(ChunkedRecords.isInChunks(missing));
+        assertSame(last, ChunkedRecords.original(missing));
+    }
+
+    /** Retention, or someone, has deleted them: nothing says that a later record follows. */
+    @Test
+    void chunksThatWereCutOffWithTheBeginningOfTheLogAreNotKnownToBeReplaced() {
+        SinkRecord last = holds(70, 0, 0);
+        log.updateBeginningOffsets(Map.of(PARTITION, 71L));
         assertSame(last, chunked.joined(List.of(last)).get(0));
-        assertSame(last, ChunkedRecords.original(last));
+        assertFalse(ChunkedRecords.isMissing(last));
+    }
+
+    @Test
+    void theEndOfALogThatWasCutShortIsNotWaitedFor() {
+        SinkRecord last = holds(70, 0, -1);
+        log.updateEndOffsets(Map.of(PARTITION, last.kafkaOffset()));
+        assertSame(last, chunked.joined(List.of(last)).get(0));
+    }
+
+    @Test
+    void aRecordThatTowpathDidNotWriteStopsNothing() {
+        byte[] huge = BsonBytes.of(
+                BsonDocument.parse(
+                        "{$chunks: {of: {$binary: {base64: 'AAAAAAAAAAAAAAAAAAAAAA==', subType: '00'}}, count: 1, size: 2147483647, document: true}}"));
+        for (SinkRecord foreign : List.of(
+                record(1, null, CHUNKS.value()),
+                record(2, new byte[3], CHUNKS.value()),
+                record(3, BsonBytes.of(BsonDocument.parse("{a: 1}")), CHUNKS.value()),
+                record(4, KEY, huge),
+                record(5, KEY, BsonBytes.of(BsonDocument.parse("{$chunks: {}}")))))
+            assertSame(foreign, chunked.joined(List.of(foreign)).get(0));
     }
 
     @Test
@@ -133,6 +166,7 @@ class ChunkedRecordsTest {
     void aKafkaThatDoesNotAnswerIsAskedAgain() {
         SinkRecord last = record(9, KEY, CHUNKS.value());
         log.updateBeginningOffsets(Map.of(PARTITION, 0L));
+        log.updateEndOffsets(Map.of(PARTITION, 20L));
         log.setPollException(new KafkaException("no broker"));
         assertThrows(RetriableException.class, () -> chunked.joined(List.of(last)));
     }

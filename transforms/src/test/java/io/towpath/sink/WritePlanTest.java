@@ -24,6 +24,8 @@ import java.util.Map;
 import java.util.Set;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.MockConsumer;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.record.TimestampType;
 import org.apache.kafka.connect.errors.ConnectException;
@@ -114,17 +116,34 @@ class WritePlanTest {
         long now = System.currentTimeMillis();
         Chunks chunks = new Chunks(new byte[Chunks.ID_BYTES], 2, 90, true);
         BsonDocument value = new RawBsonDocument(chunks.value());
-        SinkRecord old = record(1, "r", "{_id: 1}", value, now - 120_000);
-        SinkRecord young = record(2, "r", "{_id: 1}", value, now);
+        SinkRecord old = missing(record(10, "r", "{_id: 1}", value, now - 120_000));
+        SinkRecord young = missing(record(20, "r", "{_id: 1}", value, now));
+        SinkRecord unread = record(30, "r", "{_id: 1}", value, now - 120_000);
         SinkRecord chunk = record(3, "r", "{_id: 1}", value, now);
         chunk = chunk.newRecord(TOPIC, 0, null, chunks.key((byte[]) chunk.key(), 0), null, null, now, chunk.headers());
         assertEquals(List.of(), plan(compacted).waves(List.of(old, chunk)));
         assertFalse(deadLetters.contains(old));
         assertEquals(List.of(), plan(compacted).waves(List.of(young, chunk)));
         assertTrue(deadLetters.contains(young));
+        assertEquals(List.of(), plan(compacted).waves(List.of(unread, chunk)));
+        assertTrue(deadLetters.contains(unread), "that its chunks are gone is not known");
         assertEquals(List.of(), plan(Map.of()).waves(List.of(old, chunk)));
         assertTrue(deadLetters.contains(old));
         assertFalse(deadLetters.contains(chunk));
+    }
+
+    /** The record, of which the log is known to have no chunk any more. */
+    private static SinkRecord missing(SinkRecord record) {
+        TopicPartition partition = new TopicPartition(TOPIC, 0);
+        MockConsumer<byte[], byte[]> log = new MockConsumer<>("earliest");
+        log.updateBeginningOffsets(Map.of(partition, 0L));
+        log.updateEndOffsets(Map.of(partition, 100L));
+        for (int poll = 0; poll < 10; poll++)
+            log.schedulePollTask(() -> log.addRecord(new ConsumerRecord<>(TOPIC, 0, record.kafkaOffset(), null, null)));
+        SinkRecord joined =
+                new ChunkedRecords(() -> log).joined(List.of(record)).get(0);
+        assertTrue(ChunkedRecords.isMissing(joined));
+        return joined;
     }
 
     /** Of more documents than may be refused. */

@@ -2,6 +2,7 @@ package io.towpath.source;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.towpath.record.BsonBytes;
@@ -24,6 +25,7 @@ import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.DescribeConfigsResult;
 import org.apache.kafka.common.KafkaFuture;
 import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.bson.BsonBinary;
 import org.bson.BsonDocument;
@@ -128,6 +130,28 @@ class RecordSizeLimitTest {
                 assertEquals(1, records.size());
                 assertEquals("move.dead-letters", records.get(0).topic());
             }
+        }
+    }
+
+    /** The sink is not MongoSink, which alone knows chunks. */
+    @Test
+    void withoutATopicOfDeadLettersThereAreNoChunks() {
+        byte[] value = document(new byte[2 << 20]);
+        SourceSettings settings = SourceSettings.of(Map.of(
+                "towpath.name",
+                "move",
+                "towpath.requests.topic",
+                "move.requests",
+                "towpath.requests.bootstrap.servers",
+                "unused:9092"));
+        try (SourceMetrics metrics = new SourceMetrics("size", "move", "move", new CopyShare(0, 1));
+                LogTopics topics = new LogTopics(settings, kafka -> topicOf(1 << 20, "producer"))) {
+            RecordSizeLimit limit = new RecordSizeLimit(settings, metrics, topics);
+            SourceRecord record =
+                    new SourceRecord(Map.of(), Map.of(), TOPIC, null, null, CanonicalKey.of(value), null, value);
+            String message = assertThrows(ConnectException.class, () -> limit.applyTo(record))
+                    .getMessage();
+            assertTrue(message.contains("its record 2,097,"), message);
         }
     }
 

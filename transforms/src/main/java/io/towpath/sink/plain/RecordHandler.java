@@ -8,6 +8,7 @@ import com.mongodb.kafka.connect.sink.converter.SinkDocument;
 import io.towpath.connector.TextHeaders;
 import io.towpath.record.CanonicalKey;
 import io.towpath.record.Change;
+import io.towpath.record.Chunks;
 import io.towpath.record.ContractException;
 import io.towpath.record.SchemaChange;
 import io.towpath.sink.model.WriteModels;
@@ -32,6 +33,8 @@ public final class RecordHandler extends CdcHandler {
                         .formatted(TopicNamespaceMapper.class.getName())));
         if (SchemaChange.isKey(record.key()))
             throw new SchemaRecordError(getConfig().getTopic());
+        if (Chunks.isKey(record.key()))
+            throw broken("a chunk of a large value: only MongoSink puts chunks together (mode \"exactly-once\")");
         BsonDocument filter =
                 WriteModels.filter(record.key()).orElseThrow(() -> broken("a record without {_id: …} as its key"));
         return Optional.of(write(filter, record));
