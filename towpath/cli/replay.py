@@ -58,7 +58,7 @@ def destination_options(command: Any) -> Any:
 @click.option(
     "--until",
     metavar="TIME",
-    help="Stop at this point in time: 2026-11-21T18:00:00+01:00, which includes that whole second (UTC without a"
+    help="Stop at a point in time: 2026-11-21T18:00:00+01:00, which includes that whole second (UTC without a"
     " zone), or a cluster time, seconds:ordinal. Every change at or before it is applied, and none after it.",
 )
 @flag("--follow", help="Continue as a second destination that stays in sync, in Kafka Connect.")

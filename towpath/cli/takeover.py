@@ -176,6 +176,6 @@ def _ask(question: str) -> None:
     try:
         agreed = click.confirm(question, err=True)
     except click.Abort as error:
-        raise Refused("interrupted, or nobody to answer on standard input", "--yes does not ask") from error
+        raise Refused("interrupted, or no one to answer on standard input", "--yes does not ask") from error
     if not agreed:
         raise Refused("declined")

@@ -261,7 +261,7 @@ def _names(value: object, *, in_expression: bool = False) -> Iterator[str]:
 
 class FieldRule(Section):
     """Which documents of some collections leave the source, and what of them (`exactly-once`). Paths go through arrays,
-    and longer ones come first; what is dropped is dropped with everything below it. See the design page
+    and longer ones come first; a drop includes everything below its path. See the design page
     [Rules](../design/rules.md)."""
 
     collections: Pattern
