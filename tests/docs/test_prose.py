@@ -26,7 +26,8 @@ is there](figures.md).
 
 def grade(page: Path) -> float:
     """The Flesch–Kincaid grade of a page's paragraphs and lists, in which code counts as a short word."""
-    paragraphs = [block.text for block in blocks(page.read_text()) if block.kind == "paragraph_open"]
+    text = page.read_text(encoding="utf-8")
+    paragraphs = [block.text for block in blocks(text) if block.kind == "paragraph_open"]
     text = " ".join(f"{paragraph.rstrip(':.')}." for paragraph in paragraphs)
     return textstat.flesch_kincaid_grade(INNER_DOT.sub("", text.replace(CODE, "it")))
 
@@ -36,6 +37,10 @@ def test_pages_that_one_follows_are_easy_to_read() -> None:
     pages = [ROOT / "README.md", docs / "tutorial.md", *docs.glob("how-to/*.md"), *docs.glob("concepts/*.md")]
     grades = {page.name: round(grade(page), 1) for page in pages}
     assert {name: level for name, level in grades.items() if level > 9} == {}
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 160
 
 
 def test_the_linter_finds_words_in_headings_paragraphs_and_tables(tmp_path: Path) -> None:

@@ -260,8 +260,8 @@ def _names(value: object, *, in_expression: bool = False) -> Iterator[str]:
 
 
 class FieldRule(Section):
-    """Which documents of some collections leave the source, and which of their fields (`exactly-once`). Paths go through
-    arrays, and longer ones come first; a drop includes everything below its path. See the design page
+    """Which documents of some collections leave the source, and which of their fields (`exactly-once`). Paths go
+    through arrays, and longer ones come first; a drop includes everything below its path. See the design page
     [Rules](../design/rules.md)."""
 
     collections: Pattern
