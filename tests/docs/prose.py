@@ -1,4 +1,4 @@
-"""The prose of pages, help and messages: `python -m tests.docs.prose` lets proselint check it.
+"""The prose of pages, help, messages and comments: `python -m tests.docs.prose` lets proselint check it.
 
 The rules are proselint's own, and the words of `words.toml`. Code is left out.
 """
@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import ast
 import sys
+import tokenize
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
+from io import StringIO
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -58,13 +60,17 @@ def of_page(page: Path) -> str:
 
 
 def of_module(module: Path) -> str:
-    """The docstrings, help and messages of a module, each at its line."""
-    tree = ast.parse(module.read_text(encoding="utf-8"))
-    texts = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
-    return _in_lines((text.lineno - 1, text.value) for text in texts if " " in text.value)
+    """The docstrings, help, messages and comments of a module, each at its line."""
+    code = module.read_text(encoding="utf-8")
+    texts = [
+        node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    tokens = tokenize.generate_tokens(StringIO(code).readline)
+    comments = [(token.start[0] - 1, token.string.lstrip("#: ")) for token in tokens if token.type == tokenize.COMMENT]
+    return _in_lines([(text.lineno - 1, text.value) for text in texts if " " in text.value] + comments)
 
 
-def _in_lines(parts: Iterator[tuple[int, str]]) -> str:
+def _in_lines(parts: Iterable[tuple[int, str]]) -> str:
     lines: dict[int, str] = {}
     for first, text in parts:
         for number, line in enumerate(text.splitlines(), first):
@@ -87,7 +93,7 @@ def findings(texts: Iterator[tuple[Path, str]]) -> Iterator[str]:
     """What proselint finds in the prose of files, a line each."""
     config = _linter()
     for file, text in texts:
-        for found in LintFile(file, text).lint(config):
+        for found in LintFile(file, text or " ").lint(config):  # without text, it would read the file
             what = found.check_result
             yield f"{file.relative_to(ROOT)}:{found.pos[0]}: {what.check_path}: {what.message}"
 

@@ -56,11 +56,13 @@ def test_the_linter_finds_words_in_headings_paragraphs_and_tables(tmp_path: Path
     ]
 
 
-def test_the_linter_finds_words_in_docstrings_and_messages(tmp_path: Path) -> None:
+def test_the_linter_finds_words_in_docstrings_comments_and_messages(tmp_path: Path) -> None:
     module = tmp_path / "module.py"
-    module.write_text('"""Nobody calls it."""\n\n\ndef f(trouble):\n    raise ValueError(f"{trouble}: go on")\n')
+    module.write_text(
+        '"""Nobody calls it."""\n\n\ndef f(trouble):  # meanwhile\n    raise ValueError(f"{trouble}: go on")\n'
+    )
     found = list(findings(iter([(ROOT / "x.py", of_module(module))])))
-    assert [line.partition(": words")[0] for line in found] == ["x.py:1", "x.py:5"]
+    assert [line.partition(": words")[0] for line in found] == ["x.py:1", "x.py:4", "x.py:5"]
 
 
 def test_every_word_has_another_one_instead() -> None:
