@@ -12,8 +12,8 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class Interrupts:
     """A signal handler that raises `KeyboardInterrupt`; with `once`, later signals are only noted.
 
-    With `patience` it raises only if the command has not ended by itself after so many seconds: an exception in the
-    middle of a library may leave one of its locks taken, for which whatever comes next would wait for ever.
+    With `patience` it raises only if the command has not ended without it after so many seconds: an exception in the
+    middle of a library may leave one of its locks taken, for which whatever comes next would wait forever.
 
     `came` tells of a signal before its exception, and of one whose exception a library has swallowed: Kafka's client
     makes a `SystemError` of it.

@@ -125,7 +125,7 @@ def _notes(length: int, schemas: int) -> list[str]:
     return [
         "All that moved, divided by the pushes. Serialized record: key, value and headers, before compression. The"
         " producers of both sides compress with lz4; Kafka's default is no compression.",
-        "A backlog was in the source's oplog when capture went on, so that the sink had the pushes in batches."
+        "A backlog was in the source's oplog when capture continued, so that the sink had the pushes in batches."
         " A transaction's own bytes are shared by its batch, and pushes into one document are folded: with fewer pushes"
         " in a batch the destination's oplog holds more bytes for each.",
         "Stock looks an updated document up when it reads the change; in a backlog that is the document after its last"

@@ -58,12 +58,12 @@ def destination_options(command: Any) -> Any:
 @click.option(
     "--until",
     metavar="TIME",
-    help="Stop at this point in time: 2026-11-21T18:00:00+01:00, which includes that whole second (UTC without a"
+    help="Stop at a point in time: 2026-11-21T18:00:00+01:00, which includes that whole second (UTC without a"
     " zone), or a cluster time, seconds:ordinal. Every change at or before it is applied, and none after it.",
 )
 @flag("--follow", help="Continue as a second destination that stays in sync, in Kafka Connect.")
 @flag("--empty", help="First delete the documents in these namespaces, after confirmation.")
-@flag("--force", help="When the log is not whole, rebuild what is possible and list the rest.")
+@flag("--force", help="When the log is incomplete, rebuild what is possible and list the rest.")
 @click.option("--name", "label", metavar="LABEL", help="Name of the replay; default: a hash of the destination.")
 @flag("--yes", help="Do not ask before documents are deleted.")
 @click.option(
@@ -99,7 +99,7 @@ def replay(
     --rebuild stops the pipeline's sink, empties the namespaces at the pipeline's destination after confirmation, and
     lets the sink apply the log from the beginning and continue from there.
 
-    Exit codes: 0 the destination is whole; 1 the log was not whole, or the destination refused documents, which are
+    Exit codes: 0 the destination is complete; 1 the log was incomplete, or the destination refused documents, which are
     listed; 2 it cannot be done.
     """
     if rebuild:

@@ -25,10 +25,10 @@ _STAYS = "(does not leave: it does not match the filter)"
 @click.option("--sample", default=5, type=click.IntRange(1, 1000), help="How many documents --show prints.")
 @json_option
 def rules(file: Path, show: str | None, sample: int, as_json: bool) -> None:
-    """Show which documents the rules of PIPELINE let leave the source, and what of them.
+    """Show which documents the rules of PIPELINE let leave the source, and which of their fields.
 
     Without --show: the rules for each collection of the source. Nothing is changed, and no deployed pipeline is needed:
-    look before you deploy. What --show prints holds the values that the rules keep at the source.
+    run it before you deploy. --show prints values that the rules keep at the source.
 
     Exit codes: 0 done; 2 it cannot be done.
     """

@@ -31,7 +31,7 @@ from towpath.signals import Interrupts, handle
 from towpath.store.state_files import alone
 
 _TICK = 0.25  # seconds
-_PATIENCE = 2.0  # seconds in which it ends by itself after a signal; a turn that waits for a server is interrupted then
+_PATIENCE = 2.0  # seconds in which it ends after a signal; then a turn that waits for a server is interrupted
 _GRACE = 20.0  # seconds in which its children may end
 _RETRY = 2.0  # seconds
 _SILENCE = 900.0  # seconds after which a deployment that prints nothing counts as hanging

@@ -62,7 +62,7 @@ def stack() -> None:
 @click.option(
     "--monitor/--no-monitor",
     default=None,
-    help="Prometheus as well, which scrapes brokers, workers and `towpath run --listen 127.0.0.1:9300`; default: no.",
+    help="Also start Prometheus, for brokers, workers and `towpath run --listen 127.0.0.1:9300`; default: no.",
 )
 @_unpacked("plugins", "plugin archive of a release (towpath-mongodb-VERSION.zip); default: Maven builds the plugin.")
 @_unpacked("kafka", "Kafka archive of a release (towpath-kafka-VERSION.zip); default: Maven gets the jars.")

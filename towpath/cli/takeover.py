@@ -40,7 +40,7 @@ from towpath.store.state_files import alone
     help="The source is lost, although something still answers there. What is written to it from now on is lost.",
 )
 @flag("--accept", "accepts", help="Take over although the destination will lack something, which a --dry-run shows.")
-@flag("--drill", "drills", help="Make what a takeover would give now, from the log, on a scratch destination.")
+@flag("--drill", "drills", help="Show on a scratch destination what a takeover would give now.")
 @destination_options
 @flag("--empty", help="With --drill: first delete the documents in these namespaces there, after confirmation.")
 @click.option("--switch-with", metavar="COMMAND", help="Command that redirects the writers to the new primary.")
@@ -69,20 +69,20 @@ def takeover(
 
     Run it only then: `cutover` moves without loss. The takeover stops and fences the capture, applies all that is in
     the log, fences the sink, and restores indexes, TTL and validators. The destination is then as the source was at
-    one point in time, which the command names: no transaction is half there. What the source acknowledged later is
+    one point in time, which the command names: no transaction is half applied. What the source acknowledged later is
     lost. It is refused while the source answers this machine or Kafka Connect. It undoes everything when a step fails,
     and on Ctrl-C, SIGTERM or SIGHUP.
 
-    After it, when the old source answers again, --return writes what was never captured of it to a file, with both
-    versions of each document; after confirmation it makes the old source equal to the new primary, deletes included,
-    and starts the reverse pipeline, so that `cutover --back` fails back without loss.
+    After it, when the old source answers again, --return writes every document that the old source is to lose to a
+    file, in both versions. After confirmation it makes the old source equal to the new primary, deletes included, and
+    starts the reverse pipeline, so that `cutover --back` fails back without loss.
 
     --drill changes nothing of the pipeline: it applies the log up to the present position of the capture to a scratch
     destination (one of the options --destination…), restores the schema there, compares all with the source as of that
     time, and prints how much would have been lost.
 
-    Exit codes, whatever happens to the output: 0 done; 1 not done, everything is as before, or a drill that was not
-    whole; 2 something is left to do, and the message names it.
+    Exit codes, whatever happens to the output: 0 done; 1 not done, everything is as before, or a drill that found a
+    problem; 2 something is left to do, and the message names it.
     """
     if undoes and (returns or dry_run or source_is_lost or accepts):
         raise click.UsageError("--undo goes with none of --return, --dry-run, --source-is-lost and --accept")
@@ -176,6 +176,6 @@ def _ask(question: str) -> None:
     try:
         agreed = click.confirm(question, err=True)
     except click.Abort as error:
-        raise Refused("interrupted, or nobody to answer on standard input", "--yes does not ask") from error
+        raise Refused("interrupted, or no one to answer on standard input", "--yes does not ask") from error
     if not agreed:
         raise Refused("declined")

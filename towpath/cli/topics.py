@@ -121,7 +121,7 @@ def _resource(topic: _Topic, cluster: str) -> dict[str, Any]:
     }
 
 
-def _identifier(topic: str, joint: str) -> str:
-    """A name for a topic where only lower-case letters, digits and `joint` are allowed; each topic has another one."""
-    text = re.sub(r"[^a-z0-9]+", joint, topic.lower()).strip(joint)
-    return f"{text[:200]}{joint}{hashlib.sha256(topic.encode()).hexdigest()[:8]}"
+def _identifier(topic: str, separator: str) -> str:
+    """A name for a topic of lower-case letters, digits and `separator`, different for each topic."""
+    text = re.sub(r"[^a-z0-9]+", separator, topic.lower()).strip(separator)
+    return f"{text[:200]}{separator}{hashlib.sha256(topic.encode()).hexdigest()[:8]}"

@@ -260,12 +260,12 @@ def _names(value: object, *, in_expression: bool = False) -> Iterator[str]:
 
 
 class FieldRule(Section):
-    """Which documents of some collections leave the source, and what of them (`exactly-once`). Paths go through arrays,
-    and longer ones come first; what is dropped is dropped with everything below it. See the design page
+    """Which documents of some collections leave the source, and which of their fields (`exactly-once`). Paths go
+    through arrays, and longer ones come first; a drop includes everything below its path. See the design page
     [Rules](../design/rules.md)."""
 
     collections: Pattern
-    """A namespace or a pattern, of names at the source. All rules that match a collection hold."""
+    """A namespace or a pattern, of names at the source. All rules that match a collection apply."""
     drop: Annotated[tuple[FieldPath, ...], Field(strict=False)] = ()
     """Paths of fields that do not leave."""
     hash: dict[FieldPath, Annotated[Literal["hmac"], BeforeValidator(_quoted)]] = {}
@@ -316,7 +316,7 @@ class Collections(Section):
     hash belongs to a known value. With another key, what was hashed has to be re-read."""
     hash_key: InstanceOf[bytes] = Field(default=b"", repr=False, exclude=True)
     rules: Annotated[tuple[FieldRule, ...], Field(strict=False)] = ()
-    """Which documents leave the source, and what of them; empty: everything."""
+    """Which documents leave the source, and which of their fields; empty: everything."""
 
     @model_validator(mode="after")
     def _rules_agree(self) -> Self:
@@ -458,7 +458,7 @@ class Run(Section):
     repair: bool = True
     """`run` repairs dead letters once the destination accepts them (`exactly-once`)."""
     recovery_point: Time | None = None
-    """The most that a loss of the source may cost, such as `10s`: an alert tells when the log is further behind the
+    """The most that a loss of the source may cost, such as `10s`: an alert fires when the log is further behind the
     source."""
     listen: Listen = ""
     """Address of the page, the API and the metrics of `run`, such as `127.0.0.1:9300`; without it, nothing listens."""
@@ -488,7 +488,7 @@ class Ddl(Section):
     """Schema changes go through the log, and are made at the destination (`exactly-once`). `false`: as without the
     section."""
     drop: DropPolicy = "hold"
-    """`hold`: a drop of a collection waits for `ddl --apply` or `ddl --skip`. `apply`: it is made at once."""
+    """`hold`: a drop of a collection waits for `ddl --apply` or `ddl --skip`. `apply`: it is made immediately."""
 
 
 class Pipeline(Section):

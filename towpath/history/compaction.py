@@ -294,7 +294,7 @@ class Compactor:
     def pause(self, seconds: float) -> None:
         """Read for `seconds`, or until too many documents have unprotected updates; commit for `towpath status`.
 
-        Chunks that no value needs are deleted meanwhile; what is not done continues in the next pause.
+        It also deletes chunks that no value needs; what is not done continues in the next pause.
         """
         until = time.monotonic() + seconds
         while (remaining := until - time.monotonic()) > 0 and self._reader.dirty <= MOST_DIRTY:
@@ -372,7 +372,7 @@ class Compactor:
     def sweep(self) -> Iterator[None]:
         """Delete the chunks that no value needs, in every partition that is due, the one that waits longest first.
 
-        Yields about once a second, so that the caller can read on meanwhile. Reports errors, and continues with others.
+        Yields about once a second, so that the caller can read on. Reports errors, and continues with others.
         """
         while place := self._longest_unswept():
             part = self._reader.parts[place]

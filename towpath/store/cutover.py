@@ -228,7 +228,7 @@ def refuse(session: Session) -> None:
             raise Refused(
                 f"{pipeline.name} has taken over: the destination is primary, so its connectors must stay stopped and"
                 " its schema must stay as it is: what the source has is older",
-                "docs/how-to/takeover.md says how to go on from here",
+                "docs/how-to/takeover.md says how to continue",
             )
         case "destination primary":
             raise Refused(

@@ -57,7 +57,7 @@ def find(topics: Topics, source_connectors: Iterable[str], places: Iterable[Plac
 
 
 def fence(topics: Topics, source_connectors: Iterable[str], timeout: float) -> None:
-    """Fence the tasks of these source connectors, which are stopped, as Connect does before it starts tasks anew.
+    """Fence the tasks of these source connectors, which are stopped, as Connect does before it starts tasks again.
 
     What a worker that has lost contact still writes is refused from then on, and what it had open is aborted.
     `timeout` is in seconds, for each task. Raises `TopicError` when brokers do not answer, or deny it.

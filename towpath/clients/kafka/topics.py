@@ -258,7 +258,7 @@ class Topics:
 
     @contextmanager
     def protocol(self) -> Iterator[Protocol]:
-        """A client for Kafka's own requests, for the duration of a `with`."""
+        """A client for Kafka's own requests, open during a `with`."""
         from towpath.clients.kafka.protocol import Protocol
 
         with self._client_of("", lambda: Protocol.of(self.bootstrap, for_kafka_python(self.login))) as protocol:
@@ -443,7 +443,7 @@ class Topics:
 
     @contextmanager
     def reader(self, **settings: Any) -> Iterator[Consumer]:
-        """A `consumer` without assigned partitions, for the duration of a `with`."""
+        """A `consumer` without assigned partitions, open during a `with`."""
         with self._client_of(str(sorted(settings.items())), partial(self.consumer, **settings)) as consumer:
             yield consumer
             consumer.unassign()
