@@ -129,6 +129,20 @@ PLANTED = (
         _STREAM,
     ),
     Planted(
+        "every chunk of a value is the first one",
+        "source/RecordSizeLimit.java",
+        "chunks.chunk(value, number)",
+        "chunks.chunk(value, 0)",
+        _STREAM,
+    ),
+    Planted(
+        "a value in chunks is skipped",
+        "sink/WritePlan.java",
+        "|| ChunkedRecords.isChunk(record)) continue;",
+        "|| ChunkedRecords.isChunk(record) || ChunkedRecords.original(record) != record) continue;",
+        _STREAM,
+    ),
+    Planted(
         "equal _ids have several keys",
         "record/CanonicalNumber.java",
         "if (value == Math.rint(value) && value >= -TWO_TO_63 && value < TWO_TO_63) return ofLong((long) value);",

@@ -89,6 +89,7 @@ class Plan:
             f"[[collections.rules]]\ncollections = '*.*'\nonly = '{self.only}'" if not is_natural and self.only else ""
         )
         return Settings(
+            kafka={"max_record": "1MiB"},  # the largest documents are in chunks
             capture={**wanted[0].capture, **longer},
             write=write,
             extra="\n".join(dict.fromkeys(filter(None, (*(one.extra for one in wanted), rule)))),
