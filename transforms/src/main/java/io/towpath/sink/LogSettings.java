@@ -98,7 +98,7 @@ record LogSettings(
                         Type.STRING,
                         "",
                         Importance.MEDIUM,
-                        "Kafka's address, as workers see it, for reading what is not applied yet; needed where topics are compacted.");
+                        "Kafka's address, as workers see it, for reading what is not applied yet, and chunks; needed where topics are compacted, or values are larger than a record may be.");
     }
 
     static LogSettings of(Map<String, String> properties) {
