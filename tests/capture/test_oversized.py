@@ -16,27 +16,20 @@ from tests.conftest import MakePipeline
 from tests.support import control, log, rest
 from tests.support.awaited import until
 from tests.support.batches import sink_paused
+from tests.support.oversized import CHANGE_ALL, long_named
 from tests.support.pipeline import TOWPATH, Pipeline, Settings, towpath
 from towpath import stack as embedded
 from towpath.log.records import is_chunk
 
 pytestmark = pytest.mark.servers
 
-#: With a name so long, an update of each element says 20,000 times 900 bytes; the oplog's entry says them once.
-LONG, ELEMENTS = "n" * 900, 20_000
 LARGEST = 16 * 1024 * 1024
-_EACH = {"$mergeObjects": ["$$this", {"v": {"$add": ["$$this.v", 1]}}]}
-CHANGE_ALL = [{"$set": {LONG: {"$map": {"input": f"${LONG}", "in": _EACH}}}}]
 
 
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Verdicts of these tests are kept here."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
-def long_named(id: Any) -> dict[str, Any]:
-    return {"_id": id, LONG: [{"v": 0, "w": n, "pad": "x" * 60} for n in range(ELEMENTS)]}
 
 
 def limit(pipeline: Pipeline, size: int) -> None:

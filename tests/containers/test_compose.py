@@ -13,17 +13,17 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import docker  # type: ignore[import-untyped]
 import httpx
 import pytest
 import tenacity
-import yaml
 from pymongo import MongoClient, UpdateOne
 from testcontainers.compose import DockerCompose
 
+from tests.containers import built
+from tests.containers.conftest import missing
 from tests.support import oracle, rest
 from tests.support.awaited import until
 from tests.support.raw import Documents
@@ -35,8 +35,7 @@ pytestmark = [
     pytest.mark.timeout(1200),
 ]  # the images may have to be pulled and built
 
-ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "how-to" / "containers.md").read_text()
+PAGE = (built.ROOT / "docs" / "how-to" / "containers.md").read_text()
 CHECKED = {"source", "destination", "kafka", "connect"}
 DOCUMENTS = 1000
 
@@ -63,7 +62,7 @@ def shell(*commands: str) -> str:
     """Run commands in one shell, until one fails; returns all that they print."""
     script = "\n".join(["shopt -s expand_aliases", *commands])
     words = ["bash", "-euc", script]
-    done = subprocess.run(words, cwd=ROOT, text=True, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    done = subprocess.run(words, cwd=built.ROOT, text=True, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     assert done.returncode == 0, f"{script}\nended with {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout + done.stderr
 
@@ -74,19 +73,6 @@ class Compose(DockerCompose):
     @cached_property
     def compose_command_property(self) -> list[str]:
         return compose_command().split()
-
-
-@pytest.fixture(scope="module")
-def engine() -> docker.DockerClient:
-    missing = pytest.fail if "TOWPATH_TEST_CONTAINERS" in os.environ else pytest.skip
-    try:
-        client = docker.from_env()
-        client.ping()
-    except docker.errors.DockerException as error:
-        missing(f"no Docker engine answers: {error}")
-    if not compose_command():
-        missing("a Docker engine answers, but there is neither `docker compose` nor `docker-compose`")
-    return client
 
 
 class Containers:
@@ -159,6 +145,8 @@ class Site:
 @pytest.fixture(scope="module")
 def site(engine: docker.DockerClient, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """The compose file brought up with its own ports; down with its volumes at the end, however that comes."""
+    if not compose_command():
+        missing("a Docker engine answers, but there is neither `docker compose` nor `docker-compose`")
     project = f"towpath-test-{secrets.token_hex(4)}"
     source, destination, kafka, page = (str(free_port()) for _ in range(4))
     environment = {
@@ -174,7 +162,7 @@ def site(engine: docker.DockerClient, tmp_path_factory: pytest.TempPathFactory) 
     with pytest.MonkeyPatch.context() as patch:
         for name, value in environment.items():
             patch.setenv(name, value)
-        with Compose(ROOT, build=True, wait=compose_command() == "docker compose"):
+        with Compose(built.ROOT, build=True, wait=compose_command() == "docker compose"):
             containers = Containers(engine, project)
             containers.wait_until_healthy()
             source, destination = (
@@ -252,19 +240,8 @@ def _assert_same(site: Site, at_least: int) -> None:
 
 
 def test_the_image_for_strimzi_has_the_plugin_where_its_workers_look(engine: docker.DockerClient) -> None:
-    name = "towpath-test/strimzi"
-    options = ["--network host", *(f"--build-arg {key}={image}" for key, image in bases().items())]
-    shell(f"docker build --target strimzi -t {name} {' '.join(options)} .")
-    listed = engine.containers.run(name, ["ls", "-R", "/opt/kafka/plugins/"], remove=True).decode()
+    # Kafka's image has Kafka at the same place as Strimzi's
+    name = built.build("strimzi", "towpath-test/strimzi", STRIMZI_IMAGE=built.bases()["KAFKA_IMAGE"])
+    listed = shell(f"docker run --rm {name} ls -R /opt/kafka/plugins/")
     for jar in ("towpath-transforms", "debezium-connector-mongodb", "mongo-kafka-connect"):
         assert re.search(rf"^{jar}-\d.*jar$", listed, re.MULTILINE), listed
-
-
-def bases() -> dict[str, str]:
-    """Build arguments: Kafka's image stands in for Strimzi's, which has Kafka at the same place; others may, too."""
-    file = ROOT / "tests" / "containers" / "images" / "stand-ins.yaml"
-    if file.name in os.environ.get("COMPOSE_FILE", ""):
-        images: dict[str, str] = yaml.safe_load(file.read_text())["x-built"]["args"]
-        return images
-    [kafka] = re.findall(r"^ARG KAFKA_IMAGE=(.+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
-    return {"STRIMZI_IMAGE": kafka}

@@ -5,7 +5,6 @@ TOWPATH_TEST_MONGOD names a mongod of yours, such as one of 8.0, which then is a
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
@@ -18,32 +17,23 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
-from tests.capture.test_oversized import CHANGE_ALL, long_named
 from tests.servers.pairs import PAIRS, Pair
-from tests.support import control, log, mongod, mongods, oracle
-from tests.support.acknowledged import AcknowledgedWriter
+from tests.support import control, core, log, mongod, mongods
 from tests.support.awaited import until
 from tests.support.clock import Clock
-from tests.support.cutover import cutover, fail_back, indexes
+from tests.support.cutover import indexes
 from tests.support.pipeline import Addresses, Pipeline, Settings, towpath
-from tests.support.workload import Workload
 from tests.support.writer import Writer
 from towpath import stack as embedded
-from towpath.clients.mongo.versions import WRITE_BLOCK
 
 pytestmark = [pytest.mark.servers, pytest.mark.nightly]
 
 _OWN = os.environ.get("TOWPATH_TEST_MONGOD", "")
 EVERYTHING = Settings()
-COLLECTIONS = ("large", "mixed", "orders", "users")
 
 
 def program(version: str) -> Path:
     return Path(version) if "/" in version else mongods.mongod(version)
-
-
-def number(client: MongoClient[dict[str, Any]]) -> tuple[int, ...]:
-    return tuple(client.server_info()["versionArray"][:2])
 
 
 @contextmanager
@@ -67,57 +57,37 @@ def pipeline_of(pair: Pair, folder: Path, settings: Settings = EVERYTHING) -> It
         print(f"{pair}: {time.monotonic() - begun:.0f} s with the stack")
 
 
-def fill(pipeline: Pipeline, seed: int) -> tuple[Workload, AcknowledgedWriter]:
-    """Documents and indexes at the source, and what will change them."""
-    workload = Workload(seed, [pipeline.source("mixed")])
-    workload.fill()
-    writer = AcknowledgedWriter(pipeline.source_client, pipeline.name, "orders", per_second=500)
-    writer.fill()
-    pipeline.source("orders").create_index("until", name="expired", expireAfterSeconds=3600)
-    users = pipeline.source("users")
-    users.insert_many([{"_id": n, "email": f"e{n}", "text": "x" * 500} for n in range(3000)])
-    users.create_index("email", name="by email", unique=True)
-    pipeline.source("large").insert_one(long_named(1))
-    return workload, writer
-
-
-def compared(pipeline: Pipeline) -> None:
-    pipeline.wait()
-    pipeline.assert_same(*COLLECTIONS, at_least=3000)
-    assert pipeline.status()["dead_letters"] == 0
-
-
 def kill_the_worker(pipeline: Pipeline) -> None:
     control.restart(pipeline.addresses.secrets.parent, "connect-0", signal.SIGKILL)
 
 
-def findings(pipeline: Pipeline, expect: int) -> list[dict[str, str]]:
-    lines = towpath("check", pipeline.write(), "--json", expect=expect).stdout.splitlines()
-    return [found for line in lines if "finding" in (found := json.loads(line))]
+@contextmanager
+def third(pair: Pair, folder: Path) -> Iterator[str]:
+    """A third cluster of the destination's version: its URI."""
+    with mongod.start_replica_set(folder / "third", name="third", program=program(pair.destination)) as servers:
+        yield servers.uri
 
 
 def test_a_source_of_5_0_is_copied_streamed_and_replayed_and_told_what_it_lacks(tmp_path: Path, seed: int) -> None:
     """The short form of the core: across the end of the worker as well."""
     pair = Pair("5.0.4", "6.0.27")
     with pipeline_of(pair, tmp_path) as pipeline:
-        workload, _ = fill(pipeline, seed)
-        with_ddl = replace(pipeline, settings=Settings(extra="[ddl]"))
-        (error,) = [one for one in findings(with_ddl, 1) if one["level"] == "error"]
-        assert error["finding"] == "MongoDB 5.0 does not report schema changes, which [ddl] needs"
-        assert error["finding"] in towpath("deploy", with_ddl.file, expect=2).stderr
-        warned = [one["finding"] for one in findings(pipeline, 0) if one["level"] == "warning"]
+        workload, _ = core.fill(pipeline, seed)
+        core.schema_changes_are_refused(replace(pipeline, settings=core.WITH_DDL))
+        warned = [one["finding"] for one in core.findings(pipeline, 0) if one["level"] == "warning"]
         assert any("`status` will not show drops" in words for words in warned)
         with Writer(workload, per_second=300) as writer:
             pipeline.deploy()
             writer.wait_for(300)
             kill_the_worker(pipeline)
             writer.wait_for(writer.applied + 300)
-        compared(pipeline)
+        core.compared(pipeline)
         found = log.records(pipeline.addresses.bootstrap, pipeline.topic("mixed"))
         assert all(abs(one.time_ms - int(one.contract["at"])) < 60_000 for one in found), "the source's clock"
         towpath("prepare", pipeline.file)
         towpath("verify", pipeline.file)
-        replayed(pipeline, pair, tmp_path)
+        with third(pair, tmp_path) as uri:
+            core.replayed(pipeline, uri)
         said = towpath("cutover", pipeline.file, "--dry-run", "--block-writes", expect=1).stdout
         assert "stop the applications' writes yourself (--stop-with" in said, said
         restored_in_the_other_direction(pipeline)
@@ -127,18 +97,14 @@ def test_a_source_of_5_0_is_copied_streamed_and_replayed_and_told_what_it_lacks(
 @pytest.mark.parametrize("pair", [*PAIRS, *([Pair(_OWN, _OWN)] if _OWN else [])], ids=str)
 def test_the_core(pair: Pair, tmp_path: Path, seed: int) -> None:
     with pipeline_of(pair, tmp_path) as pipeline:
-        workload, orders = fill(pipeline, seed)
-        copied_and_streamed(pipeline, workload)
-        verified(pipeline)
-        replayed(pipeline, pair, tmp_path)
-        switched(pipeline, orders, tmp_path)
+        core.run(pipeline, seed, tmp_path, lambda: kill_the_worker(pipeline), lambda: third(pair, tmp_path))
         if pair.level:
             schema_changes_are_seen_after_the_upgrade(pipeline)
 
 
 def test_plain_mode_from_5_0(tmp_path: Path, seed: int) -> None:
     with pipeline_of(Pair("5.0.4", "6.0.27"), tmp_path, Settings(mode="plain")) as pipeline:
-        workload, _ = fill(pipeline, seed)
+        workload, _ = core.fill(pipeline, seed)
         pipeline.deploy()
         with Writer(workload, per_second=300) as writer:
             writer.wait_for(500)
@@ -148,32 +114,13 @@ def test_plain_mode_from_5_0(tmp_path: Path, seed: int) -> None:
 
 
 def test_schema_changes_are_made_at_a_destination_of_5_0(tmp_path: Path, seed: int) -> None:
-    ddl = Settings(extra='[ddl]\ndrop = "apply"')
-    with pipeline_of(Pair("6.0.27", "5.0.4"), tmp_path, ddl) as pipeline:
-        workload, _ = fill(pipeline, seed)
-        pipeline.deploy()
-        with Writer(workload, per_second=300) as writer:
-            for name in ("a", "b", "c"):
-                pipeline.source(name).insert_one({"_id": 1, "x": 1})
-                pipeline.source(name).create_index("x", name="x", unique=True)
-            pipeline.source_client[pipeline.name].command("collMod", "a", index={"name": "x", "hidden": True})
-            pipeline.source("b").rename("d")
-            pipeline.source("c").drop()
-            pipeline.source("users").drop_index("by email")
-            writer.wait_for(500)
-        pipeline.wait()
-        until("the index dropped", lambda: "by email" not in pipeline.destination("users").index_information(), 60)
-        pipeline.assert_same("a", "d", "mixed", "orders", "users", at_least=3000)
-        at_destination = pipeline.destination_client[pipeline.name]
-        assert not {"b", "c"} & set(at_destination.list_collection_names())
-        information = at_destination["a"].index_information()["x"]
-        assert information["hidden"] and "unique" not in information
-        assert {change["state"] for change in pipeline.status()["schema_changes"]} == {"done"}
+    with pipeline_of(Pair("6.0.27", "5.0.4"), tmp_path, core.WITH_DDL) as pipeline:
+        core.schema_changes_are_made(pipeline, seed)
 
 
 def test_a_pipeline_goes_on_when_its_servers_are_upgraded_from_5_0_to_6_0(tmp_path: Path, seed: int) -> None:
     with pipeline_of(Pair("5.0.4", "5.0.4"), tmp_path) as pipeline:
-        workload, _ = fill(pipeline, seed)
+        workload, _ = core.fill(pipeline, seed)
         with Writer(workload, per_second=300) as writer:
             pipeline.deploy()
             writer.wait_for(500)
@@ -188,7 +135,7 @@ def test_a_pipeline_goes_on_when_its_servers_are_upgraded_from_5_0_to_6_0(tmp_pa
             for client in (pipeline.source_client, pipeline.destination_client):
                 client.admin.command("setFeatureCompatibilityVersion", "6.0")
             writer.wait_for(1000)
-        compared(pipeline)
+        core.compared(pipeline)
         schema_changes_are_seen_after_the_upgrade(pipeline)
 
 
@@ -199,44 +146,6 @@ def schema_changes_are_seen_after_the_upgrade(pipeline: Pipeline) -> None:
     pipeline.wait()
     pipeline.source("audit").drop()
     until("the drop", lambda: pipeline.status()["ddl"], 60, 1)
-
-
-def copied_and_streamed(pipeline: Pipeline, workload: Workload) -> None:
-    """From before the copy on, and across the end of the worker."""
-    with Writer(workload, per_second=300) as writer:
-        pipeline.deploy()
-        writer.wait_for(300)
-        kill_the_worker(pipeline)
-        writer.wait_for(writer.applied + 1500)
-        pipeline.source("users").update_many({}, {"$set": {"n": 1}})
-        pipeline.source("users").delete_many({"_id": {"$gte": 2900}})
-        pipeline.source("large").update_one({"_id": 1}, CHANGE_ALL)  # an event of more than 16 MB
-    compared(pipeline)
-
-
-def verified(pipeline: Pipeline) -> None:
-    """Damage is found and repaired, and the schema is the source's, but for what waits for the cutover."""
-    towpath("prepare", pipeline.file)
-    prepared = indexes(pipeline, pipeline.destination_client)
-    assert prepared[pipeline.namespace("users")].keys() == {"by email"}
-    assert "unique" not in prepared[pipeline.namespace("users")]["by email"]
-    for options in ((), ("--screen",)):
-        towpath("verify", pipeline.file, *options)
-    pipeline.destination("users").delete_one({"_id": 5})
-    pipeline.destination("users").update_one({"_id": 6}, {"$set": {"n": 1.0}})
-    towpath("verify", pipeline.file, expect=1)
-    towpath("repair", pipeline.file)
-    compared(pipeline)
-    towpath("verify", pipeline.file)
-
-
-def replayed(pipeline: Pipeline, pair: Pair, folder: Path) -> None:
-    """To a third cluster of the destination's version."""
-    third = mongod.start_replica_set(folder / "third", name="third", program=program(pair.destination))
-    with third:
-        towpath("replay", pipeline.file, "--destination", third.uri)
-        namespaces = list(map(pipeline.namespace, COLLECTIONS))
-        oracle.assert_same(pipeline.addresses.source, third.uri, namespaces, at_least=3000)
 
 
 def restored_in_the_other_direction(pipeline: Pipeline) -> None:
@@ -261,29 +170,3 @@ def restored_in_the_other_direction(pipeline: Pipeline) -> None:
     assert "unique" not in indexes(back, back.destination_client)[back.namespace("users")]["by email"]
     towpath("prepare", back.file, "--final")
     assert indexes(back, back.destination_client) == indexes(back, back.source_client)
-
-
-def switched(pipeline: Pipeline, writer: AcknowledgedWriter, folder: Path) -> None:
-    """There and back, beside a writer whose acknowledged writes are all there at the end."""
-    source, destination = pipeline.source_client, pipeline.destination_client
-    form = indexes(pipeline, source)
-    level = source.admin.command("getParameter", featureCompatibilityVersion=1)["featureCompatibilityVersion"]
-    blocks = tuple(map(int, level["version"].split("."))) >= WRITE_BLOCK
-    with writer:
-        writer.wait_for_more(500)
-        with cutover(pipeline, folder, *(["--block-writes"] if blocks else [])) as there:
-            if not blocks:
-                there.event("stop writes")
-                writer.pause()
-                there.answer()
-            assert there.event("switch")["primary"] == "destination"
-            writer.send(destination)
-            there.ended(0)
-        assert indexes(pipeline, destination) == form
-        writer.wait_for_more(500)
-        fail_back(pipeline, folder, writer)
-        writer.wait_for_more(200)
-    writer.assert_all_at(source)
-    compared(pipeline)
-    assert indexes(pipeline, source) == form
-    towpath("remove", pipeline.file.with_name("pair-back.toml"), "--topics", "--yes")
