@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from towpath.config.pipeline import Log
-from towpath.history.chunks import Chunked
-from towpath.history.compaction import has_unneeded
+from towpath.history.chunks import Chunked, is_due
 from towpath.history.unprotected import Part, summary
 from towpath.log.records import Chunks, in_short, is_chunk, is_key, is_update
 
@@ -182,7 +181,7 @@ def test_a_partition_with_chunks_is_read_from_its_beginning_every_two_lags(
 ) -> None:
     part = Part(has_chunks=has_chunks, swept=None if swept is None else swept * HOUR)
     log = Log(compact=True, compaction_lag="2h")  # type: ignore[arg-type]  # as the file has it
-    assert has_unneeded(part, log, 100 * HOUR) is due
+    assert is_due(part, log, 100 * HOUR) is due
 
 
 def test_that_a_partition_has_chunks_is_known_after_a_restart() -> None:

@@ -8,7 +8,7 @@ beginning, and writes a tombstone for each chunk that no value needs.
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
@@ -16,7 +16,9 @@ from confluent_kafka import KafkaError, KafkaException, Message
 
 from towpath.clients.kafka.consume import messages
 from towpath.clients.kafka.topics import Place, Topic, Topics, interruptible
-from towpath.errors import TopicError
+from towpath.config.pipeline import Log
+from towpath.errors import TopicError, TowpathError
+from towpath.history.unprotected import Part
 from towpath.log.records import Chunks, contract_headers, ends_documents, is_chunk, is_key, is_update
 
 #: A chunk is judged once the partition has a committed record that is so much younger. Chunks and the record that names
@@ -60,6 +62,41 @@ class Chunked:
             for key, time_ms in self.chunks.items()
             if time_ms + decided_ms <= self.last_ms and Chunks.id_in(key) not in needed
         ]
+
+
+class Sweeper:
+    """Deletes the chunks that no value needs, in the partitions of one instance of `compact`."""
+
+    def __init__(
+        self, topics: Topics, parts: Mapping[Place, Part], log: Log, report: Callable[[str], None], decided_ms: int
+    ) -> None:
+        self._topics, self._parts, self._log, self._report = topics, parts, log, report
+        self._decided_ms = decided_ms
+
+    def steps(self) -> Iterator[None]:
+        """Sweep every partition that is due, the one that waits longest first; an error is reported, and ends none.
+
+        Yields about once a second, so that the caller can read on.
+        """
+        while place := self._longest_unswept():
+            part = self._parts[place]
+            part.new_chunks, began, left = False, int(time.time() * 1000), 1
+            try:
+                left = yield from sweep(self._topics, place, self._decided_ms)
+            except TowpathError as error:
+                self._report(str(error))
+            part.swept_at(began, left)
+            yield
+
+    def _longest_unswept(self) -> Place | None:
+        now = int(time.time() * 1000)
+        due = [place for place, part in self._parts.items() if is_due(part, self._log, now)]
+        return min(due, key=lambda place: self._parts[place].swept or 0, default=None)
+
+
+def is_due(part: Part, log: Log, now_ms: int) -> bool:
+    """Whether a partition may have chunks that no value needs: it has some, and was not swept for two lags."""
+    return part.has_chunks and now_ms - (part.swept or 0) > 2 * log.compaction_lag
 
 
 def sweep(topics: Topics, place: Place, decided_ms: int = DECIDED_MS) -> Generator[None, None, int]:

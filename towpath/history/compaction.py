@@ -25,7 +25,7 @@ from towpath.config.events import Pass
 from towpath.config.namespaces import namespace_of
 from towpath.config.pipeline import Log, Pipeline
 from towpath.errors import NotYet, Refused, TopicError, TowpathError
-from towpath.history.chunks import DECIDED_MS, sweep
+from towpath.history.chunks import DECIDED_MS, Sweeper
 from towpath.history.unprotected import Part, summary
 from towpath.log import reread_requests
 from towpath.log.definitions import MARK, POLICY, change_settings, is_compacted
@@ -266,8 +266,8 @@ class Compactor:
         self._reported: dict[str, float] = {}
         self._enabled: set[str] = set()
         self._committed = time.monotonic()
-        self._decided_ms = decided_ms
-        self._sweeping = self.sweep()
+        self._sweeper = Sweeper(self._topics, reader.parts, self._log, self._report, decided_ms)
+        self._sweeping = self._sweeper.steps()
 
     def run_pass(self) -> Pass:
         start, before, reader = time.monotonic(), self._reader.records, self._reader
@@ -301,7 +301,7 @@ class Compactor:
             is_sweeping = next(self._sweeping, _NOTHING) is None
             self._reader.read(min(remaining, _READ_S if is_sweeping else _REPEAT_S))
             if not is_sweeping:
-                self._sweeping = self.sweep()
+                self._sweeping = self._sweeper.steps()
             if not is_sweeping or time.monotonic() > self._committed + _REPEAT_S:
                 self._commit()
 
@@ -369,31 +369,11 @@ class Compactor:
                 parts[place].nudge = key
                 yield place, key
 
-    def sweep(self) -> Iterator[None]:
-        """Delete the chunks that no value needs, in every partition that is due, the one that waits longest first.
-
-        Yields about once a second, so that the caller can read on. Reports errors, and continues with others.
-        """
-        while place := self._longest_unswept():
-            part = self._reader.parts[place]
-            part.new_chunks, began, left = False, int(time.time() * 1000), 1
-            try:
-                left = yield from sweep(self._topics, place, self._decided_ms)
-            except TowpathError as error:
-                self._report(str(error))
-            part.swept_at(began, left)
-            yield
-
     def sweep_all(self) -> None:
         """Delete the chunks that no value needs, and commit."""
-        for _ in self.sweep():
+        for _ in self._sweeper.steps():
             self._reader.read(_READ_S)  # stays in the group
         self._commit()
-
-    def _longest_unswept(self) -> Place | None:
-        parts, now = self._reader.parts, int(time.time() * 1000)
-        due = [place for place, part in parts.items() if has_unneeded(part, self._log, now)]
-        return min(due, key=lambda place: parts[place].swept or 0, default=None)
 
     def _reread(self, documents: Iterable[Document]) -> tuple[int, int]:
         """Request those of these documents that can be queried, and wait until they are re-read.
@@ -505,11 +485,6 @@ def is_due(part: Part, log: Log, now_ms: int) -> bool:
         return False
     tombstones_ms = max(log.delete_retention, 2 * log.compaction_lag)  # the cleaner does not run sooner
     return now_ms - part.last_ms > (tombstones_ms if part.quiet else log.compaction_lag)
-
-
-def has_unneeded(part: Part, log: Log, now_ms: int) -> bool:
-    """Whether a partition may have chunks that no value needs: it has some, and was not read for two lags."""
-    return part.has_chunks and now_ms - (part.swept or 0) > 2 * log.compaction_lag
 
 
 def key_in(topics: Topics, place: Place) -> bytes | None:
