@@ -1,5 +1,6 @@
 """The generated parts of docs/reference, from the command line, the schema and the template of the pipeline file, and
-the connectors' definitions. `python -m tests.docs.reference` writes them; a test compares them.
+the connectors' definitions; and the numbers of the benchmarks on all pages (docs/hooks.py). `python -m
+tests.docs.reference` writes them; a test compares them.
 
 The settings that the connectors define are Java's: `SettingsPageTest.java` does the same for them.
 """
@@ -21,6 +22,7 @@ import click
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
+from docs.hooks import figures
 from tests.servers.pairs import PAIRS
 from towpath.cli import towpath
 from towpath.clients.mongo.versions import SERIES
@@ -223,6 +225,8 @@ def packages() -> str:
 if __name__ == "__main__":
     for page in {page for page, _ in BLOCKS}:
         (FOLDER / page).write_text(filled(page))
+    for text in (ROOT / "docs").rglob("*.md"):
+        text.write_text(figures(text.read_text()))
     PACKAGES.write_text(packages())
     for name, text in examples().items():
         (EXAMPLES / name).write_text(text)

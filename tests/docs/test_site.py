@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from docs.hooks import figure, figures
 from tests.docs.reference import BLOCKS, FOLDER, PACKAGES, ROOT, filled, packages
 from tests.docs.test_documentation import PAGES
 
@@ -56,6 +57,32 @@ def test_an_asset_from_elsewhere_would_be_found() -> None:
 @pytest.mark.parametrize("page", PAGE_NAMES)
 def test_generated_pages_are_up_to_date(page: str) -> None:
     assert (FOLDER / page).read_text() == filled(page), "run scripts/docs"
+
+
+def test_numbers_on_pages_are_those_of_the_benchmarks() -> None:
+    texts = {page: page.read_text() for page in PAGES}
+    assert [page for page, text in texts.items() if text != figures(text)] == [], "run scripts/docs"
+
+
+def test_a_number_has_three_digits_that_count() -> None:
+    assert figure("load; load of large; towpath; documents/s") == "37,000"
+    assert figure("load; first load on a worker that has just started, large") == "27,900"
+    comment = "<!-- cutover; documents of 0.1 KB; towpath, 20,000 documents; pause s -->"
+    assert figures(f"about 7.5{comment} s") == f"about 1.45{comment} s"
+    assert figures(f"about {comment} s", comments=False) == "about 1.45 s"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("load; load of large; towpath; documents a day", "load; load of large; dsync; documents/s"),
+        *("load; load of huge; towpath; documents/s", "load; load of; towpath; documents/s"),
+        *("none; load of large; towpath; documents/s", "load; load of large; towpath", "load; no goal"),
+    ],
+)
+def test_a_number_that_the_benchmarks_do_not_have_is_an_error(name: str) -> None:
+    with pytest.raises(KeyError, match="numbers of the benchmarks are called"):
+        figures(f"1<!-- {name} -->")
 
 
 def test_the_picture_of_the_packages_is_that_of_the_layers() -> None:
