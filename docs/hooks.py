@@ -41,7 +41,12 @@ def figure(name: str) -> str:
     values = list(_of_goal(found, *rest) if len(rest) == 1 else _of_part(found, *rest) if len(rest) == 3 else ())
     if len(values) != 1:
         raise KeyError(f"{len(values)} numbers of the benchmarks are called {name!r}")
-    rounded = float(f"{values[0]:.3g}")
+    return three_digits(values[0])
+
+
+def three_digits(value: float) -> str:
+    """A number as people read it; further digits would be noise."""
+    rounded = float(f"{value:.3g}")
     return f"{rounded:,.0f}" if rounded >= 100 or rounded == int(rounded) else f"{rounded:.3g}"
 
 

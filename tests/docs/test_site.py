@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.hooks import figure, figures
+from docs.hooks import figures, three_digits
 from tests.docs.reference import BLOCKS, FOLDER, PACKAGES, ROOT, filled, packages
 from tests.docs.test_documentation import PAGES
 
@@ -65,11 +66,19 @@ def test_numbers_on_pages_are_those_of_the_benchmarks() -> None:
 
 
 def test_a_number_has_three_digits_that_count() -> None:
-    assert figure("load; load of large; towpath; documents/s") == "37,000"
-    assert figure("load; first load on a worker that has just started, large") == "27,900"
-    comment = "<!-- cutover; documents of 0.1 KB; towpath, 20,000 documents; pause s -->"
-    assert figures(f"about 7.5{comment} s") == f"about 1.45{comment} s"
-    assert figures(f"about {comment} s", comments=False) == "about 1.45 s"
+    assert [three_digits(value) for value in (37034, 999.6, 12.34, 1.4541, 2.0, 0.0286)] == [
+        *("37,000", "1,000", "12.3", "1.45", "2", "0.0286")
+    ]
+
+
+def test_a_number_comes_from_a_part_or_from_a_goal() -> None:
+    load = json.loads((ROOT / "docs" / "benchmarks" / "load.json").read_text())
+    part, goal = load["parts"][0], next(one for one in load["goals"] if one["found"].endswith(" times"))
+    shown = three_digits(part["medians"]["towpath"]["documents/s"])
+    comment = f"<!-- load; {part['title'].partition(':')[0]}; towpath; documents/s -->"
+    assert figures(f"about 7.5{comment} a second") == f"about {shown}{comment} a second"
+    assert figures(f"about {comment} a second", comments=False) == f"about {shown} a second"
+    assert figures(f"<!-- load; {goal['what']} -->", comments=False) == goal["found"].removesuffix(" times")
 
 
 @pytest.mark.parametrize(
