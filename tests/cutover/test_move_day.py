@@ -37,13 +37,16 @@ _PASSWORD = "day:of/the@move"
 _SIDES = (("source",), ("destination",)) * 2 + (("source", "destination"),) * 2
 _ROLES = "towpathReader", "towpathWriter", "towpathSchema"
 _BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^\1```", re.M | re.S)
+_CONTINUED = re.compile(r"(?: \\|(?<=,))\n +")
 _STATEMENT = re.compile(r'db\.getSiblingDB\("(\w+)"\)(?:\.getCollection\("(\w+)"\))?\.(\w+)\((.*)\)')
+#: What every cutover here gets as well: this machine may have more to do.
+_LIMITS = "--max-lag 60 --max-pause 2m"
 _INTERRUPTED = "press Ctrl-C when it asks"
 
 
 @dataclass(frozen=True)
 class Block:
-    """Some lines of a page, below a heading."""
+    """Some lines of a page, below a heading; a line that continues is one with the next."""
 
     heading: str
     language: str
@@ -54,7 +57,8 @@ def blocks(page: str) -> list[Block]:
     text, found = (_HOW_TO / page).read_text(), []
     for section in re.split(r"^## ", text, flags=re.M)[1:]:
         for _, language, lines in _BLOCK.findall(section):
-            found.append(Block(section.partition(":")[0], language, [line.strip() for line in lines.splitlines()]))
+            whole = [line.strip() for line in _CONTINUED.sub(" ", lines).splitlines()]
+            found.append(Block(section.partition(":")[0], language, whole))
     return found
 
 
@@ -129,7 +133,8 @@ class Day:
         elif block.language == "console":
             for line in block.lines:
                 assert line.startswith("$ "), line
-                (self._interrupt if _INTERRUPTED in line else self.run)(line[2:])
+                command = line[2:].replace("towpath cutover shop.toml", f"towpath cutover shop.toml {_LIMITS}")
+                (self._interrupt if _INTERRUPTED in line else self.run)(command)
 
     def _adapted(self, text: str) -> str:
         """The page's file, with the addresses and logins of this stack, which has one broker."""
