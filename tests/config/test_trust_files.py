@@ -303,7 +303,7 @@ def test_the_documented_roles_are_what_check_asks_for() -> None:
 
 
 def test_the_documented_access_lists_are_read_whole() -> None:
-    assert len(documented_acls()) == 2 * 6 + 3 * 2 + 2 + 2 + 2 + 1 + 1
+    assert len(documented_acls()) == 2 * 6 + 2 * 6 + 3 * 2 + 2 + 2 + 2 + 1 + 1
 
 
 @pytest.mark.parametrize(

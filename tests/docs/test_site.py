@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from docs.hooks import figures, three_digits
 from tests.docs.reference import BLOCKS, FOLDER, PACKAGES, ROOT, filled, packages
 from tests.docs.test_documentation import PAGES
 
@@ -56,6 +58,40 @@ def test_an_asset_from_elsewhere_would_be_found() -> None:
 @pytest.mark.parametrize("page", PAGE_NAMES)
 def test_generated_pages_are_up_to_date(page: str) -> None:
     assert (FOLDER / page).read_text() == filled(page), "run scripts/docs"
+
+
+def test_numbers_on_pages_are_those_of_the_benchmarks() -> None:
+    texts = {page: page.read_text() for page in PAGES}
+    assert [page for page, text in texts.items() if text != figures(text)] == [], "run scripts/docs"
+
+
+def test_a_number_has_three_digits_that_count() -> None:
+    assert [three_digits(value) for value in (37034, 999.6, 12.34, 1.4541, 2.0, 0.0286)] == [
+        *("37,000", "1,000", "12.3", "1.45", "2", "0.0286")
+    ]
+
+
+def test_a_number_comes_from_a_part_or_from_a_goal() -> None:
+    load = json.loads((ROOT / "docs" / "benchmarks" / "load.json").read_text())
+    part, goal = load["parts"][0], next(one for one in load["goals"] if one["found"].endswith(" times"))
+    shown = three_digits(part["medians"]["towpath"]["documents/s"])
+    comment = f"<!-- load; {part['title'].partition(':')[0]}; towpath; documents/s -->"
+    assert figures(f"about 7.5{comment} a second") == f"about {shown}{comment} a second"
+    assert figures(f"about {comment} a second", comments=False) == f"about {shown} a second"
+    assert figures(f"<!-- load; {goal['what']} -->", comments=False) == goal["found"].removesuffix(" times")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("load; load of large; towpath; documents a day", "load; load of large; dsync; documents/s"),
+        *("load; load of huge; towpath; documents/s", "load; load of; towpath; documents/s"),
+        *("none; load of large; towpath; documents/s", "load; load of large; towpath", "load; no goal"),
+    ],
+)
+def test_a_number_that_the_benchmarks_do_not_have_is_an_error(name: str) -> None:
+    with pytest.raises(KeyError, match="numbers of the benchmarks are called"):
+        figures(f"1<!-- {name} -->")
 
 
 def test_the_picture_of_the_packages_is_that_of_the_layers() -> None:

@@ -112,8 +112,13 @@ class Secured:
 
     def as_root(self, uri: str) -> str:
         """For clients that may do everything; only tests have it."""
-        key = self._file("stack.pem")
-        return f"{self._with(uri, user('root', self.known.root))}&authSource=admin&tlsCertificateKeyFile={key}"
+        return self.by_password(uri, "root", self.known.root)
+
+    def by_password(self, uri: str, name: str, password: str) -> str:
+        """Of a user with a password, also where the server requires a certificate."""
+        return (
+            f"{self._with(uri, user(name, password))}&authSource=admin&tlsCertificateKeyFile={self._file('stack.pem')}"
+        )
 
     @staticmethod
     def _with(uri: str, login: str) -> str:
@@ -223,8 +228,8 @@ def worker_by_certificate(secured: Secured) -> None:
 
 
 @contextmanager
-def running(folder: Path, say: Any) -> Iterator[Secured]:
-    """Start a secured stack with the pipeline's users."""
+def running(folder: Path, say: Any, *, with_users: bool = True) -> Iterator[Secured]:
+    """Start a secured stack, with the pipeline's users at both sides or with the ACLs alone."""
     known, certificates = Secrets(), folder / "certificates"
     authority = secure(certificates, known)
     authority.issue("sink.pem", name="sink", password=known.key)
@@ -234,7 +239,9 @@ def running(folder: Path, say: Any) -> Iterator[Secured]:
     try:
         stack, by_password = secured_stack.start(place, Security(certificates), say)
         with of(folder, stack, by_password, authority, known) as secured:
-            _make_users(secured)
+            if with_users:
+                _make_users(secured)
+            _allow(secured)
             yield secured
     finally:
         control.end(place)
@@ -263,6 +270,10 @@ def _make_users(secured: Secured) -> None:
     name = subject(secured.authority.folder / "sink.pem")
     granted = [{"role": role, "db": "admin"} for role in writer]
     secured.destination["$external"].command("createUser", name, roles=granted)
+
+
+def _allow(secured: Secured) -> None:
+    """The ACLs of the page."""
     own = Security(secured.authority.folder).for_librdkafka()
     admin = AdminClient({"bootstrap.servers": secured.stack.bootstrap, **own})
     for answer in admin.create_acls(documented_acls(), request_timeout=20).values():
