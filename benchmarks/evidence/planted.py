@@ -59,10 +59,10 @@ PLANTED = (
         ("worker-kill", "copy"),
     ),
     Planted(
-        "an event before its row is emitted",
+        "that a row was read is forgotten",
         "source/progress/RowTimes.java",
-        ".orElse(isReadLater);",
-        ".orElse(false);",
+        ".flatMap(copy -> copy.timeOf(key))",
+        ".flatMap(copy -> Optional.<ClusterTime>empty())",
         ("worker-kill", "catch-up after a round"),
     ),
     Planted(
