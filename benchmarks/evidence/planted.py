@@ -61,8 +61,8 @@ PLANTED = (
     Planted(
         "that a row was read is forgotten",
         "source/progress/RowTimes.java",
-        ".flatMap(copy -> copy.timeOf(key))",
-        ".flatMap(copy -> Optional.<ClusterTime>empty())",
+        ".flatMap(copy -> copy.timeOf(key))\n                    .map(",
+        ".flatMap(copy -> Optional.<ClusterTime>empty())\n                    .map(",
         ("worker-kill", "catch-up after a round"),
     ),
     Planted(
@@ -77,7 +77,7 @@ PLANTED = (
         "source/stream/Streaming.java",
         "into.addAll(ledger.newPending());",
         "",
-        ("worker-kill", "catch-up in natural order"),
+        ("worker-kill", "copy in natural order"),
     ),
     Planted(
         "the events of a poll are swapped",
