@@ -13,7 +13,7 @@ from tests.support.cutover_world import pipeline_of
 from tests.support.pipeline import pipeline_text
 from tests.support.sessions import FakeCluster, session_of
 from towpath.clients.mongo.replica_set import ReplicaSet
-from towpath.cutover import sides
+from towpath.cutover import reverse_pipeline, sides
 from towpath.cutover.reverse_pipeline import write_reverse_file
 from towpath.cutover.sides import Sides
 from towpath.errors import MongoUnreachable, Refused
@@ -36,7 +36,7 @@ class Place:
         patch.setattr(sides.cutovers, "read", self._read)
         patch.setattr(sides.writers, "read_all", lambda client: {"shop": SimpleNamespace(source=self.registered)})
         patch.setattr(sides, "source_set", lambda client: SET)
-        patch.setattr(sides, "opened", self._open)
+        patch.setattr(reverse_pipeline, "opened", self._open)
 
     def _read(self, client: object, pipeline: Any) -> Cutover | None:
         assert client == "destination" and pipeline is self.session.pipeline

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -17,6 +18,7 @@ from pymongo.errors import OperationFailure
 from tests.run.test_screens import status
 from tests.support.cutover_world import OPTIONS, pipeline_of
 from tests.support.sessions import session_of
+from towpath.checks import facts
 from towpath.checks.rule import Finding, run
 from towpath.clients.connect.rest import Connector, Task
 from towpath.clients.mongo.privileges import Privileges
@@ -25,7 +27,7 @@ from towpath.cutover import gate
 from towpath.cutover.gate import GATE, PRECONDITIONS, Readiness, red
 from towpath.deploy.schema import Listing, Metadata, Plan, Step
 from towpath.deploy.schema_changes import SchemaChanges
-from towpath.errors import ConnectUnreachable, MongoUnreachable, Refused
+from towpath.errors import ConnectUnreachable, MongoError, MongoUnreachable, Refused
 from towpath.run.report import Copied, Copy, Lag, Problem, Waiting
 from towpath.session import Session
 from towpath.store.cutover import Conversion
@@ -221,7 +223,7 @@ RED: list[tuple[str, Callable[[Case], None], str]] = [
         fake(
             "findings", lambda facts: [Finding("error", "source", "may not insert", "grant readWrite")], gate.deployment
         ),
-        "source: may not insert",
+        "source of shop-back: may not insert",
     ),
     (
         "reverse pipeline",
@@ -341,6 +343,33 @@ def test_the_old_primary_needs_privileges_too(case: Case, returns: bool, side: s
     readiness = Readiness(forward, back, case.options, returns=returns)
     found = gate.schemas(readiness)
     assert found[:2] == (False, f"me@admin misses collMod on shop.orders at the {side}")
+
+
+@pytest.mark.parametrize(("returns", "side"), [(False, "destination"), (True, "source")])
+def test_a_privilege_that_the_other_direction_lacks_is_named(case: Case, returns: bool, side: str) -> None:
+    """Its plan lists all collections of the new primary, which a user without the grants for a fail back may not."""
+    forward, back = case.session("shop"), case.session("shop-back")
+    back = replace(back, source=forward.destination, destination=forward.source)
+    case.fake("plan_in_place", raising(MongoError("not authorized on towpath", "grant it the missing role")))
+    case.fake("privileges", lambda client: STRANGER if client == side else None, facts)
+    readiness = Readiness(forward, back, case.options, returns=returns)
+    readiness.__dict__.update(status=case.status)
+    lines = run([rule for rule in PRECONDITIONS if rule.name in ("schema privileges", "pause")], readiness)
+    assert {line.level for line in lines} == {"error"} and len(lines) == 2
+    for line in lines:
+        assert line.finding.startswith(f"at the {side}, the user me@admin may not find, changeStream, listCollections")
+        assert 'grantRolesToUser("me", [{role: "readAnyDatabase", db: "admin"}])' in line.advice
+
+
+def test_topics_of_the_reverse_pipeline_that_someone_else_creates_are_printed_by_the_pipeline_s_file(
+    case: Case,
+) -> None:
+    """Its own file does not exist yet."""
+    missing = partial(Finding, "error", "kafka", "5 topics missing")
+    case.fake("findings", lambda asked: [missing(asked.topics_command)], gate.deployment)
+    (line,) = red(case.checks())
+    assert (line.subject, line.finding) == ("reverse pipeline", "kafka of shop-back: 5 topics missing")
+    assert line.advice == f"towpath topics {case.folder / 'shop.toml'} --reverse; or --no-reverse-pipeline"
 
 
 def test_rules_that_do_not_apply_are_left_out(case: Case) -> None:

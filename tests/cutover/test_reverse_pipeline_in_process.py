@@ -122,6 +122,18 @@ def test_what_an_earlier_reverse_pipeline_left_is_refused(reverse: Reverse, what
     assert reverse.done == []
 
 
+def test_topics_that_someone_else_creates_are_theirs_to_empty(reverse: Reverse) -> None:
+    """`remove --topics` leaves them, also after a fail back."""
+    kafka = reverse.pipeline.kafka.model_copy(update={"topics": "exist"})
+    reverse.pipeline = reverse.pipeline.model_copy(update={"kafka": kafka})
+    refuse_existing(reverse.session())
+    reverse.others = (TOPIC,)
+    reverse.topics.write(TOPIC, RECORD)
+    with pytest.raises(Refused, match=rf"^{TOPIC} hold records") as refused:
+        refuse_existing(reverse.session())
+    assert "create them again, as `towpath topics PIPELINE --reverse` prints them" in refused.value.advice
+
+
 def test_heartbeats_records_of_others_and_positions_at_the_beginning_are_nothing_that_is_left(
     reverse: Reverse,
 ) -> None:

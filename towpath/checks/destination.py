@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -22,6 +23,8 @@ from towpath.clients.mongo.privileges import (
 from towpath.clients.mongo.replica_set import Collection
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted, first_few
+from towpath.errors import MongoError, MongoUnreachable, Refused
+from towpath.session import Session
 from towpath.store.positions import DATABASE, OFFSETS, SCHEMA_CHANGES, TASKS, WRITERS
 
 SIDE = "destination"
@@ -73,6 +76,22 @@ def privileged(facts: Facts) -> Iterator[Finding]:
         yield from schema_changes(granted, _targets(facts))
     yield from _positions(granted, facts.pipeline)
     yield from _validation(granted, facts.pipeline)
+
+
+@contextmanager
+def missing_privileges_named(session: Session) -> Iterator[None]:
+    """Where a cluster refuses to be read, raise `Refused` with what `check` finds missing of its user's privileges."""
+    try:
+        yield
+    except MongoUnreachable:
+        raise
+    except MongoError as refused:
+        facts = Facts(session)
+        for cluster, found in ((session.source, source.privileged(facts)), (session.destination, privileged(facts))):
+            for finding in found:
+                if finding.level != "ok":
+                    raise Refused(f"at the {cluster.side}, {finding.finding}", finding.advice) from refused
+        raise
 
 
 def _targets(facts: Facts) -> tuple[str, ...]:

@@ -161,15 +161,18 @@ class Facts(Once):
         allow_missing: bool = False,
         accept_rules: bool = False,
         create_stopped: Collection[str] = (),
+        topics_command: str = "towpath topics PIPELINE",
     ) -> None:
         """`allow_missing` accepts patterns that match no collection yet, `accept_rules` other rules than before.
 
-        `create_stopped`: names of the connectors that are created but not started.
+        `create_stopped`: names of the connectors that are created but not started. `topics_command` prints the topics
+        that someone else is to create.
         """
         super().__init__()
         self.session = session
         self.pipeline, self.connect, self.topics = session.pipeline, session.connect, session.topics
         self.allow_missing, self.accept_rules, self.create_stopped = allow_missing, accept_rules, create_stopped
+        self.topics_command = topics_command
         self.source = Side("source", session.source, source_set, self)
         destination = partial(destination_set, transactions=self.pipeline.exactly_once)
         self.destination = Side("destination", session.destination, destination, self)

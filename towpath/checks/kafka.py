@@ -84,7 +84,7 @@ def present(facts: Facts) -> Iterator[Finding]:
     if missing := sorted(name for group in groups for name in group.names if name not in existing):
         yield error(
             f'{counted(len(missing), "topic")} missing, and [kafka] topics = "exist": {first_few(missing, _SHOWN)}',
-            "create them as `towpath topics PIPELINE` prints them",
+            f"create them as `{facts.topics_command}` prints them",
         )
     for group in groups:
         for name in group.names if group.settings is not HEARTBEAT_SETTINGS else ():

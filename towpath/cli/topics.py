@@ -7,13 +7,14 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
-from towpath.cli.options import json_option, opened, pipeline_argument, print_json
+from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json
 from towpath.config.pipeline import Pipeline
 from towpath.log.definitions import topic_groups
 
@@ -30,6 +31,7 @@ class _Topic:
 
 @click.command()
 @pipeline_argument
+@flag("--reverse", "of_reverse", help="Print those of the reverse pipeline, which a cutover needs.")
 @click.option(
     "--format",
     "form",
@@ -39,19 +41,26 @@ class _Topic:
 )
 @click.option("--cluster", metavar="NAME", default="KAFKA", help="Name of Strimzi's Kafka, for its label.")
 @json_option
-def topics(file: Path, form: str, cluster: str, as_json: bool) -> None:
+def topics(file: Path, of_reverse: bool, form: str, cluster: str, as_json: bool) -> None:
     """Print the topics that PIPELINE needs, for Kafka clusters where `deploy` may not create them.
 
     Set `[kafka] topics = "exist"`, create what is printed, then run `check` and `deploy`, which compare. The topics are
     those of the source's collections, and of the collections that the file names without a `*`: name one there to
-    create its topic before the collection. It changes nothing.
+    create its topic before the collection. The reverse pipeline has the destination's collections: create its topics
+    once the initial copy is done, and before the cutover. It changes nothing.
 
-    Exit codes: 0 printed; 2 the source does not answer, or the file cannot be read.
+    Exit codes: 0 printed; 2 the side with the collections does not answer, or the file cannot be read.
     """
-    from towpath.checks.facts import Facts  # slow
+    from towpath.checks.destination import missing_privileges_named  # slow
+    from towpath.checks.facts import Facts
+    from towpath.cutover.reverse_pipeline import checked_reverse_file, opened_reverse
 
-    with opened(file) as session:
-        pipeline, found = session.pipeline, needed(session.pipeline, Facts(session).namespaces)
+    with ExitStack() as stack:
+        session = stack.enter_context(opened(file))
+        if of_reverse:
+            session = stack.enter_context(opened_reverse(session, checked_reverse_file(file)))
+        with missing_privileges_named(session):
+            pipeline, found = session.pipeline, needed(session.pipeline, Facts(session).namespaces)
     if as_json:
         print_json({"topics": [asdict(topic) for topic in found]})
     elif form == "strimzi":

@@ -16,6 +16,7 @@ from pathlib import Path
 from bson.timestamp import Timestamp
 from pymongo.errors import PyMongoError
 
+from towpath.checks.destination import missing_privileges_named
 from towpath.checks.facts import Facts
 from towpath.checks.plan import Pause, round_trip
 from towpath.checks.rule import Finding, Rule, error, ok, run, warning
@@ -90,16 +91,21 @@ class Readiness:
     @cached_property
     def restore(self) -> Plan:
         """What the new primary lacks of the old one's schema, by now."""
-        try:
-            return planned(self.schemas, final=True)
-        except Refused:
-            return Plan()
+        with missing_privileges_named(self.session):
+            try:
+                both = self.schemas
+            except Refused:
+                return Plan()
+        return planned(both, final=True)
 
     @cached_property
     def relax(self) -> Plan:
         """What the pipeline from the new primary to the old one needs there; nothing where there is none."""
         opposite = self.forward if self.returns else self.reverse
-        return Plan() if opposite is None else plan_in_place(opposite)
+        if opposite is None:
+            return Plan()
+        with missing_privileges_named(opposite):
+            return plan_in_place(opposite)
 
     @cached_property
     def verdict(self) -> Verification:
@@ -244,15 +250,16 @@ def _write_block(readiness: Readiness) -> Result:
 
 def _reverse_pipeline(readiness: Readiness) -> Result:
     assert readiness.reverse is not None
-    good, found, advice = reverse_can_be_created(readiness.reverse)
+    good, found, advice = reverse_can_be_created(readiness.forward, readiness.reverse)
     return good, found, f"{advice}; or --no-reverse-pipeline"
 
 
-def reverse_can_be_created(reverse: Session) -> Result:
+def reverse_can_be_created(forward: Session, reverse: Session) -> Result:
     reverse_pipeline.refuse_existing(reverse)
-    findings = deployment.findings(Facts(reverse, create_stopped=reverse.pipeline.source_connectors))
-    errors = red(findings)
-    words = "; ".join(f"{one.subject}: {one.finding}" for one in errors[:_SHOWN])
+    printed = f"towpath topics {forward.file} --reverse"
+    facts = Facts(reverse, create_stopped=reverse.pipeline.source_connectors, topics_command=printed)
+    errors = red(deployment.findings(facts))
+    words = "; ".join(f"{one.subject} of {reverse.pipeline.name}: {one.finding}" for one in errors[:_SHOWN])
     advice = "; ".join(one.advice for one in errors[:_SHOWN])
     return not errors, words or f"can be created ({reverse.file.name})", advice
 

@@ -99,7 +99,7 @@ def _connectors(returned: Returned) -> Iterator[Finding]:
 
 
 def _reverse(returned: Returned) -> Iterator[Finding]:
-    good, found, advice = reverse_can_be_created(returned.reverse)
+    good, found, advice = reverse_can_be_created(returned.forward, returned.reverse)
     yield ok(found) if good else error(found, advice)
 
 

@@ -26,6 +26,7 @@ from __future__ import annotations
 import time
 import tomllib
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,7 @@ from towpath.history import rebuild
 from towpath.log.definitions import pipeline_topics
 from towpath.log.lag import change_topics, unread
 from towpath.log.source_offsets import read_state
-from towpath.session import Session
+from towpath.session import Session, opened
 from towpath.store import positions
 
 _POLL_S = 0.05
@@ -184,6 +185,12 @@ def _refuse_used(reverse: Session) -> None:
     pipeline, existing = reverse.pipeline, reverse.topics.all()
     own = [existing[name] for name in pipeline_topics(pipeline, existing) if name not in pipeline.heartbeat_topics]
     used = sorted({topic for (topic, _), end in reverse.topics.written(own).items() if end > 0})
+    if used and pipeline.kafka.topics == "exist":
+        raise Refused(
+            f"{first_few(used, 3)} hold records, of an earlier reverse pipeline or of someone else",
+            "if no one needs the records, delete these topics and create them again, as `towpath topics PIPELINE"
+            " --reverse` prints them; then begin again",
+        )
     if used:
         others = Facts(reverse).own_topics.others
         if foreign := [topic for topic in used if topic in others]:
@@ -248,6 +255,14 @@ def reverse_file_text(path: Path) -> str:
 def reverse_file_path(path: Path) -> Path:
     """The path of the reverse pipeline's file: beside the pipeline's file."""
     return path.with_name(f"{path.stem}-back.toml")
+
+
+def opened_reverse(forward: Session, text: str | None) -> AbstractContextManager[Session]:
+    """The session of the reverse pipeline, with the clusters of the pipeline's. `text`: of its file, unless it exists.
+
+    Messages about a cluster name its side as the pipeline's file does.
+    """
+    return opened(reverse_file_path(forward.file), text, forward.say, (forward.source, forward.destination))
 
 
 def write_reverse_file(path: Path) -> Path:

@@ -13,9 +13,9 @@ import pymongo
 
 from towpath.clients.mongo import write_block
 from towpath.clients.mongo.replica_set import ReplicaSet, source_set
-from towpath.cutover.reverse_pipeline import checked_reverse_file, reverse_file_path
+from towpath.cutover.reverse_pipeline import checked_reverse_file, opened_reverse, reverse_file_path
 from towpath.errors import MongoError, Overtaken, Refused, TowpathError
-from towpath.session import ERRORS, Session, opened
+from towpath.session import ERRORS, Session
 from towpath.store import cutover as cutovers
 from towpath.store import writers
 from towpath.store.cutover import Cutover, State
@@ -234,7 +234,7 @@ def read_sides(
         path = reverse_file_path(session.file)
         begins = (goes_forward and marker is None) or (returns and not is_returning)
         text = None if path.exists() and not begins else checked_reverse_file(session.file)  # None: as the file is
-        reverse = stack.enter_context(opened(path, text, session.say, (session.source, session.destination)))
+        reverse = stack.enter_context(opened_reverse(session, text))
     return Sides(session, reverse, marker)
 
 

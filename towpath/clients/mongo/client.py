@@ -157,7 +157,7 @@ class Cluster:
             return f"{named} refuses the user or the password: {message}", f"see {self.setting}"
         if error.code == _UNAUTHORISED:
             what = f"the user in {self.setting} may not do what is needed at {self.address}: {message}"
-            return what, "grant it the missing role"
+            return what, "grant it the missing role (docs/reference/roles.md)"
         return f"{named} refused: {message}", ""
 
 
