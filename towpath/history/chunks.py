@@ -12,12 +12,12 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import Message
 
 from towpath.clients.kafka.consume import messages
-from towpath.clients.kafka.topics import Place, Topic, Topics, interruptible
+from towpath.clients.kafka.topics import Place, Topic, Topics
 from towpath.config.pipeline import Log
-from towpath.errors import TopicError, TowpathError
+from towpath.errors import TowpathError
 from towpath.history.unprotected import Part
 from towpath.log.records import Chunks, contract_headers, ends_documents, is_chunk, is_key, is_update
 
@@ -25,7 +25,6 @@ from towpath.log.records import Chunks, contract_headers, ends_documents, is_chu
 #: them are in one transaction, and brokers allow none of more than 15 minutes (`transaction.max.timeout.ms`). So that
 #: record has been read, if it was committed.
 DECIDED_MS = 20 * 60_000
-_TIMEOUT_S = 60.0  # until the brokers must have acknowledged all tombstones
 
 
 @dataclass(slots=True)
@@ -121,22 +120,5 @@ def sweep(topics: Topics, place: Place, decided_ms: int = DECIDED_MS) -> Generat
 def _delete(topics: Topics, place: Place, keys: Sequence[bytes], last: Message) -> None:
     """Write tombstones. They have the cluster time of the last record, since they are no change of the source."""
     header = " ".join((contract_headers(last) | {"op": "d", "at": str(int(time.time() * 1000))}).values())
-    failed: list[KafkaError] = []
-    producer = topics.producer()
-    try:
-        with interruptible():
-            for key in keys:
-                producer.produce(
-                    place[0],
-                    key=key,
-                    partition=place[1],
-                    headers={"v": header},
-                    on_delivery=lambda error, _: failed.append(error) if error else None,
-                )
-                producer.poll(0)
-            unacknowledged = producer.flush(_TIMEOUT_S)
-    except (KafkaException, BufferError) as error:
-        raise TopicError(f"cannot delete chunks in {place[0]} at {topics.bootstrap}: {error}") from error
-    if failed or unacknowledged:
-        reason = failed[0].str() if failed else f"no answer within {_TIMEOUT_S:.0f} s"
-        raise TopicError(f"cannot delete chunks in {place[0]} at {topics.bootstrap}: {reason}")
+    fields = {"partition": place[1], "headers": {"v": header}}
+    topics.send(place[0], ({"key": key, **fields} for key in keys))

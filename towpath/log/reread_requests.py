@@ -12,17 +12,14 @@ from collections.abc import Iterable, Iterator
 
 import bson
 from bson.raw_bson import RawBSONDocument
-from confluent_kafka import KafkaError, KafkaException, Message
 
 from towpath.clients.kafka.consume import messages
-from towpath.clients.kafka.topics import LARGEST_RECORD, Topic, Topics, interruptible
+from towpath.clients.kafka.topics import LARGEST_RECORD, Topic, Topics
 from towpath.config.namespaces import topic_of
 from towpath.config.pipeline import Pipeline
 from towpath.errors import Refused, TopicError
 from towpath_verifier import chunks
 
-_UNDER_WAY = 100  # requests that the brokers have not acknowledged yet
-_TIMEOUT = 60.0  # seconds until the brokers must have acknowledged all requests
 _IDS_BYTES = 512 << 10  # of a request, which brokers with the default limit of 1 MB take
 _ARRAY = b"\x04"
 
@@ -39,29 +36,7 @@ def write(pipeline: Pipeline, topics: Topics, namespace: str, ids: Iterable[byte
 
 def send(pipeline: Pipeline, topics: Topics, requests: Iterable[bytes]) -> int | None:
     """Write requests; return the offset of the last one. Raises `TopicError` when the brokers do not accept them."""
-    accepted: list[int] = []
-    failed: list[KafkaError] = []
-
-    def delivered(error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            failed.append(error)
-        else:
-            accepted.append(message.offset() or 0)
-
-    producer = topics.producer()
-    try:
-        with interruptible():
-            for value in requests:
-                while len(producer) > _UNDER_WAY:
-                    producer.poll(0.1)
-                producer.produce(pipeline.request_topic, value, on_delivery=delivered)
-            unacknowledged = producer.flush(_TIMEOUT)
-    except (KafkaException, BufferError) as error:
-        raise TopicError(f"cannot write to {pipeline.request_topic} at {topics.bootstrap}: {error}") from error
-    if failed or unacknowledged:
-        reason = failed[0].str() if failed else f"no answer within {_TIMEOUT:.0f} s"
-        raise TopicError(f"cannot write to {pipeline.request_topic} at {topics.bootstrap}: {reason}")
-    return max(accepted, default=None)
+    return topics.send(pipeline.request_topic, ({"value": value} for value in requests))
 
 
 def refuse_unable(pipeline: Pipeline) -> None:

@@ -19,6 +19,7 @@ from confluent_kafka import (
     IsolationLevel,
     KafkaError,
     KafkaException,
+    Message,
     Producer,
     TopicCollection,
     TopicPartition,
@@ -72,6 +73,8 @@ _EARLIEST, _LATEST = -2, -1  # in the place of a time, as in Kafka's requests
 #: Of more partitions or topics, the brokers are asked by `Protocol`: 0.1 s for its import, and then much less for each.
 _MANY = 500
 _TIMEOUT = 15.0  # seconds for one request to the brokers
+_UNDER_WAY = 100  # records that the brokers have not acknowledged yet
+_ACKNOWLEDGED_S = 60.0  # until the brokers must have acknowledged all records
 #: Half of what Kafka's controller writes for one request at most (`QuorumController.MAX_RECORDS_PER_USER_OP`).
 _RECORDS_A_REQUEST = 5_000
 _AGAIN = 0.1  # seconds until we ask once more about a partition without a leader
@@ -460,6 +463,35 @@ class Topics:
             }
             | settings
         )
+
+    def send(self, topic: str, records: Iterable[Mapping[str, Any]]) -> int | None:
+        """Write records (the arguments of `Producer.produce` but for the topic); return the offset of the last one.
+
+        None for no records. Raises `TopicError` when the brokers do not accept all of them.
+        """
+        accepted: list[int] = []
+        failed: list[KafkaError] = []
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                failed.append(error)
+            else:
+                accepted.append(message.offset() or 0)
+
+        producer = self.producer()
+        try:
+            with interruptible():
+                for record in records:
+                    while len(producer) > _UNDER_WAY:
+                        producer.poll(0.1)
+                    producer.produce(topic, **record, on_delivery=delivered)
+                unacknowledged = producer.flush(_ACKNOWLEDGED_S)
+        except (KafkaException, BufferError) as error:
+            raise TopicError(f"cannot write to {topic} at {self.bootstrap}: {error}") from error
+        if failed or unacknowledged:
+            reason = failed[0].str() if failed else f"no answer within {_ACKNOWLEDGED_S:.0f} s"
+            raise TopicError(f"cannot write to {topic} at {self.bootstrap}: {reason}")
+        return max(accepted, default=None)
 
     def _result(self, what: str, future: Any) -> Any:
         try:

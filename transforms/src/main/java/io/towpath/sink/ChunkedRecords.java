@@ -49,13 +49,7 @@ final class ChunkedRecords implements AutoCloseable {
     }
 
     private static Consumer<byte[], byte[]> consumer(Properties given) {
-        Properties settings = new Properties();
-        settings.putAll(given);
-        settings.put("isolation.level", "read_committed");
-        settings.put("allow.auto.create.topics", "false");
-        settings.put("auto.offset.reset", "earliest");
-        settings.put("enable.auto.commit", "false");
-        return new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+        return new KafkaConsumer<>(LogEnd.committed(given), new ByteArrayDeserializer(), new ByteArrayDeserializer());
     }
 
     /** Whether this is a chunk, which is no change itself. */

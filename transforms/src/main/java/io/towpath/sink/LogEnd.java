@@ -42,13 +42,19 @@ final class LogEnd {
         this.consumers = consumers;
     }
 
-    private static Consumer<byte[], byte[]> consumer(Properties given) {
+    /** Settings of a consumer without a group that reads what is committed. */
+    static Properties committed(Properties given) {
         Properties settings = new Properties();
         settings.putAll(given);
         settings.put("isolation.level", "read_committed");
         settings.put("allow.auto.create.topics", "false");
         settings.put("auto.offset.reset", "earliest");
         settings.put("enable.auto.commit", "false");
+        return settings;
+    }
+
+    private static Consumer<byte[], byte[]> consumer(Properties given) {
+        Properties settings = committed(given);
         settings.put("max.poll.records", "1"); // one is enough, and may be large
         settings.put("max.partition.fetch.bytes", Integer.toString(FETCH_BYTES));
         return new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
