@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import towpath_verifier
 from docs.hooks import figures, three_digits
 from tests.docs.reference import BLOCKS, FOLDER, PACKAGES, ROOT, filled, packages
 from tests.docs.test_documentation import PAGES
@@ -47,6 +48,11 @@ def test_the_site_fetches_nothing_from_elsewhere(site: Path) -> None:
     fetched = {tag for page in pages for tag in _FETCHED.findall(page.read_text()) if not _NAMED.search(tag)}
     assert fetched == set()
     assert [file for file in site.rglob("*.css") if re.search(r"url\(.?https?:", file.read_text())] == []
+
+
+def test_the_page_of_the_verifier_has_each_name_that_it_exports(site: Path) -> None:
+    page = (site / "reference" / "verifier-api.html").read_text()
+    assert [name for name in towpath_verifier.__all__ if f'id="towpath_verifier.{name}"' not in page] == []
 
 
 def test_an_asset_from_elsewhere_would_be_found() -> None:
