@@ -22,6 +22,9 @@ _FETCHED = re.compile(r"""<(?:script|link|img|iframe|source)\b[^>]*?\b(?:src|hre
 #: Links that are not fetched, such as to the canonical address of a page.
 _NAMED = re.compile(r"""rel=["']?(?:canonical|next|prev)\b""")
 
+#: A file beside a page, to which the page links, or which it shows.
+_USED = re.compile(r"""(?:src|href)=["']?([^"'\s>#?:]+)""")
+
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -48,6 +51,20 @@ def test_the_site_fetches_nothing_from_elsewhere(site: Path) -> None:
     fetched = {tag for page in pages for tag in _FETCHED.findall(page.read_text()) if not _NAMED.search(tag)}
     assert fetched == set()
     assert [file for file in site.rglob("*.css") if re.search(r"url\(.?https?:", file.read_text())] == []
+
+
+def test_the_site_has_only_pages_and_what_they_use(site: Path) -> None:
+    own = {"sitemap.xml", "sitemap.xml.gz", "search/search_index.json"}
+    results = {f"benchmarks/{file.name}" for file in (ROOT / "docs" / "benchmarks").glob("*.json")}
+    files = {file.relative_to(site).as_posix() for file in site.rglob("*") if file.is_file()} - own - results
+    others = {file for file in files if not file.endswith(".html") and not file.startswith("assets/")}
+    used = {
+        (page.parent / link).resolve().relative_to(site.resolve()).as_posix()
+        for page in site.rglob("*.html")
+        for link in _USED.findall(page.read_text())
+        if (page.parent / link).resolve().is_relative_to(site.resolve())
+    }
+    assert others - used == set()
 
 
 def test_the_page_of_the_verifier_has_each_name_that_it_exports(site: Path) -> None:
