@@ -4,14 +4,20 @@ It also fills in the numbers of the benchmarks. In a page, a number is followed 
 
     37,000<!-- load; load of large; towpath; documents/s -->
 
-The comment names the file in `benchmarks/`, the beginning of a part's title, the side and the number; or the file and
-one of its goals. `scripts/docs` writes such numbers into the pages, so that they are also right outside of the site.
+An address where problems are reported comes from `[project.urls]` in pyproject.toml in the same way:
+
+    <https://towpath.example/issues><!-- url: Issues -->
+
+The comment of a number names the file in `benchmarks/`, the beginning of a part's title, the side and the number; or
+the file and one of its goals. `scripts/docs` writes numbers and addresses into the pages, so that they are also right
+outside of the site.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +31,23 @@ _PAGES = ("ARCHITECTURE.md", "CHANGELOG.md")
 _OUTSIDE = re.compile(r"\[([^\]]*)\]\((?:\.\./)+([^)#\s]+)(#[^)\s]*)?\)")
 #: A number, and the comment that names it.
 _FIGURE = re.compile(r"([\d.,]*\d)?(<!-- (\w[\w-]*; [^>]*?) -->)")
+#: An address, and the comment that names it.
+_ADDRESS = re.compile(r"<[^<>\s]*>(<!-- url: (\w+) -->)")
 _NUMBER = re.compile(r"[\d,]+(?:\.\d+)?")
 
 
 def figures(markdown: str, *, comments: bool = True) -> str:
-    """A page with all its numbers as the benchmarks have them. Raises `KeyError` for a number that is not there."""
+    """A page with all its numbers as the benchmarks have them, and with the project's addresses.
+
+    Raises `KeyError` for a number or an address that is not there.
+    """
+    markdown = _ADDRESS.sub(lambda found: f"<{_address(found[2])}>" + (found[1] if comments else ""), markdown)
     return _FIGURE.sub(lambda found: figure(found[3]) + (found[2] if comments else ""), markdown)
+
+
+def _address(name: str) -> str:
+    project = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return str(project["urls"][name]).removeprefix("mailto:")
 
 
 def figure(name: str) -> str:

@@ -9,14 +9,16 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-from release import archives, images, sbom
+from release import archives, contacts, images, sbom
 from release.archives import ROOT
 from towpath.stack.parts import jars, plugins
 
 
 def main() -> None:
     dist, version = ROOT / "dist", metadata.version("towpath")
-    images.refuse_unpinned(version, (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    images.refuse_unpinned(version, changelog)
+    contacts.refuse_placeholders(version, changelog)
     shutil.rmtree(dist, ignore_errors=True)
     dist.mkdir()
     # the build tool of both pyproject.toml is installed here in the same version, so nothing is downloaded for it

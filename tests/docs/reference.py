@@ -1,6 +1,6 @@
-"""The generated parts of docs/reference, from the command line, the schema and the template of the pipeline file, and
-the connectors' definitions; and the numbers of the benchmarks on all pages (docs/hooks.py). `python -m
-tests.docs.reference` writes them; a test compares them.
+"""The generated parts of docs/reference, from the command line, the schema and the template of the pipeline file, the
+connectors' definitions, and the monitor's API; and the numbers of the benchmarks on all pages (docs/hooks.py).
+`python -m tests.docs.reference` writes them; a test compares them.
 
 The settings that the connectors define are Java's: `SettingsPageTest.java` does the same for them.
 """
@@ -23,6 +23,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from docs.hooks import figures
+from tests.docs import openapi
 from tests.servers.pairs import PAIRS
 from towpath.cli import towpath
 from towpath.clients.mongo.versions import SERIES, Series
@@ -191,6 +192,7 @@ BLOCKS: dict[tuple[str, str], Callable[[], str]] = {
     ("servers.md", "versions"): versions,
     ("servers.md", "parts"): parts,
     ("commands.md", "commands"): commands,
+    ("api.md", "openapi"): openapi.page,
 }
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import towpath_verifier
 from docs.hooks import figures, three_digits
 from tests.docs.reference import BLOCKS, FOLDER, PACKAGES, ROOT, filled, packages
 from tests.docs.test_documentation import PAGES
@@ -20,6 +21,9 @@ PAGE_NAMES = sorted({page for page, _ in BLOCKS})
 _FETCHED = re.compile(r"""<(?:script|link|img|iframe|source)\b[^>]*?\b(?:src|href)=["']?(?:https?:)?//[^>]*>""")
 #: Links that are not fetched, such as to the canonical address of a page.
 _NAMED = re.compile(r"""rel=["']?(?:canonical|next|prev)\b""")
+
+#: A file beside a page, to which the page links, or which it shows.
+_USED = re.compile(r"""(?:src|href)=["']?([^"'\s>#?:]+)""")
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +51,25 @@ def test_the_site_fetches_nothing_from_elsewhere(site: Path) -> None:
     fetched = {tag for page in pages for tag in _FETCHED.findall(page.read_text()) if not _NAMED.search(tag)}
     assert fetched == set()
     assert [file for file in site.rglob("*.css") if re.search(r"url\(.?https?:", file.read_text())] == []
+
+
+def test_the_site_has_only_pages_and_what_they_use(site: Path) -> None:
+    own = {"sitemap.xml", "sitemap.xml.gz", "search/search_index.json"}
+    results = {f"benchmarks/{file.name}" for file in (ROOT / "docs" / "benchmarks").glob("*.json")}
+    files = {file.relative_to(site).as_posix() for file in site.rglob("*") if file.is_file()} - own - results
+    others = {file for file in files if not file.endswith(".html") and not file.startswith("assets/")}
+    used = {
+        (page.parent / link).resolve().relative_to(site.resolve()).as_posix()
+        for page in site.rglob("*.html")
+        for link in _USED.findall(page.read_text())
+        if (page.parent / link).resolve().is_relative_to(site.resolve())
+    }
+    assert others - used == set()
+
+
+def test_the_page_of_the_verifier_has_each_name_that_it_exports(site: Path) -> None:
+    page = (site / "reference" / "verifier-api.html").read_text()
+    assert [name for name in towpath_verifier.__all__ if f'id="towpath_verifier.{name}"' not in page] == []
 
 
 def test_an_asset_from_elsewhere_would_be_found() -> None:

@@ -85,6 +85,8 @@ def doctor(file: Path, logs: tuple[Path, ...], output: Path | None) -> None:
         archive = output or Path(f"towpath-doctor-{session.pipeline.name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.zip")
         names = collected.write(session, file, logs, archive, launcher)
     say(f"holds {', '.join(names)}; look through it before you pass it on")
+    if tracker := collected.tracker():
+        say(f"report a bug at {tracker}")
     click.echo(archive)
 
 

@@ -60,6 +60,12 @@ def write(session: Session, file: Path, logs: Sequence[Path], archive: Path, lau
     return opened.namelist()
 
 
+def tracker() -> str | None:
+    """Where to report a bug; None in a checkout, whose address is a placeholder."""
+    labelled = (url.partition(", ") for url in metadata.metadata("towpath").get_all("Project-URL") or ())
+    return next((url for name, _, url in labelled if name == "Issues" and ".example" not in url), None)
+
+
 def _logs(paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
     """The end of each log, in whole lines: part of a line may be part of a secret. Folders in folders are left out."""
     files = [file for path in paths for file in (sorted(path.glob("*.log")) if path.is_dir() else [path])]

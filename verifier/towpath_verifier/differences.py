@@ -16,10 +16,10 @@ from bson.son import SON
 from towpath_verifier.mask import Mask
 from towpath_verifier.raw import ARRAY, DOCUMENT, Element, document, elements
 
-#: `database.collection`; the collection's name may contain dots.
 Namespace: TypeAlias = str
-#: A document is `missing` at the destination, `extra` there, `different`, or differs in the `order` of fields only.
+"""`database.collection`; the collection's name may contain dots."""
 Kind: TypeAlias = Literal["missing", "extra", "different", "order"]
+"""A document is `missing` at the destination, `extra` there, `different`, or differs in the `order` of fields only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +164,8 @@ _WIDTH = 1_000  # characters of one value
 _LARGE = 1 << 16  # bytes; a larger value is not decoded to be shown
 _PATHS = 20  # of one document
 
-#: Path, value at the source, value at the destination; None where a side has none. The empty path is the document.
 Shown = tuple[str, str | None, str | None]
+"""Path, value at the source, value at the destination; None where a side has none. The empty path is the document."""
 
 
 def extended_json(whole: bytes) -> str | None:

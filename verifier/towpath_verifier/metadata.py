@@ -97,6 +97,7 @@ class Form:
 
 
 AS_IT_IS = Form(lambda described: described, "at the source")
+"""What a destination is compared with by default: the same as at the source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +226,6 @@ def _harmless(omitted: Collection[str], change: Callable[[Options], Options], cu
     return replace(current, options=options, indexes={name: change(index) for name, index in current.indexes.items()})
 
 
-#: What a destination is compared with while changes stream in: without what would reject or delete documents.
 RELAXED = Form(
     partial(
         _harmless,
@@ -234,7 +234,7 @@ RELAXED = Form(
     ),
     "while changes stream in",
 )
-#: The same for a destination that existed before, such as a former source: with TTLs that delete nothing.
+"""What a destination is compared with while changes stream in: without what would reject or delete documents."""
 RELAXED_IN_PLACE = Form(
     partial(
         _harmless,
@@ -243,6 +243,7 @@ RELAXED_IN_PLACE = Form(
     ),
     "while changes stream back",
 )
+"""The same for a destination that existed before, such as a former source: with TTLs that delete nothing."""
 
 
 def omitted(current: Described, form: Form) -> Iterator[str]:

@@ -18,8 +18,10 @@ from towpath_verifier.reads import Bounds, VerifierError
 #: How a namespace was compared: all bytes, all bytes in any order of fields, hashes of whole collections, or digests,
 #: which can miss differences.
 Way: TypeAlias = Literal["compared", "unordered", "hashed", "screened"]
-#: Verdicts that say less than `same`: equal by digests; equal but, perhaps, for the order of fields.
-SCREENED, UNORDERED = "screened", "same, field order ignored"
+SCREENED = "screened"
+"""A verdict that says less than `same`: equal by digests."""
+UNORDERED = "same, field order ignored"
+"""A verdict that says less than `same`: equal, perhaps with fields in another order."""
 _WORDS: dict[Way, str] = {"compared": "same", "unordered": UNORDERED, "hashed": "same", "screened": SCREENED}
 
 

@@ -44,6 +44,7 @@ class Same:
 
 
 Outcome: TypeAlias = Difference | Unresolved | Same
+"""What re-reads of a document came to."""
 
 
 @dataclass(slots=True)

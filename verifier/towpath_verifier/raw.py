@@ -13,7 +13,10 @@ from typing import Any, NamedTuple
 
 from bson.decimal128 import Decimal128
 
-DOCUMENT, ARRAY = 0x03, 0x04
+DOCUMENT = 0x03
+"""The type byte of an embedded document."""
+ARRAY = 0x04
+"""The type byte of an array."""
 _REGEX = 0x0B
 #: Type byte → rank among the types (those of one rank compare by value), the fixed length of a value, and what to add
 #: to the length that a value begins with.
@@ -116,8 +119,8 @@ _NUMBERS = {0x01: struct.Struct("<d"), 0x10: struct.Struct("<i"), 0x12: struct.S
 _DATE, _TIMESTAMP = struct.Struct("<q"), struct.Struct("<Q")
 _NAN, _NUMBER = 0, 1  # all NaNs are equal, and below all numbers
 
-#: Compares as MongoDB orders `_id`s; equal, and with equal hashes, for `_id`s that are equal to MongoDB.
 Key = tuple[Any, ...]
+"""Compares as MongoDB orders `_id`s; equal, and with equal hashes, for `_id`s that are equal to MongoDB."""
 
 
 def id_key(buffer: bytes, start: int = 0) -> Key:

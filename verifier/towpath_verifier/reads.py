@@ -26,6 +26,7 @@ from towpath_verifier.raw import Element
 
 RAW: CodecOptions[RawBSONDocument] = CodecOptions(document_class=RawBSONDocument)
 Client = MongoClient[Any]
+"""A PyMongo client, with documents of any type."""
 
 
 class VerifierError(Exception):

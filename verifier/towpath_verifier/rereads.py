@@ -27,9 +27,9 @@ _GATHER = 0.1  # seconds in which due documents gather, so that one command read
 _Digests: TypeAlias = dict[Key, tuple[bytes, int]]
 _HELD = 50_000  # at most so many ids of `outcomes` wait for a re-read
 
-#: Whether everything that the source had written up to and including this cluster time has been applied at the
-#: destination. It is called between reads, so it must not block. Nothing is proven until it returns True.
 Passed: TypeAlias = Callable[[Timestamp], bool]
+"""Whether everything that the source had written up to and including this cluster time has been applied at the
+destination. It is called between reads, so it must not block. Nothing is proven until it returns True."""
 
 
 @dataclass(frozen=True, slots=True)
