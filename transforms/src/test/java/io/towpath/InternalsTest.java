@@ -36,7 +36,7 @@ class InternalsTest {
     private static final Map<String, String> KAFKA = Map.of(
             "org/apache/kafka/common/compress/Compression", "io/towpath/source/RecordSizeLimit",
             "org/apache/kafka/common/config/types/Password", "io/towpath/source/SourceSettings",
-            "org/apache/kafka/common/record/TimestampType", "io/towpath/sink/DeadLetters",
+            "org/apache/kafka/common/record/TimestampType", "io/towpath/sink/RecordCopy",
             "org/apache/kafka/common/security/ssl/DefaultSslEngineFactory", "io/towpath/net/PemFiles",
             "org/apache/kafka/common/utils/ByteBufferOutputStream", "io/towpath/source/RecordSizeLimit",
             "org/apache/kafka/common/utils/Utils", "io/towpath/connector/KeyPartitioner",

@@ -162,34 +162,14 @@ final class ChunkedRecords implements AutoCloseable {
     }
 
     /** A record with another value, or one of which is known that its chunks are gone. */
-    private static final class Joined extends SinkRecord {
+    private static final class Joined extends RecordCopy {
         private final SinkRecord original;
         private final boolean isMissing;
 
         Joined(SinkRecord original, byte[] value, boolean isMissing) {
-            super(
-                    original.topic(),
-                    original.kafkaPartition(),
-                    original.keySchema(),
-                    original.key(),
-                    original.valueSchema(),
-                    value,
-                    original.kafkaOffset(),
-                    original.timestamp(),
-                    original.timestampType(),
-                    original.headers());
+            super(original, value, original.headers());
             this.original = value == null ? null : original;
             this.isMissing = isMissing;
-        }
-
-        @Override
-        public boolean equals(Object other) {
-            return this == other;
-        }
-
-        @Override
-        public int hashCode() {
-            return System.identityHashCode(this);
         }
     }
 

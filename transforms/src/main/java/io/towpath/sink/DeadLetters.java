@@ -141,17 +141,8 @@ final class DeadLetters {
         /** As Connect's reporter gets it: a copy, as Connect would send its own record without our headers. */
         SinkRecord toRecord() {
             SinkRecord record = ChunkedRecords.original(this.record);
-            SinkRecord letter = new SinkRecord(
-                    record.topic(),
-                    record.kafkaPartition(),
-                    record.keySchema(),
-                    record.key(),
-                    record.valueSchema(),
-                    record.value(),
-                    record.kafkaOffset(),
-                    record.timestamp(),
-                    record.timestampType(),
-                    record.headers().duplicate());
+            SinkRecord letter =
+                    new RecordCopy(record, record.value(), record.headers().duplicate());
             TextHeaders.addDeadLetter(
                     letter.headers(),
                     record.topic(),
