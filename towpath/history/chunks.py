@@ -31,8 +31,8 @@ DECIDED_MS = 20 * 60_000
 class Chunked:
     """The chunks in a partition, and the values that need them. Does no I/O."""
 
-    chunks: dict[bytes, int] = field(default_factory=dict)
-    """Key of a chunk → the brokers' time of its record (ms)."""
+    chunks: dict[bytes, tuple[int, bytes]] = field(default_factory=dict)
+    """Key of a chunk → the brokers' time of its record (ms), and the id of its value."""
     needed: dict[bytes, set[bytes]] = field(default_factory=dict)
     """Key of a document → the ids of its values in chunks, from the last whole document on."""
     last_ms: int = 0
@@ -43,8 +43,8 @@ class Chunked:
         if is_chunk(key):
             if value is None:
                 self.chunks.pop(key, None)
-            elif Chunks.id_in(key):
-                self.chunks[key] = time_ms
+            elif id := Chunks.id_in(key):
+                self.chunks[key] = time_ms, id
         elif ends_documents(key, value):
             self.needed.clear()
         elif is_key(key):
@@ -58,8 +58,8 @@ class Chunked:
         needed = set().union(*self.needed.values())
         return [
             key
-            for key, time_ms in self.chunks.items()
-            if time_ms + decided_ms <= self.last_ms and Chunks.id_in(key) not in needed
+            for key, (time_ms, id) in self.chunks.items()
+            if time_ms + decided_ms <= self.last_ms and id not in needed
         ]
 
 

@@ -53,9 +53,7 @@ final class Emission implements AutoCloseable {
                 continue;
             }
             SourceRecord spliced = splicer.applyTo(record);
-            List<SourceRecord> fitting = sizeLimit.applyTo(spliced);
-            if (!fitting.get(0).topic().equals(spliced.topic())) splicer.forget(spliced);
-            emitted.addAll(fitting);
+            if (!sizeLimit.add(spliced, emitted)) splicer.forget(spliced);
         }
         totals.dueOffset(System.nanoTime())
                 .ifPresent(offset -> emitted.add(partitions.offsetRecord(partitions.splices(), offset, "splices")));

@@ -50,23 +50,26 @@ final class RecordSizeLimit {
         this.topics = topics;
     }
 
-    /** The record alone, or the chunks of its value and a record that names them, or a dead letter in its place. */
-    List<SourceRecord> applyTo(SourceRecord record) throws InterruptedException {
+    /**
+     * Adds the record alone, or the chunks of its value and a record that names them, or a dead letter in its place. Returns false for a dead
+     * letter.
+     */
+    boolean add(SourceRecord record, List<SourceRecord> into) throws InterruptedException {
         if (!settings.rereads().areUsed()
                 || !(record.key() instanceof byte[] key)
-                || length(key) + length(record.value()) < SMALL) return List.of(record);
+                || length(key) + length(record.value()) < SMALL) return into.add(record);
         byte[] value = (byte[]) record.value();
         int largest = settings.largestRequest();
         int size = OVERHEAD + length(record.headers()) + length(key) + length(value);
-        if (size > largest && isAlone(record, key, largest)) return List.of(letter(record, key, largest));
+        if (size > largest && isAlone(record, key, largest)) return addLetter(record, key, largest, into);
         LogTopics.Limit limit = topics.limit(record.topic());
-        if (size <= largest && isTaken(record, size, limit)) return List.of(record);
+        if (size <= largest && isTaken(record, size, limit)) return into.add(record);
         int most = Math.min(limit.bytes(), largest);
         return value == null
                         || isAlone(record, key, most)
                         || settings.deadLettersTopic().isEmpty()
-                ? List.of(letter(record, key, most))
-                : chunks(record, key, value, most);
+                ? addLetter(record, key, most, into)
+                : into.addAll(chunks(record, key, value, most));
     }
 
     /** Whether the topic takes the record, as it is sent and as it is stored. */
@@ -129,6 +132,11 @@ final class RecordSizeLimit {
 
     private static int length(Object bytes) {
         return bytes instanceof byte[] array ? array.length : 0;
+    }
+
+    private boolean addLetter(SourceRecord record, byte[] key, int most, List<SourceRecord> into) {
+        into.add(letter(record, key, most));
+        return false;
     }
 
     private SourceRecord letter(SourceRecord record, byte[] key, int most) {

@@ -84,7 +84,7 @@ class RecordSizeLimitTest {
         SourceRecord record = new SourceRecord(Map.of(), Map.of(), TOPIC, 0, null, key, null, value);
         try (SourceMetrics metrics = new SourceMetrics("size", "move", "move", new CopyShare(0, 1));
                 LogTopics topics = new LogTopics(settings, kafka -> topicOf(108 << 10, stored))) {
-            List<SourceRecord> records = new RecordSizeLimit(settings, metrics, topics).applyTo(record);
+            List<SourceRecord> records = applied(new RecordSizeLimit(settings, metrics, topics), record);
             assertEquals(isTaken ? List.of(record) : List.of(), records.subList(0, isTaken ? 1 : 0));
             assertEquals(isTaken ? 1 : 3, records.size(), "two chunks, and the record that names them");
             assertEquals(
@@ -104,7 +104,7 @@ class RecordSizeLimitTest {
                 LogTopics topics = new LogTopics(settings, kafka -> topicOf(1 << 20, "producer"))) {
             RecordSizeLimit limit = new RecordSizeLimit(settings, metrics, topics);
             List<SourceRecord> records =
-                    limit.applyTo(new SourceRecord(Map.of(), Map.of("at", 7), TOPIC, null, null, key, null, value));
+                    applied(limit, new SourceRecord(Map.of(), Map.of("at", 7), TOPIC, null, null, key, null, value));
             List<byte[]> parts = new ArrayList<>();
             for (SourceRecord record : records) {
                 assertTrue(((byte[]) record.key()).length + ((byte[]) record.value()).length <= (1 << 20) - (8 << 10));
@@ -126,7 +126,7 @@ class RecordSizeLimitTest {
             RecordSizeLimit limit = new RecordSizeLimit(settings, metrics, topics);
             for (byte[] value : new byte[][] {key, null}) {
                 List<SourceRecord> records =
-                        limit.applyTo(new SourceRecord(Map.of(), Map.of(), TOPIC, null, null, key, null, value));
+                        applied(limit, new SourceRecord(Map.of(), Map.of(), TOPIC, null, null, key, null, value));
                 assertEquals(1, records.size());
                 assertEquals("move.dead-letters", records.get(0).topic());
             }
@@ -149,10 +149,18 @@ class RecordSizeLimitTest {
             RecordSizeLimit limit = new RecordSizeLimit(settings, metrics, topics);
             SourceRecord record =
                     new SourceRecord(Map.of(), Map.of(), TOPIC, null, null, CanonicalKey.of(value), null, value);
-            String message = assertThrows(ConnectException.class, () -> limit.applyTo(record))
+            String message = assertThrows(ConnectException.class, () -> applied(limit, record))
                     .getMessage();
             assertTrue(message.contains("its record 2,097,"), message);
         }
+    }
+
+    /** What is emitted for a record. */
+    private static List<SourceRecord> applied(RecordSizeLimit limit, SourceRecord record) throws InterruptedException {
+        List<SourceRecord> emitted = new ArrayList<>();
+        boolean isWritten = limit.add(record, emitted);
+        assertEquals(isWritten, emitted.get(0).topic().equals(record.topic()));
+        return emitted;
     }
 
     private static byte[] document(byte[] data) {
