@@ -70,14 +70,14 @@ PLANTED = (
         "source/progress/RowTimes.java",
         "if (time.isAfter(natural.get().first()) && time.isAfter(start)) addPending(namespace, key);",
         "",
-        ("worker-kill", "copy in natural order"),
+        ("worker-kill", "pending in natural order"),
     ),
     Planted(
         "pending documents are forgotten by a restart",
         "source/stream/Streaming.java",
         "into.addAll(ledger.newPending());",
         "",
-        ("worker-kill", "copy in natural order"),
+        ("worker-kill", "pending in natural order"),
     ),
     Planted(
         "the events of a poll are swapped",
@@ -185,10 +185,10 @@ PLANTED = (
         _REREAD,
     ),
     Planted(
-        "records behind a schema change do not wait for it",
+        "a schema change does not wait for all partitions",
         "sink/Barriers.java",
-        "return barrier == null || record.kafkaOffset() < barrier.offset();",
-        "return true;",
+        "new Arrival(barrier, arrived, partitions.size(), makes)",
+        "new Arrival(barrier, arrived, arrived, makes)",
         ("worker-kill", "drop first arrived"),
     ),
 )

@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from random import Random, SystemRandom
 from typing import get_args
@@ -208,6 +209,7 @@ def _rounds(there: Site, plans: Iterator[Plan], hits: Hits, file: Path) -> bool:
 def _plans(there: Site, asked: Asked, random: Random, hits: Hits, end: float, most: int | None) -> Iterator[Plan]:
     """What comes next: any pairs, or with a matrix those that were hit least."""
     chosen = [it for it in strikes(there) if it.fault.name in asked.faults and it.state.name in asked.states]
+    filters = cycle(random.sample(_FILTERS, len(_FILTERS)))
     while time.monotonic() < end and (most is None or len(hits.runs) < most):
         left = [it for it in chosen if asked.matrix is None or hits.hit[it.pair] < asked.matrix]
         if not left:
@@ -215,8 +217,8 @@ def _plans(there: Site, asked: Asked, random: Random, hits: Hits, end: float, mo
         random.shuffle(left)
         if asked.matrix is not None:
             left.sort(key=lambda it: hits.hit[it.pair])
-        seed, only = random.randrange(2**31), random.choice(_FILTERS)
-        yield Plan(seed, _row(left, asked.strikes), large_bytes=asked.large_bytes, only=only)
+        seed = random.randrange(2**31)
+        yield Plan(seed, _row(left, asked.strikes), large_bytes=asked.large_bytes, only=next(filters))
 
 
 def _row(wanted: Sequence[Strike], most: int) -> tuple[Strike, ...]:

@@ -111,20 +111,57 @@ def _in_round(wanted: str) -> Callable[[Scene], Reached]:
 
     @contextmanager
     def reached(scene: Scene) -> Iterator[Holds]:
-        connector = f"{scene.pipeline.addresses.connect}/connectors/{scene.pipeline.name}-source/config"
-        rest.patch(connector, {"towpath.copy.round.ms": _ROUND_MS}).raise_for_status()
-        end = time.monotonic() + 90
-        while not is_there(scene):
-            if scene.offsets.phase()[0] == "stream" or time.monotonic() > end:
-                raise Missed(f"{wanted}: it is {scene.offsets.phase()}")
-            time.sleep(0.01)
-        yield lambda: is_there(scene)
-
-    def is_there(scene: Scene) -> bool:
-        phase, number = scene.offsets.phase()
-        return phase == wanted and number >= _ROUNDS[wanted]
+        _shorten_rounds(scene)
+        _await_phase(scene, wanted)
+        yield lambda: _is_in_phase(scene, wanted)
 
     return reached
+
+
+def _shorten_rounds(scene: Scene) -> None:
+    connector = f"{scene.pipeline.addresses.connect}/connectors/{scene.pipeline.name}-source/config"
+    rest.patch(connector, {"towpath.copy.round.ms": _ROUND_MS}).raise_for_status()
+
+
+def _await_phase(scene: Scene, wanted: str) -> None:
+    end = time.monotonic() + 90
+    while not _is_in_phase(scene, wanted):
+        if scene.offsets.phase()[0] == "stream" or time.monotonic() > end:
+            raise Missed(f"{wanted}: it is {scene.offsets.phase()}")
+        time.sleep(0.01)
+
+
+def _is_in_phase(scene: Scene, wanted: str) -> bool:
+    phase, number = scene.offsets.phase()
+    return phase == wanted and number >= _ROUNDS[wanted]
+
+
+@contextmanager
+def _pending(scene: Scene) -> Iterator[Holds]:
+    """Documents that changed while they were read in natural order are read again between two rounds of the copy. The
+    source holds that read up."""
+    name = scene.collections[0]
+    wanted = {"active": True, "command.find": name, "command.filter._id": {"$exists": True}}
+    stages: list[dict[str, Any]] = [{"$currentOp": {"allUsers": True}}, {"$match": wanted}]
+
+    def is_held(client: raw.Client) -> bool:
+        return bool(list(client.admin.aggregate(stages)))
+
+    _shorten_rounds(scene)
+    primary = scene.site.primary("source")
+    with scene.site.direct(primary) as client:
+        try:
+            found = False
+            while not found:
+                _await_phase(scene, "catch-up")
+                _held_up(client, "find", namespace=scene.pipeline.namespace(name))
+                while not (found := is_held(client)) and _is_in_phase(scene, "catch-up"):
+                    time.sleep(0.01)
+                if not found:
+                    client.admin.command("configureFailPoint", "failCommand", mode="off")
+            yield lambda: is_held(client)
+        finally:
+            _release(scene.site, primary)
 
 
 @contextmanager
@@ -166,17 +203,22 @@ def _in_transaction(scene: Scene) -> Iterator[Holds]:
     site = scene.site
     until("stream", lambda: scene.offsets.state() == "stream", 120, 0.1)
     primary = site.primary("destination")
-    held = {"failCommands": ["commitTransaction"], "blockConnection": True, "blockTimeMS": _HELD_S * 1000}
     with site.direct(primary, 70_000) as client:
-        point = client.admin.command("configureFailPoint", "failCommand", mode={"times": 1}, data=held)
         try:
-            entered = int(point["count"]) + 1
-            client.admin.command("waitForFailPoint", "failCommand", timesEntered=entered, maxTimeMS=60_000)
+            _hold_commit(client)
             end = time.monotonic() + _HELD_S - 0.5
             yield lambda: time.monotonic() < end and (scene.blind or _is_open(site, primary))
         finally:
             with suppress(PyMongoError), site.direct(primary, 1000) as again:
                 again.admin.command("configureFailPoint", "failCommand", mode="off")
+
+
+def _hold_commit(client: raw.Client) -> None:
+    """The next commit waits from now on, and no other."""
+    data = {"failCommands": ["commitTransaction"], "blockConnection": True, "blockTimeMS": _HELD_S * 1000}
+    point = client.admin.command("configureFailPoint", "failCommand", mode={"times": 1}, data=data)
+    entered = int(point["count"]) + 1
+    client.admin.command("waitForFailPoint", "failCommand", timesEntered=entered, maxTimeMS=60_000)
 
 
 def _is_open(site: Site, primary: str) -> bool:
@@ -374,7 +416,9 @@ class _Drop(_OfCollection):
     kind, command = "drop", "drop"
 
     def make(self) -> None:
-        self.scene.pipeline.source(self.name).drop()
+        dropped = self.scene.pipeline.source(self.name)
+        dropped.insert_many([{"_id": f"before {number}", VERSION: 1} for number in range(_FILL)])
+        dropped.drop()
         self.fill(self.name, 2)
 
         def is_another() -> None:
@@ -433,8 +477,7 @@ def _held_up(client: raw.Client, *commands: str, namespace: str | None = None, s
 
 def _first_arrived(change: _Change, client: raw.Client) -> Holds:
     """One task's partitions are at the change; the other one's commit is held up."""
-    data = {"failCommands": ["commitTransaction"], "blockConnection": True, "blockTimeMS": _HELD_S * 1000}
-    client.admin.command("configureFailPoint", "failCommand", mode={"times": 1}, data=data)
+    _hold_commit(client)
     change.make()
 
     def holds() -> bool:
@@ -495,8 +538,9 @@ STATES: dict[str, State] = {
         State("copy after a round", _in_round("copy"), settings=_copying(documents_per_second=40), turn=COPY),
         State("catch-up after a round", _in_round("catch-up"), settings=_copying(documents_per_second=40), turn=COPY),
         State(
-            "catch-up in natural order",
-            _in_round("catch-up"),
+            "pending in natural order",
+            _pending,
+            after=False,
             settings=_copying(documents_per_second=40, copy_order="natural"),
             turn=COPY,
         ),
