@@ -110,9 +110,20 @@ def create(pipeline: Pipeline, *options: str) -> None:
             topics.create([one["name"]], one["partitions"], one["replication_factor"], one["settings"])
 
 
+def there_and_back(pipeline: Pipeline) -> None:
+    towpath("verify", pipeline.file)
+    towpath("cutover", pipeline.file, "--stop-with", "true")
+    pipeline.destination("docs").insert_one({"_id": "written at the destination"})
+    towpath("cutover", pipeline.file, "--back", "--stop-with", "true")
+    assert pipeline.source("docs").find_one({"_id": "written at the destination"})
+    pipeline.source("later").insert_one({"_id": "written at the source"})
+    pipeline.wait()
+    pipeline.assert_same("docs", "later", at_least=6)
+
+
 @pytest.mark.servers
 def test_topics_exist_or_are_waited_for_and_a_document_above_the_limit_stops_nothing(
-    make_pipeline: MakePipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_pipeline: MakePipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nightly: bool
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     pipeline = make_pipeline(Settings(kafka={"topics": "exist", "max_record": "1MiB"}))
@@ -143,6 +154,8 @@ def test_topics_exist_or_are_waited_for_and_a_document_above_the_limit_stops_not
     create(pipeline, "--reverse")
     gate = towpath("cutover", pipeline.file, "--dry-run", expect=1).stdout
     assert f"can be created ({pipeline.file.stem}-back.toml)" in gate
+    if nightly:
+        there_and_back(pipeline)
 
     left = towpath("remove", pipeline.file, "--topics", "--yes").stderr
     assert f"left the topic {pipeline.topic('docs')}" in left

@@ -85,11 +85,16 @@ public final class DebeziumEvent {
         return part(source, "txnNumber", Long.class).isPresent();
     }
 
-    /** Whether the server sent only the key. */
-    public boolean isOversized() {
+    /** Whether the server sent only the key, because the event is too large. */
+    boolean isOversized() {
+        return carrier().isOversized();
+    }
+
+    /** Whether the document has to be read in its place: it is too large, or names of fields in its paths hold dots. */
+    public boolean needsDocument() {
         return operation().equals("u")
                 && envelope.getString("before") != null
-                && carrier().isOversized();
+                && (carrier().isOversized() || carrier().hasDottedName());
     }
 
     /** {@code {_id: …}} of an update or a delete; in a sharded collection with the shard key. */

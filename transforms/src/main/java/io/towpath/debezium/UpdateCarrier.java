@@ -20,6 +20,7 @@ final class UpdateCarrier {
     private static final byte[] DESCRIPTION = ascii(CursorPipeline.DESCRIPTION);
     private static final byte[] OVERSIZED = ascii(CursorPipeline.OVERSIZED);
     private static final byte[] UPDATED = ascii("updatedFields");
+    private static final byte[] PATHS = ascii("disambiguatedPaths");
     private static final byte[] SET = ascii(Change.SET);
     /** Bytes of a document or an array without elements. */
     private static final int EMPTY = 5;
@@ -53,6 +54,23 @@ final class UpdateCarrier {
         return isOversized;
     }
 
+    /** Whether a path in it has a field whose own name holds a dot. Servers before 8.2 do not tell. */
+    boolean hasDottedName() {
+        if (description == null) return false;
+        BsonElements parts = new BsonElements(bytes, description.start);
+        while (parts.next()) {
+            if (!parts.nameIs(PATHS) || parts.type() != BsonElements.DOCUMENT) continue;
+            int length = parts.valueEnd() - parts.valueStart();
+            return length > EMPTY
+                    && new RawBsonDocument(bytes, parts.valueStart(), length)
+                            .values().stream()
+                                    .flatMap(path -> path.asArray().stream())
+                                    .anyMatch(name -> name.isString()
+                                            && name.asString().getValue().contains("."));
+        }
+        return false;
+    }
+
     byte[] key() {
         return Arrays.copyOfRange(bytes, key.start, key.end);
     }
@@ -76,7 +94,7 @@ final class UpdateCarrier {
             boolean isEmpty = parts.valueEnd() - parts.valueStart() == EMPTY;
             if (parts.nameIs(UPDATED) && parts.type() == BsonElements.DOCUMENT && !isEmpty && set == null)
                 set = new Part(parts.valueStart(), parts.valueEnd());
-            else if (parts.type() != BsonElements.ARRAY || !isEmpty) return Optional.empty();
+            else if (!parts.nameIs(PATHS) && (parts.type() != BsonElements.ARRAY || !isEmpty)) return Optional.empty();
         }
         return Optional.ofNullable(set);
     }

@@ -3,6 +3,7 @@ package io.towpath.debezium;
 import static java.nio.charset.StandardCharsets.UTF_8;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
@@ -70,6 +71,37 @@ class DebeziumToRecordTest {
                         Raw.embedded("$unset", Raw.string("gone", ""), Raw.string("a.gone", "")),
                         Raw.embedded("$truncate", Raw.int32("list", 2))),
                 (byte[]) compact.value());
+    }
+
+    /** Events of servers from 8.2 on, in the form that MongoDB's manual and its test of disambiguatedPaths show. */
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
+    void pathsThatAreSpelledOutChangeNothing(boolean hasNumber) {
+        byte[] path =
+                Raw.array("residences.0.0", Raw.string("0", "residences"), Raw.int32("1", 0), Raw.string("2", "0"));
+        byte[] paths = hasNumber ? Raw.embedded("disambiguatedPaths", path) : Raw.embedded("disambiguatedPaths");
+        SourceRecord update = DebeziumRecords.op("u")
+                .carried(ID, UPDATED, Raw.array("removedFields"), Raw.array("truncatedArrays"), paths)
+                .record();
+
+        assertFalse(DebeziumEvent.in(update).orElseThrow().needsDocument());
+        assertArrayEquals(
+                (byte[]) transform
+                        .apply(DebeziumRecords.op("u").carried(ID, UPDATED).record())
+                        .value(),
+                (byte[]) transform.apply(update).value());
+    }
+
+    @Test
+    void fieldWithADotInItsNameIsReadAsADocument() {
+        byte[] plain = Raw.array("a.0", Raw.string("0", "a"), Raw.string("1", "0"));
+        byte[] dotted = Raw.array("home.town", Raw.string("0", "home.town"));
+        DebeziumEvent event = DebeziumEvent.in(DebeziumRecords.op("u")
+                        .carried(ID, UPDATED, Raw.embedded("disambiguatedPaths", plain, dotted))
+                        .record())
+                .orElseThrow();
+        assertTrue(event.needsDocument());
+        assertFalse(event.isOversized());
     }
 
     @Test

@@ -51,7 +51,7 @@ public final class SourceMetrics implements AutoCloseable {
                     "CaptureSecondsBehind",
                     "How far capture was behind at the last check; -1: none yet",
                     () -> captureBehind)
-            .add("Oversized", "Documents read in place of too large events, or made dead letters", oversized::get)
+            .add("Oversized", "Documents read in place of events, or made dead letters", oversized::get)
             .add("SchemaChanges", "Schema changes that were emitted", schemaChanges::get)
             .add(
                     "SchemaError",

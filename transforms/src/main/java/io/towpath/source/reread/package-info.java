@@ -1,2 +1,2 @@
-/** Documents that are read while the stream runs: on request, and in place of events that are too large. */
+/** Documents that are read while the stream runs: on request, and in place of events. */
 package io.towpath.source.reread;

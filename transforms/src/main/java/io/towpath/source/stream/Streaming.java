@@ -7,8 +7,8 @@ import io.towpath.connector.TextHeaders;
 import io.towpath.debezium.DebeziumEvent;
 import io.towpath.debezium.DebeziumStream;
 import io.towpath.debezium.DebeziumToRecord;
+import io.towpath.debezium.EventKey;
 import io.towpath.debezium.EventTime;
-import io.towpath.debezium.OversizedEvent;
 import io.towpath.debezium.SourceCluster;
 import io.towpath.net.ReadFault;
 import io.towpath.record.BsonElements;
@@ -20,7 +20,7 @@ import io.towpath.source.progress.Ledger;
 import io.towpath.source.progress.Partitions;
 import io.towpath.source.progress.Progress;
 import io.towpath.source.progress.SourceMetrics;
-import io.towpath.source.reread.OversizedRead;
+import io.towpath.source.reread.EventDocument;
 import io.towpath.source.reread.Rereads;
 import io.towpath.source.rules.Mask;
 import io.towpath.source.rules.Rules;
@@ -46,7 +46,7 @@ public final class Streaming implements AutoCloseable {
     private final Partitions partitions;
     private final Ledger ledger;
     private final Rereads rereads;
-    private final OversizedRead oversizedRead;
+    private final EventDocument eventDocument;
     private final ChangedDocuments changed;
     private final Heartbeats heartbeats = new Heartbeats(System::nanoTime);
     private final SourceCluster source;
@@ -84,7 +84,7 @@ public final class Streaming implements AutoCloseable {
         this.ledger = progress.ledger();
         this.rereads = rereads;
         this.schema = schema;
-        this.oversizedRead = new OversizedRead(progress, reads, schema);
+        this.eventDocument = new EventDocument(progress, reads, schema);
         this.changed = new ChangedDocuments(progress, rereads, last.orElseGet(ledger::start));
         this.source = reads.source();
         this.watch = new OplogWatch(progress, reads);
@@ -228,7 +228,7 @@ public final class Streaming implements AutoCloseable {
         return !ledger.rows().holdsAny() || !ledger.largestTime().isAfter(position);
     }
 
-    /** Returns how many of the batch are emitted: fewer than all when a document in place of an oversized event cannot be read yet. */
+    /** Returns how many of the batch are emitted: fewer than all when a document in place of an event cannot be read yet. */
     private int emit(List<SourceRecord> batch, List<SourceRecord> into) throws InterruptedException {
         long events = 0;
         int emitted = 0;
@@ -273,13 +273,13 @@ public final class Streaming implements AutoCloseable {
             throws InterruptedException {
         if (heartbeats.isIdle(record)) return Optional.of(List.of());
         Optional<DebeziumEvent> event = toRecord.event(record);
-        if (event.isPresent() && event.get().isOversized()) {
-            OversizedEvent oversized = OversizedEvent.of(event.get());
-            if (isLeftOut(oversized.namespace())) return Optional.of(List.of());
-            boolean isHeld = ledger.holds(oversized.namespace(), oversized.key(), oversized.time());
+        if (event.isPresent() && event.get().needsDocument()) {
+            EventKey key = EventKey.of(event.get());
+            if (isLeftOut(key.namespace())) return Optional.of(List.of());
+            boolean isHeld = ledger.holds(key.namespace(), key.key(), key.time());
             if (isHeld) return dropped();
-            if (!changed.isOf(oversized.namespace())) return oversizedRead.of(record, oversized);
-            changed.take(oversized.namespace(), oversized.key(), oversized.time());
+            if (!changed.isOf(key.namespace())) return eventDocument.of(record, key);
+            changed.take(key.namespace(), key.key(), key.time());
             return Optional.of(List.of());
         }
         SourceRecord converted = toRecord.apply(record, event);

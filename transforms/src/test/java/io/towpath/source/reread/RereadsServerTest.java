@@ -5,7 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.mongodb.MongoNamespace;
 import com.mongodb.client.MongoCollection;
-import io.towpath.debezium.OversizedEvent;
+import io.towpath.debezium.EventKey;
 import io.towpath.debezium.SourceCluster;
 import io.towpath.record.BsonBytes;
 import io.towpath.record.CanonicalKey;
@@ -222,8 +222,8 @@ class RereadsServerTest {
     private Optional<List<SourceRecord>> inPlaceOfALargeChange() throws InterruptedException {
         SourceRecord record =
                 new SourceRecord(Map.of("server_id", "p"), Map.of("sec", 1, "ord", 1), "p", null, null, null);
-        return new OversizedRead(progress, Sources.reads(source), schema)
-                .of(record, new OversizedEvent(namespace, key, position));
+        return new EventDocument(progress, Sources.reads(source), schema)
+                .of(record, new EventKey(namespace, key, position, true));
     }
 
     private void take(String how) {

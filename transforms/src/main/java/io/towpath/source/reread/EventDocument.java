@@ -1,7 +1,7 @@
 package io.towpath.source.reread;
 
 import com.mongodb.MongoException;
-import io.towpath.debezium.OversizedEvent;
+import io.towpath.debezium.EventKey;
 import io.towpath.net.ReadFault;
 import io.towpath.net.RetryCause;
 import io.towpath.record.ClusterTime;
@@ -22,19 +22,19 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Documents in place of events that are too large: each as of its event, or, where the source no longer holds that state, as of now. It
+ * Documents in place of events that are too large, or whose paths are ambiguous: each as of its event, or, where the source no longer holds that state, as of now. It
  * includes the document's events up to then, so the stream drops these.
  *
  * @param schema null unless schema changes are captured; not closed by this
  */
-public record OversizedRead(Progress progress, SnapshotReads reads, SchemaCapture schema) {
-    private static final Logger LOGGER = LoggerFactory.getLogger(OversizedRead.class);
+public record EventDocument(Progress progress, SnapshotReads reads, SchemaCapture schema) {
+    private static final Logger LOGGER = LoggerFactory.getLogger(EventDocument.class);
 
     /** The records in place of Debezium's, which has the offset; empty when the read has to be retried. */
-    public Optional<List<SourceRecord>> of(SourceRecord record, OversizedEvent event) throws InterruptedException {
+    public Optional<List<SourceRecord>> of(SourceRecord record, EventKey event) throws InterruptedException {
         if (!DriverKey.isExact(event.key())) {
             throw new ConnectException(
-                    "the change of %s %s is too large for a change stream, and the document cannot be read by its _id, which no driver sends unchanged. Remove the document, or exclude the collection"
+                    "a change of %s %s is too large for a change stream, or changes a field whose name holds a dot, and the document cannot be read by its _id, which no driver sends unchanged. Remove the document, or exclude the collection"
                             .formatted(event.namespace(), new RawBsonDocument(event.key()).toJson()));
         }
         try {
@@ -56,8 +56,8 @@ public record OversizedRead(Progress progress, SnapshotReads reads, SchemaCaptur
         return Optional.empty();
     }
 
-    private Optional<List<SourceRecord>> read(
-            SourceRecord record, OversizedEvent event, Optional<ClusterTime> eventTime) throws InterruptedException {
+    private Optional<List<SourceRecord>> read(SourceRecord record, EventKey event, Optional<ClusterTime> eventTime)
+            throws InterruptedException {
         // always explicit: a member that lags would read the state before the event, and one without the collection
         // reports no time
         ClusterTime time = eventTime.orElseGet(reads.source()::now);
@@ -81,11 +81,12 @@ public record OversizedRead(Progress progress, SnapshotReads reads, SchemaCaptur
         progress.ledger().addDocument(event.namespace(), event.key(), time, eventTime.isEmpty());
         records.add(progress.ledger().rootRecord());
         progress.metrics().oversized();
-        LOGGER.warn(
-                "{} {} was read as of {} in place of a change that is too large for a change stream",
-                event.namespace(),
-                new RawBsonDocument(event.key()).toJson(),
-                time);
+        if (event.isOversized())
+            LOGGER.warn(
+                    "{} {} was read as of {} in place of a change that is too large for a change stream",
+                    event.namespace(),
+                    new RawBsonDocument(event.key()).toJson(),
+                    time);
         return Optional.of(records);
     }
 }

@@ -6,7 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.mongodb.client.MongoCollection;
-import io.towpath.debezium.OversizedEvent;
+import io.towpath.debezium.EventKey;
 import io.towpath.debezium.SourceCluster;
 import io.towpath.record.CanonicalKey;
 import io.towpath.record.ClusterTime;
@@ -31,7 +31,7 @@ import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
 /** Documents in place of changes that are too large, at a real server. */
 @Tag("server")
 @EnabledIfEnvironmentVariable(named = Server.URI, matches = ".+")
-class OversizedReadServerTest {
+class EventDocumentServerTest {
     private static final ClusterTime LONG_AGO = new ClusterTime(1, 1);
 
     private final Server server = new Server();
@@ -78,8 +78,8 @@ class OversizedReadServerTest {
                 new SourceRecord(Map.of("server_id", "p"), Map.of("sec", 1, "ord", 1), "p", null, null, null);
         try (SourceMetrics metrics = new SourceMetrics("p-source", "p", "p", new CopyShare(0, 1))) {
             Progress progress = new Progress("p", new Partitions("p"), ledger, metrics, Rules.NONE);
-            return new OversizedRead(progress, Sources.reads(source), null)
-                    .of(record, new OversizedEvent(namespace(), key, time))
+            return new EventDocument(progress, Sources.reads(source), null)
+                    .of(record, new EventKey(namespace(), key, time, true))
                     .orElseThrow();
         }
     }
