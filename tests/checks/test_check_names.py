@@ -19,6 +19,7 @@ def test_every_odd_name_is_found_at_its_depth() -> None:
     document = b.document((".", b.NULL), ("in", b.array(b.embedded(("deep", inner)))), ("x", inner))
     expected = {(".",), ("in", "[]", "deep", ""), ("in", "[]", "deep", "$x"), ("x", ""), ("x", "$x")}
     assert set(odd_names(document)) == expected
+    assert set(odd_names(document, may_hold_dots=True)) == expected - {(".",)}
 
 
 @pytest.mark.parametrize("specimen", ODD_NAMES, ids=lambda specimen: specimen.name)

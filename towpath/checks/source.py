@@ -23,7 +23,16 @@ from towpath.checks.rule import Finding, Rule, about, error, ok, rules, warning
 from towpath.clients.mongo.client import Client
 from towpath.clients.mongo.privileges import COPY_ACTIONS, DDL_SOURCE_ACTIONS, SOURCE_ACTIONS, if_allowed
 from towpath.clients.mongo.replica_set import RAW, Collection, holds_documents, regex_refusal
-from towpath.clients.mongo.versions import EXPANDED_EVENTS, NEWEST, OLDEST, UNRELIABLE_STREAMS, Version, series, short
+from towpath.clients.mongo.versions import (
+    DISTINCT_PATHS,
+    EXPANDED_EVENTS,
+    NEWEST,
+    OLDEST,
+    UNRELIABLE_STREAMS,
+    Version,
+    series,
+    short,
+)
 from towpath.config.namespaces import topic_of, unmatched
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted, first_few
@@ -339,7 +348,8 @@ def collections(facts: Facts) -> Iterator[Finding]:
             )
         if collection.kind == "collection":
             count = facts.extents[collection.namespace].documents
-            found = facts.source.ask(partial(_sample, collection.namespace, count, facts.pipeline))
+            may_hold_dots = facts.pipeline.has_own_source and facts.source.level >= DISTINCT_PATHS
+            found = facts.source.ask(partial(_sample, collection.namespace, count, facts.pipeline, may_hold_dots))
             yield from about(subject, found)
             if for_fields := list(rules_for(facts.pipeline, collection.namespace)):
                 indexes = facts.source.ask(partial(_indexes, collection.namespace))
@@ -381,7 +391,7 @@ def documents(client: Client, namespace: str, count: int) -> Iterator[RawBSONDoc
         return
 
 
-def _sample(namespace: str, count: int, pipeline: Pipeline, client: Client) -> list[Finding]:
+def _sample(namespace: str, count: int, pipeline: Pipeline, may_hold_dots: bool, client: Client) -> list[Finding]:
     """What a sample of a collection with `count` documents shows."""
     sampled = largest = 0
     odd: dict[str, None] = {}
@@ -391,7 +401,7 @@ def _sample(namespace: str, count: int, pipeline: Pipeline, client: Client) -> l
         sampled += 1
         largest = max(largest, len(document.raw))
         occurrences.see(bytes(document.raw))
-        for path in odd_names(bytes(document.raw)):
+        for path in odd_names(bytes(document.raw), may_hold_dots):
             odd[" → ".join(name if name == "[]" else repr(name) for name in path)] = None
     if odd:
         fields = f"has fields whose names contain a dot, begin with $ or are empty: {first_few(list(odd), _NAMED)}"
@@ -418,20 +428,20 @@ def _indexes(namespace: str, client: Client) -> list[Any]:
     return list(if_allowed(lambda: list(client[database][name].list_indexes())) or ())
 
 
-def odd_names(raw: bytes) -> Iterator[tuple[str, ...]]:
-    """Paths of the fields, at any depth, whose names contain a dot, begin with `$` or are empty.
+def odd_names(raw: bytes, may_hold_dots: bool = False) -> Iterator[tuple[str, ...]]:
+    """Paths of the fields, at any depth, whose names contain a dot, unless they may, begin with `$` or are empty.
 
     `[]` in a path is an array element.
     """
-    return _odd(decode(raw, _LENIENT), ())
+    return _odd(decode(raw, _LENIENT), may_hold_dots, ())
 
 
-def _odd(value: Any, above: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+def _odd(value: Any, may_hold_dots: bool, above: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     if isinstance(value, list):
         for element in value:
-            yield from _odd(element, (*above, "[]"))
+            yield from _odd(element, may_hold_dots, (*above, "[]"))
     fields = value.as_doc() if isinstance(value, DBRef) else value
     for name, inner in fields.items() if isinstance(fields, dict) else ():
-        if not name or "." in name or name.startswith("$"):
+        if not name or name.startswith("$") or ("." in name and not may_hold_dots):
             yield (*above, name)
-        yield from _odd(inner, (*above, name))
+        yield from _odd(inner, may_hold_dots, (*above, name))

@@ -19,6 +19,8 @@ EXPANDED_EVENTS: Version = (6, 0)
 UNIQUE_IN_PLACE: Version = (6, 0)
 #: The command setUserWriteBlockMode.
 WRITE_BLOCK: Version = (6, 0)
+#: Change events whose `disambiguatedPaths` distinguish the field `a.b` from `b` inside `a`, without being asked to.
+DISTINCT_PATHS: Version = (8, 2)
 
 
 @dataclass(frozen=True, slots=True)
