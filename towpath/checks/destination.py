@@ -191,7 +191,7 @@ def schema_changes(granted: Privileges, targets: Sequence[str]) -> Iterator[Find
             + (f" and {len(lacking) - 1} more" if len(lacking) > 1 else "")
             + ", as [ddl] needs it",
             f"{granted.grant((role, database) for database in databases for role in ('readWrite', 'dbAdmin'))}, or the"
-            " privileges in docs/how-to/secure.md, or leave [ddl] out",
+            " privileges in docs/reference/roles.md, or leave [ddl] out",
         )
 
 

@@ -207,7 +207,9 @@ def content(
         "bootstrap": places.bootstrap,
         "connect": places.connect,
     }
-    secrets = '# secrets = "/etc/towpath"' if places.secrets is None else f"secrets = {_as_toml(places.secrets)}"
+    secrets = (
+        '# secrets = "/etc/towpath/secrets"' if places.secrets is None else f"secrets = {_as_toml(places.secrets)}"
+    )
     fields = {key: _as_toml(value) for key, value in values.items()} | {"secrets": secrets}
     fields |= {"source": _place(places.source), "destination": _place(places.destination)}
     return _TEMPLATE.read_text(encoding="utf-8") % fields

@@ -332,7 +332,7 @@ def schemas(readiness: Readiness) -> Result:
         each for side, steps in changes for each in missing_privileges(readiness.privileges(side), side.side, steps)
     ]
     words = "; ".join(missing[:_SHOWN]) or "the users may change the schemas"
-    return not missing, words, "grant the role dbAdmin on the databases, or the actions named (docs/how-to/secure.md)"
+    return not missing, words, "grant the role dbAdmin on the databases, or the actions named (docs/reference/roles.md)"
 
 
 def missing_privileges(granted: Privileges | None, side: str, steps: Iterable[Step]) -> Iterable[str]:

@@ -49,7 +49,7 @@ from towpath_verifier import (
 
 _UNAUTHORISED, _NOT_UNIQUE = 13, 359  # CannotConvertIndexToUnique in MongoDB's error_codes.yml
 _GONE = (26, 27)  # NamespaceNotFound, IndexNotFound
-_ROLE = "grant the role dbAdmin on its database, or the privileges in docs/how-to/secure.md"
+_ROLE = "grant the role dbAdmin on its database, or the privileges in docs/how-to/replicate.md"
 _SHOWN = 5  # duplicate values in a message, and documents with each value
 _POLL_S = 0.5
 _ALL_INDEXES = 1000  # more than a collection can have (64)
