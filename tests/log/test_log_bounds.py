@@ -403,6 +403,8 @@ def test_of_the_log_of_a_replay_what_is_not_applied_must_be_there(topics: Memory
     assert found(bounds.breaks_within(log, topics, {ONE: Applied(6, 1), TWO: Applied(99, 1)})) == [
         (TWO, "TWP-LOG-END", 99)
     ]
+    longer = {ONE: (6, 20), TWO: (0, 25)}
+    assert found(bounds.breaks_within(longer, topics, {TWO: Applied(20, 1)})) == [(TWO, "TWP-LOG-END", 20)]
     assert bounds.still_in_log(log, topics) == {ONE: (6, 18), TWO: (4, 18)}
     assert bounds.still_in_log({ONE: (4, 6), ("move.shop.gone", 0): (0, 9)}, topics) == {}
     assert bounds.still_in_log({}, topics) == {}

@@ -14,6 +14,7 @@ from towpath.cli.options import flag, opened, pipeline_argument, say
 from towpath.clients.connect.control import statuses, wait_running
 from towpath.deploy import deployment
 from towpath.errors import MongoUnreachable, Refused, TopicError, TowpathError
+from towpath.history import rebuild
 from towpath.history.plan import find, find_all, find_leftovers
 from towpath.history.replay import remove as remove_replay
 from towpath.log import bounds
@@ -44,9 +45,10 @@ def pause(file: Path) -> None:
 @pipeline_argument
 @click.option("--timeout", default=60.0, help="Seconds to wait until all connectors are running.")
 def resume(file: Path, timeout: float) -> None:
-    """Resume the paused connectors of PIPELINE where they stopped.
+    """Resume the paused or stopped connectors of PIPELINE where they stopped.
 
-    Run it after `pause`.
+    Run it after `pause`, or if someone stopped a connector in Connect. It refuses while the sink must stay stopped:
+    after a cutover or a takeover, and while a rebuild empties the destination.
 
     Exit codes: 0 running; 1 a connector does not run yet; 2 it cannot be done.
     """
@@ -54,6 +56,7 @@ def resume(file: Path, timeout: float) -> None:
         deployment.refuse_state(session.pipeline, "running")
         session.require_deployed()
         cutover.refuse(session)
+        rebuild.refuse_emptying(session)
         refuse_loop_on_resuming(session)
         for name in session.pipeline.connectors:
             session.connect.resume(name)
@@ -129,6 +132,7 @@ def _end_transactions(session: Session) -> None:
 
 def _accept_log_gap(session: Session) -> None:
     cutover.refuse(session)
+    rebuild.refuse_emptying(session)
     refuse_loop_on_resuming(session)
     gaps = bounds.accept(session)
     for gap in gaps:

@@ -132,6 +132,8 @@ class Machine:
     def _run(self) -> None:
         if self.state == "destination primary":
             assert self.sides.marker is not None
+            if not self.dry_run:
+                self._write_reverse_file()
             if not self.dry_run and self._convert():
                 left = conversions.pending(self.sides.forward)
                 self.sides.marker = replace(self.sides.marker, conversions=left)
@@ -147,11 +149,15 @@ class Machine:
             self.undo_earlier("an earlier cutover was interrupted; undoing it first")
         if not self._interruptible(self._is_ready):
             return
-        if self.sides.reverse is not None and not self.sides.reverse.file.exists():
-            write_reverse_file(self.sides.forward.file)
+        self._write_reverse_file()
         self._redirect_writers(self.switch(CUTOVER))
         self._convert()
         self._end_done(CUTOVER)
+
+    def _write_reverse_file(self) -> None:
+        """Unless it is there: the cutover may have run on another machine."""
+        if self.sides.reverse is not None and not self.sides.reverse.file.exists():
+            write_reverse_file(self.sides.forward.file)
 
     def _back(self) -> None:
         marker = self.sides.marker
@@ -218,8 +224,7 @@ class Machine:
             self.take()
         if not self._interruptible(lambda: self._passed(old_source.gate(Returned(self.sides)))):
             return
-        if self.sides.reverse is not None and not self.sides.reverse.file.exists():
-            write_reverse_file(self.sides.forward.file)
+        self._write_reverse_file()
         self.switch(RETURN)
         self._end(f"done: the old source follows the new primary; to fail back: {self._command('--back')}")
         self.write_report()

@@ -187,7 +187,8 @@ def _verify_echoes(work: Work) -> int:
     except DocumentsDiffer as error:
         raise DocumentsDiffer(
             f"the source has changes that did not come from the reverse pipeline, and would be lost: {error.what}",
-            f"end what writes to the source; {error.advice}, which gives the source the destination's documents",
+            "end what writes to the source, and save what it wrote (docs/how-to/cutover.md says how); only then"
+            f" {error.advice}, which gives the source the destination's documents",
         ) from error
 
 

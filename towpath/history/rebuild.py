@@ -12,6 +12,7 @@ from towpath.checks import target
 from towpath.checks.change import refuse_loop_on_resuming
 from towpath.checks.rule import require
 from towpath.clients.connect.control import statuses, stop
+from towpath.clients.connect.rest import code_of
 from towpath.clients.mongo.client import Client
 from towpath.config.events import Replayed
 from towpath.config.pipeline import Pipeline
@@ -41,6 +42,20 @@ def running(client: Client, pipeline: Pipeline) -> Plan | None:
         ) from error
 
 
+def refuse_emptying(session: Session) -> None:
+    """Raise `Refused` while a rebuild empties the destination: what a sink wrote then would be deleted again."""
+    if not session.pipeline.exactly_once:
+        return
+    with session.destination.connected() as client:
+        plan = running(client, session.pipeline)
+    if plan is not None and plan.phase == "emptying":
+        raise Refused(
+            f"a rebuild of {session.pipeline.name} empties the destination, or was interrupted while it did, so the"
+            " sink must stay stopped",
+            "the same `towpath replay PIPELINE --rebuild` continues it, and starts the sink",
+        )
+
+
 def _store(session: Session, plan: Plan) -> None:
     with session.destination.connected() as client:
         collection_of(client, REBUILDS).replace_one({"_id": session.pipeline.name}, plan.as_json(), upsert=True)
@@ -61,6 +76,7 @@ def rebuild(session: Session, options: Options, report: Report, confirm: Confirm
         plan, check = _resume(facts, existing, report)
     else:
         plan, check = begin(facts, report, confirm)
+        _note_breaks(session, check)
         _store(session, plan)
     if plan.phase == "emptying":
         plan = _empty(session, plan)
@@ -84,6 +100,14 @@ def _resume(facts: ReplayFacts, plan: Plan, report: Report) -> tuple[Plan, LogCh
         )
     session.say("continuing the rebuild that was started before")
     return plan, check_log(facts, plan.log, report, force=True) if plan.forced else None
+
+
+def _note_breaks(session: Session, check: LogCheck | None) -> None:
+    """Store which topics were truncated or recreated: only the positions tell, which a rebuild deletes."""
+    codes = {place: code_of(why) for place, why in check.cut_short.items()} if check else {}
+    if codes:
+        with session.destination.connected() as client:
+            positions.note_breaks(client, session.pipeline, codes, datetime.now(UTC))
 
 
 def _empty(session: Session, plan: Plan) -> Plan:

@@ -140,7 +140,7 @@ def check_log(
     """
     session = facts.session
     result = _read_log(session, log, None if until is None else facts.copied, report)
-    result = replace(result, cut_short=_cut_short(session, log))
+    result = replace(result, cut_short=_cut_short(facts, log))
     if until is not None and result.earliest is not None and until < result.earliest:
         raise Refused(
             f"--until {format_time(until)} is before the earliest point in time that can be rebuilt:"
@@ -171,15 +171,18 @@ def _read_log(session: Session, log: Log, copied: ClusterTime | None, report: Re
     return result
 
 
-def _cut_short(session: Session, log: Log) -> Mapping[Place, str]:
+def _cut_short(facts: ReplayFacts, log: Log) -> Mapping[Place, str]:
     """Partitions that were truncated or recreated, by the positions at the pipeline's destination.
 
-    A lost destination is a reason for a replay, so it does not prevent one.
+    A lost destination is a reason for a replay, so it does not prevent one. A rebuild empties that destination, so it
+    needs to know: raises `MongoUnreachable`.
     """
     try:
-        return bounds.cut_short(session, log)
+        return bounds.cut_short(facts.session, log)
     except MongoUnreachable as error:
-        session.say(f"cannot check whether a topic of the log was truncated or recreated: {error}")
+        if not facts.is_replay:
+            raise
+        facts.session.say(f"cannot check whether a topic of the log was truncated or recreated: {error}")
         return {}
 
 

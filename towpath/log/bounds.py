@@ -190,9 +190,19 @@ def _breaks(pipeline: Pipeline, topics: Topics, state: LogState) -> tuple[Break,
 
 
 def breaks_within(log: Window, topics: Topics, done: Mapping[Place, Applied]) -> tuple[Break, ...]:
-    """As `suspected`, for the positions of a replay or rebuild in its part of the log."""
+    """As `suspected`, for the positions of a replay or rebuild in its part of the log, which must still be there."""
     positions_within = {place: done.get(place, Applied(first, 0)) for place, (first, _) in log.items()}
-    return judge(positions_within, _ends(log, topics), topics.ids(topic for topic, _ in log), transactional=True)
+    ends = _ends(log, topics)
+    breaks = judge(positions_within, ends, topics.ids(topic for topic, _ in log), transactional=True)
+    shorter = {place for place, (_, end) in log.items() if place in ends and ends[place][1] < end}
+    shorter -= {gap.place for gap in breaks}  # the sink has begun after that, so its position is in the log
+    return (
+        *breaks,
+        *(
+            Break("TWP-LOG-END", *place, positions_within[place].offset, *ends[place], None)
+            for place in sorted(shorter)
+        ),
+    )
 
 
 def still_in_log(log: Window, topics: Topics) -> dict[Place, tuple[int, int]]:

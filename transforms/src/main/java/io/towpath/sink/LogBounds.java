@@ -43,8 +43,7 @@ record LogBounds(String topicId, long start, long stable, long end, int leaderEp
 
     private static final String WAY_ON =
             " `towpath restart PIPELINE --accept-log-gap` lets the sink continue at %s; then `towpath verify PIPELINE` "
-                    + "finds what differs, and `towpath repair PIPELINE` repairs it. If the log holds all documents, `towpath "
-                    + "replay PIPELINE --rebuild` rebuilds the destination instead. A replay has to start again";
+                    + "finds what differs, and `towpath repair PIPELINE` repairs it. A replay has to start again";
 
     /** The log does not contain the position. The message begins with a code by which {@code towpath} identifies it. */
     static final class Broken extends ConnectException {
