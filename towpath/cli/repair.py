@@ -71,7 +71,7 @@ def repair(
             return
         reread_requests.refuse_unable(session.pipeline)
         target.require_own(session)
-        cutovers.refuse_takeover(session)
+        cutovers.refuse(session)
         of_verdict = ids is None and not dead_letters
         if of_verdict and not yes:
             _confirm(session.pipeline)
