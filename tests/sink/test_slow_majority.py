@@ -26,6 +26,8 @@ pytestmark = pytest.mark.servers
 #: How long, in seconds, the secondaries apply nothing at a time, and how long in between they do.
 HELD, OPEN = 16, 0.05
 DOCUMENTS, BATCH = 6_000, 2_000
+#: Of a document: a batch of them takes longer than `OPEN` to be replicated, on a fast machine as well.
+FILLING = "x" * 3_000
 
 
 @contextmanager
@@ -75,7 +77,7 @@ def test_a_majority_that_takes_16_seconds_leaves_the_transactions_as_large_as_th
         secondaries = until("two secondaries", lambda: client.secondaries if len(client.secondaries) == 2 else None)
         with ExitStack() as held_up:
             with sink_paused(pipeline):
-                pipeline.source("docs").insert_many({"_id": n} for n in range(DOCUMENTS))
+                pipeline.source("docs").insert_many({"_id": n, "filling": FILLING} for n in range(DOCUMENTS))
                 await_backlog(pipeline, DOCUMENTS)
                 before = pipeline.status(expect=1)["sink"]["batches"]
                 epochs = [position["epoch"] for position in client["towpath"]["offsets"].find()]
