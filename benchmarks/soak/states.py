@@ -300,7 +300,6 @@ _DDL = Settings(extra='[ddl]\ndrop = "apply"')
 _OTHER_SIDE = frozenset(("source",))
 _BUILD = "hangAfterStartingIndexBuild"
 _FILL = 40  # documents of a collection that is renamed or dropped
-_BEGUN_S = 3  # for so long its command waits, until the note behind it is held up
 
 
 class _Change:
@@ -341,21 +340,31 @@ class _Change:
         positions, change = self.scene.site.destination["towpath"]["offsets"], self.stored()["_id"]["id"]
         return positions.count_documents({"_id.pipeline": self.scene.pipeline.name, "barrier": change}) > 0
 
-    def hold(self, client: raw.Client, seconds: float) -> None:
-        """All partitions wait at it, and it is begun. It continues after these seconds, or when a build is let go."""
-        if self.command:
-            _held_up(client, self.command, seconds=seconds)
-        else:
-            client.admin.command("configureFailPoint", _BUILD, mode="alwaysOn")
+    def begin(self) -> None:
+        """Make it at the source; all partitions then wait at it, and the destination is at it."""
         self.make()
         until("change that is being made", lambda: self.stored().get("state") in ("running", "done"), 60, 0.02)
         if not self.is_in("running"):
             raise Missed(f"the change is {self.stored()}")
 
+    def hold(self, client: raw.Client) -> None:
+        """It is begun. It continues after `_HELD_S`, or when a build is let go."""
+        if self.command:
+            _held_up(client, self.command)
+        else:
+            client.admin.command("configureFailPoint", _BUILD, mode="alwaysOn")
+        self.begin()
+
     def hold_note(self, client: raw.Client, where: str) -> None:
         """It is made, and what is written of that to a collection is held up."""
-        self.hold(client, _BEGUN_S)
-        _held_up(client, "update", "findAndModify", namespace=f"towpath.{where}")
+        with self.waiting(client):
+            _held_up(client, "update", "findAndModify", namespace=f"towpath.{where}")
+
+    @contextmanager
+    def waiting(self, client: raw.Client) -> Iterator[None]:
+        """It is begun, and waits until the end. (To change a fail point would wait for the command that it holds up.)"""
+        self.hold(client)
+        yield
         client.admin.command("configureFailPoint", _BUILD, mode="off")
 
 
@@ -378,6 +387,15 @@ class _OfCollection(_Change):
     """Of a new collection. Its uuid at the destination shows whether it was made once."""
 
     before: object
+
+    @contextmanager
+    def waiting(self, client: raw.Client) -> Iterator[None]:
+        """For the lock of its collection."""
+        with client.start_session() as session, session.start_transaction():
+            client[self.scene.pipeline.name][self.name].insert_one({"_id": "of nobody"}, session=session)
+            self.begin()
+            yield
+            session.abort_transaction()
 
     def prepare(self) -> None:
         self.fill(self.name, 1)
@@ -468,9 +486,9 @@ def _release(site: Site, node: str) -> None:
             client.admin.command("configureFailPoint", point, mode="off")
 
 
-def _held_up(client: raw.Client, *commands: str, namespace: str | None = None, seconds: float = _HELD_S) -> None:
+def _held_up(client: raw.Client, *commands: str, namespace: str | None = None) -> None:
     """The server keeps these commands waiting for so long."""
-    data = {"failCommands": list(commands), "blockConnection": True, "blockTimeMS": int(seconds * 1000)}
+    data = {"failCommands": list(commands), "blockConnection": True, "blockTimeMS": _HELD_S * 1000}
     within = {} if namespace is None else {"namespace": namespace}
     client.admin.command("configureFailPoint", "failCommand", mode="alwaysOn", data=data | within)
 
@@ -494,7 +512,7 @@ def _first_arrived(change: _Change, client: raw.Client) -> Holds:
 
 def _all_arrived(change: _Change, client: raw.Client) -> Holds:
     """The change is being made."""
-    change.hold(client, _HELD_S)
+    change.hold(client)
     return lambda: change.is_in("running")
 
 
