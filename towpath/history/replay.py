@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -11,7 +11,7 @@ from itertools import islice
 
 from pymongo import WriteConcern
 
-from towpath.checks.rule import require
+from towpath.checks.rule import Finding, error, require
 from towpath.checks.target import others
 from towpath.clients.connect.control import statuses, stop
 from towpath.clients.kafka.consume import messages
@@ -111,12 +111,8 @@ def _create(facts: ReplayFacts, plan: Plan) -> Replay:
 def _resume(facts: ReplayFacts, existing: Replay, report: Report) -> tuple[Replay, LogCheck | None]:
     """Continue the replay with this label, which was interrupted or follows."""
     session, plan, label = facts.session, existing.plan, existing.label
-    if not existing.destination.is_same(facts.target.replica_set) or not plan.matches(facts.options):
-        raise Refused(
-            f"there is a replay {label} to {existing.destination} already, started with {plan.words}",
-            "give the same options to continue it, another --name for one beside it, or give it up: towpath remove"
-            f" PIPELINE --replay {label}",
-        )
+    for finding in other_options(facts, existing):
+        raise finding.refused
     replay = replace(existing, uri=facts.options.uri)
     with facts.cluster.connected() as client:
         applied = positions.positions(client, replay.sink)
@@ -131,6 +127,17 @@ def _resume(facts: ReplayFacts, existing: Replay, report: Report) -> tuple[Repla
     return replay, check_log(facts, plan.log, report, force=True) if plan.forced else None
 
 
+def other_options(facts: ReplayFacts, existing: Replay) -> Iterator[Finding]:
+    """The replay with this label was started with these options."""
+    plan, label = existing.plan, existing.label
+    if not existing.destination.is_same(facts.target.replica_set) or not plan.matches(facts.options):
+        yield error(
+            f"there is a replay {label} to {existing.destination} already, started with {plan.words}",
+            "give the same options to continue it, another --name for one beside it, or give it up: towpath remove"
+            f" PIPELINE --replay {label}",
+        )
+
+
 def check_log(
     facts: ReplayFacts, log: Log, report: Report, *, force: bool, until: ClusterTime | None = None
 ) -> LogCheck | None:
@@ -139,14 +146,9 @@ def check_log(
     Raises `Refused` if it does not hold the state of the point in time `until`.
     """
     session = facts.session
-    result = _read_log(session, log, None if until is None else facts.copied, report)
-    result = replace(result, cut_short=_cut_short(session, log))
-    if until is not None and result.earliest is not None and until < result.earliest:
-        raise Refused(
-            f"--until {format_time(until)} is before the earliest point in time that can be rebuilt:"
-            f" {format_time(result.earliest)}. Before it, the log does not hold every state: the copy was not done, or"
-            " Kafka compacted the log"
-        )
+    result = gather_log(session, log, None if until is None else facts.copied, report)
+    for finding in too_early(until, result.earliest):
+        raise finding.refused
     if result.is_whole:
         return None
     if not force:
@@ -162,6 +164,22 @@ def check_log(
             " source, which writes them whole to the log",
         )
     return result
+
+
+def gather_log(session: Session, log: Log, copied: ClusterTime | None, report: Report) -> LogCheck:
+    """What the log lacks, and the earliest point in time in it, if `copied` is known."""
+    return replace(_read_log(session, log, copied, report), cut_short=_cut_short(session, log))
+
+
+def too_early(until: ClusterTime | None, earliest: ClusterTime | None) -> Iterator[Finding]:
+    """The log has every state of the point in time `until`."""
+    if until is not None and earliest is not None and until < earliest:
+        yield error(
+            f"--until {format_time(until)} is before the earliest point in time that can be rebuilt:"
+            f" {format_time(earliest)}. Before it, the log does not hold every state: the copy was not done, or Kafka"
+            " compacted the log",
+            "",
+        )
 
 
 def _read_log(session: Session, log: Log, copied: ClusterTime | None, report: Report) -> LogCheck:
