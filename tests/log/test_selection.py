@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import bson
 import pytest
 from bson import Int64, ObjectId
+from click.testing import CliRunner
 
+from tests.checks.test_check_judgements import PIPELINE
 from tests.support.memory_topics import MemoryTopics
-from towpath.cli.tail import _selection
+from towpath.cli.tail import _records, _selection, tail
 from towpath.clients.kafka import consume
 from towpath.clients.mongo.client import ClusterTime
-from towpath.errors import TowpathError
+from towpath.errors import TopicError, TowpathError
 from towpath.history.plan import END_OF_SECOND
 from towpath.log.selection import CLOCKS_S, Selection, starts
 from towpath.verify.repair import id_of
@@ -53,6 +58,30 @@ def test_a_time_is_looked_up_in_the_log_and_then_judged_by_that_of_the_source(to
     assert found(topics, Selection(since=ClusterTime(4 * HOUR, 2))) == ([5], 3)
     assert found(topics, Selection(ClusterTime(2 * HOUR, 0), ClusterTime(2 * HOUR, END_OF_SECOND))) == ([2, 9], 5)
     assert found(topics, Selection(since=ClusterTime(9 * HOUR, 0))) == ([], 0)
+
+
+def test_tail_begins_at_the_end_unless_something_is_wanted(topics: MemoryTopics) -> None:
+    session: Any = SimpleNamespace(pipeline=PIPELINE, topics=topics)
+    counts = {
+        (begins, wanted.since): len(list(_records(session, "shop.one", wanted, begins=begins, follow=False)))
+        for begins in (False, True)
+        for wanted in (Selection(), Selection(since=ClusterTime(4 * HOUR, 1)))
+    }
+    assert list(counts.values()) == [0, 0, 6, 3]
+    with pytest.raises(TopicError, match=r"existing ones: shop\.one"):
+        list(_records(session, "shop.two", Selection(), begins=True, follow=False))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--since", "1h", "--from-beginning"], "give one of --since and --from-beginning"),
+        (["--dead-letters", "--id", "7"], "do not go with --dead-letters"),
+    ],
+)
+def test_options_that_do_not_go_together(words: list[str], said: str) -> None:
+    result = CliRunner().invoke(tail, ["shop.toml", "shop.one", *words])
+    assert (result.exit_code, said in result.output) == (2, True)
 
 
 def test_a_broker_whose_clock_is_behind_hides_nothing() -> None:
