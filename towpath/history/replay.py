@@ -184,9 +184,21 @@ def too_early(until: ClusterTime | None, earliest: ClusterTime | None) -> Iterat
 
 def _read_log(session: Session, log: Log, copied: ClusterTime | None, report: Report) -> LogCheck:
     names, words = namespaces(session.pipeline, log), "checking the log"
-    result = integrity.check(session.pipeline, session.topics, names, copied, partial(report, words))
+    cleaned_ms = _cleaned_ms(session) if copied is not None else 0
+    result = integrity.check(session.pipeline, session.topics, names, copied, partial(report, words), cleaned_ms)
     report(words, result.records, result.records)
     return result
+
+
+def _cleaned_ms(session: Session) -> int:
+    """Before which time the log may be compacted, as was stored when its lag was raised; 0 if nothing was."""
+    try:
+        with session.destination.briefly() as client:
+            time = writers.cleaned_before(client, session.pipeline.name)
+    except MongoUnreachable as error:
+        session.say(f"cannot check whether [log] compaction_lag was raised, and since when it holds: {error}")
+        return 0
+    return round(time.timestamp() * 1000) if time else 0
 
 
 def _cut_short(session: Session, log: Log) -> Mapping[Place, str]:
