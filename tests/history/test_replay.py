@@ -292,6 +292,7 @@ def test_what_was_damaged_on_both_sides_is_restored_at_the_source_and_what_was_c
         50: "KEPT, created in this time",
     }
     assert len(oracle.differences(expected, state(orders))) == 4
+    assert programs.run(programs.restore, *arguments, "--write")[-1].startswith("10 as before; ")
     pipeline.wait()
     pipeline.assert_same("orders", at_least=41)
 
