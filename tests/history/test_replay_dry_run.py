@@ -5,15 +5,23 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import bson
 import pytest
 
+from tests.checks.test_check_judgements import PIPELINE
+from tests.support.memory_topics import MemoryTopics
+from tests.support.sessions import FakeCluster, session_of
 from towpath.checks.rule import error, warning
 from towpath.cli.replay import _exit_code, rehearsed
 from towpath.clients.mongo.client import ClusterTime
+from towpath.errors import MongoUnreachable
+from towpath.history import dry_run as module
 from towpath.history.dry_run import Gathered, judged
 from towpath.history.plan import END_OF_SECOND, Options, Plan
-from towpath.history.preconditions import OF_BEGINNING, UNTIL
+from towpath.history.preconditions import OF_BEGINNING, UNTIL, ReplayFacts
 from towpath.log.integrity import BrokenKey, LogCheck
+from towpath.log.source_offsets import SELECTION, SourcePosition, SourceState
+from towpath.session import Session
 
 EARLIEST = ClusterTime(1_795_284_000, 7)
 WHOLE = LogCheck(records=4_000, headless=(), broken=(), earliest=EARLIEST)
@@ -107,3 +115,46 @@ def test_a_replay_that_exists_would_continue_and_is_not_judged_again() -> None:
     found = judged(gathered(ClusterTime(1, 1), existing=PLAN))
     assert (found.accepted, found.continues, _exit_code(found)) == (True, True, 0)
     assert list(rehearsed(found))[-1] == "replay copy: would continue with about 4,711 records"
+
+
+ORDERS = "move.shop.orders"
+
+
+@pytest.fixture
+def session(monkeypatch: pytest.MonkeyPatch) -> Session:
+    """Of a pipeline that was copied at second 100 and has captured up to second 900; its destination is lost."""
+    topics = MemoryTopics(**{ORDERS: 1})
+    monkeypatch.setattr(topics, "brokers", tuple)
+    topics.write(ORDERS, *((bson.encode({"_id": n}), bson.encode({"_id": n}), 100 + n) for n in range(8)))
+    state = SourceState(SourcePosition(ClusterTime(900, 1), False), "stream", selection="s", copied=ClusterTime(100, 1))
+
+    def facts(session: Session, options: Options) -> ReplayFacts:
+        found = ReplayFacts(session, options)
+        found.deployed.existing = topics.all()
+        found.deployed.configurations = {"move-source": {SELECTION: "s"}}
+        found.sources = {"move-source": state}
+        return found
+
+    monkeypatch.setattr(module, "ReplayFacts", facts)
+    pipeline = PIPELINE.changed(mode="exactly-once")
+    return session_of(pipeline, topics=topics, destination=FakeCluster(error=MongoUnreachable("it is lost")))
+
+
+@pytest.mark.parametrize(
+    ("until", "only", "accepted", "words"),
+    [
+        (None, (), None, ""),
+        (ClusterTime(500, 1), ("shop.orders",), True, ""),
+        (ClusterTime(99, 1), (), False, "before the earliest point in time"),
+        (ClusterTime(901, 1), (), False, "is beyond what has been captured"),
+        (ClusterTime(500, 1), ("shop.gone",), False, "the log holds no such namespace"),
+    ],
+)
+def test_without_a_destination_the_log_is_checked(
+    session: Session, until: ClusterTime | None, only: tuple[str, ...], accepted: bool | None, words: str
+) -> None:
+    found = module.dry_run(session, Options(only, False, 1.0, until=until), lambda *_: None, rebuilds=False)
+    assert (found.would, found.until_accepted, found.accepted) == ("replay", accepted, not words)
+    assert [words in finding["finding"] for finding in found.findings] == ([True] if words else [])
+    if "namespace" not in words:
+        assert (found.earliest, found.records) == ("100:1", 9)
