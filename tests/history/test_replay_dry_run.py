@@ -153,7 +153,7 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Session:
 def test_without_a_destination_the_log_is_checked(
     session: Session, until: ClusterTime | None, only: tuple[str, ...], accepted: bool | None, words: str
 ) -> None:
-    found = module.dry_run(session, Options(only, False, 1.0, until=until), lambda *_: None, rebuilds=False)
+    found = module.dry_run(session, Options(only, False, 1.0, until=until, only_log=True), lambda *_: None)
     assert (found.would, found.until_accepted, found.accepted) == ("replay", accepted, not words)
     assert [words in finding["finding"] for finding in found.findings] == ([True] if words else [])
     if "namespace" not in words:

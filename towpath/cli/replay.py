@@ -122,18 +122,26 @@ def replay(
         )
     if label == DRILL:
         raise click.UsageError(f"{DRILL} is the label of `takeover --drill`: give another --name")
-    needs_none = rebuild or (dry_run and not any((uri, uri_file, uri_env)))
-    target = None if needs_none else one_destination(uri, uri_file, uri_env, ", or --rebuild")
+    only_log = dry_run and not rebuild and not any((uri, uri_file, uri_env))
+    target = None if rebuild or only_log else one_destination(uri, uri_file, uri_env, ", or --rebuild")
     end = point_in_time(until) if until else None
     options = Options(
-        only, force=force, timeout=timeout, uri=target, label=label, until=end, follow=follow, empty=empty
+        only,
+        force=force,
+        timeout=timeout,
+        uri=target,
+        label=label,
+        until=end,
+        follow=follow,
+        empty=empty,
+        only_log=only_log,
     )
 
     with opened(file) as session:
         deployment.refuse_change(session.pipeline, "a rebuild" if rebuild else "a replay")
         if dry_run:
             with replay_bars() as report:
-                found = rehearsals.dry_run(session, options, report, rebuilds=rebuild)
+                found = rehearsals.dry_run(session, options, report)
             print_json(found) if as_json else click.echo("\n".join(rehearsed(found)))
             raise click.exceptions.Exit(_exit_code(found))
         with replay_bars() as report:

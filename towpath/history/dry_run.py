@@ -35,14 +35,14 @@ class Gathered:
     """Documents in the namespaces that would be written."""
 
 
-def dry_run(session: Session, options: Options, report: Report, *, rebuilds: bool) -> Replayable:
-    """Check a replay, or a rebuild. With no destination, only the log is checked.
+def dry_run(session: Session, options: Options, report: Report) -> Replayable:
+    """Check a replay, a rebuild, or only the log.
 
     Raises `TowpathError` if Kafka or Connect does not answer, and `Refused` for a pipeline that cannot be rebuilt.
     """
     session.topics.brokers()
     facts = ReplayFacts(session, options)
-    return judged(_of_rebuild(facts, report) if rebuilds else _of_replay(facts, report))
+    return judged(_of_rebuild(facts, report) if facts.is_rebuild else _of_replay(facts, report))
 
 
 def judged(found: Gathered) -> Replayable:
@@ -63,7 +63,7 @@ def judged(found: Gathered) -> Replayable:
         until_accepted=None if options.until is None else UNTIL not in errors and check is not None,
         earliest=_text(earliest),
         records=found.records,
-        deletes=found.counts if is_new and (options.empty or options.uri is None) else {},
+        deletes=found.counts if options.empty or options.uri is None else {},
         uncopied=found.uncopied,
         missing=missing(None if check is None or check.is_whole else check),
         findings=[finding.as_json() for finding in findings],
@@ -72,7 +72,7 @@ def judged(found: Gathered) -> Replayable:
 
 def _of_replay(facts: ReplayFacts, report: Report) -> Gathered:
     session, options = facts.session, facts.options
-    if not facts.is_replay:
+    if options.only_log:
         return _of_log(facts, Gathered("replay", options, run(OF_LOG, facts)), report)
     would = f"replay {facts.label}"
     existing = find(session.connect, session.pipeline, facts.label)
@@ -95,7 +95,7 @@ def _of_log(facts: ReplayFacts, found: Gathered, report: Report) -> Gathered:
     log = found.existing.log if found.existing else facts.log
     if not log or not facts.pipeline.exactly_once:
         return found
-    check = gather_log(facts.session, log, facts.copied, report)
+    check = gather_log(facts, log, facts.copied, report)
     records = sum(end - first for first, end in log.values())
     return replace(found, records=records, check=check, uncopied=facts.pipeline.copy_method == "none")
 

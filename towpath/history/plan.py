@@ -45,12 +45,14 @@ class Options:
     force: bool
     timeout: float
     uri: str | None = None
-    """Of the destination of a replay, which may contain a password; None for a rebuild."""
+    """Of the destination of a replay, which may contain a password; None for a rebuild, and to check only the log."""
     label: str | None = None
     """By default it is derived from the destination."""
     until: ClusterTime | None = None
     follow: bool = False
     empty: bool = False
+    only_log: bool = False
+    """Of a dry run that has no destination."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,6 +55,10 @@ class ReplayFacts:
         return self.options.uri is not None
 
     @property
+    def is_rebuild(self) -> bool:
+        return not self.is_replay and not self.options.only_log
+
+    @property
     def label(self) -> str:
         """By default, one that is the same for the same replica set."""
         return self.options.label or hashlib.sha256(str(self.target.replica_set).encode()).hexdigest()[:8]

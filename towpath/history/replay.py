@@ -146,7 +146,7 @@ def check_log(
     Raises `Refused` if it does not hold the state of the point in time `until`.
     """
     session = facts.session
-    result = gather_log(session, log, None if until is None else facts.copied, report)
+    result = gather_log(facts, log, None if until is None else facts.copied, report)
     for finding in too_early(until, result.earliest):
         raise finding.refused
     if result.is_whole:
@@ -166,9 +166,9 @@ def check_log(
     return result
 
 
-def gather_log(session: Session, log: Log, copied: ClusterTime | None, report: Report) -> LogCheck:
+def gather_log(facts: ReplayFacts, log: Log, copied: ClusterTime | None, report: Report) -> LogCheck:
     """What the log lacks, and the earliest point in time in it, if `copied` is known."""
-    return replace(_read_log(session, log, copied, report), cut_short=_cut_short(session, log))
+    return replace(_read_log(facts.session, log, copied, report), cut_short=_cut_short(facts, log))
 
 
 def too_early(until: ClusterTime | None, earliest: ClusterTime | None) -> Iterator[Finding]:
@@ -190,26 +190,18 @@ def _read_log(session: Session, log: Log, copied: ClusterTime | None, report: Re
     return result
 
 
-def _cleaned_ms(session: Session) -> int:
-    """Before which time the log may be compacted, as was stored when its lag was raised; 0 if nothing was."""
-    try:
-        with session.destination.briefly() as client:
-            time = writers.cleaned_before(client, session.pipeline.name)
-    except MongoUnreachable as error:
-        session.say(f"cannot check whether [log] compaction_lag was raised, and since when it holds: {error}")
-        return 0
-    return round(time.timestamp() * 1000) if time else 0
-
-
-def _cut_short(session: Session, log: Log) -> Mapping[Place, str]:
+def _cut_short(facts: ReplayFacts, log: Log) -> Mapping[Place, str]:
     """Partitions that were truncated or recreated, by the positions at the pipeline's destination.
 
-    A lost destination is a reason for a replay, so it does not prevent one.
+    A lost destination is a reason for a replay, so it does not prevent one. A rebuild empties that destination, so it
+    needs to know: raises `MongoUnreachable`.
     """
     try:
-        return bounds.cut_short(session, log)
+        return bounds.cut_short(facts.session, log)
     except MongoUnreachable as error:
-        session.say(f"cannot check whether a topic of the log was truncated or recreated: {error}")
+        if facts.is_rebuild:
+            raise
+        facts.session.say(f"cannot check whether a topic of the log was truncated or recreated: {error}")
         return {}
 
 
@@ -231,6 +223,17 @@ def empty(session: Session, client: Client, log: Log) -> None:
         elif count := counts.get(existing.namespace):
             session.say(f"emptying {existing.namespace}: {count:,} documents")
             target[name].delete_many({})
+
+
+def _cleaned_ms(session: Session) -> int:
+    """Before which time the log may be compacted, as was stored when its lag was raised; 0 if nothing was."""
+    try:
+        with session.destination.briefly() as client:
+            time = writers.cleaned_before(client, session.pipeline.name)
+    except MongoUnreachable as error:
+        session.say(f"cannot check whether [log] compaction_lag was raised, and since when it holds: {error}")
+        return 0
+    return round(time.timestamp() * 1000) if time else 0
 
 
 def _made_by_log(session: Session, log: Log) -> set[str]:
