@@ -362,7 +362,7 @@ class _Change:
 
     @contextmanager
     def waiting(self, client: raw.Client) -> Iterator[None]:
-        """It is begun, and waits until the end. (To change a fail point would wait for the command that it holds up.)"""
+        """It is begun, and waits until the end. (To change a fail point waits for what it holds up.)"""
         self.hold(client)
         yield
         client.admin.command("configureFailPoint", _BUILD, mode="off")

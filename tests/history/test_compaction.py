@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
@@ -29,6 +31,7 @@ from tests.support.workload import Workload
 from tests.support.writer import Writer
 from towpath import stack as embedded
 from towpath.clients.kafka.topics import Topics
+from towpath.clients.mongo.client import ClusterTime, cluster_time
 from towpath.config import loading as pipeline_file
 from towpath.config.events import Pass
 from towpath.history import compaction
@@ -340,10 +343,22 @@ def test_the_cleaner_is_let_at_an_old_log_once_it_is_protected_and_taken_off_aga
     found = pipeline.status()["log"]
     assert [(one["unprotected_documents"], one["compacted"]) for one in found["topics"]] == [(0, True)]
     assert found["warnings"] == []
+    earliest = [earliest_point(pipeline)]
+    for lag in ("1s", "600s"):  # what may be gone with the short one is not promised again with the long one
+        text = pipeline.file.read_text()
+        pipeline.file.write_text(re.sub(r'compaction_lag = "\d+s"', f'compaction_lag = "{lag}"', text))
+        towpath("deploy", pipeline.file)
+        earliest.append(earliest_point(pipeline))
+    assert earliest[0] < earliest[1] <= earliest[2]
     pipeline.file.write_text(file)
     assert "cleanup.policy=compact: " in towpath("check", pipeline.file, expect=1).stdout
     towpath("deploy", pipeline.file)
     assert policy(pipeline) == {"cleanup.policy": "delete", "min.compaction.lag.ms": "600000"}
+
+
+def earliest_point(pipeline: Pipeline) -> ClusterTime:
+    """The earliest point in time that a replay accepts."""
+    return cluster_time(json.loads(towpath("replay", pipeline.file, "--dry-run", "--json").stdout)["earliest"])
 
 
 def _shown(pipeline: Pipeline) -> str:

@@ -19,10 +19,11 @@ from towpath.checks.rule import run
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.topics import Place, Topic, Topics
 from towpath.config.pipeline import Log, Pipeline
+from towpath.deploy import deployment
 from towpath.history import compaction
 from towpath.history.compaction import interval
 from towpath.history.unprotected import First, Part, Summary, summary
-from towpath.log.definitions import change_settings, definitions, plain_settings, request_settings
+from towpath.log.definitions import MARK, change_settings, definitions, plain_settings, request_settings
 from towpath.log.records import is_update
 from towpath.run.report import TopicLog
 from towpath.run.status import unprotected
@@ -225,3 +226,24 @@ class Compactable:
         session: Any = SimpleNamespace(pipeline=COMPACTED, topics=self)
         reader: Any = SimpleNamespace(parts={("move.shop.a", 0): Part()})
         return list(compaction.Compactor(session, reader)._enable_cleaner())
+
+
+@pytest.mark.parametrize(
+    ("lags", "new", "raised"),
+    [
+        ([HOUR], 2 * HOUR, HOUR),
+        ([3 * HOUR, HOUR, 2 * HOUR], 3 * HOUR, HOUR),
+        ([2 * HOUR], 2 * HOUR, None),
+        ([2 * HOUR], HOUR, None),
+        ([], HOUR, None),
+    ],
+)
+def test_a_lag_that_is_raised_is_known_by_the_one_before(lags: list[int], new: int, raised: int | None) -> None:
+    compacted = [{"cleanup.policy": "compact", MARK: str(lag)} for lag in lags]
+    once = [{"cleanup.policy": "delete", MARK: str(lag)} for lag in lags]
+    never = [{"cleanup.policy": "delete", MARK: "0"}]
+    for now in (compacted, once, compacted + never):
+        assert deployment._raised_from(now, {MARK: str(new)}) == raised
+        assert deployment._raised_from(now, {}) is None
+    assert deployment._raised_from(never, {MARK: str(new)}) is None
+    assert deployment._raised_from([{"cleanup.policy": "compact", MARK: "0"}], {MARK: str(new)}) == 0

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -13,6 +16,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from bson import Int64, json_util
 from bson.timestamp import Timestamp
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -37,6 +41,7 @@ MOMENTS = 2 if fuzz.TIMES == 1 else 3 * fuzz.TIMES
 SIZES = MongodSizes(cache_gb=0.25, oplog_mb=200)
 #: Documents by the bytes of their `_id`.
 State = Mapping[bytes, bytes]
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,10 @@ class Third:
     def refused(self, pipeline: Pipeline, *options: str, expect: int = 2) -> str:
         """What is said when a replay to here is refused."""
         return self._run(pipeline, *options, expect=expect).stderr
+
+    def tried(self, pipeline: Pipeline, *options: str, expect: int = 0) -> dict[str, Any]:
+        """What a dry run says."""
+        return self.replay(pipeline, *options, "--dry-run", expect=expect)
 
     def _run(self, pipeline: Pipeline, *options: str, expect: int) -> subprocess.CompletedProcess[str]:
         return towpath("replay", pipeline.file, "--destination", self.uri, *options, expect=expect)
@@ -178,16 +187,124 @@ def test_a_moment_is_rebuilt_exactly_and_only_one_that_the_log_can_tell(
     pipeline.wait()
     said = third.refused(pipeline, "--until", f"{before.time}:{before.inc}")
     assert "before the earliest point in time that can be rebuilt" in said
+    early = third.tried(pipeline, "--until", f"{before.time}:{before.inc}", expect=2)
+    assert (early["until_accepted"], [one["finding"] in said for one in early["findings"]]) == (False, [True])
     assert "is beyond what has been captured" in third.refused(pipeline, "--until", "2099-01-01T00:00:00Z")
+    words = ("replay", pipeline.file, "--until", early["earliest"], "--dry-run")
+    assert "is accepted" in towpath(*words).stdout, "without a destination"
     for text, expected in known:
+        tried = third.tried(pipeline, "--empty", "--until", text)
+        assert (tried["accepted"], tried["earliest"]) == (True, early["earliest"])
         found = third.replay(pipeline, "--empty", "--yes", "--until", text)
+        assert 0 < found["records"] <= tried["records"]
         assert found["whole"]
         assert oracle.differences(expected, state(third.documents(pipeline, "docs"))) == []
         assert len(expected) >= 50
+    assert "holds documents already" in third.tried(pipeline, expect=2)["findings"][0]["finding"]
     third.replay(pipeline, "--empty", "--yes", "--follow", "--name", "last")
+    assert third.tried(pipeline, "--follow", "--name", "last")["continues"]
+    assert towpath("replay", pipeline.file, "--rebuild", "--dry-run").stdout.count("would first delete about") == 1
     pipeline.remove()
     assert (connectors(pipeline), third.kept("last")) == (set(), [])
     assert oracle.differences(state(documents), state(third.documents(pipeline, "docs"))) == []
+
+
+def program(page: str, start: str, folder: Path) -> Path:
+    """The program of a page whose first line begins like this, as a file."""
+    (code,) = (
+        part for part in re.findall(r"^```python\n(.*?)^```", (DOCS / page).read_text(), re.M | re.S) if start in part
+    )
+    file = folder / start.split()[0].strip('"')
+    file.write_text(code)
+    return file
+
+
+@dataclass(frozen=True, slots=True)
+class Programs:
+    """`check.py` and `restore.py`, as the pages have them."""
+
+    check: Path
+    restore: Path
+    environment: Mapping[str, str]
+
+    def run(self, file: Path, *arguments: str | Path, expect: int = 0) -> list[str]:
+        command = [sys.executable, file, *arguments]
+        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == expect, f"{done.stdout}\n{done.stderr}"
+        return done.stdout.splitlines()
+
+
+def next_second(pipeline: Pipeline) -> str:
+    """A second of the source in which nothing is written."""
+    now = moment(pipeline).time
+    until("next second at the source", lambda: moment(pipeline).time > now)
+    until("the one after it", lambda: moment(pipeline).time > now + 1)
+    return datetime.fromtimestamp(now + 1, UTC).isoformat()
+
+
+@pytest.mark.nightly
+def test_what_was_damaged_on_both_sides_is_restored_at_the_source_and_what_was_changed_since_is_not(
+    make_pipeline: MakePipeline, third: Third, tmp_path: Path
+) -> None:
+    pipeline = make_pipeline(Settings())
+    orders, namespace = pipeline.source("orders"), pipeline.namespace("orders")
+    orders.insert_many([{"_id": n, "total": Int64(n), "lines": [{"n": 1.0}]} for n in range(40)])
+    pipeline.deploy()
+    pipeline.wait()
+    orders.update_one({"_id": 1}, {"$set": {"lines.0.n": 2}})
+    before = next_second(pipeline)
+    expected = state(orders)
+    orders.update_many({"_id": {"$lt": 10}}, {"$set": {"total": None}})
+    orders.update_one({"_id": 2}, {"$unset": {"lines": ""}})
+    orders.delete_many({"_id": {"$in": [20, 21]}})
+    orders.insert_one({"_id": 50, "total": None})
+    orders.update_one({"_id": 30}, {"$set": {"total": 31}})  # by the application, correctly
+    over = next_second(pipeline)
+    orders.update_one({"_id": 3}, {"$set": {"paid": True}})
+    orders.insert_one({"_id": 21, "total": 1})
+    (tmp_path / "ids").write_text("4\n")
+    towpath("repair", pipeline.file, "--ids", namespace, tmp_path / "ids")  # a re-read is no change
+    pipeline.wait()
+    assert third.tried(pipeline, "--until", before, "--only", namespace)["accepted"]
+    third.replay(pipeline, "--until", before, "--only", namespace, "--name", "before")
+    assert oracle.differences(expected, state(third.documents(pipeline, "orders"))) == []
+
+    programs = Programs(
+        program("verifier.md", '"""check.py', tmp_path),
+        program("how-to/point-in-time.md", '"""restore.py', tmp_path),
+        os.environ
+        | {"PATH": f"{TOWPATH.parent}:{os.environ['PATH']}"}
+        | {"SOURCE": pipeline.addresses.source, "REBUILT": third.uri},
+    )
+    [said] = programs.run(programs.check, pipeline.file, namespace, before)
+    assert said.endswith(f" documents; 14 differ, 0 of them without a record since {before}")
+    third.documents(pipeline, "orders").update_one({"_id": 15}, {"$set": {"total": 0}})
+    assert programs.run(programs.check, pipeline.file, namespace, before, expect=1)[0] == "WRONG: different 15"
+    third.documents(pipeline, "orders").update_one({"_id": 15}, {"$set": {"total": Int64(15)}})
+
+    third.documents(pipeline, "orders").rename("orders_before")
+    third.replay(pipeline, "--until", over, "--only", namespace, "--name", "damaged")
+    arguments = (pipeline.file, namespace, f"{namespace}_before")
+    damaged = state(orders)
+    assert programs.run(programs.restore, *arguments)[-1].count("10 would be restored") == 1
+    assert oracle.differences(damaged, state(orders)) == []
+    done = programs.run(programs.restore, *arguments, "--write")[:-1]
+    assert {json_util.loads(line[29:])["_id"]: line[:29].rstrip() for line in done} == dict.fromkeys(
+        [0, 1, 2, 4, 5, 6, 7, 8, 9, 20], "restored"
+    ) | {3: "KEPT, changed since", 21: "KEPT, changed since"} | {
+        30: "KEPT, not damaged",
+        50: "KEPT, created in this time",
+    }
+    assert len(oracle.differences(expected, state(orders))) == 4
+    assert "10 as before" in programs.run(programs.restore, *arguments, "--write")[-1]
+    pipeline.wait()
+    pipeline.assert_same("orders", at_least=41)
+
+    lines = towpath("tail", pipeline.file, namespace, "--id", "20", "--no-follow", "--json").stdout.splitlines()
+    assert [json.loads(line)["op"] for line in lines] == ["r", "d", "c"]
+    lines = towpath("tail", pipeline.file, namespace, "--since", before, "--until", over).stdout.splitlines()
+    assert len(lines) == 10 + 1 + 2 + 1 + 1
+    assert all(before[:10] in line and line.split()[3] in ("update", "delete", "document") for line in lines)
 
 
 @pytest.mark.nightly

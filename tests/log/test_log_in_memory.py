@@ -252,9 +252,11 @@ def test_a_transaction_hangs_if_it_is_open_in_a_second_reading_too(
 # whether the log can rebuild a destination
 
 
-def checked(topics: MemoryTopics, *namespaces: str, copied: ClusterTime | None = COPIED) -> LogCheck:
+def checked(
+    topics: MemoryTopics, *namespaces: str, copied: ClusterTime | None = COPIED, cleaned_ms: int = 0
+) -> LogCheck:
     said: list[tuple[int, int]] = []
-    found = check(PIPELINE, topics, namespaces or None, copied, lambda *progress: said.append(progress))
+    found = check(PIPELINE, topics, namespaces or None, copied, lambda *progress: said.append(progress), cleaned_ms)
     if said:
         total = said[-1][1]
         assert said == sorted(said) and said[-1] == (total, total) and {of for _, of in said} == {total}
@@ -354,6 +356,17 @@ def test_no_point_in_time_is_given_that_the_cleaner_may_have_passed(
     topics.clean(ONE, *missing)
     found = checked(topics).earliest
     assert found == (COPIED if earliest == 100 else ClusterTime(earliest, 1))
+
+
+def test_a_lag_that_was_raised_gives_nothing_back(topics: MemoryTopics) -> None:
+    now = int(time.time() * 1000)
+    topics.settings[ONE] = HOUR
+    topics.write(ONE, document(1, 105), document(2, 106), at_ms=now - 1_800_000)
+    topics.write(ONE, document(3, 120), at_ms=now - 1_000)
+    assert checked(topics).earliest == COPIED
+    assert checked(topics, cleaned_ms=now - 60_000).earliest == ClusterTime(106, 1)
+    topics.settings[ONE] = {"cleanup.policy": "delete"}
+    assert checked(topics, cleaned_ms=now).earliest == COPIED, "it was never compacted"
 
 
 def test_where_the_cleaner_left_nothing_the_log_is_exact_from_its_limit_on(

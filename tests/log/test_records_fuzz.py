@@ -195,16 +195,19 @@ def test_ids_of_many_levels_in_a_file_are_words(tmp_path: Path) -> None:
 
 def test_times_are_utc_and_say_so() -> None:
     shown = {
-        "time_ms": 1,
-        "at_ms": 1_700_000_000_000,
+        "time_ms": 1_700_000_001_000,
+        "cluster_time": "1700000000:7",
         "partition": 0,
         "offset": 1,
         "kind": "update",
         "key": "",
         "value": "",
     }
-    assert _as_text(shown).startswith("22:13:20Z ")
-    assert _as_text({**shown, "at_ms": 1 << 80}).startswith("--:--:--Z ")
+    assert _as_text(shown).startswith("2023-11-14T22:13:20Z  1700000000:7  ")
+    for foreign in ({**shown, "cluster_time": ""}, {**shown, "cluster_time": None}):
+        assert _as_text(foreign).startswith("2023-11-14T22:13:21Z  -  ")
+    for foreign in ({**shown, "cluster_time": f"{1 << 80}:1"}, {**shown, "cluster_time": "x"}):
+        assert _as_text(foreign).startswith("----------T--:--:--Z  -  ")
 
 
 def test_a_dead_letter_of_no_document_is_about_none() -> None:

@@ -29,12 +29,15 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 def duration(context: click.Context, option: click.Parameter, text: str | None) -> timedelta | None:
     """The time in `90s`, `10m`, `2h` or `1d`."""
-    if text is None:
-        return None
-    match = re.fullmatch(r"([1-9][0-9]{0,6})([smhd])", text)
-    if match is None:
+    if text is not None and span(text) is None:
         raise click.BadParameter(f"{text!r} is not a duration; write a whole number and s, m, h or d, such as 10m")
-    return timedelta(**{_UNITS[match[2]]: int(match[1])})
+    return None if text is None else span(text)
+
+
+def span(text: str) -> timedelta | None:
+    """As `duration`; None for any other text."""
+    match = re.fullmatch(r"([1-9][0-9]{0,6})([smhd])", text)
+    return None if match is None else timedelta(**{_UNITS[match[2]]: int(match[1])})
 
 
 def say(message: str) -> None:

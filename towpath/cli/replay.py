@@ -9,22 +9,25 @@ from typing import Any
 
 import click
 
+from towpath.cli import DIFFERENT, ERROR
 from towpath.cli.options import FILE, flag, json_option, opened, pipeline_argument, print_json
 from towpath.cli.progress import replay_bars
 from towpath.clients.mongo.client import cluster_time
 from towpath.config import mongo_uri
-from towpath.config.events import Replayed
+from towpath.config.events import Replayable, Replayed
 from towpath.config.loading import holds_secret
 from towpath.config.logins import refuse_files, refuse_open
 from towpath.config.text import counted, duration
 from towpath.deploy import deployment
 from towpath.errors import TowpathError
+from towpath.history import dry_run as rehearsals
 from towpath.history import rebuild as rebuilds
 from towpath.history import replay as replays
 from towpath.history.plan import DRILL, Options, format_time, point_in_time
 from towpath.history.sink_run import SHOWN, missing_lines
 from towpath.session import unsaid
 
+_UNCOPIED = 'missing  what the source held when the log began ([capture] copy = "none")'
 _DESTINATIONS: tuple[Callable[[Any], Any], ...] = (
     click.option("--destination", "uri", metavar="URI", help="URI of the replica set to write to, without a password."),
     click.option(
@@ -66,6 +69,7 @@ def destination_options(command: Any) -> Any:
 @flag("--force", help="When the log is incomplete, rebuild what is possible and list the rest.")
 @click.option("--name", "label", metavar="LABEL", help="Name of the replay; default: a hash of the destination.")
 @flag("--yes", help="Do not ask before documents are deleted.")
+@flag("--dry-run", help="Check everything, print what would be done, and change nothing. Needs no destination.")
 @click.option(
     "--timeout",
     default=300.0,
@@ -86,6 +90,7 @@ def replay(
     force: bool,
     label: str | None,
     yes: bool,
+    dry_run: bool,
     timeout: float,
     as_json: bool,
 ) -> None:
@@ -99,13 +104,17 @@ def replay(
     --rebuild stops the pipeline's sink, empties the namespaces at the pipeline's destination after confirmation, and
     lets the sink apply the log from the beginning and continue from there.
 
+    --dry-run shows whether --until is accepted, the earliest point in time that can be rebuilt now, and how many
+    records would be read. Without a destination, only the log is checked.
+
     Exit codes: 0 the destination is complete; 1 the log was incomplete, or the destination refused documents, which are
-    listed; 2 it cannot be done.
+    listed; 2 it cannot be done. With --dry-run: 0 it would be complete; 1 the log is incomplete; 2 it cannot be done.
     """
     if rebuild:
         if any((uri, uri_file, uri_env)) or until or follow or empty or label:
             raise click.UsageError(
-                "--rebuild goes only with --only, --force, --yes and --timeout: it writes to the pipeline's destination"
+                "--rebuild goes only with --only, --force, --yes, --dry-run and --timeout: it writes to the pipeline's"
+                " destination"
             )
     elif until and follow:
         raise click.UsageError(
@@ -113,14 +122,28 @@ def replay(
         )
     if label == DRILL:
         raise click.UsageError(f"{DRILL} is the label of `takeover --drill`: give another --name")
-    target = None if rebuild else one_destination(uri, uri_file, uri_env, ", or --rebuild")
+    only_log = dry_run and not rebuild and not any((uri, uri_file, uri_env))
+    target = None if rebuild or only_log else one_destination(uri, uri_file, uri_env, ", or --rebuild")
     end = point_in_time(until) if until else None
     options = Options(
-        only, force=force, timeout=timeout, uri=target, label=label, until=end, follow=follow, empty=empty
+        only,
+        force=force,
+        timeout=timeout,
+        uri=target,
+        label=label,
+        until=end,
+        follow=follow,
+        empty=empty,
+        only_log=only_log,
     )
 
     with opened(file) as session:
         deployment.refuse_change(session.pipeline, "a rebuild" if rebuild else "a replay")
+        if dry_run:
+            with replay_bars() as report:
+                found = rehearsals.dry_run(session, options, report)
+            print_json(found) if as_json else click.echo("\n".join(rehearsed(found)))
+            raise click.exceptions.Exit(_exit_code(found))
         with replay_bars() as report:
             run = rebuilds.rebuild if rebuild else replays.replay
             verdict = run(session, options, report, unsaid if yes else confirm)
@@ -144,7 +167,7 @@ def lines(event: Replayed) -> Iterator[str]:
         f" {documents}{until}{follows}"
     )
     if event.uncopied:
-        yield 'missing  what the source held when the log began ([capture] copy = "none")'
+        yield _UNCOPIED
     yield from missing_lines(event.missing)
     for head in event.deleted_since:
         yield f"deleted by retention in the meantime, and perhaps not applied: {head}"
@@ -162,6 +185,34 @@ def lines(event: Replayed) -> Iterator[str]:
         yield f"{event.refused:,} records that the destination refused are in the topic {event.dead_letter_topic}"
     if not event.whole:
         yield f"{event.done}: not whole"
+
+
+def rehearsed(found: Replayable) -> Iterator[str]:
+    """A dry run as text."""
+    for finding in found.findings:
+        yield f"{finding['level']:<8} " + "; ".join(filter(None, (finding["finding"], finding["advice"])))
+    if found.uncopied:
+        yield _UNCOPIED
+    yield from missing_lines(found.missing)
+    if found.until:
+        yield f"--until {_time(found.until)} is {'accepted' if found.until_accepted else 'rejected'}"
+    if found.earliest:
+        yield f"the earliest point in time that can be rebuilt now: {_time(found.earliest)}"
+    for namespace, count in found.deletes.items():
+        yield f"would first delete about {count:,} documents of {namespace}"
+    if not found.accepted:
+        ending = "" if _exit_code(found) == ERROR else "; --force rebuilds what is possible, and lists the rest"
+        yield f"{found.would}: would not begin{ending}"
+        return
+    verb = "continue with" if found.continues else "read"
+    yield f"{found.would}: would {verb} about {found.records:,} records{'' if found.whole else '; not whole'}"
+
+
+def _exit_code(found: Replayable) -> int:
+    """Of a dry run."""
+    if any(finding["level"] == "error" for finding in found.findings):
+        return ERROR
+    return 0 if found.whole else DIFFERENT
 
 
 def _time(text: str) -> str:

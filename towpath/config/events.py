@@ -289,6 +289,29 @@ class Replayed(Event):
     earliest: str | None
 
 
+class Replayable(Event):
+    """Whether a replay or a rebuild would begin, and what it would give."""
+
+    event: Literal["replayable"] = "replayable"
+    would: str
+    accepted: bool
+    continues: bool
+    whole: bool
+    """Whether the log lacks nothing."""
+    until: str | None
+    until_accepted: bool | None
+    """Also if something else is wrong; None without --until."""
+    earliest: str | None
+    """The earliest point in time that can be rebuilt now; None when unknown, or when the log was not read."""
+    records: int
+    """How many it would read; transaction markers count."""
+    deletes: Mapping[str, int]
+    """Namespace → about how many documents would be deleted first."""
+    uncopied: bool
+    missing: Sequence[Json]
+    findings: Sequence[Json]
+
+
 class Gate(TimedEvent):
     """The findings of the gate, one for each line; see `towpath.checks.rule.Finding`."""
 
@@ -385,7 +408,7 @@ BY_COMMAND: Mapping[str, Sequence[type[Event]]] = {
     "verify": (Difference, Definition, Verdict, Followed),
     "compact": (Pass,),
     "repair": (Reread, Repaired),
-    "replay": (Replayed,),
+    "replay": (Replayed, Replayable),
     "cutover": (Gate, Step, Switch, CutoverNote),
     "takeover": (Gate, Step, Switch, CutoverNote, Overwritten, Drilled),
     "run": (Note, Difference, Definition, RunEnd),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -26,6 +27,7 @@ from towpath.config.text import counted, first_few
 from towpath.errors import ConnectError, MongoUnreachable, Refused, TowpathError, Unresolved
 from towpath.log.definitions import (
     HEARTBEAT_SETTINGS,
+    MARK,
     POLICY,
     TopicGroup,
     is_compacted,
@@ -50,6 +52,9 @@ _KNOWN_S = 10.0  # seconds until a broker must know of another topic that was cr
 _SOON = 100  # topics that a broker learns of at once
 _DEPLOY = "deploy"
 _SHOWN = 5  # topics named in one change
+#: From the note of a raised lag until all brokers have the new one, and by which their clocks may be ahead.
+_UNSURE = timedelta(minutes=2)
+Settings = Mapping[str, str]
 _SAME = "deploy would stop with the same message"
 #: What `check` checks, in order. `deploy` stops at the required ones.
 SERVERS: Sequence[Rule[Facts]] = (
@@ -192,6 +197,9 @@ def _settings_changes(facts: Facts, names: Iterable[str], settings: Mapping[str,
     """One for all topics that need the same."""
     current = facts.topic_settings
     judged = {name: current[name] for name in names}
+    if (raised := _raised_from(judged.values(), settings)) is not None:
+        note = partial(_note_cleaned, facts, raised)
+        yield Change(f"store until when the log may be compacted, in towpath.{WRITERS}, as the lag is raised", note)
     begins = (name for name, now in judged.items() if is_compacted(settings) and not is_compacted(now))
     unsafe = _unsafe(facts, begins)
     alike: dict[tuple[tuple[tuple[str, str], ...], bool], list[str]] = {}
@@ -207,6 +215,21 @@ def _settings_changes(facts: Facts, names: Iterable[str], settings: Mapping[str,
         listed = ", ".join(f"{key}={value}" for key, value in differing)
         later = f"; `towpath compact` sets {POLICY} later" if is_later else ""
         yield Change(f"set {listed} on {_topics(same)}{later}", partial(facts.topics.alter, same, dict(differing)))
+
+
+def _raised_from(current: Iterable[Settings], settings: Settings) -> int | None:
+    """The smallest lag (ms), of topics that are or were compacted, that these settings raise; None if they raise none.
+
+    From then on the topics do not show how far the cleaner may have come with the lag before.
+    """
+    new = int(settings.get(MARK, 0))
+    lags = [int(now.get(MARK, 0)) for now in current if is_compacted(now) or int(now.get(MARK, 0)) > 0]
+    return min((lag for lag in lags if lag < new), default=None)
+
+
+def _note_cleaned(facts: Facts, lag_ms: int) -> None:
+    with facts.session.destination.connected() as client:
+        writers.note_cleaned(client, facts.pipeline.name, datetime.now(UTC) + _UNSURE - timedelta(milliseconds=lag_ms))
 
 
 def _secret_changes(facts: Facts) -> Iterator[Change]:

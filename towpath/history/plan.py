@@ -45,12 +45,14 @@ class Options:
     force: bool
     timeout: float
     uri: str | None = None
-    """Of the destination of a replay, which may contain a password; None for a rebuild."""
+    """Of the destination of a replay, which may contain a password; None for a rebuild, and to check only the log."""
     label: str | None = None
     """By default it is derived from the destination."""
     until: ClusterTime | None = None
     follow: bool = False
     empty: bool = False
+    only_log: bool = False
+    """Of a dry run that has no destination."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,10 +152,10 @@ def chosen(pipeline: Pipeline, only: Iterable[str]) -> Selection:
     return replace(pipeline.selection, only=tuple(only))
 
 
-def point_in_time(text: str) -> ClusterTime:
+def point_in_time(text: str, option: str = "--until", *, ordinal: int = END_OF_SECOND) -> ClusterTime:
     """Parse a cluster time `seconds:ordinal`, or an ISO 8601 time to the second, UTC if it has no zone.
 
-    An ISO 8601 time means the end of that second. Raises `TowpathError` for any other text.
+    An ISO 8601 time means the end of that second, or this `ordinal` in it. Raises `TowpathError` for any other text.
     """
     if re.fullmatch(r"\d{1,10}:\d{1,10}", text):
         time = cluster_time(text)
@@ -162,20 +164,20 @@ def point_in_time(text: str) -> ClusterTime:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise _bad_time(text, "neither a time nor a cluster time") from None
+        raise _bad_time(option, text, "neither a time nor a cluster time") from None
     if not re.search(r"[T ]\d\d:?\d\d:?\d\d", text):
-        raise _bad_time(text, "the time of day or its seconds are missing")
+        raise _bad_time(option, text, "the time of day or its seconds are missing")
     if moment.microsecond:
-        raise _bad_time(text, "cluster times are whole seconds")
+        raise _bad_time(option, text, "cluster times are whole seconds")
     seconds = int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
     if not 0 < seconds < 2**32:
-        raise _bad_time(text, "it is out of range")
-    return ClusterTime(seconds, END_OF_SECOND)
+        raise _bad_time(option, text, "it is out of range")
+    return ClusterTime(seconds, ordinal)
 
 
-def _bad_time(text: str, why: str) -> TowpathError:
+def _bad_time(option: str, text: str, why: str) -> TowpathError:
     return TowpathError(
-        f"--until {text!r}: {why}",
+        f"{option} {text!r}: {why}",
         "give a time in ISO 8601 to the second, such as 2026-11-21T18:00:00Z, or a cluster time as seconds:ordinal",
     )
 

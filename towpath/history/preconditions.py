@@ -36,6 +36,8 @@ from towpath.store.writers import Registration, read_all
 _RESERVED = ("sink", "source", "source-whole")  # `<pipeline>-replay-sink` is the sink of a pipeline of that name
 _LABEL = r"[A-Za-z0-9][A-Za-z0-9-]{0,31}"
 _SHOWN = 5
+#: The subject of what is found about a point in time.
+UNTIL = "--until"
 
 
 class ReplayFacts:
@@ -51,6 +53,10 @@ class ReplayFacts:
     @property
     def is_replay(self) -> bool:
         return self.options.uri is not None
+
+    @property
+    def is_rebuild(self) -> bool:
+        return not self.is_replay and not self.options.only_log
 
     @property
     def label(self) -> str:
@@ -340,18 +346,27 @@ def empty_namespaces(facts: ReplayFacts) -> Iterator[Finding]:
         )
 
 
-def _of_replay(*checks: Callable[[ReplayFacts], Iterator[Finding]]) -> tuple[Rule[ReplayFacts], ...]:
-    return tuple(Rule("replay", check, applies=lambda facts: facts.is_replay) for check in checks)
+def _of_replay(
+    *checks: Callable[[ReplayFacts], Iterator[Finding]], name: str = "replay"
+) -> tuple[Rule[ReplayFacts], ...]:
+    return tuple(Rule(name, check, applies=lambda facts: facts.is_replay) for check in checks)
 
 
 #: Of the command: also when it continues a replay or a rebuild.
 OF_COMMAND: Sequence[Rule[ReplayFacts]] = (*rules("replay", exactly_once), *_of_replay(valid_label))
+#: Those of a point in time in the log, whatever the destination.
+OF_LOG: Sequence[Rule[ReplayFacts]] = (
+    *rules("replay", exactly_once, selected, copied, without_gap, copy_over),
+    *rules(UNTIL, point_in_time),
+)
 #: Before a new replay or rebuild begins.
 OF_BEGINNING: Sequence[Rule[ReplayFacts]] = (
     *rules("replay", selected),
     *_of_replay(free_name, elsewhere),
     *rules("replay", copied),
-    *_of_replay(without_gap, copy_over, point_in_time, one_writer),
+    *_of_replay(without_gap, copy_over),
+    *_of_replay(point_in_time, name=UNTIL),
+    *_of_replay(one_writer),
     *rules("replay", writable),
     *_of_replay(empty_namespaces),
     Rule("replay", renamed, applies=lambda facts: not facts.is_replay),

@@ -65,14 +65,7 @@ def rebuild(session: Session, options: Options, report: Report, confirm: Confirm
     """Run a rebuild to its end, or continue an interrupted one. Raises `Refused` for what is not supported."""
     facts, pipeline, connect = ReplayFacts(session, options), session.pipeline, session.connect
     sink = pipeline.sink_connector
-    require(OF_COMMAND, facts)
-    session.require_deployed()
-    target.require_own(session)
-    cutover.refuse(session)
-    refuse_loop_on_resuming(session)
-    with session.destination.connected() as client:
-        existing = running(client, pipeline)
-    if existing:
+    if existing := require_able(facts):
         plan, check = _resume(facts, existing, report)
     else:
         plan, check = begin(facts, report, confirm)
@@ -91,13 +84,26 @@ def rebuild(session: Session, options: Options, report: Report, confirm: Confirm
     return run.verdict()
 
 
-def _resume(facts: ReplayFacts, plan: Plan, report: Report) -> tuple[Plan, LogCheck | None]:
+def require_able(facts: ReplayFacts) -> Plan | None:
+    """Raise `Refused` where the pipeline cannot be rebuilt, or another rebuild has begun; that one if it continues."""
     session = facts.session
-    if not plan.matches(facts.options):
+    require(OF_COMMAND, facts)
+    session.require_deployed()
+    target.require_own(session)
+    cutover.refuse(session)
+    refuse_loop_on_resuming(session)
+    with session.destination.connected() as client:
+        existing = running(client, session.pipeline)
+    if existing and not existing.matches(facts.options):
         raise Refused(
-            f"a rebuild of {session.pipeline.name} with {plan.words} has started and is not finished",
+            f"a rebuild of {session.pipeline.name} with {existing.words} has started and is not finished",
             "give the same options to continue it",
         )
+    return existing
+
+
+def _resume(facts: ReplayFacts, plan: Plan, report: Report) -> tuple[Plan, LogCheck | None]:
+    session = facts.session
     session.say("continuing the rebuild that was started before")
     return plan, check_log(facts, plan.log, report, force=True) if plan.forced else None
 

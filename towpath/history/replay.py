@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -11,7 +11,7 @@ from itertools import islice
 
 from pymongo import WriteConcern
 
-from towpath.checks.rule import require
+from towpath.checks.rule import Finding, error, require
 from towpath.checks.target import others
 from towpath.clients.connect.control import statuses, stop
 from towpath.clients.kafka.consume import messages
@@ -111,12 +111,8 @@ def _create(facts: ReplayFacts, plan: Plan) -> Replay:
 def _resume(facts: ReplayFacts, existing: Replay, report: Report) -> tuple[Replay, LogCheck | None]:
     """Continue the replay with this label, which was interrupted or follows."""
     session, plan, label = facts.session, existing.plan, existing.label
-    if not existing.destination.is_same(facts.target.replica_set) or not plan.matches(facts.options):
-        raise Refused(
-            f"there is a replay {label} to {existing.destination} already, started with {plan.words}",
-            "give the same options to continue it, another --name for one beside it, or give it up: towpath remove"
-            f" PIPELINE --replay {label}",
-        )
+    for finding in other_options(facts, existing):
+        raise finding.refused
     replay = replace(existing, uri=facts.options.uri)
     with facts.cluster.connected() as client:
         applied = positions.positions(client, replay.sink)
@@ -131,6 +127,17 @@ def _resume(facts: ReplayFacts, existing: Replay, report: Report) -> tuple[Repla
     return replay, check_log(facts, plan.log, report, force=True) if plan.forced else None
 
 
+def other_options(facts: ReplayFacts, existing: Replay) -> Iterator[Finding]:
+    """The replay with this label was started with these options."""
+    plan, label = existing.plan, existing.label
+    if not existing.destination.is_same(facts.target.replica_set) or not plan.matches(facts.options):
+        yield error(
+            f"there is a replay {label} to {existing.destination} already, started with {plan.words}",
+            "give the same options to continue it, another --name for one beside it, or give it up: towpath remove"
+            f" PIPELINE --replay {label}",
+        )
+
+
 def check_log(
     facts: ReplayFacts, log: Log, report: Report, *, force: bool, until: ClusterTime | None = None
 ) -> LogCheck | None:
@@ -139,14 +146,9 @@ def check_log(
     Raises `Refused` if it does not hold the state of the point in time `until`.
     """
     session = facts.session
-    result = _read_log(session, log, None if until is None else facts.copied, report)
-    result = replace(result, cut_short=_cut_short(facts, log))
-    if until is not None and result.earliest is not None and until < result.earliest:
-        raise Refused(
-            f"--until {format_time(until)} is before the earliest point in time that can be rebuilt:"
-            f" {format_time(result.earliest)}. Before it, the log does not hold every state: the copy was not done, or"
-            " Kafka compacted the log"
-        )
+    result = gather_log(facts, log, None if until is None else facts.copied, report)
+    for finding in too_early(until, result.earliest):
+        raise finding.refused
     if result.is_whole:
         return None
     if not force:
@@ -164,9 +166,26 @@ def check_log(
     return result
 
 
+def gather_log(facts: ReplayFacts, log: Log, copied: ClusterTime | None, report: Report) -> LogCheck:
+    """What the log lacks, and the earliest point in time in it, if `copied` is known."""
+    return replace(_read_log(facts.session, log, copied, report), cut_short=_cut_short(facts, log))
+
+
+def too_early(until: ClusterTime | None, earliest: ClusterTime | None) -> Iterator[Finding]:
+    """The log has every state of the point in time `until`."""
+    if until is not None and earliest is not None and until < earliest:
+        yield error(
+            f"--until {format_time(until)} is before the earliest point in time that can be rebuilt:"
+            f" {format_time(earliest)}. Before it, the log does not hold every state: the copy was not done, or Kafka"
+            " compacted the log",
+            "",
+        )
+
+
 def _read_log(session: Session, log: Log, copied: ClusterTime | None, report: Report) -> LogCheck:
     names, words = namespaces(session.pipeline, log), "checking the log"
-    result = integrity.check(session.pipeline, session.topics, names, copied, partial(report, words))
+    cleaned_ms = _cleaned_ms(session) if copied is not None else 0
+    result = integrity.check(session.pipeline, session.topics, names, copied, partial(report, words), cleaned_ms)
     report(words, result.records, result.records)
     return result
 
@@ -180,7 +199,7 @@ def _cut_short(facts: ReplayFacts, log: Log) -> Mapping[Place, str]:
     try:
         return bounds.cut_short(facts.session, log)
     except MongoUnreachable as error:
-        if not facts.is_replay:
+        if facts.is_rebuild:
             raise
         facts.session.say(f"cannot check whether a topic of the log was truncated or recreated: {error}")
         return {}
@@ -204,6 +223,17 @@ def empty(session: Session, client: Client, log: Log) -> None:
         elif count := counts.get(existing.namespace):
             session.say(f"emptying {existing.namespace}: {count:,} documents")
             target[name].delete_many({})
+
+
+def _cleaned_ms(session: Session) -> int:
+    """Before which time the log may be compacted, as was stored when its lag was raised; 0 if nothing was."""
+    try:
+        with session.destination.briefly() as client:
+            time = writers.cleaned_before(client, session.pipeline.name)
+    except MongoUnreachable as error:
+        session.say(f"cannot check whether [log] compaction_lag was raised, and since when it holds: {error}")
+        return 0
+    return round(time.timestamp() * 1000) if time else 0
 
 
 def _made_by_log(session: Session, log: Log) -> set[str]:

@@ -79,18 +79,19 @@ def check(
     namespaces: Collection[str] | None,
     copied: ClusterTime | None,
     report: ReportProgress,
+    cleaned_ms: int = 0,
 ) -> LogCheck:
     """Check the topics of these namespaces (names at the source; None for all of the pipeline) up to their ends now.
 
     `copied` is the largest cluster time of the copies (`SourceState.copied`). `report` is not called when nothing has
-    to be read.
+    to be read. What was appended before `cleaned_ms` may be compacted, whatever lag compacted topics have now.
     """
     ends = {
         place: bounds
         for place, bounds in pipeline_ends(pipeline, topics).items()
         if namespaces is None or namespace_of(pipeline.name, place[0]) in namespaces
     }
-    scans = _scans(topics, ends)
+    scans = _scans(topics, ends, cleaned_ms)
     with topics.reader(**_END_SOON) as consumer:
         reading = _Reading(consumer, report, 2 * sum(scan.length for scan in scans))
         for _, of_topic in groupby(scans, lambda scan: scan.place[0]):
@@ -112,7 +113,7 @@ def check(
     )
 
 
-def _scans(topics: Topics, ends: Window) -> list[Scan]:
+def _scans(topics: Topics, ends: Window, cleaned_ms: int = 0) -> list[Scan]:
     """The partitions to read, by topic: those that have lost their beginning, and all of topics that are or were
     compacted.
 
@@ -124,7 +125,7 @@ def _scans(topics: Topics, ends: Window) -> list[Scan]:
         for topic, of in topics.settings_of_all(names, (MARK, POLICY)).items()
         if int(of.get(MARK, 0)) > 0 or is_compacted(of)
     }
-    times = {place: max(0, now_ms - lags[place[0]]) for place in ends if place[0] in lags}
+    times = {place: max(0, cleaned_ms, now_ms - lags[place[0]]) for place in ends if place[0] in lags}
     cuts = {place: Cut(times[place], offset) for place, offset in topics.offsets_at(times).items()}
     return [
         Scan(place, bounds, cuts.get(place)) for place, bounds in sorted(ends.items()) if place in cuts or bounds[0] > 0

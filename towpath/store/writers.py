@@ -108,6 +108,18 @@ def note(client: Client, name: str, ids: Mapping[str, str], *, removed: bool = F
     _writers(client).update_one({"_id": name}, change | ({"$set": {"removed": True}} if removed else {}))
 
 
+def note_cleaned(client: Client, name: str, until: datetime) -> None:
+    """Store that Kafka's cleaner may have come to what was appended before this time, as its lag is raised."""
+    _writers(client).update_one({"_id": name}, {"$max": {"cleanedBefore": until}})
+
+
+def cleaned_before(client: Client, name: str) -> datetime | None:
+    """The latest time that `note_cleaned` has stored; None without one."""
+    found = _writers(client).find_one({"_id": name}) or {}
+    time: datetime | None = found.get("cleanedBefore")
+    return time
+
+
 def forget(client: Client, name: str) -> None:
     _writers(client).delete_one({"_id": name})
 

@@ -6,10 +6,12 @@ letters.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from json import JSONDecodeError
 from pathlib import Path
 from typing import TextIO
 
@@ -105,6 +107,23 @@ def of_file(pipeline: Pipeline, name: str, file: TextIO) -> Iterator[DocumentRef
                     f"{file.name}, line {number}: {line.strip()[:80]!r} is not the Extended JSON of an _id ({error});"
                     ' write {"$oid": "…"} for an ObjectId, "…" for a string'
                 ) from error
+
+
+def id_of(text: str) -> bytes:
+    """`{_id: …}` of an `_id` as Extended JSON or, if it is no JSON, as a string.
+
+    Raises `TowpathError`, also for what could be an ObjectId or a string.
+    """
+    if re.fullmatch("[0-9a-fA-F]{24}", text):
+        raise TowpathError(
+            f"{text} may be an ObjectId or a string", f"""write '{{"$oid": "{text}"}}' or '"{text}"', in quotes"""
+        )
+    try:
+        return _id(text)
+    except (ValueError, TypeError, *NOT_BSON) as error:
+        if isinstance(error, JSONDecodeError) and not text.startswith(("{", "[", '"')):
+            return bson.encode({"_id": text})
+        raise TowpathError(f"{text[:80]!r} is not the Extended JSON of an _id ({error})") from error
 
 
 def _id(line: str) -> bytes:
