@@ -73,8 +73,13 @@ class Plan:
     """A filter that all documents match: of its fields depends how their changes travel. Empty for none."""
 
     def __str__(self) -> str:
-        rule = f", only {self.only}" if self.only else ""
+        rule = f", only {self.filter}" if self.filter else ""
         return f"seed {self.seed}: {', '.join(map(str, self.strikes))}{rule}"
+
+    @property
+    def filter(self) -> str:
+        """`only`, if all states take it."""
+        return self.only if all(strike.state.may_filter for strike in self.strikes) else ""
 
     @property
     def settings(self) -> Settings:
@@ -83,11 +88,7 @@ class Plan:
         is_both = {COPY, HAND_OVER} <= {strike.state.turn for strike in self.strikes}
         longer = {"documents_per_second": _LONG_COPY} if is_both else {}
         write = {key: value for one in wanted for key, value in one.write.items()}
-        # a collection with a filter is never read in natural order
-        is_natural = any(one.capture.get("copy_order") == "natural" for one in wanted)
-        rule = (
-            f"[[collections.rules]]\ncollections = '*.*'\nonly = '{self.only}'" if not is_natural and self.only else ""
-        )
+        rule = f"[[collections.rules]]\ncollections = '*.*'\nonly = '{self.filter}'" if self.filter else ""
         return Settings(
             kafka={"max_record": "1MiB"},  # the largest documents are in chunks
             capture={**wanted[0].capture, **longer},

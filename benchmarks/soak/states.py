@@ -88,6 +88,9 @@ class State:
     settings: Settings = _SETTINGS
     writes: bool = True
     """Whether the source is written to during this."""
+    may_filter: bool = True
+    """Whether collections may have a filter: such ones are not read in natural order, nor may compaction have to ask
+    for any document of them."""
     turn: int = MIDDLE
     """Its place in a round, where each turn comes once, `MIDDLE` as often as one likes."""
 
@@ -551,7 +554,13 @@ STATES: dict[str, State] = {
     for state in (
         State("any", _any_moment, after=False),
         State("copy", _stage("copy"), turn=COPY),
-        State("copy in natural order", _stage("copy"), settings=_copying(copy_order="natural"), turn=COPY),
+        State(
+            "copy in natural order",
+            _stage("copy"),
+            settings=_copying(copy_order="natural"),
+            may_filter=False,
+            turn=COPY,
+        ),
         State("copy by three tasks", _stage("copy"), settings=_copying(copy_tasks=3), turn=COPY),
         State("copy after a round", _in_round("copy"), settings=_copying(documents_per_second=40), turn=COPY),
         State("catch-up after a round", _in_round("catch-up"), settings=_copying(documents_per_second=40), turn=COPY),
@@ -560,6 +569,7 @@ STATES: dict[str, State] = {
             _pending,
             after=False,
             settings=_copying(documents_per_second=40, copy_order="natural"),
+            may_filter=False,
             turn=COPY,
         ),
         State(
@@ -568,7 +578,7 @@ STATES: dict[str, State] = {
         State("streaming", _streaming, after=False),
         State("reading again", _reading_again),
         State("transaction", _in_transaction, at_broker=False),
-        State("compaction", _compacting, settings=Settings(extra=_COMPACTED)),
+        State("compaction", _compacting, settings=Settings(extra=_COMPACTED), may_filter=False),
         *_ddl_states(),
         State("verify", _verifying, at_broker=False),
         State(
