@@ -168,8 +168,8 @@ def _records(session: Session, namespace: str, wanted: Selection, *, begins: boo
         )
     ends = session.topics.ends([topic])
     with closing(session.topics.consumer()) as consumer:
-        firsts = starts(session.topics, ends, wanted.since)
-        begin = firsts if begins else {place: end for place, (_, end) in ends.items()}
+        lasts = {place: end for place, (_, end) in ends.items()}
+        begin = starts(session.topics, ends, wanted.since) if begins else lasts
         if not follow:
             window = {place: (begin[place], end) for place, (_, end) in ends.items()}
             yield from (message for _, message in consume.messages(consumer, window))

@@ -94,7 +94,7 @@ public final class DebeziumEvent {
     public boolean needsDocument() {
         return operation().equals("u")
                 && envelope.getString("before") != null
-                && (carrier().isOversized() || carrier().hasDottedName());
+                && (isOversized() || carrier().hasDottedName());
     }
 
     /** {@code {_id: …}} of an update or a delete; in a sharded collection with the shard key. */
