@@ -108,7 +108,10 @@ def _moment(option: str, text: str | None, ordinal: int, now: float) -> ClusterT
         return None
     if ago := span(text):
         return ClusterTime(max(0, int(now - ago.total_seconds())), ordinal)
-    return point_in_time(text, option, ordinal=ordinal)
+    try:
+        return point_in_time(text, option, ordinal=ordinal)
+    except TowpathError as error:
+        raise TowpathError(error.what, f"{error.advice}, or how long ago, such as 10m") from None
 
 
 def _changes(messages: Iterator[Message], *, canonical: bool) -> Iterator[tuple[dict[str, object], str]]:
