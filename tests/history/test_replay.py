@@ -242,32 +242,50 @@ def next_second(pipeline: Pipeline) -> str:
     return datetime.fromtimestamp(now + 1, UTC).isoformat()
 
 
+def restored(lines: list[str]) -> dict[int, tuple[str, int]]:
+    """What `restore.py` printed: _id → what it did, and how many changes others made."""
+    found = {}
+    for line in lines[:-1]:
+        parts = re.fullmatch(r"(.{24}) (\{.*\})  \(\d+ by the mistake, (\d+) by others\)", line)
+        assert parts, line
+        found[json_util.loads(parts[2])["_id"]] = (parts[1].rstrip(), int(parts[3]))
+    return found
+
+
 @pytest.mark.nightly
-def test_what_was_damaged_on_both_sides_is_restored_at_the_source_and_what_was_changed_since_is_not(
+def test_what_only_the_mistake_changed_is_restored_at_the_source_and_what_others_changed_too_is_not(
     make_pipeline: MakePipeline, third: Third, tmp_path: Path
 ) -> None:
     pipeline = make_pipeline(Settings())
     orders, namespace = pipeline.source("orders"), pipeline.namespace("orders")
-    orders.insert_many([{"_id": n, "total": Int64(n), "lines": [{"n": 1.0}]} for n in range(40)])
+    orders.insert_many(
+        [
+            {"_id": n, "status": "open" if n in (20, 21) else "paid", "total": Int64(n), "lines": [{"n": 1.0}]}
+            for n in range(40)
+        ]
+    )
     pipeline.deploy()
     pipeline.wait()
     orders.update_one({"_id": 1}, {"$set": {"lines.0.n": 2}})
     before = next_second(pipeline)
     expected = state(orders)
-    orders.update_many({"_id": {"$lt": 10}}, {"$set": {"total": None}})
-    orders.update_one({"_id": 2}, {"$unset": {"lines": ""}})
-    orders.delete_many({"_id": {"$in": [20, 21]}})
-    orders.insert_one({"_id": 50, "total": None})
-    orders.update_one({"_id": 30}, {"$set": {"total": 31}})  # by the application, correctly
+    orders.update_one({"_id": 5}, {"$set": {"paid": True}})  # by the application, before the mistake
+    orders.insert_one({"_id": 50, "total": 1})
+    orders.update_many({"_id": {"$in": [*range(10), 50]}}, {"$set": {"total": None}})  # the mistake
+    orders.delete_many({"_id": {"$in": [20, 21]}})  # the mistake, too
+    orders.update_one({"_id": 2}, {"$unset": {"lines": ""}})  # by the application, after the mistake
+    orders.delete_one({"_id": 30})
+    orders.update_one({"_id": 31}, {"$set": {"total": 32}})
     over = next_second(pipeline)
     orders.update_one({"_id": 3}, {"$set": {"paid": True}})
     orders.insert_one({"_id": 21, "total": 1})
-    (tmp_path / "ids").write_text("4\n")
+    (tmp_path / "ids").write_text("4\n15\n")
     towpath("repair", pipeline.file, "--ids", namespace, tmp_path / "ids")  # a re-read is no change
     pipeline.wait()
     assert third.tried(pipeline, "--until", before, "--only", namespace)["accepted"]
     third.replay(pipeline, "--until", before, "--only", namespace, "--name", "before")
-    assert oracle.differences(expected, state(third.documents(pipeline, "orders"))) == []
+    rebuilt = third.documents(pipeline, "orders")
+    assert oracle.differences(expected, state(rebuilt)) == []
 
     programs = Programs(
         program("verifier.md", '"""check.py', tmp_path),
@@ -276,34 +294,34 @@ def test_what_was_damaged_on_both_sides_is_restored_at_the_source_and_what_was_c
         | {"PATH": f"{TOWPATH.parent}:{os.environ['PATH']}"}
         | {"SOURCE": pipeline.addresses.source, "REBUILT": third.uri},
     )
-    [said] = programs.run(programs.check, pipeline.file, namespace, before)
-    assert said.endswith(f" documents; 14 differ, 0 of them without a record since {before}")
-    third.documents(pipeline, "orders").update_one({"_id": 15}, {"$set": {"total": 0}})
-    assert programs.run(programs.check, pipeline.file, namespace, before, expect=1)[0] == "WRONG: different 15"
-    third.documents(pipeline, "orders").update_one({"_id": 15}, {"$set": {"total": Int64(15)}})
+    arguments = (pipeline.file, namespace, before)
+    [said] = programs.run(programs.check, *arguments)
+    assert said.endswith(f" documents; 15 differ, 0 of them without a change since {before}")
+    rebuilt.update_one({"_id": 15}, {"$set": {"total": 0}})
+    assert programs.run(programs.check, *arguments, expect=1)[0] == "WRONG: different 15"
+    rebuilt.update_one({"_id": 15}, {"$set": {"total": Int64(15)}})
 
-    third.documents(pipeline, "orders").rename("orders_before")
-    third.replay(pipeline, "--until", over, "--only", namespace, "--name", "damaged")
-    arguments = (pipeline.file, namespace, f"{namespace}_before")
     damaged = state(orders)
-    assert programs.run(programs.restore, *arguments)[-1].count("10 would be restored") == 1
+    others = {2: ("MERGE", 1), 3: ("MERGE", 1), 5: ("MERGE", 1), 21: ("MERGE", 1), 50: ("KEPT, created since", 1)}
+    alone = (0, 1, 4, 6, 7, 8, 9, 20)
+    seventh = rebuilt.find_one_and_delete({"_id": 7})
+    assert seventh
+    would = others | dict.fromkeys(alone, ("would be restored", 0)) | {7: ("KEPT, not in the log", 0)}
+    assert restored(programs.run(programs.restore, *arguments)) == would
     assert oracle.differences(damaged, state(orders)) == []
-    done = programs.run(programs.restore, *arguments, "--write")[:-1]
-    assert {json_util.loads(line[29:])["_id"]: line[:29].rstrip() for line in done} == dict.fromkeys(
-        [0, 1, 2, 4, 5, 6, 7, 8, 9, 20], "restored"
-    ) | {3: "KEPT, changed since", 21: "KEPT, changed since"} | {
-        30: "KEPT, not damaged",
-        50: "KEPT, created in this time",
-    }
-    assert len(oracle.differences(expected, state(orders))) == 4
-    assert "10 as before" in programs.run(programs.restore, *arguments, "--write")[-1]
+    rebuilt.insert_one(seventh)
+    done = others | dict.fromkeys(alone, ("restored", 0))
+    assert restored(programs.run(programs.restore, *arguments, "--write")) == done
+    assert len(oracle.differences(expected, state(orders))) == len({*others, 30, 31})
+    again = others | dict.fromkeys(alone, ("as before", 1))
+    assert restored(programs.run(programs.restore, *arguments, "--write")) == again
     pipeline.wait()
-    pipeline.assert_same("orders", at_least=41)
+    pipeline.assert_same("orders", at_least=40)
 
     lines = towpath("tail", pipeline.file, namespace, "--id", "20", "--no-follow", "--json").stdout.splitlines()
     assert [json.loads(line)["op"] for line in lines] == ["r", "d", "c"]
     lines = towpath("tail", pipeline.file, namespace, "--since", before, "--until", over).stdout.splitlines()
-    assert len(lines) == 10 + 1 + 2 + 1 + 1
+    assert len(lines) == 2 + 11 + 2 + 3
     assert all(before[:10] in line and line.split()[3] in ("update", "delete", "document") for line in lines)
 
 
