@@ -8,11 +8,14 @@ from pathlib import Path
 
 import psutil
 import pytest
+from click.testing import CliRunner
 
 from tests.support.awaited import until
+from towpath.cli.cutover import cutover
+from towpath.config.loading import write_pipeline_file
 from towpath.cutover import writes
 from towpath.cutover.writes import command_problem, hook, stdin_problem
-from towpath.errors import TowpathError
+from towpath.errors import Refused, TowpathError
 
 
 @pytest.fixture
@@ -65,6 +68,13 @@ def test_a_command_that_takes_too_long_ends_with_all_that_it_started(
     started = [int(line) for line in pids.read_text(encoding="utf-8").split()]
     assert len(started) == 3
     until("end of all of them", lambda: not any(map(running, started)))
+
+
+def test_a_pipeline_in_plain_mode_is_switched_manually(tmp_path: Path) -> None:
+    file = write_pipeline_file(tmp_path / "shop.toml", include=["shop.*"], mode="plain")
+    with pytest.raises(Refused, match=r'needs mode = "exactly-once".*docs/how-to/cutover\.md') as refused:
+        CliRunner().invoke(cutover, [str(file), "--dry-run"], catch_exceptions=False)
+    assert "manually" in refused.value.advice
 
 
 def running(pid: int) -> bool:

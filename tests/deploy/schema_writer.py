@@ -217,7 +217,7 @@ class SchemaWriter:
         return True
 
     def _create_capped(self) -> bool:
-        """Its documents stay at the destination when the source drops them, so it gets none."""
+        """It gets no documents: no server reads those of a capped collection as of a known time."""
         name = f"capped{next(self._lives)}"
         self._database(self.names[0]).command({"create": name, "capped": True, "size": 100_000, "max": 50})
         return True

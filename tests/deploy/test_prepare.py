@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from bson import Int64
 
+from tests.conftest import MakePipeline
 from tests.support import raw
 from tests.support.awaited import until
-from tests.support.pipeline import Pipeline, towpath
+from tests.support.pipeline import Pipeline, Settings, towpath
 from tests.support.swapping import Swapping
 from tests.support.ticker import Ticker
 from towpath_verifier.descriptions import Options, described
@@ -42,6 +43,32 @@ def verdict(pipeline: Pipeline, *options: str, expect: int = 0) -> tuple[str, in
 def indexes(client: raw.Client, pipeline: Pipeline, collection: str) -> dict[str, Options]:
     namespace = pipeline.namespace(collection)
     return dict(described(client, [namespace])[namespace].indexes)
+
+
+@pytest.mark.nightly
+def test_a_capped_collection_is_replicated_in_plain_mode_and_capped_at_the_end(make_pipeline: MakePipeline) -> None:
+    """What the source drops, it reports as deletes. The commands are those of docs/how-to/cutover.md."""
+    pipeline = make_pipeline(Settings(mode="plain", partitions=1))
+    source, ring = pipeline.source_client[pipeline.name], pipeline.source("ring")
+    source.create_collection("ring", capped=True, size=100_000, max=5)
+    ring.create_index("n", name="by n", unique=True)
+    ring.insert_many([{"_id": n, "n": n} for n in range(8)])
+    assert "no cutover moves it" in towpath("check", pipeline.write()).stdout
+    pipeline.deploy()
+    towpath("prepare", pipeline.file)
+    pipeline.wait()
+    for n in range(8, 12):
+        ring.insert_one({"_id": n, "n": n})
+    pipeline.wait()
+    pipeline.assert_same("ring", at_least=5)
+    assert verdict(pipeline)[0] == "same"
+    assert "switched manually" in towpath("cutover", pipeline.file, "--dry-run", expect=2).stderr
+    towpath("remove", pipeline.file, "--topics", "--yes")
+    towpath("prepare", pipeline.file, "--final")
+    name = pipeline.namespace("ring")
+    there, here = (described(one, [name])[name] for one in (pipeline.destination_client, pipeline.source_client))
+    assert there.options == here.options and there.indexes == here.indexes
+    pipeline.assert_same("ring", at_least=5)
 
 
 @pytest.mark.nightly

@@ -247,8 +247,8 @@ def _traps(collection: Collection, indexes: Iterable[Mapping[str, Any]], pipelin
         )
     if options.get("capped"):
         yield warning(
-            "is capped: it removes documents automatically, and then the two sides differ",
-            "keep it only if the source's collection is also capped; else drop it and let the sink create it",
+            "is capped: no transaction can write to it, and it removes documents automatically",
+            "drop it and let `deploy` create it; if the source's is capped, `prepare --final` makes this one capped",
         )
     for index in indexes:
         if index.get("unique"):

@@ -342,8 +342,8 @@ def collections(facts: Facts) -> Iterator[Finding]:
             yield ok("is a view and is not replicated: only collections have a change stream", about=subject)
         elif collection.options.get("capped") and not any(kind(collection, facts.pipeline)):
             yield warning(
-                "is capped: documents that it drops cause no change event and stay at the destination forever",
-                "also make the collection at the destination capped, or leave it out with [collections] exclude",
+                "is capped, and its copy is not while changes are replicated: no cutover moves it",
+                "before a cutover, leave it out with [collections] exclude; docs/how-to/cutover.md says how to move it",
                 about=subject,
             )
         if collection.kind == "collection":

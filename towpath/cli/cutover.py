@@ -148,7 +148,10 @@ def cutover(
         session = stack.enter_context(opened(file))
         deployment.refuse_change(session.pipeline, "a cutover")
         if not session.pipeline.exactly_once:
-            raise Refused(f'{file}: a cutover needs mode = "exactly-once", which stores positions with the documents')
+            raise Refused(
+                f'{file}: a cutover needs mode = "exactly-once", which stores positions with the documents',
+                "docs/how-to/cutover.md says how a pipeline in plain mode is switched manually",
+            )
         if not dry_run:
             stack.enter_context(alone(session.pipeline.name, "cutover"))
         sides = read_sides(

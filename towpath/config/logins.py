@@ -184,9 +184,9 @@ def refuse_files(files: Iterable[tuple[str, str]], where: str, *, plain_sink: bo
         file = Path(name)
         if plain_sink:
             raise BadPipelineFile(
-                f'mongo-kafka\'s sink, which mode = "plain" uses, does not read {option}; give the workers a'
-                " trust store (-Djavax.net.ssl.trustStore) and leave the option out, or deploy with mode ="
-                ' "exactly-once"',
+                f'mongo-kafka\'s sink, which mode = "plain" uses, does not read {option}',
+                "leave the option out, and give the workers a trust store with the CA (-Djavax.net.ssl.trustStore), and"
+                ' this machine the CA among those of the system; or use mode = "exactly-once"',
                 where=where,
             )
         if not file.is_absolute():

@@ -44,10 +44,7 @@ from towpath_verifier import Schemas, cluster_time, concurrently
 #: The lines that need nothing but the status and the verdict.
 _KNOWN = ("operator", "connectors", "copy", "lag", "re-read requests", "verified")
 #: What to do about a collection that only the source limits.
-_CAPPED = (
-    "leave it out with [collections] exclude, and run convertToCapped at the destination while nothing writes to it; in"
-    " plain mode, run convertToCapped before the cutover"
-)
+_CAPPED = "leave it out with [collections] exclude, and move it in the same outage: docs/how-to/cutover.md says how"
 _SHOWN = 3  # findings in one line; the rest is only counted
 #: Command → the privilege action that it needs, where their names differ.
 _ACTIONS = {"createIndexes": "createIndex", "dropIndexes": "dropIndex"}
