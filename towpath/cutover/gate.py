@@ -49,6 +49,7 @@ _CAPPED = (
     " plain mode, run convertToCapped before the cutover"
 )
 _SHOWN = 3  # findings in one line; the rest is only counted
+_WAY_BACK = "docs/how-to/cutover.md#if-the-capture-of-the-old-source-is-lost"
 #: Command → the privilege action that it needs, where their names differ.
 _ACTIONS = {"createIndexes": "createIndex", "dropIndexes": "dropIndex"}
 
@@ -396,7 +397,9 @@ def _capture(readiness: Readiness) -> Result:
     session = readiness.forward
     stopped = [c for c in statuses(session.connect, session.pipeline.source_connectors) if not c.running]
     words = "; ".join(": ".join([f"{c.name} is {c.state}", *c.reasons]) for c in stopped)
-    return not stopped, words or "of the source is running", f"towpath restart {session.file}"
+    is_lost = any(failure.code == "TWP-HISTORY-LOST" for connector in stopped for failure in connector.failures)
+    advice = f"the way back without it: {_WAY_BACK}" if is_lost else f"towpath restart {session.file}"
+    return not stopped, words or "of the source is running", advice
 
 
 def _sink(readiness: Readiness) -> Result:
