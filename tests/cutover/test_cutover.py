@@ -106,7 +106,7 @@ def test_there_and_back_without_loss(pipeline: Pipeline, tmp_path: Path, nightly
         print(f"writes had stopped for {writer.gaps} s; the tool says {switch['pause_seconds']} s")
         assert "the destination is primary" in report.read_text()
         writer.wait_for_more(500 if nightly else 200)
-        for command in (("resume",), ("repair", "--dead-letters")):
+        for command in (("resume",), ("repair", "--dead-letters"), ("resnapshot", "--yes")):
             said = towpath(command[0], pipeline.file, *command[1:], expect=2).stderr
             assert "its sink must stay stopped" in said
         assert pipeline.status(expect=1)["cutover"]["state"] == "destination primary"
@@ -120,6 +120,29 @@ def test_there_and_back_without_loss(pipeline: Pipeline, tmp_path: Path, nightly
     pipeline.assert_same("orders", "users", at_least=300)
     assert indexes(pipeline, source) == form
     assert pipeline.status()["cutover"] is None
+
+
+def test_back_without_the_capture_of_the_old_source(pipeline: Pipeline) -> None:
+    """As the documentation says where its history is lost: what was the reverse pipeline is cut over itself."""
+    with ready(pipeline):
+        form, back = (
+            indexes(pipeline, pipeline.source_client),
+            pipeline.file.with_name(f"{pipeline.file.stem}-back.toml"),
+        )
+        towpath("cutover", pipeline.file, "--stop-with", "true")
+        towpath("remove", pipeline.file, "--topics", "--yes")
+        pipeline.destination("orders").insert_one({"_id": "later"})
+        towpath("verify", back)
+        towpath("cutover", back, "--stop-with", "true")
+        again = back.with_name(f"{back.stem}-back.toml")
+        try:
+            assert pipeline.source("orders").find_one({"_id": "later"}) is not None
+            assert indexes(pipeline, pipeline.source_client) == form
+            pipeline.source("orders").insert_one({"_id": "last"})
+            towpath("wait", again)
+            assert pipeline.destination("orders").find_one({"_id": "last"}) is not None, "a way back from there"
+        finally:
+            towpath("remove", again, "--topics", "--yes")
 
 
 STEPS = (

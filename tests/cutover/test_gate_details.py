@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.cutover_world import OPTIONS, pipeline_of
 from tests.support.sessions import session_of
+from towpath.clients.connect.rest import Connector
 from towpath.cutover import gate
 from towpath.cutover.gate import Readiness
 from towpath.cutover.writes import stdin_problem
@@ -81,3 +82,14 @@ def test_the_captures_that_must_run_before_a_fail_back_are_all_those_of_the_pipe
     monkeypatch.setattr(gate, "statuses", lambda *of: asked.append(of) or [])
     good, *_ = gate._capture(Readiness(session_of(pipeline, connect), None, OPTIONS))
     assert good and asked == [(connect, pipeline.source_connectors)] and len(pipeline.source_connectors) == 2
+
+
+@pytest.mark.parametrize(
+    ("trace", "advice"), [("TWP-HISTORY-LOST: the oplog no longer holds", gate._WAY_BACK), ("no answer", "restart")]
+)
+def test_a_capture_whose_history_is_lost_has_another_way_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trace: str, advice: str
+) -> None:
+    monkeypatch.setattr(gate, "statuses", lambda *_: [Connector("shop-source", "FAILED", "", (), trace)])
+    good, found, said = gate._capture(Readiness(session_of(pipeline_of(tmp_path), cast(Any, None)), None, OPTIONS))
+    assert not good and trace in found and advice in said

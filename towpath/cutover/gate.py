@@ -46,6 +46,7 @@ _KNOWN = ("operator", "connectors", "copy", "lag", "re-read requests", "verified
 #: What to do about a collection that only the source limits.
 _CAPPED = "leave it out with [collections] exclude, and move it in the same outage: docs/how-to/cutover.md says how"
 _SHOWN = 3  # findings in one line; the rest is only counted
+_WAY_BACK = "docs/how-to/cutover.md#if-the-capture-of-the-old-source-is-lost"
 #: Command → the privilege action that it needs, where their names differ.
 _ACTIONS = {"createIndexes": "createIndex", "dropIndexes": "dropIndex"}
 
@@ -393,7 +394,9 @@ def _capture(readiness: Readiness) -> Result:
     session = readiness.forward
     stopped = [c for c in statuses(session.connect, session.pipeline.source_connectors) if not c.running]
     words = "; ".join(": ".join([f"{c.name} is {c.state}", *c.reasons]) for c in stopped)
-    return not stopped, words or "of the source is running", f"towpath restart {session.file}"
+    is_lost = any(failure.code == "TWP-HISTORY-LOST" for connector in stopped for failure in connector.failures)
+    advice = f"the way back without it: {_WAY_BACK}" if is_lost else f"towpath restart {session.file}"
+    return not stopped, words or "of the source is running", advice
 
 
 def _sink(readiness: Readiness) -> Result:

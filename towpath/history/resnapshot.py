@@ -104,7 +104,7 @@ def read(session: Session, only: tuple[str, ...]) -> Captures:
     reread_requests.refuse_unable(session.pipeline)
     session.require_deployed()
     target.require_own(session)
-    cutovers.refuse_takeover(session)
+    cutovers.refuse(session)
     with session.source.connected() as client:
         states = partial(read_state, session.connect)
         captured = read_captured(client, session.pipeline, states, session.connect.config)
