@@ -118,8 +118,8 @@ public enum ServerError {
     QueryPlanKilled(175, Retry.READ),
     RetryChangeStream(234, Retry.READ),
     InternalTransactionNotSupported(358, Retry.READ),
-    // Writes that a destination never accepts: to a standalone, a view, a capped or a time-series collection, or with
-    // an unknown command, version or write concern.
+    // Writes that a destination never accepts: to a standalone, a capped or a time-series collection, or with an
+    // unknown command, version or write concern.
     IllegalOperation(20, Retry.NEVER),
     CommandNotFound(59, Retry.NEVER),
     InvalidOptions(72, Retry.NEVER),
@@ -128,7 +128,6 @@ public enum ServerError {
     UnsatisfiableWriteConcern(100, Retry.NEVER),
     CommandNotSupported(115, Retry.NEVER),
     NotAReplicaSet(123, Retry.NEVER),
-    CommandNotSupportedOnView(166, Retry.NEVER),
     OptionNotSupportedOnView(167, Retry.NEVER),
     CommandOnShardedViewNotSupportedOnMongod(169, Retry.NEVER),
     IncompatibleServerVersion(188, Retry.NEVER),
@@ -145,6 +144,7 @@ public enum ServerError {
     IndexNotFound(27, Retry.UNDECIDED),
     NamespaceExists(48, Retry.UNDECIDED),
     CappedPositionLost(136, Retry.UNDECIDED),
+    CommandNotSupportedOnView(166, Retry.UNDECIDED),
     KeyNotFound(211, Retry.UNDECIDED),
     ChangeStreamFatalError(280, Retry.UNDECIDED),
     ChangeStreamHistoryLost(286, Retry.UNDECIDED),
