@@ -145,6 +145,7 @@ public enum ServerError {
     NamespaceExists(48, Retry.UNDECIDED),
     CappedPositionLost(136, Retry.UNDECIDED),
     CommandNotSupportedOnView(166, Retry.UNDECIDED),
+    InvalidPipelineOperator(168, Retry.UNDECIDED),
     KeyNotFound(211, Retry.UNDECIDED),
     ChangeStreamFatalError(280, Retry.UNDECIDED),
     ChangeStreamHistoryLost(286, Retry.UNDECIDED),
