@@ -91,6 +91,41 @@ def test_a_quiet_partition_is_asked_for_a_record_once_and_again_when_deletes_may
     assert not compaction.is_due(found, COMPACTION, 10 * long)  # its document will close the segment
 
 
+@pytest.mark.parametrize("answers", [False, True])
+def test_what_the_source_does_not_answer_is_not_requested_in_each_pass(
+    answers: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The collection was renamed, and a view has its name."""
+    lag, place, requested = COMPACTION.compaction_lag, ("move.shop.a", 0), list[compaction.Document]()
+    found = part((A, DOCUMENT))
+    now_ms = lag + 1
+    reader: Any = SimpleNamespace(parts={place: found}, records=0, dirty=0, oldest_seconds=None)
+    reader.pause = reader.refresh = reader.end_wait = lambda **_: None
+    session: Any = SimpleNamespace(pipeline=COMPACTED, topics=None)
+    compactor = compaction.Compactor(session, reader)
+
+    def reread(documents: list[compaction.Document]) -> tuple[int, int]:
+        requested.extend(documents)
+        if documents and answers:
+            found.take((found.next or 0) + 1, now_ms, A, DOCUMENT)
+        return len(documents), 0 if answers else len(documents)
+
+    monkeypatch.setattr(compaction.time, "time", lambda: now_ms / 1000)
+    monkeypatch.setattr(compaction, "key_in", lambda topics, place: A)
+    monkeypatch.setattr(compactor, "_reread", reread)
+    for step in ("_join", "_catch_up", "_commit"):
+        monkeypatch.setattr(compactor, step, lambda: None)
+    monkeypatch.setattr(compactor, "_enable_cleaner", lambda: ())
+    for _ in range(3):
+        compactor.run_pass()
+        now_ms += lag + 1
+    assert requested == [(place, A)]
+    found.take(9, now_ms, B, DOCUMENT)
+    now_ms += lag + 1
+    compactor.run_pass()
+    assert requested == [(place, A)] * 2  # the name may be a collection's again
+
+
 def test_change_topics_are_compacted_and_the_others_never() -> None:
     found = change_settings(COMPACTED)
     assert (found["cleanup.policy"], found["min.compaction.lag.ms"]) == ("compact", str(24 * HOUR))

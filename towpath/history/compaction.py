@@ -276,8 +276,12 @@ class Compactor:
         reader.refresh()
         self._join()
         self._catch_up()
-        needed = [*self._dirty(), *self._segment_rolls()]
+        rolls = list(self._segment_rolls())
+        needed = [*self._dirty(), *rolls]
         asked, unanswered = self._reread(needed)
+        for place, key in rolls:
+            if (part := reader.parts.get(place)) is not None and part.nudge == key:
+                part.refused_ms = part.last_ms
         self._commit()
         return Pass(
             records=reader.records - before,
@@ -479,9 +483,10 @@ def is_due(part: Part, log: Log, now_ms: int) -> bool:
     """Whether a partition needs a new record, which closes its active segment, so that the cleaner can work on it.
 
     This is so when the newest record is as old as the lag. A quiet partition only has tombstones left to remove, which
-    stay longer.
+    stay longer. If the source did not answer the request for one, it is requested again only after another record: the
+    name may be a view's by now.
     """
-    if part.last_ms is None or part.dirty:
+    if part.last_ms is None or part.dirty or part.refused_ms == part.last_ms:
         return False
     tombstones_ms = max(log.delete_retention, 2 * log.compaction_lag)  # the cleaner does not run sooner
     return now_ms - part.last_ms > (tombstones_ms if part.quiet else log.compaction_lag)

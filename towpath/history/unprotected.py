@@ -64,6 +64,8 @@ class Part:
     quiet: bool = False
     nudge: bytes | None = None
     """The document requested to close the segment."""
+    refused_ms: int | None = None
+    """The time of the newest record when the source did not answer that request."""
     has_chunks: bool = False
     new_chunks: bool = False
     """Whether chunks came since a sweep began."""

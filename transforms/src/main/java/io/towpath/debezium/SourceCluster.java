@@ -70,7 +70,8 @@ public final class SourceCluster implements AutoCloseable {
                 topicPrefix);
     }
 
-    private SourceCluster(Map<String, String> configuration, MongoClient client, String topicPrefix) {
+    /** @param client closed with this */
+    public SourceCluster(Map<String, String> configuration, MongoClient client, String topicPrefix) {
         this.configuration = configuration;
         this.client = client;
         this.topicPrefix = topicPrefix;
@@ -229,6 +230,12 @@ public final class SourceCluster implements AutoCloseable {
     public boolean hasSimpleCollation(String namespace) {
         return described(namespace).stream()
                 .allMatch(collection -> collation(collection).equals(SIMPLE));
+    }
+
+    /** Whether the name is that of a view, or of a time-series collection, which is read like one. */
+    public boolean isView(String namespace) {
+        return described(namespace).stream()
+                .anyMatch(found -> !found.getString("type").getValue().equals("collection"));
     }
 
     /** Whether a collection is capped: no server reads such a one as of a known time. */

@@ -38,7 +38,13 @@ public final class ReadFault {
      * its name by now.
      */
     public static boolean isUnavailable(MongoException error) {
-        return isAboutTime(error) || ServerError.CommandNotSupportedOnView.is(error);
+        return isAboutTime(error) || ServerError.CommandNotSupportedOnView.is(error) || isOfAView(error);
+    }
+
+    /** Whether the read has an option that no read of a view may have, such as the bounds of a range. */
+    private static boolean isOfAView(MongoException error) {
+        return ServerError.InvalidPipelineOperator.is(error)
+                && error.getMessage().contains("not supported in aggregation");
     }
 
     public static boolean isInterrupt(MongoException error) {

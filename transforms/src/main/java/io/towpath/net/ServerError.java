@@ -68,7 +68,12 @@ public enum ServerError {
     ReadConcernMajorityNotAvailableYet(134, Retry.READ_AND_WRITE),
     StaleEpoch(150, Retry.READ_AND_WRITE),
     ShardingStateNotInitialized(203, Retry.WRITE),
+    TimeProofMismatch(204, Retry.WRITE),
+    ClusterTimeFailsRateLimiter(205, Retry.WRITE),
     NoSuchSession(206, Retry.WRITE),
+    CannotVerifyAndSignLogicalTime(210, Retry.WRITE),
+    /** Of a write, the key that signs cluster times; of a read, the record after which it resumes. */
+    KeyNotFound(211, Retry.WRITE),
     DatabaseDropPending(215, Retry.WRITE),
     TransactionTooOld(225, Retry.WRITE),
     SessionTransferIncomplete(228, Retry.WRITE),
@@ -118,8 +123,8 @@ public enum ServerError {
     QueryPlanKilled(175, Retry.READ),
     RetryChangeStream(234, Retry.READ),
     InternalTransactionNotSupported(358, Retry.READ),
-    // Writes that a destination never accepts: to a standalone, a view, a capped or a time-series collection, or with
-    // an unknown command, version or write concern.
+    // Writes that a destination never accepts: to a standalone, a capped or a time-series collection, or with an
+    // unknown command, version or write concern.
     IllegalOperation(20, Retry.NEVER),
     CommandNotFound(59, Retry.NEVER),
     InvalidOptions(72, Retry.NEVER),
@@ -128,7 +133,6 @@ public enum ServerError {
     UnsatisfiableWriteConcern(100, Retry.NEVER),
     CommandNotSupported(115, Retry.NEVER),
     NotAReplicaSet(123, Retry.NEVER),
-    CommandNotSupportedOnView(166, Retry.NEVER),
     OptionNotSupportedOnView(167, Retry.NEVER),
     CommandOnShardedViewNotSupportedOnMongod(169, Retry.NEVER),
     IncompatibleServerVersion(188, Retry.NEVER),
@@ -145,7 +149,8 @@ public enum ServerError {
     IndexNotFound(27, Retry.UNDECIDED),
     NamespaceExists(48, Retry.UNDECIDED),
     CappedPositionLost(136, Retry.UNDECIDED),
-    KeyNotFound(211, Retry.UNDECIDED),
+    CommandNotSupportedOnView(166, Retry.UNDECIDED),
+    InvalidPipelineOperator(168, Retry.UNDECIDED),
     ChangeStreamFatalError(280, Retry.UNDECIDED),
     ChangeStreamHistoryLost(286, Retry.UNDECIDED),
     BSONObjectTooLarge(10334, Retry.UNDECIDED),

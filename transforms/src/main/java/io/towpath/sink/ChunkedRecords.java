@@ -27,8 +27,8 @@ import org.apache.kafka.connect.sink.SinkRecord;
 final class ChunkedRecords implements AutoCloseable {
     private static final Duration PATIENCE = Duration.ofSeconds(10);
     private static final Duration POLL = Duration.ofMillis(200);
-    /** Offsets before the record that are searched: a chunk that is further away is missing. Other tasks of the source write in between. */
-    private static final long FARTHEST = 100_000;
+    /** A chunk is not older than the record by more: both are in one transaction, and brokers allow none of more than 15 minutes. */
+    private static final long LONGEST_MS = Duration.ofMinutes(20).toMillis();
     /** Bytes that are read to find the chunks of a value, besides a multiple of its own. */
     private static final long MOST_BYTES = 64 << 20;
 
@@ -81,7 +81,7 @@ final class ChunkedRecords implements AutoCloseable {
         try {
             if (!CanonicalKey.isKey(key)) return record;
             Chunks chunks = Chunks.decode((byte[]) record.value());
-            Search search = new Search(Records.partition(record), record.kafkaOffset(), chunks, key);
+            Search search = new Search(record, chunks, key);
             if (search.isComplete()) return new Joined(record, chunks.join(search.parts()), false);
             return search.isExhausted() ? new Joined(record, (byte[]) record.value(), true) : record;
         } catch (ContractException error) {
@@ -96,26 +96,29 @@ final class ChunkedRecords implements AutoCloseable {
         private final TopicPartition partition;
         private final List<ByteBuffer> keys = new ArrayList<>();
         private final Map<ByteBuffer, byte[]> found = new HashMap<>();
-        private final long farthest;
+        private final long first;
         private final boolean isHeld;
+        private final long earliestMs;
+        private boolean isBeforeTransaction;
         private long from;
         private long bytes;
 
-        Search(TopicPartition partition, long end, Chunks chunks, byte[] key) {
-            this.partition = partition;
+        Search(SinkRecord record, Chunks chunks, byte[] key) {
+            this.partition = Records.partition(record);
+            this.earliestMs = record.timestamp() == null ? Long.MIN_VALUE : record.timestamp() - LONGEST_MS;
+            long end = record.kafkaOffset();
             for (int number = 0; number < chunks.count(); number++) keys.add(ByteBuffer.wrap(chunks.key(key, number)));
             if (consumer == null) consumer = consumers.get();
             List<TopicPartition> one = List.of(partition);
-            long first = consumer.beginningOffsets(one, PATIENCE).get(partition);
+            first = consumer.beginningOffsets(one, PATIENCE).get(partition);
             // else it was cut short, which the sink notices before it commits
             isHeld = first <= end - keys.size()
                     && consumer.endOffsets(one, PATIENCE).get(partition) > end;
-            farthest = Math.max(first, end - FARTHEST);
             from = end;
             bytes = MOST_BYTES + (long) MOST_TIMES * chunks.size();
-            for (long back = keys.size(); isHeld && !isComplete() && from > farthest && bytes > 0; back *= 2) {
+            for (long back = keys.size(); isHeld && !isComplete() && !isAtBeginning() && bytes > 0; back *= 2) {
                 long to = from;
-                from = Math.max(farthest, end - back);
+                from = Math.max(first, end - back);
                 read(from, to);
             }
         }
@@ -126,7 +129,12 @@ final class ChunkedRecords implements AutoCloseable {
 
         /** Whether the log has no more of the chunks, although nothing was cut off from it here. */
         boolean isExhausted() {
-            return isHeld && from == farthest && bytes > 0;
+            return isHeld && isAtBeginning() && bytes > 0;
+        }
+
+        /** Whether no chunk can be further back: Towpath's other tasks may have written any number of records in between. */
+        private boolean isAtBeginning() {
+            return from <= first || isBeforeTransaction;
         }
 
         List<byte[]> parts() {
@@ -150,6 +158,7 @@ final class ChunkedRecords implements AutoCloseable {
 
         private void take(ConsumerRecord<byte[], byte[]> record) {
             bytes -= Math.max(0, record.serializedKeySize()) + Math.max(0, record.serializedValueSize());
+            isBeforeTransaction |= record.timestamp() < earliestMs;
             if (record.key() == null || record.value() == null || !Chunks.isKey(record.key())) return;
             ByteBuffer key = ByteBuffer.wrap(record.key());
             if (keys.contains(key)) found.put(key, record.value());

@@ -9,9 +9,11 @@ import io.towpath.sink.ddl.Barrier;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.OptionalLong;
+import java.util.Set;
 import java.util.concurrent.TimeUnit;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.connect.sink.SinkRecord;
@@ -52,6 +54,8 @@ final class Offsets {
     private final DeleteGuard guard;
     private final LogGuard log;
     private final Map<TopicPartition, OffsetDocument> positions = new HashMap<>();
+    /** Partitions whose {@link OffsetDocument#clear} is not stored yet. */
+    private final Set<TopicPartition> unstored = new HashSet<>();
 
     Offsets(String pipeline, MongoClient client, DeleteGuard guard, LogGuard log) {
         this.store = new OffsetStore(pipeline, client);
@@ -97,6 +101,7 @@ final class Offsets {
 
     void forget(TopicPartition partition) {
         positions.remove(partition);
+        unstored.remove(partition);
         guard.forget(partition);
         log.forget(partition);
     }
@@ -211,10 +216,14 @@ final class Offsets {
         limitPoll(context);
         List<UpdateOneModel<BsonDocument>> updates = new ArrayList<>();
         log.checkQuiet(positions).forEach((partition, clear) -> {
-            OffsetDocument position = positions.get(partition);
-            updates.add(new UpdateOneModel<>(store.at(partition, position), Updates.set(OffsetDocument.CLEAR, clear)));
-            positions.put(partition, position.clearTo(clear));
+            positions.computeIfPresent(partition, (unused, position) -> position.clearTo(clear));
+            unstored.add(partition);
         });
+        for (TopicPartition partition : unstored) {
+            OffsetDocument position = positions.get(partition);
+            updates.add(new UpdateOneModel<>(
+                    store.at(partition, position), Updates.set(OffsetDocument.CLEAR, position.clear())));
+        }
         guard.check(unread())
                 .forEach((partition, atMs) -> updates.add(new UpdateOneModel<>(
                         store.owned(partition, positions.get(partition)),
@@ -222,6 +231,7 @@ final class Offsets {
         if (updates.isEmpty()) return;
         try {
             store.collection().withTimeout(PATIENCE_S, TimeUnit.SECONDS).bulkWrite(updates);
+            unstored.clear();
         } catch (MongoException error) {
             // retried at the next poll; what is stored is older but still true
         }

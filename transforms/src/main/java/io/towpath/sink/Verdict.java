@@ -25,16 +25,25 @@ enum Verdict {
     /** Neither a retry nor another record will help; or the error is our own, and no record is to blame for it. */
     HOPELESS;
 
-    private static final Pattern ON_ID = Pattern.compile(" index: _id_ |collection: \\S+ dup key: \\{ _id:");
+    /** Behind the collection's name, in the server's message. A clustered collection has no index on {@code _id}. */
+    private static final Pattern ON_ID = Pattern.compile("( index: _id_)?( collation: \\{.*?\\})? dup key: ");
 
     /** Of an error that names one of the writes. */
     static Verdict of(WriteCommand.Refusal refusal) {
-        if (refusal.code() == ServerError.DuplicateKey.code()
-                && ON_ID.matcher(refusal.reason()).find())
+        if (refusal.code() == ServerError.DuplicateKey.code() && isOnId(refusal))
             return refusal.write().kind() == Write.Kind.INSERT ? PRESENT : TRANSIENT; // two upserts at once
         if (ServerError.isDiskFull(refusal.code(), refusal.reason())) return TRANSIENT;
         Verdict verdict = of(refusal.code());
         return verdict == UNCLEAR ? REFUSED : verdict;
+    }
+
+    /** Only by what the server says before the duplicate values, and not in the collection's name: both are text of users. */
+    private static boolean isOnId(WriteCommand.Refusal refusal) {
+        String namespace = refusal.write().namespace().getFullName();
+        int named = refusal.reason().indexOf(namespace);
+        if (named < 0) return false;
+        return ON_ID.matcher(refusal.reason().substring(named + namespace.length()))
+                .lookingAt();
     }
 
     /** Of any other error. */

@@ -63,7 +63,10 @@ final class WritePlan {
                 deadLetters.add(record, writes.namespace(record), 0, error.getMessage());
             }
         }
-        if (settings.fold() && !inSourceOrder) return Waves.of(Folder.fold(changes, unfolded));
+        if (settings.fold() && !inSourceOrder) {
+            List<Write> folded = Folder.fold(changes, unfolded);
+            if (unfolded.isEmpty() || !Waves.mayMeet(folded)) return Waves.of(folded);
+        }
         List<Write> single = Folder.alone(changes);
         if (inSourceOrder) return List.of(Waves.inOrder(Waves.inSourceOrder(single)));
         return Waves.mayMeet(single) ? List.of(Waves.inOrder(single)) : Waves.of(single);

@@ -50,6 +50,18 @@ class ReadFaultTest {
         assertEquals(RetryCause.NETWORK, RetryCause.of(cleared));
     }
 
+    /** A server reads a view by an aggregation, which has no bounds. */
+    @Test
+    void aRangeOfWhatIsAViewByNowIsUnavailable() {
+        BsonDocument reply = new BsonDocument("code", new BsonInt32(168));
+        assertTrue(ReadFault.isUnavailable(new MongoCommandException(
+                reply.clone().append("errmsg", new BsonString("Option min not supported in aggregation.")),
+                new ServerAddress())));
+        assertFalse(ReadFault.isUnavailable(new MongoCommandException(
+                reply.append("errmsg", new BsonString("Unrecognized expression '$x'")), new ServerAddress())));
+        assertTrue(ReadFault.isUnavailable(command(166)));
+    }
+
     private static MongoCommandException command(int code) {
         return new MongoCommandException(new BsonDocument("code", new BsonInt32(code)), new ServerAddress());
     }

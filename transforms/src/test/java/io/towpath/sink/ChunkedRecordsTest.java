@@ -11,14 +11,17 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.towpath.record.BsonBytes;
 import io.towpath.record.CanonicalKey;
 import io.towpath.record.Chunks;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Properties;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.MockConsumer;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.header.internals.RecordHeaders;
 import org.apache.kafka.common.record.TimestampType;
 import org.apache.kafka.connect.errors.RetriableException;
 import org.apache.kafka.connect.sink.SinkRecord;
@@ -53,6 +56,11 @@ class ChunkedRecordsTest {
 
     /** The log from an offset on: the chunks that are not missing, each with as many other records behind it, and the document's record. */
     private SinkRecord holds(long first, int others, int missing) {
+        return holds(first, others, missing, 0);
+    }
+
+    /** @param gap the offsets without records before the document's record */
+    private SinkRecord holds(long first, int others, int missing, long gap) {
         List<ConsumerRecord<byte[], byte[]>> records = new ArrayList<>();
         long offset = first;
         for (int number = 0; number < CHUNKS.count(); number++) {
@@ -61,11 +69,11 @@ class ChunkedRecordsTest {
             for (int other = 0; other < others; other++) records.add(sent(offset++, CanonicalKey.of(OTHER), OTHER));
         }
         for (ConsumerRecord<byte[], byte[]> each : records) read.add(record(each.offset(), each.key(), each.value()));
-        SinkRecord last = record(offset, KEY, CHUNKS.value());
+        SinkRecord last = record(offset + gap, KEY, CHUNKS.value());
         read.add(last);
         log.updateBeginningOffsets(Map.of(PARTITION, first));
-        log.updateEndOffsets(Map.of(PARTITION, offset + 1));
-        for (int poll = 0; poll < 20; poll++)
+        log.updateEndOffsets(Map.of(PARTITION, offset + gap + 1));
+        for (int poll = 0; poll < 40; poll++)
             log.schedulePollTask(() -> {
                 if (log.assignment().isEmpty()) return;
                 long from = log.position(PARTITION);
@@ -77,6 +85,21 @@ class ChunkedRecordsTest {
 
     private static ConsumerRecord<byte[], byte[]> sent(long offset, byte[] key, byte[] value) {
         return new ConsumerRecord<>(PARTITION.topic(), PARTITION.partition(), offset, key, value);
+    }
+
+    private static ConsumerRecord<byte[], byte[]> sent(long offset, byte[] key, byte[] value, long appendedMs) {
+        return new ConsumerRecord<>(
+                PARTITION.topic(),
+                PARTITION.partition(),
+                offset,
+                appendedMs,
+                TimestampType.LOG_APPEND_TIME,
+                key.length,
+                value.length,
+                key,
+                value,
+                new RecordHeaders(),
+                Optional.empty());
     }
 
     @Test
@@ -114,6 +137,29 @@ class ChunkedRecordsTest {
     void othersMayHaveWrittenInBetween() {
         SinkRecord last = holds(70, 40, -1);
         assertArrayEquals(VALUE, (byte[]) chunked.joined(List.of(last)).get(0).value());
+    }
+
+    @Test
+    void howFarAwayTheChunksAreDoesNotMatter() {
+        SinkRecord last = holds(70, 0, -1, 1_000_000);
+        assertArrayEquals(VALUE, (byte[]) chunked.joined(List.of(last)).get(0).value());
+    }
+
+    @Test
+    void noChunkIsOlderThanTheTransaction() {
+        SinkRecord last = record(1_000_000, KEY, CHUNKS.value());
+        long beforeMs = last.timestamp() - Duration.ofMinutes(21).toMillis();
+        log.updateBeginningOffsets(Map.of(PARTITION, 0L));
+        log.updateEndOffsets(Map.of(PARTITION, last.kafkaOffset() + 1));
+        List<Long> reads = new ArrayList<>();
+        for (int poll = 0; poll < 40; poll++)
+            log.schedulePollTask(() -> {
+                reads.add(log.position(PARTITION));
+                log.addRecord(sent(last.kafkaOffset() - 1, CanonicalKey.of(OTHER), OTHER, beforeMs));
+                log.addRecord(sent(last.kafkaOffset(), KEY, CHUNKS.value()));
+            });
+        assertTrue(ChunkedRecords.isMissing(chunked.joined(List.of(last)).get(0)));
+        assertEquals(1, reads.size(), "the log may go back for months");
     }
 
     @Test

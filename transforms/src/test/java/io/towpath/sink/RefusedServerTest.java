@@ -85,6 +85,15 @@ class RefusedServerTest extends DestinationTest {
     }
 
     @Test
+    void aRecordForANameThatIsAViewsIsSetAside() {
+        server.run("{create: '%s', viewOn: 'other', pipeline: []}".formatted(name()));
+        try (TestTask sink = TestTask.opened(collection)) {
+            sink.put(0, "c {_id: 1}", "u {_id: 2, $set: {a: 1}}", "d {_id: 3}");
+            assertEquals(List.of("166", "166", "166"), letters(sink, "code"));
+        }
+    }
+
+    @Test
     void aUniqueValueFreedAndTakenInOneBatchIsNotRefused() {
         collection.createIndex(BsonDocument.parse("{u: 1}"), new IndexOptions().unique(true));
         try (TestTask sink = TestTask.opened(collection)) {

@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import com.mongodb.MongoBulkWriteException;
 import com.mongodb.MongoCommandException;
 import com.mongodb.MongoException;
+import com.mongodb.MongoNamespace;
 import com.mongodb.MongoSocketReadException;
 import com.mongodb.MongoTimeoutException;
 import com.mongodb.MongoWriteConcernException;
@@ -24,6 +25,7 @@ import org.bson.BsonSerializationException;
 import org.bson.BsonString;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** What errors are taken for, when the server names a write and when it does not. */
@@ -36,8 +38,8 @@ class VerdictTest {
     @ParameterizedTest
     @ValueSource(
             ints = {
-                6, 7, 11, 13, 18, 24, 50, 64, 89, 91, 112, 189, 251, 262, 290, 371, 462, 8000, 10107, 11602, 12501,
-                14031, 10045600
+                6, 7, 11, 13, 18, 24, 50, 64, 89, 91, 112, 189, 204, 205, 210, 211, 251, 262, 290, 371, 462, 8000,
+                10107, 11602, 12501, 14031, 10045600
             })
     void aCodeThatIsNotAboutOneDocumentPasses(int code) {
         assertEquals(Verdict.TRANSIENT, Verdict.of(command(code)));
@@ -45,14 +47,14 @@ class VerdictTest {
     }
 
     @ParameterizedTest
-    @ValueSource(ints = {2, 9, 14, 28, 40, 56, 66, 121, 10334, 16755, 17280, 17419})
+    @ValueSource(ints = {2, 9, 14, 28, 40, 56, 66, 121, 166, 10334, 16755, 17280, 17419})
     void aCodeThatIsAboutAWriteRefusesIt(int code) {
         assertEquals(Verdict.REFUSED, Verdict.of(refusal(code, "", Write.Kind.CHANGE)));
         assertEquals(Verdict.UNCLEAR, Verdict.of(command(code)));
     }
 
     @ParameterizedTest
-    @ValueSource(ints = {20, 73, 79, 100, 166, 263})
+    @ValueSource(ints = {20, 73, 79, 100, 263})
     void aDestinationThatNeverTakesSuchWritesIsHopeless(int code) {
         assertEquals(Verdict.HOPELESS, Verdict.of(command(code)));
         assertEquals(Verdict.HOPELESS, Verdict.of(refusal(code, "", Write.Kind.INSERT)));
@@ -72,6 +74,26 @@ class VerdictTest {
         assertEquals(Verdict.PRESENT, Verdict.of(refusal(11000, CLUSTERED, Write.Kind.INSERT)));
         assertEquals(Verdict.REFUSED, Verdict.of(refusal(11000, ON_ANOTHER, Write.Kind.INSERT)));
         assertEquals(Verdict.TRANSIENT, Verdict.of(refusal(11000, ON_ID, Write.Kind.CHANGE)));
+    }
+
+    /** The duplicate values, and the collection's name, may hold any text. */
+    @ParameterizedTest
+    @CsvSource(
+            delimiter = '|',
+            value = {
+                "db.c | index: nick_1 dup key: { nick: \"see index: _id_ here\" } | REFUSED",
+                "db.c | index: nick_1 dup key: { nick: \"collection: db.c dup key: { _id: 1 }\" } | REFUSED",
+                "db.c | index: nick_1 collation: { locale: \"fr\" } dup key: { nick: \" index: _id_ \" } | REFUSED",
+                "db.a index: _id_ b | index: nick_1 dup key: { nick: 1 } | REFUSED",
+                "db.a dup key: b | index: _id_ dup key: { _id: 1 } | PRESENT",
+                "db.my orders | dup key: { _id: 1 } | PRESENT",
+                "db.c | index: _id_ collation: { locale: \"fr\" } dup key: { _id: \"0x1c\" } | PRESENT",
+                "db.c | collation: { locale: \"fr\" } dup key: { _id: \"0x1c\" } | PRESENT"
+            })
+    void textOfUsersSaysNothingOfTheIndex(String namespace, String words, Verdict expected) {
+        String reason = "E11000 duplicate key error collection: %s %s".formatted(namespace, words);
+        for (String before : new String[] {"", "Plan executor error during update :: caused by :: "})
+            assertEquals(expected, Verdict.of(refusal(namespace, 11000, before + reason, Write.Kind.INSERT)));
     }
 
     @Test
@@ -133,6 +155,11 @@ class VerdictTest {
     }
 
     private static WriteCommand.Refusal refusal(int code, String reason, Write.Kind kind) {
-        return new WriteCommand.Refusal(new Write(List.of(), null, kind, null, 0, false), code, reason);
+        return refusal("db.c", code, reason, kind);
+    }
+
+    private static WriteCommand.Refusal refusal(String namespace, int code, String reason, Write.Kind kind) {
+        Write.DocumentId document = new Write.DocumentId(new MongoNamespace(namespace), new byte[0]);
+        return new WriteCommand.Refusal(new Write(List.of(), document, kind, null, 0, false), code, reason);
     }
 }

@@ -297,6 +297,20 @@ class WritePlanTest {
         assertEquals(Set.of(), plan.suspects());
     }
 
+    /** By a default collation, "a" and "A" are one _id. */
+    @Test
+    void whatIsTriedAloneKeepsTheOrderOfDocumentsThatMayBeInTheWayOfOneAnother() {
+        List<SinkRecord> part = records(
+                "u {_id: 'a', $set: {x: 1}}", "d {_id: 'a'}", "c {_id: 'A'}", "d {_id: 'A'}", "c {_id: 'a', bad: 1}");
+        WritePlan plan = plan("true");
+        assertEquals(2, writes(plan, part).size(), "folded");
+        refuse(plan, part, part.get(4));
+        assertEquals(part, written(plan, part));
+        assertEquals(part.subList(0, 3), written(plan, part.subList(0, 3)), "the next part is smaller");
+        plan.applied();
+        assertEquals(2, writes(plan, part).size());
+    }
+
     private static List<Long> offsets(List<Write> writes) {
         return writes.stream().map(write -> write.record().kafkaOffset()).toList();
     }
@@ -417,6 +431,7 @@ class WritePlanTest {
                     BsonDocument content = BsonDocument.parse(changes[offset].substring(2));
                     String id = new BsonDocument("_id", content.get("_id")).toJson();
                     if (changes[offset].startsWith("u")) content.remove("_id");
+                    if (changes[offset].startsWith("d")) content = null;
                     return record(offset, changes[offset].substring(0, 1), id, content, null);
                 })
                 .toList();
@@ -434,7 +449,7 @@ class WritePlanTest {
                 null,
                 key,
                 null,
-                BsonBytes.of(value),
+                value == null ? null : BsonBytes.of(value),
                 offset,
                 appendedMs,
                 TimestampType.LOG_APPEND_TIME,

@@ -44,6 +44,10 @@ final class DocumentTimes {
         return times.values().removeIf(position::isAfter);
     }
 
+    int size() {
+        return times.size();
+    }
+
     boolean isEmpty() {
         return times.isEmpty();
     }

@@ -28,6 +28,9 @@ public final class Ledger {
     /** The time of a transaction of which the log has only a part; null if there is none. */
     private ClusterTime open;
 
+    /** Whether documents were added since the last root offset. */
+    private boolean hasNewDocuments;
+
     private String warning = "";
 
     public Ledger(Partitions partitions, OffsetStorageReader reader) {
@@ -227,10 +230,25 @@ public final class Ledger {
         return rows.isAhead(namespace, time);
     }
 
-    /** @param isLater whether the document was read at another time than that of the event that it replaces */
+    /**
+     * A document was read in place of an event; {@link #newDocuments} has the offset.
+     *
+     * @param isLater whether it was read at another time than that of the event that it replaces
+     */
     public void addDocument(String namespace, byte[] key, ClusterTime time, boolean isLater) {
         rows.addDocument(namespace, key, time);
+        hasNewDocuments = true;
         if (isLater) history.copiedAt(time);
+    }
+
+    /** The offset of documents that were added and are in no offset yet, in the transaction of their records. */
+    public Optional<SourceRecord> newDocuments() {
+        return hasNewDocuments ? Optional.of(rootRecord()) : Optional.empty();
+    }
+
+    /** Whether the root offset has no room for another document that is read in place of an event. */
+    public boolean isFullOfDocuments() {
+        return rows.isFullOfDocuments();
     }
 
     /** The initial copy is read. */
@@ -331,7 +349,10 @@ public final class Ledger {
         return records;
     }
 
-    /** A document of a collection of which only some leave has changed: see {@link RowTimes#addPending}. */
+    /**
+     * A document of a collection of which only some leave has changed, or one more than can be read in place of its event: see
+     * {@link RowTimes#addPending}.
+     */
     public void addPending(String namespace, byte[] key) {
         rows.addPending(namespace, key);
     }
@@ -367,6 +388,7 @@ public final class Ledger {
     }
 
     public SourceRecord rootRecord() {
+        hasNewDocuments = false;
         Map<String, Object> root = new HashMap<>();
         root.put("phase", phase.toString());
         root.put("round", round);

@@ -28,6 +28,8 @@ public final class RowTimes {
     private static final int PENDING_SHARE = 4;
     /** Bytes of a key that fits a record of 1 MB in Base64. */
     private static final int LARGEST_PENDING = 700_000;
+    /** Single documents, of 78 bytes each, so that the root offset stays well below 1 MB. */
+    private static final int MOST_DOCUMENTS = 5_000;
 
     private final Map<String, Optional<CollectionCopy>> copies = new LinkedHashMap<>();
     private DocumentTimes documents = new DocumentTimes();
@@ -186,6 +188,10 @@ public final class RowTimes {
     /** Whether single documents are remembered. */
     boolean holdsDocuments() {
         return !documents.isEmpty();
+    }
+
+    boolean isFullOfDocuments() {
+        return documents.size() >= MOST_DOCUMENTS;
     }
 
     /** Whether rows of a collection, or single documents, were read after {@code time}, or documents of it are pending. */

@@ -30,12 +30,20 @@ import org.slf4j.LoggerFactory;
 public record EventDocument(Progress progress, SnapshotReads reads, SchemaCapture schema) {
     private static final Logger LOGGER = LoggerFactory.getLogger(EventDocument.class);
 
-    /** The records in place of Debezium's, which has the offset; empty when the read has to be retried. */
+    /**
+     * The records in place of Debezium's, which has the offset; none where the document is to be re-read later, as too many others are
+     * remembered; empty when the read has to be retried.
+     */
     public Optional<List<SourceRecord>> of(SourceRecord record, EventKey event) throws InterruptedException {
         if (!DriverKey.isExact(event.key())) {
             throw new ConnectException(
                     "a change of %s %s is too large for a change stream, or changes a field whose name holds a dot, and the document cannot be read by its _id, which no driver sends unchanged. Remove the document, or exclude the collection"
                             .formatted(event.namespace(), new RawBsonDocument(event.key()).toJson()));
+        }
+        if (progress.ledger().isFullOfDocuments()) {
+            progress.ledger().addPending(event.namespace(), event.key());
+            progress.metrics().dropped();
+            return Optional.of(List.of());
         }
         try {
             return read(record, event, Optional.of(event.time()));
@@ -79,7 +87,6 @@ public record EventDocument(Progress progress, SnapshotReads reads, SchemaCaptur
                     progress.partitions().offsetRecord(record.sourcePartition(), offset, "left to a schema change"));
         }
         progress.ledger().addDocument(event.namespace(), event.key(), time, eventTime.isEmpty());
-        records.add(progress.ledger().rootRecord());
         progress.metrics().oversized();
         if (event.isOversized())
             LOGGER.warn(

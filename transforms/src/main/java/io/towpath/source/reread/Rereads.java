@@ -209,6 +209,8 @@ public final class Rereads implements AutoCloseable {
         int index = request.offset() == position.next() ? position.index() : 0;
         RereadAnswer answer;
         try {
+            if (reads.source().isView(request.namespace()))
+                return skip(request, "it is a view, whose documents are those of other collections");
             answer = RereadAnswer.read(request, index, time, reads);
         } catch (MongoException error) {
             if (isRefusal(error)) return skip(request, ReadFault.message(error));

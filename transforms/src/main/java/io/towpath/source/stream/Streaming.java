@@ -256,6 +256,7 @@ public final class Streaming implements AutoCloseable {
         if (last != null && !changed.isOpen() && emitChanged(into)) storedTime = last;
         into.addAll(ledger.newPending());
         if (storedTime != null) into.addAll(ledger.forget(storedTime, schema != null));
+        ledger.newDocuments().ifPresent(into::add);
         return emitted;
     }
 
@@ -338,9 +339,7 @@ public final class Streaming implements AutoCloseable {
     }
 
     private boolean isHeld(SourceRecord record, Optional<ClusterTime> time) {
-        return ledger.rows().holdsAny()
-                && time.isPresent()
-                && ledger.holds(namespace(record), (byte[]) record.key(), time.get());
+        return time.isPresent() && ledger.holds(namespace(record), (byte[]) record.key(), time.get());
     }
 
     /**

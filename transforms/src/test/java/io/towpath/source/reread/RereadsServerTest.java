@@ -128,6 +128,22 @@ class RereadsServerTest {
         assertEquals(1, of(next()), "the delete");
     }
 
+    @Test
+    void aRequestForANameThatIsAViewsByNowIsSkipped() throws InterruptedException {
+        rereads.read(position);
+        take("rename");
+        assertTrue(schema.readUpTo(source.now()));
+        schema.take(source.now());
+        server.run("{create: '%s', viewOn: 'elsewhere', pipeline: []}"
+                .formatted(collection.getNamespace().getCollectionName()));
+        request(0, new BsonInt32(1));
+
+        List<SourceRecord> answer = next();
+
+        assertEquals(0, of(answer), "records of documents");
+        assertEquals(1L, answer.get(0).sourceOffset().get("skipped"));
+    }
+
     /** A foreign request may be larger than a command, and so may one of its _ids. */
     @Test
     @Tag("nightly")

@@ -133,6 +133,23 @@ class StreamingServerTest {
                 2, new RawBsonDocument((byte[]) first.value()).getInt32("n").getValue(), "n after the first update");
     }
 
+    /** Also while no row is remembered: there were too many documents to read each in place of its event. */
+    @Test
+    void noChangeOfAPendingDocumentIsEmittedBeforeItIsReread() throws InterruptedException {
+        collection.insertOne(document("{_id: 1}"));
+        ClusterTime start = source.now().next();
+        collection.replaceOne(Filters.eq("_id", 1), document("{_id: 1, n: 1}"));
+        collection.insertOne(document("{_id: 2}"));
+        SourceContext context = new SourceContext(configuration);
+        Ledger ledger = new Ledger(new Partitions("p"), context);
+        ledger.begin("", start, List.of());
+        ledger.beginStream();
+        ledger.addPending(namespace, CanonicalKey.of(BsonBytes.of(document("{_id: 1}"))));
+
+        assertEquals("1r", emitted(context, ledger, start, "2c").get(0));
+        assertEquals(Optional.empty(), ledger.rows().nextPending());
+    }
+
     @Test
     @Tag("nightly")
     void whatChangedDuringACopyInNaturalOrderIsRereadOnceAlsoAfterARestart() throws InterruptedException {

@@ -1,0 +1,115 @@
+package io.towpath.sink;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+
+import com.mongodb.MongoClientSettings;
+import com.mongodb.MongoTimeoutException;
+import com.mongodb.client.FindIterable;
+import com.mongodb.client.MongoClient;
+import com.mongodb.client.MongoCollection;
+import com.mongodb.client.MongoDatabase;
+import com.mongodb.client.model.UpdateOneModel;
+import io.towpath.support.Context;
+import java.lang.reflect.InvocationHandler;
+import java.lang.reflect.Proxy;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.List;
+import java.util.Map;
+import java.util.OptionalLong;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import org.apache.kafka.common.TopicPartition;
+import org.bson.BsonDocument;
+import org.bson.BsonInt64;
+import org.bson.conversions.Bson;
+import org.junit.jupiter.api.Test;
+
+/** What a sink stores of its positions while the destination does not always respond. */
+class OffsetsTest {
+    private static final TopicPartition PARTITION = new TopicPartition("t", 0);
+    private static final BsonDocument STORED = BsonDocument.parse("{epoch: {$numberLong: '1'}, offset: 10}");
+
+    private final Context context = new Context();
+    private boolean responds = true;
+    /** The values of `clear` that were written. */
+    private final List<BsonDocument> written = new ArrayList<>();
+
+    private long nowNs = TimeUnit.DAYS.toNanos(1);
+    private final Offsets offsets = new Offsets(
+            "test",
+            client(),
+            new DeleteGuard(LogSettings.of(Map.of())),
+            new LogGuard(log(), LogSettings.of(Map.of()).lagMs(), () -> nowNs));
+
+    /** Else a later start finds markers that retention has deleted, and takes them for records. */
+    @Test
+    void whereTheLogHasNoRecordsIsStoredAgainAfterAFailedWrite() {
+        offsets.open(PARTITION, new BsonDocument());
+        offsets.requireLog(List.of(PARTITION));
+        written.clear();
+        nowNs += TimeUnit.SECONDS.toNanos(6);
+        responds = false;
+        offsets.guard(context);
+        offsets.guard(context);
+        assertEquals(List.of(), written);
+        assertEquals(11, offsets.position(PARTITION).clear());
+
+        responds = true;
+        offsets.guard(context);
+        offsets.guard(context);
+        BsonDocument clear = new BsonDocument("$set", new BsonDocument("clear", new BsonInt64(11)));
+        assertEquals(List.of(clear), written, "once is enough");
+    }
+
+    /** A log that ends with the marker of a transaction. */
+    private static LogBounds.Source log() {
+        return new LogBounds.Source() {
+            @Override
+            public CompletableFuture<Map<TopicPartition, LogBounds>> bounds(
+                    Collection<TopicPartition> partitions, boolean ends) {
+                return CompletableFuture.completedFuture(Map.of(PARTITION, new LogBounds("id", 0, 11, 11, 1)));
+            }
+
+            @Override
+            public Map<TopicPartition, OptionalLong> firstTimes(Map<TopicPartition, Long> positions) {
+                throw new UnsupportedOperationException();
+            }
+
+            @Override
+            public Map<TopicPartition, OptionalLong> timesAt(Map<TopicPartition, Long> offsets) {
+                throw new UnsupportedOperationException();
+            }
+
+            @Override
+            public void close() {}
+        };
+    }
+
+    private MongoClient client() {
+        return fake(
+                MongoClient.class,
+                (client, ofClient, unused) -> fake(MongoDatabase.class, (database, ofDatabase, name) -> collection()));
+    }
+
+    private MongoCollection<?> collection() {
+        return fake(MongoCollection.class, (collection, method, given) -> switch (method.getName()) {
+            case "find" -> fake(FindIterable.class, (found, first, none) -> STORED);
+            case "findOneAndUpdate" -> STORED;
+            case "bulkWrite" -> {
+                if (!responds) throw new MongoTimeoutException("no primary");
+                for (Object update : (List<?>) given[0]) written.add(bson(((UpdateOneModel<?>) update).getUpdate()));
+                yield null;
+            }
+            default -> collection; // with…
+        });
+    }
+
+    private static BsonDocument bson(Bson update) {
+        return update.toBsonDocument(BsonDocument.class, MongoClientSettings.getDefaultCodecRegistry());
+    }
+
+    private static <T> T fake(Class<T> type, InvocationHandler handler) {
+        return type.cast(Proxy.newProxyInstance(type.getClassLoader(), new Class<?>[] {type}, handler));
+    }
+}
