@@ -272,9 +272,9 @@ public final class RowTimes {
         return copies.containsKey(namespace) && !isRefilled(namespace) && !isDone(copies.get(namespace));
     }
 
-    /** Whether any row or document is remembered. */
+    /** Whether any row or document is remembered, or to be re-read. */
     public boolean holdsAny() {
-        return !copies.isEmpty() || !documents.isEmpty();
+        return !copies.isEmpty() || !documents.isEmpty() || !pending.isEmpty();
     }
 
     /**

@@ -339,7 +339,9 @@ public final class Streaming implements AutoCloseable {
     }
 
     private boolean isHeld(SourceRecord record, Optional<ClusterTime> time) {
-        return time.isPresent() && ledger.holds(namespace(record), (byte[]) record.key(), time.get());
+        return ledger.rows().holdsAny()
+                && time.isPresent()
+                && ledger.holds(namespace(record), (byte[]) record.key(), time.get());
     }
 
     /**
