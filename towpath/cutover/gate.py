@@ -220,6 +220,7 @@ def verified(readiness: Readiness) -> Result:
         return False, verdict.doubt or "never: no verdict on everything is known", f"towpath verify {file}"
     good = full.verdict == "same" and full.clean and 0 <= full.age <= limit and not verdict.left
     since = f"; {counted(verdict.left, 'difference')} found since" if verdict.left else ""
+    since += f"; {verdict.found_words}" if verdict.found_words else ""
     since += f"; not compared, because created since: {verdict.created_names}" if verdict.created else ""
     advice = f"towpath {'repair' if verdict.left else 'verify'} {file}"
     advice += ", or allow more: --verified-within" if full.age > limit else ""

@@ -56,7 +56,7 @@ from towpath.session import Session, unsaid
 from towpath.store import verdict as verdicts
 from towpath.store.positions import fence
 from towpath.threads import begin
-from towpath.verify.verdict import Verdict
+from towpath.verify.verdict import Verdict, found_words
 from towpath_verifier import Schemas
 
 #: Longer than a source that answers Connect is without a new time: an idle server notes one every ten seconds.
@@ -240,12 +240,13 @@ def _sink(loss: Loss) -> Iterator[Finding]:
 
 def _verified(loss: Loss) -> Iterator[Finding]:
     with loss.session.destination.connected() as client:
-        last = verdicts.read(client, loss.session.pipeline)
+        last, found = verdicts.read(client, loss.session.pipeline)
     if last is None:
         yield warning("never, and without the source it cannot be any more", "")
         return
     verdict = Verdict.read(last)
-    yield ok(verdict.line) if verdict.clean else warning(verdict.line, "")
+    words = f"{verdict.line}; {found_words(found)}" if found else verdict.line
+    yield ok(words) if verdict.clean and not found else warning(words, "")
 
 
 def _schema(loss: Loss) -> Iterator[Finding]:
