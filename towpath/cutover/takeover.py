@@ -47,7 +47,7 @@ from towpath.deploy.schema import (
 )
 from towpath.errors import MongoError, MongoUnreachable, Refused, TowpathError
 from towpath.history import rebuild
-from towpath.log import barrier, reread_requests
+from towpath.log import barrier, bounds, reread_requests
 from towpath.log.source_offsets import SourceState, read_state
 from towpath.run.report import Report
 from towpath.run.restarts import end_transactions
@@ -192,10 +192,11 @@ def not_one_state(states: Mapping[str, SourceState]) -> list[str]:
 def _applied(loss: Loss) -> Iterator[Finding]:
     """The destination gets all that the log has."""
     report = loss.status
-    if report.log_breaks:
-        breaks = first_few([one.description for one in report.log_breaks], _SHOWN)
+    breaks = bounds.confirmed(loss.session) if report.log_breaks is None else report.log_breaks
+    if breaks:
+        shown_breaks = first_few([one.description for one in breaks], _SHOWN)
         yield error(
-            f"the log has lost records that were not applied: {breaks}",
+            f"the log has lost records that were not applied: {shown_breaks}",
             f"towpath restart {loss.session.file} --accept-log-gap",
         )
     if report.raw.changes and report.raw.changes.stuck:

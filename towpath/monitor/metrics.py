@@ -198,7 +198,7 @@ _LABELLED: Labelled = {
     "cutover_state": (
         "1 for the present state of the cutover, else 0",
         ("state",),
-        lambda r: _one_of(CUTOVER_STATES, r.cutover.state if r.cutover else "none"),
+        lambda r: _one_of(CUTOVER_STATES, r.cutover.state if r.cutover else "none") if r.cutover_is_known else (),
     ),
     "sink_operations_total": ("The same by operation", ("task", "operation"), _operations),
     "sink_retries_total": (
