@@ -51,7 +51,11 @@ class Job:
     def _client(self, uri: str, silence_ms: int | None) -> Client:
         selection_ms = int(min(self.lost_for, _SELECTION) * 1000) or 1
         return MongoClient(
-            uri, appname="towpath verify", serverSelectionTimeoutMS=selection_ms, socketTimeoutMS=silence_ms
+            uri,
+            appname="towpath verify",
+            readPreference="primary",  # whatever the URI says: another member may show what both sides had once
+            serverSelectionTimeoutMS=selection_ms,
+            socketTimeoutMS=silence_ms,
         )
 
 
