@@ -273,6 +273,7 @@ _PIPELINE: Table[Report] = {
         "Records between `verify --follow` and the end of the log",
         "verification.follow.behind_records",
     ),
+    "verify_unresolved": ("Documents that `verify --follow` could not judge yet", "verification.follow.unresolved"),
     "verify_age_seconds": ("Since `verify --follow` last reported", "verification.follow.age_seconds"),
     # how much does it cost?
     "sink_fold_ratio": (

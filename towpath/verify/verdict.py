@@ -158,9 +158,14 @@ class Verdict(VerdictSummary):
         return cls(**{name: stored[name] for name in cls.__dataclass_fields__})
 
     @property
+    def began(self) -> float:
+        """When its oldest comparison began, in seconds since the epoch."""
+        return datetime.fromisoformat(self.since).timestamp()
+
+    @property
     def age(self) -> float:
-        """Seconds since its oldest comparison began; negative for one of the future, whose clock was wrong."""
-        return time.time() - datetime.fromisoformat(self.since).timestamp()
+        """Seconds since then; negative for one of the future, whose clock was wrong."""
+        return time.time() - self.began
 
     @property
     def shown(self) -> str:
@@ -336,7 +341,18 @@ class Verification:
     def left(self) -> int:
         """Differences found since the verdict on everything, as far as this machine knows their number."""
         later = self.last if self.full is None or (self.last and self.last.id != self.full.id) else None
-        return (later.differences if later else 0) + (self.follow.differences if self.follow else 0)
+        return (later.differences if later else 0) + (self._followed.differences if self._followed else 0)
+
+    @property
+    def unresolved(self) -> int:
+        """Documents that `verify --follow` has not been able to judge since the verdict on everything."""
+        return self._followed.unresolved if self._followed else 0
+
+    @property
+    def _followed(self) -> Following | None:
+        """`follow`, unless it ended before the verdict on everything began, and that is clean."""
+        is_over = self.full and self.full.clean and self.follow and self.follow.at < self.full.began
+        return None if is_over else self.follow
 
     @property
     def found_words(self) -> str:
@@ -362,7 +378,7 @@ class Verification:
         if self.doubt:
             yield f"the last verdict does not count: {self.doubt}", False
         if self.follow is not None:
-            yield self.follow.description, bool(self.follow.differences)
+            yield self.follow.description, bool(self.follow.differences or self.follow.unresolved)
 
 
 def found_words(found: str) -> str:
