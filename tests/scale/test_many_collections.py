@@ -29,6 +29,7 @@ from towpath.config.pipeline import Pipeline
 from towpath.deploy import deployment, schema
 from towpath.deploy.schema import Step
 from towpath.log import integrity
+from towpath.log.changed_keys import Unread
 from towpath.log.definitions import change_settings
 from towpath.log.lag import change_topics
 from towpath.run.report import Raw
@@ -308,7 +309,7 @@ def test_following_stores_many_differences_less_often_than_it_finds_them(monkeyp
     monkeypatch.setattr(verdict_file, "write_running", lambda name, verdict: running.append(verdict.missing))
     repaired = list[int]()
     monkeypatch.setattr(verdict_file, "remove_repaired", lambda place, equal, began: repaired.append(len(equal)))
-    log = SimpleNamespace(records=0, places={}, lag=lambda: SimpleNamespace(records=0, seconds=0.0))
+    log = SimpleNamespace(records=0, places={}, unread=lambda: Unread(0, 0.0))
     state = verdict_file.FollowState("id", "everything", False, True, None, 0.0, {}, ())
     session = session_of(listing(1), destination=verdicts.destination(monkeypatch))
     it = follower._Follower(session, cast(Any, log), cast(Any, ()), print, Selection(("*.*",)), state)
@@ -330,7 +331,7 @@ def test_following_stores_a_difference_at_once_while_there_are_few(monkeypatch: 
     monkeypatch.setattr(
         verdict_file, "write_followed", lambda name, state, differing, counts: stored.append(len([*differing]))
     )
-    log = SimpleNamespace(records=0, places={}, lag=lambda: SimpleNamespace(records=0, seconds=0.0))
+    log = SimpleNamespace(records=0, places={}, unread=lambda: Unread(0, 0.0))
     state = verdict_file.FollowState("id", "everything", False, True, None, 0.0, {}, ())
     session = session_of(listing(1), destination=verdicts.destination(monkeypatch))
     it = follower._Follower(session, cast(Any, log), cast(Any, ()), print, Selection(("*.*",)), state)

@@ -20,6 +20,7 @@ from towpath.cli import repair
 from towpath.config.namespaces import Selection
 from towpath.cutover import takeover
 from towpath.errors import MongoUnreachable
+from towpath.log.changed_keys import Unread
 from towpath.monitor import pages
 from towpath.monitor.dashboard import Short
 from towpath.run.report import unknown
@@ -271,7 +272,7 @@ def test_another_history_forgets_what_was_found_in_the_one_before(machines: Mach
 @pytest.fixture
 def following(machines: Machines) -> Callable[..., follower._Follower]:
     def make(*known: Difference, began: str = "began") -> follower._Follower:
-        log: Any = SimpleNamespace(records=0, places={}, lag=lambda: SimpleNamespace(records=0, seconds=0.0))
+        log: Any = SimpleNamespace(records=0, places={}, unread=lambda: Unread(0, 0.0))
         state = FollowState(began, "everything", False, True, NOW.as_json(), time.time(), {}, ())
         it = follower._Follower(
             machines.session, log, cast(Any, ()), lambda difference: None, Selection(("*.*",)), state
@@ -349,3 +350,21 @@ def test_one_that_continues_resolves_what_a_killed_one_could_not_store(
     saved(following(missing(1)))
     saved(following())
     assert machines.gate[0]
+
+
+def test_one_that_reads_no_more_still_sees_how_far_it_is_behind(
+    following: Callable[..., follower._Follower],
+) -> None:
+    class Full:
+        def __len__(self) -> int:
+            return follower._MAX_WAITING
+
+        def pause(self) -> None:
+            return None
+
+    it, read = following(), list[str]()
+    log: Any = it.log
+    log.failure, log.take, log.refresh = "", lambda *_: read.append("records"), lambda: read.append("ends")
+    it.rereads, it.recheck_at = cast(Any, Full()), float("inf")
+    it.turn()
+    assert read == ["ends"]

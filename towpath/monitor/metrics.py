@@ -266,7 +266,7 @@ _PIPELINE: Table[Report] = {
     ),
     # is it the same?
     "verify_behind_seconds": (
-        "Age of the oldest record that `verify --follow` has not read",
+        "How old the oldest record is at most that `verify --follow` has not read",
         "verification.follow.behind_seconds",
     ),
     "verify_behind_records": (

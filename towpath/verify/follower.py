@@ -120,6 +120,7 @@ class _Follower:
             changed = self.log.take(_GATHER_S, _BATCH)
         else:
             changed = []
+            self.log.refresh()
             time.sleep(self.rereads.pause() or 0)
         for namespace, group in groupby(sorted(changed, key=attrgetter("namespace")), attrgetter("namespace")):
             if self.selection.matches(namespace):
@@ -188,7 +189,7 @@ class _Follower:
 
     def verdict(self, *, following: bool) -> Following:
         counts = Counter(difference.kind for difference in self.known.values())
-        behind = self.log.lag()
+        behind = self.log.unread()
         return Following(
             since=self.since,
             at=time.time(),
@@ -199,7 +200,7 @@ class _Follower:
             unresolved=len(self.unresolved),
             **{kind: counts[kind] for kind in verdict_file.KINDS},
             behind_records=behind.records,
-            behind_seconds=round(behind.seconds, 3),
+            behind_seconds=None if behind.seconds is None else round(behind.seconds, 3),
         )
 
     def _save(self, *, following: bool) -> None:
