@@ -217,14 +217,15 @@ class Workers:
             self._tasks.put(task)
 
     def message(self, timeout: float) -> Message | None:
-        """The next message of a worker; None if there is none for `timeout` seconds.
+        """The next message of a worker; None if there is none for `timeout` seconds. Call it while ranges are unread.
 
         Raises a worker's `VerifierError`, and `WorkerDied` when one has ended unexpectedly.
         """
+        status = self._process.exitcode  # before the messages: all have come from workers that have ended
         try:
             message: Message = self._results.get(timeout=timeout)
         except queue.Empty:
-            if status := self._process.exitcode:
+            if status is not None:
                 raise WorkerDied(
                     f"a worker process ended with status {status}: was it killed, or did memory run out?"
                 ) from None
