@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 from dns.resolver import NXDOMAIN
+from pymongo import ReadPreference
 from pymongo.errors import (
     AutoReconnect,
     ConfigurationError,
@@ -54,6 +55,8 @@ from towpath.history import replay as replaying
 from towpath.history.plan import Plan, Replay
 from towpath.run import status as gather
 from towpath.run.report import Problem, unknown
+from towpath_verifier.reads import RAW, collection
+from towpath_verifier.workers import Job
 
 URI = "mongodb://127.0.0.1:1/?directConnection=true"
 DENIED = OperationFailure("not authorized on towpath", 13, {"errmsg": "not authorized on towpath"})
@@ -245,3 +248,15 @@ def test_a_cluster_that_is_said_to_be_lost_is_not_waited_for() -> None:
     with closing(lost), pytest.raises(MongoUnreachable), lost.briefly() as client:
         client.admin.command("ping")
     assert time.monotonic() - began < 2
+
+
+def test_every_read_goes_to_the_primary_whatever_the_uri_says() -> None:
+    uri = "mongodb://gone.example:1/?replicaSet=a&readPreference=secondaryPreferred"
+    with closing(Cluster(uri, "source")) as cluster:
+        assert cluster.client().read_preference == ReadPreference.PRIMARY
+    for client in Job(uri, uri, ignore_field_order=False, screen=False, lost_for=1.0).clients():
+        with closing(client):
+            documents = collection(client, "shop.orders")
+            assert documents.with_options(codec_options=RAW).read_preference == ReadPreference.PRIMARY
+    with pytest.raises(MongoError, match=r"primary cannot be combined with tags \(\[source\] uri\)"):
+        Cluster(f"{uri}&readPreferenceTags=dc:one", "source").client()

@@ -17,7 +17,7 @@ from tests.support.memory_topics import Made, MemoryTopics
 from towpath.clients.mongo.client import ClusterTime
 from towpath.errors import KafkaUnreachable, TopicError
 from towpath.log import changed_keys, integrity, lag
-from towpath.log.changed_keys import LogFollower, ids, ids_after
+from towpath.log.changed_keys import LogFollower, Unread, ids, ids_after
 from towpath.log.definitions import MARK
 from towpath.log.integrity import BrokenKey, Headless, LogCheck, check
 from towpath.log.lag import (
@@ -138,7 +138,7 @@ def test_one_that_follows_reads_each_record_once_and_new_topics_from_their_begin
     with LogFollower(PIPELINE, topics, {A: 1, B: 2}) as follower:
         assert numbers(iter(follower.take(0.05, 10))) == [("shop.one", 2)]
         assert follower.places == {A: 5, B: 2, (TWO, 0): 0}, "control records are behind it as well"
-        assert (follower.records, follower.lag()) == (3, Lag(0, 0.0))
+        assert (follower.records, follower.unread()) == (3, Unread(0, 0.0))
         topics.make("move.shop.new")
         topics.write("move.shop.new", document(4), document(5))
         topics.write(ONE, document(6), commit=None)
@@ -152,19 +152,27 @@ def test_one_that_follows_reads_each_record_once_and_new_topics_from_their_begin
     assert topics.made[0].closed
 
 
-def test_the_lag_of_one_that_follows_is_what_it_has_not_read_and_how_old_that_is_at_least(
+def test_what_one_that_follows_has_not_read_is_at_most_as_old_as_what_it_read_before(
     topics: MemoryTopics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(changed_keys, "_REFRESH", 0)
+    monkeypatch.setattr(changed_keys.time, "time", lambda: 1_000.0)
     follower = LogFollower(PIPELINE, topics, {})
-    topics.write(ONE, document(1), document(2))
-    follower.take(0, 1)
-    assert follower.lag() == Lag(3, 0.0), "no record was read yet"
-    follower.take(0.01, 1)
-    topics.write(ONE, document(3), partition=1, at_ms=2_000)
-    follower.take(0, 1)
-    found = follower.lag()
-    assert found.records == 2 and found.seconds == pytest.approx(time.time() - 1, abs=60)
+    topics.write(ONE, document(1), document(2), at_ms=400_000)
+    follower.refresh()
+    assert follower.unread() == Unread(3, None), "no record was read yet"
+    follower.take(0.01, 10)
+    assert follower.unread() == Unread(0, 0.0)
+    topics.write(ONE, document(3), at_ms=900_000)
+    follower.refresh()
+    assert follower.unread() == Unread(2, 600.0), "also while it does not read"
+    topics.write(ONE, document(4), document(5), partition=1, at_ms=900_000)
+    follower.refresh()
+    assert follower.unread() == Unread(5, None), "of another partition, nothing was read"
+    follower.take(0.01, 10)
+    topics.write(ONE, document(6), at_ms=950_000)
+    follower.refresh()
+    assert follower.unread() == Unread(2, 100.0)
 
 
 def test_one_that_cannot_follow_leaves_no_consumer(topics: MemoryTopics) -> None:

@@ -31,6 +31,7 @@ class Pages:
     make: Callable[..., Report]
     published: list[Report] = field(default_factory=list)
     session: Any = None
+    last: Any = None
 
     def publish(self, report: Report) -> None:
         self.published.append(report)

@@ -22,8 +22,9 @@ from tests.support.awaited import until
 from tests.support.pipeline import TOWPATH, Pipeline, Settings
 from tests.support.schema import page
 from tests.support.served import Served, served
+from towpath.deploy.schema_changes import SchemaChanges
 from towpath.monitor.metrics import CUTOVER_STATES, OWN, ROWS
-from towpath.run.report import LogReport, TopicLog, as_json
+from towpath.run.report import LogReport, Raw, TopicLog, as_json
 from towpath.store.cutover import Cutover, State
 from towpath.store.positions import Counts, TaskState, TransactionTimes
 from towpath.verify.verdict import Verdict, Verification
@@ -114,7 +115,8 @@ def test_what_is_repaired_is_taken_off_the_verdict_on_everything() -> None:
 def test_one_state_is_present_and_all_others_are_known() -> None:
     for present in CUTOVER_STATES:
         marked = Cutover(present, (), 0.0)
-        found = samples("towpath_cutover_state", cutover=None if present == "none" else marked)
+        raw = Raw(changes=SchemaChanges())
+        found = samples("towpath_cutover_state", cutover=None if present == "none" else marked, raw=raw)
         assert found == {(state,): float(state == present) for state in CUTOVER_STATES}
     assert set(CUTOVER_STATES) == {"none", *get_args(State)}
     assert samples("towpath_pipeline_state", state="missing")["missing",] == 1

@@ -107,6 +107,17 @@ def test_a_failure_is_over_once_another_command_has_done_it(run: Run) -> None:
     assert run.words == ["the destination is away", "resolved: the destination is away"] and run.attempts == 1
 
 
+def test_a_destination_that_does_not_answer_resolves_no_failure_and_is_not_asked(run: Run) -> None:
+    run.error = TowpathError("the destination is away")
+    run.poll(SWITCHED)
+    run.ends()
+    run.poll(SWITCHED)
+    run.supervisor._pauses["conversion"].due = 0.0
+    for known in (None, SWITCHED):
+        run.supervisor._convert(status(cutover=known, changes=None))
+    assert run.words == ["the destination is away"] and run.attempts == 1
+
+
 @pytest.mark.parametrize("state", ["cutting over", "failing back"])
 def test_nothing_is_done_while_a_cutover_is_under_way_or_another_command_does_it(
     run: Run, state: Any, monkeypatch: pytest.MonkeyPatch

@@ -44,7 +44,7 @@ def status(**more):
         "lag": Lag(0, 0.0, 0.0),
         "records_per_second": 0.0,
     }
-    known |= {"dead_letters": 0, "dead_letters_complete": True, "raw": Raw(**raw)}
+    known |= {"dead_letters": 0, "dead_letters_complete": True, "log_breaks": (), "raw": Raw(**raw)}
     return replace(report.unknown(session_of(PIPELINE)), **known | more)
 
 

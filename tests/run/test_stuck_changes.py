@@ -30,6 +30,7 @@ from towpath.run.children import Events
 from towpath.run.report import LoggedChange, Problem
 from towpath.run.supervisor import Supervisor
 from towpath.session import opened
+from towpath.store.cutover import Cutover
 from towpath.verify.verdict import Verification
 
 
@@ -94,11 +95,13 @@ def test_a_change_is_resolved_once_it_is_made_or_skipped(run: Run) -> None:
 
 
 def test_the_state_is_unknown_while_the_destination_does_not_answer() -> None:
-    assert exit_code(LOGGED, None) == 2
-    assert exit_code(LOGGED, status(changes=None)) == 2
-    assert exit_code(LOGGED.changed(ddl={"apply": False}), status(changes=None)) == 0, "as before there was [ddl]"
-    assert exit_code(LOGGED, status(changes=changes())) == 1
-    assert exit_code(LOGGED, status(changes=SchemaChanges())) == 0
+    assert exit_code(None) == 2
+    assert exit_code(status(changes=None)) == 2
+    assert exit_code(status(changes=None, cutover=Cutover("destination primary", (), 1.0))) == 2, "known only of before"
+    assert exit_code(status(log_breaks=None)) == 2
+    assert exit_code(status(log_breaks=None, cutover=Cutover("cutting over", (), 1.0))) == 0, "then no one looks"
+    assert exit_code(status(changes=changes())) == 1
+    assert exit_code(status(changes=SchemaChanges())) == 0
 
 
 class NoTopics:
@@ -123,6 +126,9 @@ def test_the_page_keeps_what_was_known_while_the_destination_does_not_answer(
     monkeypatch.setattr(Reporter, "_verdicts", lambda *_, **__: Verification())
     reporter = Reporter(run.supervisor.session, _slow_at=time.monotonic())
     reporter.last = replace(reporter.last, ddl=())
-    found = [status(schema_changes=logged) for logged in (logged_changes(), None, (), None)]
+    found = [
+        status(schema_changes=logged, changes=None if logged is None else SchemaChanges())
+        for logged in (logged_changes(), None, (), None)
+    ]
     waiting = [reporter.report(one, 0.0).ddl_waiting for one in found]
     assert waiting == [1, 1, 0, 0]

@@ -17,6 +17,7 @@ import pytest
 from pymongo.errors import OperationFailure
 
 from tests.checks.test_check_judgements import PIPELINE
+from tests.support import verdicts
 from tests.support.sessions import session_of
 from towpath.checks.facts import Facts
 from towpath.checks.source import bad_names
@@ -28,6 +29,7 @@ from towpath.config.pipeline import Pipeline
 from towpath.deploy import deployment, schema
 from towpath.deploy.schema import Step
 from towpath.log import integrity
+from towpath.log.changed_keys import Unread
 from towpath.log.definitions import change_settings
 from towpath.log.lag import change_topics
 from towpath.run.report import Raw
@@ -307,10 +309,10 @@ def test_following_stores_many_differences_less_often_than_it_finds_them(monkeyp
     monkeypatch.setattr(verdict_file, "write_running", lambda name, verdict: running.append(verdict.missing))
     repaired = list[int]()
     monkeypatch.setattr(verdict_file, "remove_repaired", lambda place, equal, began: repaired.append(len(equal)))
-    log = SimpleNamespace(records=0, places={}, lag=lambda: SimpleNamespace(records=0, seconds=0.0))
+    log = SimpleNamespace(records=0, places={}, unread=lambda: Unread(0, 0.0))
     state = verdict_file.FollowState("id", "everything", False, True, None, 0.0, {}, ())
-    session = SimpleNamespace(pipeline=listing(1))
-    it = follower._Follower(cast(Any, session), cast(Any, log), cast(Any, ()), print, Selection(("*.*",)), state)
+    session = session_of(listing(1), destination=verdicts.destination(monkeypatch))
+    it = follower._Follower(session, cast(Any, log), cast(Any, ()), print, Selection(("*.*",)), state)
     for turn in range(100):
         it._know(("shop.a", turn), of(turn))  # type: ignore[arg-type]
         it._save(following=True)
@@ -329,10 +331,10 @@ def test_following_stores_a_difference_at_once_while_there_are_few(monkeypatch: 
     monkeypatch.setattr(
         verdict_file, "write_followed", lambda name, state, differing, counts: stored.append(len([*differing]))
     )
-    log = SimpleNamespace(records=0, places={}, lag=lambda: SimpleNamespace(records=0, seconds=0.0))
+    log = SimpleNamespace(records=0, places={}, unread=lambda: Unread(0, 0.0))
     state = verdict_file.FollowState("id", "everything", False, True, None, 0.0, {}, ())
-    session = SimpleNamespace(pipeline=listing(1))
-    it = follower._Follower(cast(Any, session), cast(Any, log), cast(Any, ()), print, Selection(("*.*",)), state)
+    session = session_of(listing(1), destination=verdicts.destination(monkeypatch))
+    it = follower._Follower(session, cast(Any, log), cast(Any, ()), print, Selection(("*.*",)), state)
     it._save(following=True)
     for turn in range(3):
         now[0] += 1.0
@@ -386,7 +388,7 @@ def test_differences_of_a_pause_go_to_the_file_as_they_are_found(monkeypatch: py
 
     monkeypatch.setattr(recent, "try_origin", lambda session: (None, ""))
     monkeypatch.setattr(Verdict, "differences", property(lambda self: 500))
-    session = session_of(listing(1))
+    session = session_of(listing(1), destination=verdicts.destination(monkeypatch))
     with pytest.raises(recent.DocumentsDiffer, match=r"^500 documents differ, such as shop\.a .*; run towpath repair"):
         recent.require_same(session, cast(Any, Verification()), "the newest records")
     assert most <= 3

@@ -233,6 +233,13 @@ def test_the_changes_of_a_document_are_all_those_after_a_time_up_to_another() ->
         proof.changes(cast(Any, Watched(refuses=True)), IDS, after, to)
 
 
+def test_a_drop_is_no_change_of_the_document_without_an_id() -> None:
+    after, to = Timestamp(4, 1), Timestamp(8, 0)
+    events = changed(5, 1), (6, {}), changed(7, 1)
+    found = proof.changes(cast(Any, Watched(*events)), [b.document(("_id", b.NULL)), IDS[0]], after, to)
+    assert found == {id_key(IDS[0]): [Timestamp(5, 1), Timestamp(7, 1)]}
+
+
 def test_writes_are_seen_in_each_database() -> None:
     def event(second: int, name: str) -> tuple[int, dict[str, Any]]:
         return second, {"ns": {"coll": name}}

@@ -14,6 +14,7 @@ from bson.timestamp import Timestamp
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from pymongo.errors import AutoReconnect
 
 from tests.support import bsonbytes as b
 from towpath_verifier import Difference, Pair, Recheck, Rereads, Same, Unresolved, id_key, proof, rereads
@@ -217,6 +218,32 @@ def test_a_state_that_the_source_never_had_must_be_seen_three_times(
     assert isinstance(outcome, Difference)
     assert (owner, outcome.id, outcome.destination) == (0, IDS[1], document(1, wrong))
     assert outcome.source in {document(1, value) for value in (0, 5, 6)}
+
+
+def test_a_read_that_fails_is_no_try(
+    patched: Patched, sides: tuple[Server, Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A primary is elected while a document is judged that the destination has not got yet."""
+    source, destination = sides
+    rereads = Rereads(source, destination, Recheck(first=0, tries=1, patience=1e9))  # type: ignore[arg-type]
+    rereads.add(PAIR, [IDS[1]])
+    changed(source, 5, 6)
+    destination.now[1] = document(1, 8)
+    judge, failures = proof.Judge.judge, [AutoReconnect("gone"), AutoReconnect("gone"), AutoReconnect("gone")]
+
+    def fails(*arguments: Any) -> Any:
+        found = judge(*arguments)
+        if failures:
+            raise failures.pop()
+        return found
+
+    monkeypatch.setattr(proof.Judge, "judge", fails)
+    monkeypatch.setattr("tenacity.nap.time.sleep", lambda seconds: None)
+    assert rereads.step() == [] and not failures
+    [(_, _, suspect)] = rereads._waiting
+    assert (suspect.tried, suspect.strikes) == (1, 1)
+    destination.now[1] = document(1, 6)
+    assert rereads.step() == [(0, Same("v.c", IDS[1]))]
 
 
 def test_a_change_before_the_time_that_was_passed_does_not_count(

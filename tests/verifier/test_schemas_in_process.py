@@ -4,7 +4,7 @@ what a copy leaves out while changes stream in. `test_metadata.py` has servers m
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -23,6 +23,7 @@ from towpath_verifier import (
     described,
     feature_version,
     omitted,
+    ready,
 )
 from towpath_verifier.descriptions import concurrently, index, options
 from towpath_verifier.metadata import NEVER, Form
@@ -32,15 +33,6 @@ GERMAN = {"locale": "de", "strength": 2}
 SMALL = {"n": {"$gt": 5}}
 TIMES = {"timeField": "at", "granularity": "minutes"}
 ONE = {"a": 1}
-
-
-class Collection:
-    def __init__(self, indexes: list[dict[str, Any]], asked: Callable[[], None]) -> None:
-        self._indexes, self._asked = indexes, asked
-
-    def list_indexes(self) -> list[dict[str, Any]]:
-        self._asked()
-        return [{"v": 2, "key": {"_id": 1}, "name": "_id_"}, *self._indexes]
 
 
 class Server:
@@ -74,9 +66,14 @@ class Database:
             if database == self._name and name in filter["name"]["$in"]:
                 yield {"name": name, "type": "collection", "info": {"uuid": name}} | entry
 
-    def __getitem__(self, name: str) -> Collection:
-        namespace = f"{self._name}.{name}"
-        return Collection(self._server.entries[namespace][1], lambda: self._server.asked.append(namespace))
+    def command(self, listing: dict[str, Any]) -> Any:
+        namespace = f"{self._name}.{listing['listIndexes']}"
+        self._server.asked.append(namespace)
+        if namespace not in self._server.entries:
+            raise OperationFailure("ns does not exist", 26)
+        assert listing["includeBuildUUIDs"]
+        indexes = [{"v": 2, "key": {"_id": 1}, "name": "_id_"}, *self._server.entries[namespace][1]]
+        return {"cursor": {"firstBatch": indexes}}
 
 
 def collection(*indexes: dict[str, Any], kind: str = "collection", **options: Any) -> Any:
@@ -244,6 +241,31 @@ def test_a_difference_is_named_with_the_commands_that_correct_it(name: str) -> N
     assert all(one.what and one.command and one.as_json()["command"] == one.command for one in found)
     if source:
         assert differences(source, source) == []
+
+
+@pytest.mark.parametrize(("here", "there", "where"), [(True, False, "source"), (False, True, "destination")])
+def test_an_index_that_is_being_built_is_not_the_same_and_needs_no_command(here: bool, there: bool, where: str) -> None:
+    def side(builds: bool) -> Any:
+        spec = one(unique=True)
+        return collection({"spec": spec, "buildUUID": 1} if builds else spec)
+
+    [found] = differences(side(here), side(there))
+    assert (found.what, found.commands) == (f"the index one is being built at the {where}", [])
+    assert differences(side(True), side(True)) == []
+    [missing] = differences(side(True), collection())
+    assert commands([missing]) == [made({"key": ONE, "unique": True, "name": "one"})]
+    schema = described(Server(here__it=side(True)), ["here.it"])["here.it"]  # type: ignore[arg-type]
+    assert ready(schema).indexes == {"one": {"key": ONE, "unique": True}} != schema.indexes
+
+
+def test_a_collection_that_is_dropped_while_it_is_read_has_no_indexes() -> None:
+    class Dropping(Server):
+        def __getitem__(self, database: str) -> Any:
+            found = super().__getitem__(database)
+            found.list_collections = lambda filter: [{"name": "it", "type": "collection"}]
+            return found
+
+    assert described(Dropping(), ["here.it"])["here.it"].indexes == {}  # type: ignore[arg-type]
 
 
 def told(name: str) -> list[tuple[str, str, Any, Any]]:

@@ -759,7 +759,7 @@ def test_a_worker_that_a_server_refuses_says_why_and_does_not_call_its_range_rea
     assert isinstance(sent, VerifierError) and "no right" in str(sent)
 
 
-@pytest.mark.parametrize(("status", "error"), [(None, None), (0, None), (137, "ended with status 137")])
+@pytest.mark.parametrize(("status", "error"), [(None, None), (0, "with status 0"), (137, "ended with status 137")])
 def test_a_worker_that_died_is_noticed_once_it_has_nothing_more_to_say(status: int | None, error: str | None) -> None:
     results: queue.Queue[Any] = queue.Queue()
     process: Any = SimpleNamespace(exitcode=status)
@@ -774,6 +774,22 @@ def test_a_worker_that_died_is_noticed_once_it_has_nothing_more_to_say(status: i
     else:
         with pytest.raises(WorkerDied, match=error):
             running.message(0.01)
+
+
+def test_what_a_worker_said_before_it_ended_is_not_taken_for_its_death() -> None:
+    class Late(queue.Queue[Any]):
+        def get(self, block: bool = True, timeout: float | None = None) -> Any:
+            if process.exitcode is None:
+                process.exitcode = 0
+                self.put((3, None))
+                raise queue.Empty
+            return super().get(block, timeout)
+
+    process: Any = SimpleNamespace(exitcode=None)
+    running = workers.Workers(process, None, Late())
+    assert (running.message(0.01), running.message(0.01)) == (None, (3, None))
+    with pytest.raises(WorkerDied):
+        running.message(0.01)
 
 
 def test_the_workers_of_a_run_share_its_ranges_and_each_is_told_that_there_is_no_more() -> None:

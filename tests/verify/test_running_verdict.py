@@ -5,13 +5,25 @@ from __future__ import annotations
 import stat
 import time
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
+import click
 import pytest
 
+from tests.checks.test_check_judgements import PIPELINE
+from tests.cutover.test_gate import verdict as summary
+from tests.support.sessions import session_of
+from tests.verify.test_verdict_standing import gate_of
+from towpath.cli import verify as command
 from towpath.config.events import Following
 from towpath.errors import TowpathError
 from towpath.store import verdict_file
+from towpath.store.verdict_file import FollowState
+from towpath.verify.result import VerificationResult
+from towpath.verify.run import VerifyRequest
+from towpath.verify.verdict import Verification
+from towpath_verifier import Options, Verdict
 
 
 @pytest.fixture(autouse=True)
@@ -61,6 +73,37 @@ def test_it_tells_what_differs_and_how_old_it_is() -> None:
     worse = replace(found, missing=2, order=1, waiting=4, unresolved=5)
     assert worse.differences == 3
     assert "2 missing, 1 order, 4 to be compared again, 5 not judged;" in worse.description
+
+
+@pytest.mark.parametrize(
+    ("found", "code"),
+    [({}, 0), ({"waiting": 1}, 2), ({"unresolved": 1}, 2), ({"missing": 1}, 1), ({"missing": 1, "waiting": 1}, 2)],
+)
+def test_documents_that_are_not_judged_are_no_good_end(
+    found: dict[str, int], code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "follow", lambda *_: replace(verdict(), following=False, **found))
+    start = FollowState("one", "everything", False, True, None, 0.0, {}, ())
+    result, request = VerificationResult(Verdict([])), VerifyRequest(True)
+    with click.Context(command.verify), pytest.raises(click.exceptions.Exit) as ended:
+        session = session_of(PIPELINE)
+        command.end(result.verdict, command._follow(session, start, result, request, Options(), as_json=False))
+    assert ended.value.exit_code == code
+
+
+def test_documents_that_are_not_judged_keep_the_gate_red_until_all_is_compared_again() -> None:
+    began = time.time() - 1_000
+    full = summary(since=datetime.fromtimestamp(began, UTC).isoformat())
+    known = Verification(full, full, follow=replace(verdict(), unresolved=2))
+    good, words, advice = gate_of(known)
+    assert (good, "2 documents not judged since" in words, advice) == (False, True, "towpath status shop.toml")
+    assert [bad for _, bad in known.lines()] == [False, True]
+    for follow in (replace(verdict(), missing=2), replace(verdict(), unresolved=2)):
+        ended = replace(follow, at=began - 1, following=False)
+        assert gate_of(replace(known, follow=ended))[0], "all was compared since"
+        weak = replace(full, clean=False)
+        assert not gate_of(Verification(weak, weak, follow=ended))[0]
+        assert Verification(weak, weak, follow=ended).left == ended.differences
 
 
 def test_one_that_nothing_keeps_any_more_is_not_said_to_follow() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TextIO
 
@@ -26,6 +26,7 @@ from towpath.store import state_files, verdict_file
 from towpath.store.state_files import FOLLOW, lock
 from towpath.verify import repair as rereads
 from towpath.verify.repair import DocumentRef
+from towpath.verify.verdict import forget_found
 from towpath_verifier import Key, extended_json, id_key
 
 _MAX_LINES = 50  # documents with a separate line
@@ -76,12 +77,14 @@ def repair(
         if of_verdict and not yes:
             _confirm(session.pipeline)
         repaired = set[tuple[str, Key]]()
+        places = _verdict_files(session.pipeline) if of_verdict else []
+        verdicts = {place: verdict_file.counts(place).get("id") for place in places}
         try:
             with passing(session) as passed:
                 failed = _report(rereads.repair(session, documents, passed, timeout), repaired, as_json=as_json)
         finally:
-            if of_verdict and repaired:
-                _remove(session.pipeline, repaired)
+            if of_verdict:
+                _remove(session, verdicts, repaired)
         for line in unreplicated.lines(session):
             say(line)
     if failed:
@@ -123,14 +126,19 @@ def _show(documents: Iterable[DocumentRef], *, as_json: bool) -> None:
             click.echo("nothing to repair")
 
 
-def _remove(pipeline: Pipeline, repaired: set[tuple[str, Key]]) -> None:
-    """Remove repaired documents from the last verdict."""
-    last, *followed = _verdict_files(pipeline)
-    verdict_file.remove_repaired(last, repaired)
-    with state_files.locked(lock(pipeline.name, FOLLOW)) as holder:
-        for place in () if holder else followed:  # a running `verify --follow` removes them itself
-            verdict_file.remove_repaired(place, repaired)
-            verdict_file.update_running(pipeline.name, verdict_file.counts(place))
+def _remove(session: Session, verdicts: Mapping[Path, str | None], repaired: set[tuple[str, Key]]) -> None:
+    """Remove repaired documents from these verdicts (file → id), unless others have replaced them."""
+    name, is_done = session.pipeline.name, dict[str | None, bool]()
+    with state_files.locked(lock(name, FOLLOW)) as holder:
+        for place, id in verdicts.items():
+            is_followed, left = place == verdict_file.followed_path(name), None
+            if not (is_followed and holder):  # a running `verify --follow` removes them itself
+                left = verdict_file.remove_repaired(place, repaired, id)
+            if is_followed and left is not None:
+                verdict_file.update_running(name, verdict_file.counts(place))
+            is_done[id] = is_done.get(id, True) and left == 0
+    if done := [id for id, is_all in is_done.items() if id and is_all]:
+        forget_found(session, done)
 
 
 def _report(outcomes: Iterable[Reread], repaired_ids: set[tuple[str, Key]], *, as_json: bool) -> int:

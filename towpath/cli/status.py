@@ -17,7 +17,6 @@ from rich.table import Table
 from rich.text import Text
 
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json, print_tables
-from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted, duration, size, utc
 from towpath.deploy import unreplicated
 from towpath.deploy.schema_changes import UNREAD
@@ -46,7 +45,7 @@ def status(file: Path, watch: bool, as_json: bool) -> None:
     until interrupted.
 
     Exit codes: 0 running; 1 not running, or the log lost records before the sink applied them, or a schema change
-    waits for a decision; 2 the state is unknown.
+    waits for a decision; 2 the state is unknown, or the destination does not answer.
     """
     with opened(file) as session:
         if watch:
@@ -57,11 +56,11 @@ def status(file: Path, watch: bool, as_json: bool) -> None:
                 print_json(report.as_json(_complete(session, current)))
             else:
                 print_tables(_screen(session, current))
-    raise click.exceptions.Exit(exit_code(session.pipeline, current))
+    raise click.exceptions.Exit(exit_code(current))
 
 
-def exit_code(pipeline: Pipeline, status: Report | None) -> int:
-    if status is None or (status.raw.changes is None and pipeline.ddl.apply):
+def exit_code(status: Report | None) -> int:
+    if status is None or status.is_partial:
         return 2
     stuck = status.raw.changes.stuck if status.raw.changes else ()
     return 1 if status.state != "running" or status.log_breaks or stuck else 0

@@ -165,7 +165,7 @@ def _follow(
 ) -> int:
     """Follow until interrupted, and print each difference once it is proven. Returns their number at the end.
 
-    Exits when documents could not be judged, and when its output cannot be written: without a reader it would not end.
+    Exits when documents are not judged, and when its output cannot be written: without a reader it would not end.
     """
     if output := click.get_current_context().find_object(Output):
         output.is_required = True
@@ -175,7 +175,7 @@ def _follow(
         say("comparing documents that change, until interrupted; `towpath status` shows the progress")
         verdict = follow(session, state, known, passed, print_json if as_json else _print, request.only, options)
     print_json(Followed(**asdict(verdict))) if as_json else click.echo(verdict.description)
-    if verdict.unresolved:
+    if verdict.unresolved or verdict.waiting:
         raise click.exceptions.Exit(ERROR)
     return verdict.differences + (len(result.metadata.differences) if result.metadata else 0)
 

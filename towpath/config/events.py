@@ -161,7 +161,8 @@ class Following:
     different: int
     order: int
     behind_records: int
-    behind_seconds: float
+    behind_seconds: float | None
+    """How old the oldest of these records is at most; None when unknown."""
     age_seconds: float = 0.0
     """Since `at`, when it was read."""
 
@@ -180,7 +181,8 @@ class Following:
         differences = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count) or "no differences"
         waiting = f", {self.waiting:,} to be compared again" if self.waiting else ""
         waiting += f", {self.unresolved:,} not judged" if self.unresolved else ""
-        behind = f"{self.behind_records:,} records, {self.behind_seconds:.1f} s behind"
+        seconds = "" if self.behind_seconds is None else f", {self.behind_seconds:.1f} s"
+        behind = f"{self.behind_records:,} records{seconds} behind"
         state = "following" if self.following else "stopped"
         return f"{state}: {differences}{waiting}; {self.compared:,} compared, {behind}, {self.age_seconds:.0f} s ago"
 

@@ -163,7 +163,8 @@ class Cluster(Section):
 
     uri: str = Field(default="", repr=False)
     """The URI of a replica set, MongoDB 5.0 or later. If it holds a password, keep the file private (`chmod 600`), or
-    use one of the other two."""
+    use one of the other two. Towpath reads from the primary, also if the URI has a `readPreference`; leave out
+    `readPreferenceTags` and `maxStalenessSeconds`, which a primary does not allow."""
     uri_file: File | None = None
     """A file that holds the URI, and that only you can read."""
     uri_env: str | None = None

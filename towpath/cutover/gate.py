@@ -216,10 +216,13 @@ def verified(readiness: Readiness) -> Result:
     verdict = readiness.verdict
     if (full := verdict.full) is None:
         return False, verdict.doubt or "never: no verdict on everything is known", f"towpath verify {file}"
-    good = full.verdict == "same" and full.clean and 0 <= full.age <= limit and not verdict.left
+    good = full.verdict == "same" and full.clean and 0 <= full.age <= limit
+    good = good and not verdict.left and not verdict.unresolved
     since = f"; {counted(verdict.left, 'difference')} found since" if verdict.left else ""
+    since += f"; {verdict.found_words}" if verdict.found_words else ""
+    since += f"; {counted(verdict.unresolved, 'document')} not judged since" if verdict.unresolved else ""
     since += f"; not compared, because created since: {verdict.created_names}" if verdict.created else ""
-    advice = f"towpath {'repair' if verdict.left else 'verify'} {file}"
+    advice = f"towpath {'repair' if verdict.left else 'status' if verdict.unresolved else 'verify'} {file}"
     advice += ", or allow more: --verified-within" if full.age > limit else ""
     return good, f"{full.line}{since} (limit {duration(limit)})", advice
 

@@ -47,7 +47,7 @@ from towpath.deploy.schema import (
 )
 from towpath.errors import MongoError, MongoUnreachable, Refused, TowpathError
 from towpath.history import rebuild
-from towpath.log import barrier, reread_requests
+from towpath.log import barrier, bounds, reread_requests
 from towpath.log.source_offsets import SourceState, read_state
 from towpath.run.report import Report
 from towpath.run.restarts import end_transactions
@@ -56,7 +56,7 @@ from towpath.session import Session, unsaid
 from towpath.store import verdict as verdicts
 from towpath.store.positions import fence
 from towpath.threads import begin
-from towpath.verify.verdict import Verdict
+from towpath.verify.verdict import Verdict, found_words
 from towpath_verifier import Schemas
 
 #: Longer than a source that answers Connect is without a new time: an idle server notes one every ten seconds.
@@ -192,10 +192,11 @@ def not_one_state(states: Mapping[str, SourceState]) -> list[str]:
 def _applied(loss: Loss) -> Iterator[Finding]:
     """The destination gets all that the log has."""
     report = loss.status
-    if report.log_breaks:
-        breaks = first_few([one.description for one in report.log_breaks], _SHOWN)
+    breaks = bounds.confirmed(loss.session) if report.log_breaks is None else report.log_breaks
+    if breaks:
+        shown_breaks = first_few([one.description for one in breaks], _SHOWN)
         yield error(
-            f"the log has lost records that were not applied: {breaks}",
+            f"the log has lost records that were not applied: {shown_breaks}",
             f"towpath restart {loss.session.file} --accept-log-gap",
         )
     if report.raw.changes and report.raw.changes.stuck:
@@ -240,12 +241,13 @@ def _sink(loss: Loss) -> Iterator[Finding]:
 
 def _verified(loss: Loss) -> Iterator[Finding]:
     with loss.session.destination.connected() as client:
-        last = verdicts.read(client, loss.session.pipeline)
+        last, found = verdicts.read(client, loss.session.pipeline)
     if last is None:
         yield warning("never, and without the source it cannot be any more", "")
         return
     verdict = Verdict.read(last)
-    yield ok(verdict.line) if verdict.clean else warning(verdict.line, "")
+    words = f"{verdict.line}; {found_words(found)}" if found else verdict.line
+    yield ok(words) if verdict.clean and not found else warning(words, "")
 
 
 def _schema(loss: Loss) -> Iterator[Finding]:

@@ -45,6 +45,7 @@ from towpath_verifier import (
     described,
     feature_version,
     omitted,
+    ready,
 )
 
 _UNAUTHORISED, _NOT_UNIQUE = 13, 359  # CannotConvertIndexToUnique in MongoDB's error_codes.yml
@@ -134,7 +135,8 @@ def remember(session: Session, source: Mapping[str, Described], at: ClusterTime)
 
     def store() -> None:
         if cutovers.read(client, session.pipeline) is None:
-            source_schema.store(client, session.pipeline, SourceSchema(at, source))
+            schema = {namespace: ready(described) for namespace, described in source.items()}
+            source_schema.store(client, session.pipeline, SourceSchema(at, schema))
 
     with session.destination.connected(answer=ANSWER_S) as client:
         if_allowed(store)

@@ -20,7 +20,7 @@ from towpath.clients.kafka.topics import Place, Topics
 from towpath.config.namespaces import namespace_of
 from towpath.config.pipeline import Pipeline
 from towpath.errors import TowpathError
-from towpath.log.lag import Lag, pipeline_ends
+from towpath.log.lag import pipeline_ends
 from towpath.log.records import is_chunk, is_key
 
 _SECTION = 100_000  # offsets to read at a time, over all partitions
@@ -132,6 +132,16 @@ def _keys(consumer: Consumer, section: Window) -> dict[Place, list[bytes]]:
 _REFRESH = 5.0  # seconds between two reads of the topics and their ends
 
 
+class Unread(NamedTuple):
+    """Records of the log that are not read (control records count), and how old the oldest of them is at most.
+
+    That is the age of the last record that was read before it; None where none was.
+    """
+
+    records: int
+    seconds: float | None
+
+
 class LogFollower:
     """Reads all change topics of a pipeline; topics created later are read from their beginning.
 
@@ -146,7 +156,8 @@ class LogFollower:
         self._pipeline, self._topics = pipeline, topics
         self._next: dict[Place, int] = {}
         self._ends: dict[Place, int] = {}
-        self._newest_ms: int | None = None
+        self._newest_ms: dict[Place, int] = {}
+        """The brokers' time of the last record read."""
         self._refreshed = 0.0
         self._consumer = topics.consumer()
         try:
@@ -163,7 +174,7 @@ class LogFollower:
 
     def take(self, seconds: float, limit: int) -> list[ChangedDocument]:
         """The documents of the records that arrive in the next `seconds`, each once; returns early at about `limit`."""
-        self._refresh()
+        self.refresh()
         documents: dict[ChangedDocument, None] = {}
         until = time.monotonic() + seconds
         while len(documents) < limit and (remaining := until - time.monotonic()) > 0:
@@ -177,11 +188,15 @@ class LogFollower:
         """The next offset of each partition."""
         return dict(self._next)
 
-    def lag(self) -> Lag:
-        """The records not yet read (control records count), and the age of the newest record read."""
-        records = sum(max(0, end - self._next.get(place, end)) for place, end in self._ends.items())
-        age = 0.0 if self._newest_ms is None else max(0.0, time.time() - self._newest_ms / 1000)
-        return Lag(records, age if records else 0.0)
+    def unread(self) -> Unread:
+        """What it has not read; `take` and `refresh` read the ends of the log."""
+        behind = {place: end - self._next[place] for place, end in self._ends.items() if end > self._next[place]}
+        if not behind:
+            return Unread(0, 0.0)
+        seconds = None
+        if behind.keys() <= self._newest_ms.keys():
+            seconds = max(0.0, time.time() - min(self._newest_ms[place] for place in behind) / 1000)
+        return Unread(sum(behind.values()), seconds)
 
     def _changed_document(self, message: Message) -> ChangedDocument | None:
         place, offset = place_of(message), message.offset() or 0
@@ -189,12 +204,13 @@ class LogFollower:
             self._next[place] = max(self._next[place], offset)
             return None
         self._next[place] = offset + 1
-        self._newest_ms = message.timestamp()[1]
+        self._newest_ms[place] = message.timestamp()[1]
         self.records += 1
         key = message.key()
         return ChangedDocument(namespace_of(self._pipeline.name, place[0]), key) if is_key(key) else None
 
-    def _refresh(self) -> None:
+    def refresh(self) -> None:
+        """Read the topics and their ends, if the last time is some seconds ago."""
         if time.monotonic() - self._refreshed > _REFRESH:
             try:
                 self._assign({})

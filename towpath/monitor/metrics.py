@@ -198,7 +198,7 @@ _LABELLED: Labelled = {
     "cutover_state": (
         "1 for the present state of the cutover, else 0",
         ("state",),
-        lambda r: _one_of(CUTOVER_STATES, r.cutover.state if r.cutover else "none"),
+        lambda r: _one_of(CUTOVER_STATES, r.cutover.state if r.cutover else "none") if r.cutover_is_known else (),
     ),
     "sink_operations_total": ("The same by operation", ("task", "operation"), _operations),
     "sink_retries_total": (
@@ -266,13 +266,14 @@ _PIPELINE: Table[Report] = {
     ),
     # is it the same?
     "verify_behind_seconds": (
-        "Age of the oldest record that `verify --follow` has not read",
+        "How old the oldest record is at most that `verify --follow` has not read",
         "verification.follow.behind_seconds",
     ),
     "verify_behind_records": (
         "Records between `verify --follow` and the end of the log",
         "verification.follow.behind_records",
     ),
+    "verify_unresolved": ("Documents that `verify --follow` could not judge yet", "verification.follow.unresolved"),
     "verify_age_seconds": ("Since `verify --follow` last reported", "verification.follow.age_seconds"),
     # how much does it cost?
     "sink_fold_ratio": (

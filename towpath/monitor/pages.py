@@ -53,7 +53,11 @@ def _clock(value: str) -> str:
 _MARKS = {
     **dict.fromkeys(("running", "RUNNING", "same", "ok", "done"), "good"),
     **dict.fromkeys(
-        ("failed", "FAILED", "missing", "MISSING", "unknown", "not the same", "red", "held", "refused"), "bad"
+        (
+            *("failed", "FAILED", "missing", "MISSING", "unknown", "red", "held", "refused"),
+            *("not the same", "differences since"),
+        ),
+        "bad",
     ),
 }
 

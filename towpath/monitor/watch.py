@@ -93,8 +93,7 @@ class Reporter:
         last, uncaptured = self.last, found.raw.uncaptured_seconds
         if found.supervisor is None:
             found = replace(found, ddl=last.ddl, log=last.log)
-        if found.schema_changes is None:  # they stay while the destination is down
-            found = replace(found, schema_changes=last.schema_changes)
+        found = found.after(last)
         oplog = None if last.oplog is None or uncaptured is None else last.oplog.with_uncaptured(uncaptured)
         replays = {name: getattr(last, name) for name in ("replays", "rebuild", "rebuild_error")}
         return replace(found, **replays, oplog=oplog, failed_polls=last.failed_polls)
@@ -264,7 +263,7 @@ class Watch:
 
     def _poll(self, events: Events, began: float) -> Report:
         try:
-            found = read_status(self.reporter.session)
+            found = read_status(self.reporter.session).after(self.reporter.last)
         except ERRORS as error:
             words = f"{error}; retrying until it answers"
             events.report_state(Note(event="unreachable", about="status", words=words, error=fields(error)))

@@ -388,6 +388,22 @@ class Report:
         return len(self.ddl) + sum(bool(change.commands) for change in self.schema_changes or ())
 
     @property
+    def cutover_is_known(self) -> bool:
+        """Whether `cutover` is None because there is none, and not because the destination does not answer."""
+        return self.cutover is not None or self.raw.changes is not None
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether the destination's part, or whether the log has lost records, is not known."""
+        return self.raw.changes is None or (self.log_breaks is None and self.cutover is None)
+
+    def after(self, last: Report | None) -> Report:
+        """While the destination does not answer: with what was known of it last and may not change in the meantime."""
+        if last is None or self.raw.changes is not None:
+            return self
+        return replace(self, cutover=last.cutover, schema_changes=last.schema_changes)
+
+    @property
     def copying(self) -> bool:
         return self.copy is not None and not self.copy.done and self.state != "missing"
 

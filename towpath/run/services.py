@@ -146,7 +146,8 @@ class Services:
             words = f"differs: {difference.namespace} {shown_id}: {difference.kind}"
             self.events.report(replace(difference, words=words))
         else:
-            words = f"differs: {difference.namespace}: {difference.what}; at the destination: {difference.command}"
+            words = f"differs: {difference.namespace}: {difference.what}"
+            words += f"; at the destination: {difference.command}" if difference.command else ""
             self.events.report(replace(difference, event="difference", words=words))
 
 

@@ -143,10 +143,10 @@ class _Gathering:
         with self.session.source.briefly() as client:
             return capture.changes_after(client, since, self.pipeline.selection)
 
-    def breaks(self) -> tuple[Break, ...]:
-        """Positions that are not in the log."""
+    def breaks(self) -> tuple[Break, ...] | None:
+        """Positions that are not in the log; None during a cutover, and while they are not known."""
         if self.ids is None or self.sink.positions is None:
-            return ()
+            return None
         written = {place: (self.ends[place][0], end) for place, end in self.written.items()}
         return bounds.confirmed(self.session, LogState(self.sink.positions, written, self.ids))
 
@@ -240,7 +240,7 @@ def read_status(session: Session) -> Report:
     answer = begin(found.connected, "Connect")  # a worker takes its time, with which Kafka has nothing to do
     rates, sink, from_kafka = found.rates(), found.sink, list[Exception]()
     letters = part(lambda: dead_letters.summarize(pipeline, session.topics, found.existing), None, from_kafka)
-    breaks = part(found.breaks, (), from_kafka)
+    breaks = part(found.breaks, None, from_kafka)
     from_connect = answer.result()
     connectors, sources, configs = from_connect.connectors, from_connect.sources, from_connect.configs
     state = state_of(connectors)
@@ -276,7 +276,7 @@ def read_status(session: Session) -> Report:
         splices=sum((source.splices for source in sources.values()), Splices()),
         requests_waiting=tuple(found.waiting(sources)),
         requests_skipped=sum(source.requests.skipped for source in sources.values() if source.requests),
-        sink=sum((task.counts for task in sink.tasks), Counts()),
+        sink=None if sink.positions is None else sum((task.counts for task in sink.tasks), Counts()),
         sink_tasks=sink.tasks,
         epochs=epochs,
         connectors=connectors,

@@ -17,7 +17,7 @@ from towpath.clients.connect.rest import Connector
 from towpath.config.events import Note, RunEnd
 from towpath.config.text import counted
 from towpath.deploy import conversions, unreplicated
-from towpath.deploy.schema_changes import UNREAD, SchemaChanges, Shown
+from towpath.deploy.schema_changes import SchemaChanges, Shown
 from towpath.deploy.unreplicated import SourceChange
 from towpath.errors import KafkaRefused, KafkaUnreachable, NoSuchConnector, TowpathError, fields
 from towpath.log import bounds
@@ -36,6 +36,7 @@ _COPY_INTERVAL = 1.0  # seconds, while a copy runs
 _WARNINGS_INTERVAL = 5.0  # seconds; these checks cost more
 _READ_SECONDS = 5.0  # for dead letters, before the next status
 _FIRST_PAUSE, _LONGEST_PAUSE, _RESET_AFTER = 2.0, 300.0, 600.0  # seconds
+_UNREAD = "the destination or Kafka does not answer, so schema changes or gaps in the log are unknown"
 
 
 @dataclass(slots=True)
@@ -100,7 +101,7 @@ class Supervisor:
     def _read_status(self) -> None:
         self._hurried, self.poll_began = False, time.monotonic()
         try:
-            status = read_status(self.session)
+            status = read_status(self.session).after(self.status)
             self.status = self._without_false_missing(status)
         except ERRORS as error:
             if not self.unreachable:
@@ -212,6 +213,8 @@ class Supervisor:
                 else:
                     self._report_problem("conversions", "")
                     self.hurry()
+        elif status.raw.changes is None:
+            return  # the destination, which holds the indexes, does not answer
         elif status.cutover is None or not status.cutover.to_convert:
             self._report_problem("conversions", "")  # another command has done it
         elif not conversions.is_elsewhere(self.session):
@@ -289,7 +292,7 @@ class Supervisor:
         to_do = self.dead_letters.remaining or self.dead_letters.has_more or self.ddl or self.stuck or self.remedies
         is_well = running and not (to_do or differs or broken)
         status = None if self.unreachable else self.status
-        unread = status is not None and status.raw.changes is None and self.session.pipeline.ddl.apply
+        unread = status is not None and status.is_partial
         exit_code = 2 if status is None or unread else 0 if is_well else 1
         restarts = sum(self.restarts.values())
         parts = [
@@ -297,7 +300,7 @@ class Supervisor:
             counted(restarts, "restart"),
             f"{self.dead_letters.words} refused, {self.dead_letters.repaired:,} repaired",
             *([f"{counted(len(self.ddl), 'schema change')} not replicated"] if self.ddl else []),
-            *([UNREAD] if unread else []),
+            *([_UNREAD] if unread else []),
             *(shown.line(self.session.file) for shown in self.stuck.values()),
             *(f"to do: {command}" for command in self.remedies.values()),
             *([bounds.describe(self.status.log_breaks)] if self.status and self.status.log_breaks else []),
@@ -321,9 +324,10 @@ def report_conditions(events: Events, status: Report) -> None:
     copy = "; the copy is under way" if status.state == "running" and status.copying else ""
     words = f"{status.name} is {described(status)}{copy}"
     events.report_state(Note(event="state", about="state", words=words, state=status.state))
-    breaks = status.log_breaks or ()
-    words = bounds.describe(breaks) if breaks else ""
-    gaps = [gap.as_json() for gap in breaks]
+    if status.log_breaks is None:
+        return  # not known: what was reported stays
+    words = bounds.describe(status.log_breaks) if status.log_breaks else ""
+    gaps = [gap.as_json() for gap in status.log_breaks]
     events.report_state(Note(event="gap", about="gap", words=words, log_breaks=gaps))
 
 
@@ -331,7 +335,7 @@ def described(status: Report) -> str:
     """The state, and what to do about it."""
     if status.cutover is not None:
         return f"{status.state}; cutover: {status.cutover.description}"
-    if status.state in ("paused", "stopped"):
+    if status.state in ("paused", "stopped") and status.cutover_is_known:
         return f"{status.state} on request; to continue: towpath resume"
     missing = ": its connectors are not deployed; run: towpath deploy" if status.state == "missing" else ""
     return f"{status.state}{missing}"

@@ -1,34 +1,58 @@
-"""The last verdict of a full verification, and the history that it belongs to, stored at the destination.
+"""The last verdict of a full verification, its history, and what was found since, stored at the destination.
 
-Every machine can read both. The collection `towpath.verdicts` holds one document per pipeline: `{_id: pipeline,
-history, id, at, …, origin}`. `origin` is JSON text, because it has namespaces as keys, which may not be valid field
-names. `history` says since when and why all verdicts and unfinished verifications of before are void; it is missing
-until that happens for the first time.
+Every machine can read them. The collection `towpath.verdicts` holds one document per pipeline: `{_id: pipeline,
+history, found, id, at, …, origin}`. `origin` is JSON text, because it has namespaces as keys, which may not be valid
+field names. `history` says since when and why all verdicts and unfinished verifications of before are void; it is
+missing until that happens for the first time. `found` holds verdict's id → when that verification, or the
+`verify --follow` that continues it, proved a difference last. Only two things remove an entry: all that this
+verification has found is the same again, or a verdict on everything, which began later, is clean.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
 from pymongo.collection import Collection
+from pymongo.errors import DuplicateKeyError
 
 from towpath.clients.mongo.client import Client
 from towpath.config.pipeline import Pipeline
 from towpath.store.positions import VERDICTS, collection_of
 
 
-def read(client: Client, pipeline: Pipeline) -> dict[str, Any] | None:
-    """The verdict as `write` stored it, or None."""
-    document = _verdicts(client).find_one({"_id": pipeline.name, "id": {"$exists": True}}, {"_id": 0, "history": 0})
-    return None if document is None else {**document, "origin": json.loads(document["origin"])}
+def read(client: Client, pipeline: Pipeline) -> tuple[dict[str, Any] | None, str]:
+    """The verdict as `write` stored it, or None; and when a difference was found last that may be left, or empty."""
+    document = _verdicts(client).find_one({"_id": pipeline.name}, {"_id": 0, "history": 0}) or {}
+    found = max(document.pop("found", {}).values(), default="")
+    return ({**document, "origin": json.loads(document["origin"])} if "id" in document else None), found
 
 
 def write(client: Client, pipeline: Pipeline, verdict: Mapping[str, Any]) -> None:
-    document = {**verdict, "origin": json.dumps(verdict["origin"])}
-    _verdicts(client).update_one({"_id": pipeline.name}, {"$set": document}, upsert=True)
+    """Store a verdict on everything, unless one that began later is stored."""
+    document, began = {**verdict, "origin": json.dumps(verdict["origin"])}, verdict["since"]
+    verdicts, of = _verdicts(client), {"_id": pipeline.name}
+    with suppress(DuplicateKeyError):  # of one that began later
+        verdicts.update_one({**of, "since": {"$not": {"$gt": began}}}, {"$set": document}, upsert=True)
+    if verdict["verdict"] == "same" and verdict["clean"]:
+        for id, at in ((verdicts.find_one(of) or {}).get("found") or {}).items():
+            if at < began:
+                verdicts.update_one({**of, f"found.{id}": at}, {"$unset": {f"found.{id}": ""}})
+
+
+def note_found(client: Client, pipeline: Pipeline, id: str) -> None:
+    """Store that the verification with this id has proven a difference by now."""
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    _verdicts(client).update_one({"_id": pipeline.name}, {"$max": {f"found.{id}": now}}, upsert=True)
+
+
+def forget_found(client: Client, pipeline: Pipeline, ids: Iterable[str]) -> None:
+    """Remove what the verifications with these ids have found, as all of it is the same again."""
+    if gone := {f"found.{id}": "" for id in ids}:
+        _verdicts(client).update_one({"_id": pipeline.name}, {"$unset": gone})
 
 
 def history(client: Client, pipeline: Pipeline) -> str:

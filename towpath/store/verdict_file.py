@@ -106,11 +106,15 @@ def _incomplete(place: Path) -> TowpathError:
     return TowpathError(f"{place} is not whole: its last line must hold the counts; run `towpath verify` again")
 
 
-def remove_repaired(place: Path, repaired: Set[tuple[Namespace, Key]], only: str | None = None) -> None:
-    """Remove the repaired documents from a verdict; with `only`, just if the verdict has this id."""
+def remove_repaired(place: Path, repaired: Set[tuple[Namespace, Key]], only: str | None = None) -> int | None:
+    """Remove the repaired documents from a verdict, and return how many differ still.
+
+    With `only`, just if the verdict has this id; otherwise it returns None.
+    """
+    left = 0
     with _locked(place):
         if only is not None and (not place.exists() or counts(place).get("id") != only):
-            return
+            return None
         removed: Counter[str] = Counter()
         with state_files.writing(place) as file:
             for line in _lines(place):
@@ -119,9 +123,11 @@ def remove_repaired(place: Path, repaired: Set[tuple[Namespace, Key]], only: str
                     continue
                 if "clean" in line:
                     line |= {kind: line[kind] - removed[kind] for kind in KINDS}
+                    left = sum(line[kind] for kind in KINDS)
                     differs = any(line[kind] for kind in KINDS) or line.get("metadata") or line.get("errors")
                     line |= {"clean": not differs, "repaired": line.get("repaired", 0) + removed.total()}
                 file.write(as_line(line))
+    return left
 
 
 def _lines(place: Path) -> Iterator[dict[str, Any]]:
@@ -166,7 +172,7 @@ def write_followed(
     with state_files.writing(followed_path(pipeline)) as file:
         for difference in differing:
             file.write(difference.line)
-        file.write(as_line({**counts, "follow": follow}))
+        file.write(as_line({**counts, "id": state.began, "follow": follow}))
 
 
 def read_followed(pipeline: str) -> FollowState | None:

@@ -18,6 +18,7 @@ from towpath.log.field_rules import pair_of
 from towpath.session import Session
 from towpath.store import verdict_file
 from towpath.store.verdict_file import FollowState
+from towpath.verify.verdict import forget_found, note_found
 from towpath_verifier import (
     Key,
     Namespace,
@@ -87,6 +88,10 @@ class _Follower:
     equal: set[_Id] = field(default_factory=set)
     """Documents that are equal now, but still in the verdict that this run continues."""
     changed: bool = True
+    has_proven: bool = True
+    """Whether a difference was proven since that was noted at the destination last; it was, of those at the start."""
+    is_noted: bool = True
+    """Whether that may be noted at the destination."""
     recheck_at: float = 0.0
     saved: float = float("-inf")
     save_seconds: float = 0.0
@@ -115,6 +120,7 @@ class _Follower:
             changed = self.log.take(_GATHER_S, _BATCH)
         else:
             changed = []
+            self.log.refresh()
             time.sleep(self.rereads.pause() or 0)
         for namespace, group in groupby(sorted(changed, key=attrgetter("namespace")), attrgetter("namespace")):
             if self.selection.matches(namespace):
@@ -168,6 +174,7 @@ class _Follower:
             if key not in self.known:
                 self.report(difference)
             self._know(key, difference)
+            self.has_proven = True
         self.waiting.pop(key, None)  # last, so that an interrupt loses nothing
 
     def _know(self, key: _Id, difference: Difference) -> None:
@@ -182,7 +189,7 @@ class _Follower:
 
     def verdict(self, *, following: bool) -> Following:
         counts = Counter(difference.kind for difference in self.known.values())
-        behind = self.log.lag()
+        behind = self.log.unread()
         return Following(
             since=self.since,
             at=time.time(),
@@ -193,7 +200,7 @@ class _Follower:
             unresolved=len(self.unresolved),
             **{kind: counts[kind] for kind in verdict_file.KINDS},
             behind_records=behind.records,
-            behind_seconds=round(behind.seconds, 3),
+            behind_seconds=None if behind.seconds is None else round(behind.seconds, 3),
         )
 
     def _save(self, *, following: bool) -> None:
@@ -208,10 +215,15 @@ class _Follower:
             self.state = replace(self.state, at=verdict.at, waiting=waiting)
             counts: dict[str, int] = {kind: getattr(verdict, kind) for kind in verdict_file.KINDS}
             counts["clean"] = not verdict.differences
+            if self.known and self.has_proven:
+                note_found(self.session, self.state.began)
+                self.has_proven, self.is_noted = False, True
             verdict_file.write_followed(name, self.state, self.known.values(), counts)
             if self.equal:
                 verdict_file.remove_repaired(verdict_file.path(name), self.equal, self.state.began)
                 self.equal = set()
+            if not self.known and self.is_noted:
+                self.is_noted = not forget_found(self.session, [self.state.began])
             self.changed, self.saved = False, time.monotonic()
             self.save_seconds = self.saved - began
         verdict_file.write_running(name, verdict)

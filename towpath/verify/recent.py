@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from operator import itemgetter
+from uuid import uuid4
 
 from towpath.clients.kafka.consume import Window
 from towpath.clients.kafka.topics import Place
@@ -19,7 +20,7 @@ from towpath.log.lag import pipeline_ends
 from towpath.session import Session
 from towpath.store import verdict_file
 from towpath.verify.result import VerificationResult, as_event
-from towpath.verify.verdict import try_origin
+from towpath.verify.verdict import note_found, try_origin
 from towpath_verifier import (
     Difference,
     Namespace,
@@ -131,18 +132,20 @@ class IncrementalVerification:
 def require_same(session: Session, verification: RecentVerification | Verification, of: str) -> int:
     """Run it, and return the number of documents compared. Raises `DocumentsDiffer`; `TowpathError` without a verdict.
 
-    Differences are stored as the last verdict, which `repair` reads. They go to the file as they are found: a document
-    may have 16 MB, and many may differ.
+    Differences are stored as the last verdict, which `repair` reads, and noted at the destination. They go to the file
+    as they are found: a document may have 16 MB, and many may differ.
     """
     differences, verdict = iter(verification), verification.verdict
     if first := next(differences, None):
         destination = session.pipeline.renamed
         example = f"{first.namespace} {verdict_file.shown_id(first.id)}"
+        note_found(session, id := uuid4().hex)
         with verdict_file.writing(session.pipeline.name) as file:
             while first:
                 file.write(verdict_file.difference(first, destination(first.namespace)).line)
                 first = next(differences, None)
-            last, (origin, _) = as_event(VerificationResult(verdict), of), try_origin(session)
+            note_found(session, id)  # the last of them
+            last, (origin, _) = as_event(VerificationResult(verdict), of, id=id), try_origin(session)
             file.write(as_line(last.as_json() | {"origin": origin and origin.as_json()}))
         raise DocumentsDiffer(
             f"{verdict.differences:,} documents differ, such as {example}", f"run towpath repair {session.file}"

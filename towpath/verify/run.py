@@ -56,7 +56,7 @@ def run(
     `report` receives every difference as it is proven, then the verdict. Raises
     `TowpathError` when the comparison cannot finish.
     """
-    examples = list[Example]()
+    examples, has_found = list[Example](), False
     # first: collections recreated during the run are not what the verdict is about
     now, unknown = verdicts.try_origin(session, listing=request.listing)
     if options.journal:
@@ -77,8 +77,13 @@ def run(
         result = VerificationResult(verification.verdict, examples, request.metadata)
         document_events = differences(session, verification, examples, resumable=options.journal is not None)
         for event in itertools.chain[Event](document_events, request.definitions):
+            if not has_found and isinstance(event, events.Difference):
+                has_found = True
+                verdicts.note_found(session, request.id)  # at once: a run that is killed has also proven it
             file.write(event.line)
             report(event)
+        if has_found:
+            verdicts.note_found(session, request.id)  # the last of them
         if now is not None:
             _refuse_other_history(session, now, options.lost_for)
         last = as_event(result, request.of, request.ddl, request.only, request.id)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Annotated, Any, Self
@@ -20,6 +20,7 @@ from bson.errors import BSONError
 from pydantic import Field
 from pymongo.errors import PyMongoError
 
+from towpath.clients.mongo.client import Client
 from towpath.clients.mongo.replica_set import ReplicaSet, replica_set
 from towpath.config.events import Following, VerdictSummary
 from towpath.config.pipeline import Pipeline
@@ -157,13 +158,20 @@ class Verdict(VerdictSummary):
         return cls(**{name: stored[name] for name in cls.__dataclass_fields__})
 
     @property
+    def began(self) -> float:
+        """When its oldest comparison began, in seconds since the epoch."""
+        return datetime.fromisoformat(self.since).timestamp()
+
+    @property
     def age(self) -> float:
-        """Seconds since its oldest comparison began; negative for one of the future, whose clock was wrong."""
-        return time.time() - datetime.fromisoformat(self.since).timestamp()
+        """Seconds since then; negative for one of the future, whose clock was wrong."""
+        return time.time() - self.began
 
     @property
     def shown(self) -> str:
         """What it says now."""
+        if not self.clean and self.verdict not in ("not the same", "no verdict"):
+            return "differences since"
         return "repaired since" if self.repaired and self.clean else self.verdict
 
     @property
@@ -184,7 +192,7 @@ class Verdict(VerdictSummary):
 
 @dataclass(frozen=True, slots=True)
 class VerdictContext:
-    """What decides whether a verdict counts: the pipeline's origin now, and the verdict stored at the destination."""
+    """What decides whether a verdict counts: the pipeline's origin now, and what is stored at the destination."""
 
     origin: Origin | None
     unknown: str
@@ -192,6 +200,8 @@ class VerdictContext:
     stored: Mapping[str, Any] | None
     unread: str
     """Why the stored verdict cannot be read."""
+    found: str = ""
+    """When a difference was found last that may be left, on any machine, ISO 8601; empty if there is none."""
 
     @classmethod
     def read(
@@ -201,7 +211,8 @@ class VerdictContext:
         now, unknown = try_origin(session, topic_ids, listing)
         try:
             with session.destination.briefly() as client:
-                return cls(now, unknown, stored.read(client, session.pipeline), "")
+                verdict, found = stored.read(client, session.pipeline)
+                return cls(now, unknown, verdict, "", found)
         except (*_FAILURES, KeyError, ValueError) as error:
             return cls(now, unknown, None, str(error))
 
@@ -221,7 +232,7 @@ class VerdictContext:
         have been reset to a state before that verdict.
         """
         last = self.stored
-        if local is not None and (last is None or (local["id"] != last["id"] and local["at"] > last["at"])):
+        if local is not None and (last is None or (local["id"] != last["id"] and local["since"] > last["since"])):
             last = local
         if last is None:
             return None, ""
@@ -238,12 +249,7 @@ def store(session: Session, verdict: Mapping[str, Any], unknown: str) -> None:
     if unknown:
         session.say(f"this verdict will not count for a cutover, because its deployment is not known: {unknown}")
     summary = {**asdict(Verdict.read(verdict)), "origin": verdict["origin"]}
-    reason = ""
-    try:
-        with session.destination.connected() as client:
-            stored.write(client, session.pipeline, summary)
-    except _FAILURES as error:
-        reason = str(error)
+    reason = _written(session, lambda client: stored.write(client, session.pipeline, summary))
     with state_files.writing(verdict_file.full_path(session.pipeline.name)) as file:
         file.write(json.dumps(summary | {"at_destination": not reason}))
     if reason:
@@ -253,14 +259,52 @@ def store(session: Session, verdict: Mapping[str, Any], unknown: str) -> None:
         )
 
 
+def note_found(session: Session, id: str) -> None:
+    """Store at the destination that the verification with this id has proven a difference; say when that cannot be.
+
+    Call it before the difference is stored on this machine.
+    """
+    if reason := _written(session, lambda client: stored.note_found(client, session.pipeline, id)):
+        session.say(
+            "differences were found, which is known on this machine only: cannot write to towpath.verdicts at the"
+            f" destination: {reason}"
+        )
+
+
+def forget_found(session: Session, ids: Iterable[str]) -> bool:
+    """All that the verifications with these ids have found is the same again. Says and returns when that is not stored.
+
+    Call it after that is stored on this machine.
+    """
+    reason = _written(session, lambda client: stored.forget_found(client, session.pipeline, ids))
+    if reason:
+        session.say(
+            "nothing differs any more, but a cutover will need `towpath verify`: cannot write to towpath.verdicts at"
+            f" the destination: {reason}"
+        )
+    return not reason
+
+
+def _written(session: Session, write: Callable[[Client], None]) -> str:
+    """Why this cannot be written to the destination; empty if it is done."""
+    try:
+        with session.destination.connected() as client:
+            write(client)
+    except _FAILURES as error:
+        return str(error)
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """`last` is the newest verdict that counts, `full` the newest one on everything."""
+    """`last` is the newest verdict that counts, `full` the newest on everything: not clean while there is `found`."""
 
     last: Verdict | None = None
     full: Verdict | None = None
     doubt: str = ""
     """Why a newer verdict does not count."""
+    found: str = ""
+    """When a difference was found last that may be left, on any machine, ISO 8601; empty if there is none."""
     follow: Following | None = None
     created: Annotated[Sequence[str], Field(exclude=True)] = ()
     """Collections that were created since `full`, by their names at the source: it did not compare them."""
@@ -282,7 +326,10 @@ class Verification:
         before = Origin.from_json(full["origin"]) if full else None
         created = before.created(context.origin) if before and context.origin else ()
         newest, whole = (Verdict.read(one) if one else None for one in (last, full))
-        return cls(newest, whole, doubt, _following(pipeline, context), created)
+        if whole and context.found:
+            whole = replace(whole, clean=False)
+            newest = replace(newest, clean=False) if newest and newest.id == whole.id else newest
+        return cls(newest, whole, doubt, context.found, _following(pipeline, context), created)
 
     @property
     def reported(self) -> Verification:
@@ -292,9 +339,26 @@ class Verification:
 
     @property
     def left(self) -> int:
-        """Differences found since the verdict on everything, by later verdicts or by `verify --follow`."""
+        """Differences found since the verdict on everything, as far as this machine knows their number."""
         later = self.last if self.full is None or (self.last and self.last.id != self.full.id) else None
-        return (later.differences if later else 0) + (self.follow.differences if self.follow else 0)
+        return (later.differences if later else 0) + (self._followed.differences if self._followed else 0)
+
+    @property
+    def unresolved(self) -> int:
+        """Documents that `verify --follow` has not been able to judge since the verdict on everything."""
+        return self._followed.unresolved if self._followed else 0
+
+    @property
+    def _followed(self) -> Following | None:
+        """`follow`, unless it ended before the verdict on everything began, and that is clean."""
+        is_over = self.full and self.full.clean and self.follow and self.follow.at < self.full.began
+        return None if is_over else self.follow
+
+    @property
+    def found_words(self) -> str:
+        """What `found` says; empty where the verdicts say it already."""
+        is_said = self.left or (self.full and self.full.differences)
+        return found_words(self.found) if self.found and not is_said else ""
 
     @property
     def created_names(self) -> str:
@@ -309,10 +373,17 @@ class Verification:
             yield f"created after the verdict on everything, and not compared: {self.created_names}", False
         if self.last is not None:
             yield self.last.line, not self.last.clean
+        if self.found_words:
+            yield self.found_words, True
         if self.doubt:
             yield f"the last verdict does not count: {self.doubt}", False
         if self.follow is not None:
-            yield self.follow.description, bool(self.follow.differences)
+            yield self.follow.description, bool(self.follow.differences or self.follow.unresolved)
+
+
+def found_words(found: str) -> str:
+    """What `Verification.found` says."""
+    return f"differences were found at {datetime.fromisoformat(found):%Y-%m-%d %H:%M:%S} UTC, and may be left"
 
 
 def _following(pipeline: str, context: VerdictContext) -> Following | None:

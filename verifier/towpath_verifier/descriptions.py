@@ -12,7 +12,7 @@ import bson
 from pymongo.errors import OperationFailure
 
 from towpath_verifier.differences import Namespace, Pair
-from towpath_verifier.reads import Client, by_database
+from towpath_verifier.reads import NAMESPACE_NOT_FOUND, Client, by_database
 
 Kind = Literal["collection", "view", "timeseries"]
 Options = dict[str, Any]
@@ -30,6 +30,9 @@ DEFAULTS: Mapping[str, Any] = {
 #: The `max` of a capped collection whose limit of documents was removed.
 _NO_LIMIT = 2**31 - 1
 _UNAUTHORISED = 13  # MongoDB's error_codes.yml
+_ALL_INDEXES = 1000  # more than a collection can have (64)
+#: Marks an index that is not built to its end.
+BUILDING = "building"
 _INDEX_SERVER_MADE = {"v", "ns", "background", "dropDups"}
 _FLAGS = ("unique", "sparse", "hidden", "prepareUnique")
 
@@ -70,8 +73,23 @@ def described(client: Client, namespaces: Iterable[str]) -> dict[str, Described]
 
 def _indexes(client: Client, namespace: str) -> dict[str, Options]:
     database, name = namespace.split(".", 1)
-    specs = client[database][name].list_indexes()
+    listing = {"listIndexes": name, "includeBuildUUIDs": True, "cursor": {"batchSize": _ALL_INDEXES}}
+    try:
+        listed = client[database].command(listing)["cursor"]["firstBatch"]
+    except OperationFailure as error:
+        if error.code == NAMESPACE_NOT_FOUND:
+            return {}
+        raise
+    specs = ({**entry["spec"], BUILDING: True} if "buildUUID" in entry else entry for entry in listed)
     return {spec["name"]: index(spec) for spec in specs if spec["name"] != "_id_" and not spec.get("clustered")}
+
+
+def ready(described: Described) -> Described:
+    """As if its index builds had ended."""
+    indexes = {
+        name: _without(index, BUILDING) if BUILDING in index else index for name, index in described.indexes.items()
+    }
+    return replace(described, indexes=indexes)
 
 
 _THREADS = 8  # commands that a server has to answer at the same time, at most

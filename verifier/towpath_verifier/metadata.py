@@ -24,7 +24,7 @@ from typing import Any, Literal
 from bson.json_util import RELAXED_JSON_OPTIONS, dumps
 
 from towpath_verifier import repair_commands
-from towpath_verifier.descriptions import Described, Options, described, feature_version, renamed, unlike
+from towpath_verifier.descriptions import BUILDING, Described, Options, described, feature_version, renamed, unlike
 from towpath_verifier.differences import Namespace, Pair
 from towpath_verifier.reads import Client
 from towpath_verifier.repair_commands import Command, is_conversion
@@ -192,6 +192,8 @@ def _describe_index(
     if is_conversion(source, destination):
         side = "destination" if source.get("unique") else "source"
         return f"the index {name} refuses new duplicates at the {side}, and is not converted to unique there yet"
+    if unlike(source, destination) == [BUILDING]:
+        return f"the index {name} is being built at the {'source' if source.get(BUILDING) else 'destination'}"
     return "; ".join(
         both.describe(f"the index {name}'s {field}", source.get(field), destination.get(field))
         for field in unlike(source, destination)

@@ -163,8 +163,9 @@ def changes(
     database = documents.database.with_options(codec_options=RAW)
     matches = {"ns.coll": documents.name}, among(b"documentKey._id", ids)
     for event in _events(database, matches, "documentKey._id", after, to):
-        changed = key(id_element(bytes(event["documentKey"].raw)))
-        times.setdefault(changed, []).append(event["clusterTime"])
+        if (document := event.get("documentKey")) is not None:  # an _id of null also matches a drop, which has no key
+            changed = key(id_element(bytes(document.raw)))
+            times.setdefault(changed, []).append(event["clusterTime"])
     return times
 
 

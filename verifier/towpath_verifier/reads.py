@@ -120,7 +120,7 @@ def brief(error: Any) -> str:
 
 #: Ids in one command: `$in` and change streams stay far below 16 MB.
 IDS, ID_BYTES = 1_000, 1 << 20
-_NAMESPACE_NOT_FOUND = 26
+NAMESPACE_NOT_FOUND = 26
 
 
 def collection(client: Client, namespace: Namespace) -> Collection[Any]:
@@ -205,7 +205,7 @@ def size(documents: Collection[Any]) -> Size:
     try:
         reply = next(documents.aggregate([{"$collStats": {"storageStats": {}}}]), None)
     except OperationFailure as error:
-        if error.code != _NAMESPACE_NOT_FOUND:
+        if error.code != NAMESPACE_NOT_FOUND:
             raise
         reply = None
     stats = reply["storageStats"] if reply else {}

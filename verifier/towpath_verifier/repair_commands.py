@@ -11,7 +11,7 @@ from typing import Any
 import bson
 from bson.json_util import CANONICAL_JSON_OPTIONS, dumps
 
-from towpath_verifier.descriptions import DEFAULTS, Described, Options, unlike
+from towpath_verifier.descriptions import BUILDING, DEFAULTS, Described, Options, unlike
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,10 @@ def create_again(namespace: str, wanted: Described) -> Commands:
 def _indexes(namespace: str, wanted: Mapping[str, Options]) -> Commands:
     if not wanted:
         return []
-    return [command(namespace, "createIndexes", indexes=[{**spec, "name": name} for name, spec in wanted.items()])]
+    indexes = [{**spec, "name": name} for name, spec in wanted.items()]
+    for spec in indexes:
+        spec.pop(BUILDING, None)
+    return [command(namespace, "createIndexes", indexes=indexes)]
 
 
 def of_view(namespace: str, wanted: Described, current: Described) -> Commands:
@@ -139,7 +142,7 @@ def index(namespace: str, name: str, wanted: Options | None, current: Options | 
         return [command(namespace, "dropIndexes", index=name)]
     if current is None:
         return _indexes(namespace, {name: wanted})
-    fields = unlike(wanted, current)
+    fields = [field for field in unlike(wanted, current) if field != BUILDING]  # which ends without a command
     if current.get("unique") and wanted.get("prepareUnique"):  # the same, for writes; a rebuild would only weaken it
         fields = [field for field in fields if field not in _UNIQUENESS]
     if all(_changes_in_place(field, wanted, current, version) for field in fields):

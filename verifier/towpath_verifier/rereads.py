@@ -9,7 +9,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from bson.timestamp import Timestamp
@@ -103,10 +103,15 @@ class Rereads:
             return []
         self._not_before = time.monotonic() + (_GATHER if len(due) < IDS // 2 else 0)
         action = f"read documents of {due[0].pair.source} again"
-        outcomes = with_retries(action, self.lost_for, lambda: self._reread(due), self.say)
+
+        def reread() -> tuple[list[Suspect], list[tuple[Suspect, Outcome]]]:
+            copies = [replace(suspect) for suspect in due]  # a read that fails is no try
+            return copies, self._reread(copies)
+
+        read, outcomes = with_retries(action, self.lost_for, reread, self.say)
         self._bytes -= sum(len(suspect.id) for suspect, _ in outcomes)
         resolved = {id(suspect) for suspect, _ in outcomes}
-        for suspect in due:
+        for suspect in read:
             if id(suspect) not in resolved:
                 self._push(suspect)
         return [(suspect.owner, outcome) for suspect, outcome in outcomes]

@@ -51,7 +51,11 @@ class Job:
     def _client(self, uri: str, silence_ms: int | None) -> Client:
         selection_ms = int(min(self.lost_for, _SELECTION) * 1000) or 1
         return MongoClient(
-            uri, appname="towpath verify", serverSelectionTimeoutMS=selection_ms, socketTimeoutMS=silence_ms
+            uri,
+            appname="towpath verify",
+            readPreference="primary",  # whatever the URI says: another member may show what both sides had once
+            serverSelectionTimeoutMS=selection_ms,
+            socketTimeoutMS=silence_ms,
         )
 
 
@@ -213,14 +217,15 @@ class Workers:
             self._tasks.put(task)
 
     def message(self, timeout: float) -> Message | None:
-        """The next message of a worker; None if there is none for `timeout` seconds.
+        """The next message of a worker; None if there is none for `timeout` seconds. Call it while ranges are unread.
 
         Raises a worker's `VerifierError`, and `WorkerDied` when one has ended unexpectedly.
         """
+        status = self._process.exitcode  # before the messages: all have come from workers that have ended
         try:
             message: Message = self._results.get(timeout=timeout)
         except queue.Empty:
-            if status := self._process.exitcode:
+            if status is not None:
                 raise WorkerDied(
                     f"a worker process ended with status {status}: was it killed, or did memory run out?"
                 ) from None

@@ -106,7 +106,8 @@ class Cluster:
                 client.close()
 
     def _open(self, timeout: float, answer: float | None) -> Client:
-        options: dict[str, Any] = {"appname": "towpath", "tz_aware": True}
+        # the primary, whatever the URI says: another member may be behind
+        options: dict[str, Any] = {"appname": "towpath", "tz_aware": True, "readPreference": "primary"}
         if "serverselectiontimeoutms=" not in self.uri.lower():
             options["serverSelectionTimeoutMS"] = int(timeout * 1000)
         if answer is not None and not re.search(r"[?&](socket)?timeoutms=", self.uri.lower()):

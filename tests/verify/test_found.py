@@ -1,0 +1,370 @@
+"""A difference that was proven keeps the gate red, on every machine, until it is repaired or all is compared again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import bson
+import pytest
+
+from tests.checks.test_check_judgements import PIPELINE as PLAIN
+from tests.support import verdicts as memory
+from tests.support.sessions import FakeCluster, session_of
+from tests.verify.test_verdict_standing import NOW, gate_of
+from towpath.cli import repair
+from towpath.config.namespaces import Selection
+from towpath.cutover import takeover
+from towpath.errors import MongoUnreachable
+from towpath.log.changed_keys import Unread
+from towpath.monitor import pages
+from towpath.monitor.dashboard import Short
+from towpath.run.report import unknown
+from towpath.session import Session
+from towpath.store import state_files, verdict_file
+from towpath.store import verdict as stored
+from towpath.store.verdict_file import FollowState
+from towpath.verify import follower, recent, run
+from towpath.verify import verdict as verdicts
+from towpath.verify.run import VerifyRequest
+from towpath.verify.verdict import VerdictContext, Verification
+from towpath_verifier import Difference, Options, Pair, Same, Tally, Verdict, id_key
+
+PIPELINE = PLAIN.changed(name="shop", mode="exactly-once", collections={"include": ["shop.*"]})
+
+
+def missing(number: int) -> Difference:
+    id = bson.encode({"_id": number})
+    return Difference("shop.orders", id, bson.encode({"_id": number, "n": 1}), None)
+
+
+class Compared:
+    """A verification that finds these differences, and calls those that are functions."""
+
+    def __init__(self, found: Sequence[Difference | Callable[[], object]], since: float) -> None:
+        tally = Tally(Pair("shop.orders", "shop.orders"))
+        self.found, self.tally, self.verdict = found, tally, Verdict([tally], since=since)
+
+    def __iter__(self) -> Iterator[Difference]:
+        for each in self.found:
+            if isinstance(each, Difference):
+                self.tally.kinds[each.kind] += 1
+                yield each
+            else:
+                each()
+
+
+class Machines:
+    """Machines that verify one pipeline; each has its own state."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder, self.patch, self.said = folder, monkeypatch, list[str]()
+        self.destination = memory.destination(monkeypatch)
+        monkeypatch.setattr(verdicts, "try_origin", lambda *_, **__: (NOW, ""))
+        monkeypatch.setattr(recent, "try_origin", lambda *_, **__: (NOW, ""))
+        self.use("a")
+
+    def use(self, machine: str) -> None:
+        self.patch.setenv("XDG_STATE_HOME", str(self.folder / machine))
+
+    @property
+    def session(self) -> Session:
+        return session_of(PIPELINE, say=self.said.append, destination=self.destination)
+
+    def verify(self, *found: Difference | Callable[[], object], only: Sequence[str] = (), since: float = 0.0) -> None:
+        """What `towpath verify` does when it finds this."""
+        self.tick()
+        compared = Compared(found, since or time.time())
+        self.patch.setattr(run, "Verification", lambda *_, **__: compared)
+        request = VerifyRequest(True, only=only)
+        run.run(self.session, [], Options(), request, lambda progress: None, lambda event: None)
+        self.tick()
+
+    def repaired(self, *found: Difference) -> None:
+        """What `towpath repair` does when it has repaired these."""
+        files = repair._verdict_files(PIPELINE)
+        ids = {place: verdict_file.counts(place).get("id") for place in files}
+        repair._remove(self.session, ids, {(one.namespace, id_key(one.id)) for one in found})
+
+    @staticmethod
+    def tick() -> None:
+        time.sleep(0.002)  # times are stored in milliseconds
+
+    @property
+    def known(self) -> Verification:
+        return Verification.of("shop", VerdictContext.read(self.session))
+
+    @property
+    def gate(self) -> tuple[bool, str, str]:
+        return gate_of(self.known)
+
+
+@pytest.fixture
+def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machines:
+    return Machines(tmp_path, monkeypatch)
+
+
+ORDERS, CUSTOMERS = ("shop.orders",), ("shop.customers",)
+
+
+def test_a_later_verdict_on_another_part_does_not_hide_a_difference(machines: Machines) -> None:
+    machines.verify()
+    assert machines.gate[0]
+    machines.verify(missing(1), only=ORDERS)
+    assert (machines.gate[0], machines.gate[2]) == (False, "towpath repair shop.toml")
+    machines.verify(only=CUSTOMERS)
+    good, words, advice = machines.gate
+    assert not good and "differences were found at 2" in words and advice == "towpath verify shop.toml"
+    known = machines.known.reported
+    assert known.full and (known.full.clean, known.full.shown) == (False, "differences since")
+    assert [differs for _, differs in known.lines()] == [True, False, True]
+    report = replace(unknown(machines.session), verification=known)
+    assert Short.of(report).verdict == "differences since"
+    page = pages.sections({"p": report, "events": [], "commands": [], "dry_run": None})["verification"]
+    assert '<span class="badge bad">differences since</span>' in page and "Differences were found at 2" in page
+    machines.verify()
+    assert machines.gate[0] and not machines.known.found
+    assert machines.known.full == machines.known.last
+
+
+@pytest.mark.parametrize("on", ["a", "b"])
+def test_what_one_machine_found_is_known_on_all(machines: Machines, on: str) -> None:
+    machines.verify()
+    machines.use(on)
+    machines.verify(missing(1), only=ORDERS)
+    machines.use("c")
+    assert not machines.gate[0]
+    loss: Any = SimpleNamespace(session=machines.session)
+    [finding] = takeover._verified(loss)
+    assert finding.level == "warning" and "differences were found" in finding.finding
+    machines.use(on)
+    machines.repaired(missing(1))
+    machines.use("c")
+    assert machines.gate[0]
+    assert [finding.level for finding in takeover._verified(loss)] == ["ok"]
+
+
+def test_a_run_that_was_killed_has_also_proven_its_difference(machines: Machines) -> None:
+    def killed() -> None:
+        raise KeyboardInterrupt
+
+    machines.verify()
+    with pytest.raises(KeyboardInterrupt):
+        machines.verify(missing(1), killed)
+    assert not machines.gate[0] and not machines.known.left
+    machines.verify()
+    assert machines.gate[0]
+
+
+@pytest.mark.parametrize("earlier_is_clean", [True, False])
+def test_of_two_runs_at_once_a_difference_counts_whoever_ends_last(machines: Machines, earlier_is_clean: bool) -> None:
+    now = time.time()
+    found = [(), (missing(1),)]
+    first, second = found if earlier_is_clean else reversed(found)
+
+    def other() -> None:
+        machines.use("b")
+        machines.verify(*second, since=now - 10)
+        machines.use("a")
+
+    machines.verify(other, *first, since=now - 20)
+    assert not machines.gate[0]
+    machines.use("c")
+    assert not machines.gate[0]
+    machines.verify()
+    assert machines.gate[0]
+
+
+def test_of_two_runs_at_once_the_one_that_began_later_stays(machines: Machines) -> None:
+    now = time.time()
+    machines.verify(since=now - 10)
+    assert machines.known.full
+    newer = machines.known.full.id
+    machines.verify(since=now - 20)
+    assert machines.known.full.id == newer
+    machines.use("b")
+    assert machines.known.full.id == newer
+
+
+def test_a_difference_that_was_found_during_a_clean_run_is_not_resolved_by_it(machines: Machines) -> None:
+    machines.verify(lambda: stored.note_found(cast(Any, machines.destination.client()), PIPELINE, "other"))
+    assert not machines.gate[0]
+
+
+def test_only_a_verdict_of_all_bytes_resolves(machines: Machines) -> None:
+    machines.verify(missing(1), only=ORDERS)
+    full: Any = machines.destination.client()
+    weak = {"since": "9", "verdict": "same, field order ignored", "clean": True, "id": "1", "origin": None}
+    stored.write(full, PIPELINE, weak)
+    assert stored.read(full, PIPELINE)[1]
+    stored.write(full, PIPELINE, weak | {"verdict": "same"})
+    assert not stored.read(full, PIPELINE)[1]
+
+
+def test_what_the_verdict_on_everything_says_is_said_once(machines: Machines) -> None:
+    machines.verify(missing(1))
+    assert machines.known.found and len(list(machines.known.lines())) == 1
+    machines.repaired(missing(1))
+    assert machines.known.reported.full and machines.known.reported.full.shown == "repaired since"
+
+
+def test_a_repair_resolves_once_nothing_is_left(machines: Machines) -> None:
+    machines.verify()
+    machines.verify(missing(1), missing(2), only=ORDERS)
+    machines.repaired(missing(1))
+    assert not machines.gate[0]
+    machines.repaired(missing(2))
+    assert machines.gate[0]
+
+
+def test_a_repair_removes_nothing_from_a_verdict_that_came_meanwhile(machines: Machines) -> None:
+    machines.verify()
+    machines.verify(missing(1), only=ORDERS)
+    files = repair._verdict_files(PIPELINE)
+    ids = {place: verdict_file.counts(place).get("id") for place in files}
+    machines.verify(missing(1), only=ORDERS)
+    repair._remove(machines.session, ids, {(one.namespace, id_key(one.id)) for one in [missing(1)]})
+    assert (machines.known.left, machines.gate[0]) == (1, False)
+    machines.repaired(missing(1))
+    good, words, advice = machines.gate
+    assert not good and "were found" in words, "of the first one, which was replaced, nothing tells what was repaired"
+    assert advice == "towpath verify shop.toml"
+
+
+def test_what_a_cutover_finds_is_known(machines: Machines) -> None:
+    machines.verify()
+    compared: Any = Compared([missing(1)], time.time())
+    with pytest.raises(recent.DocumentsDiffer):
+        recent.require_same(machines.session, compared, "the newest records")
+    assert not machines.gate[0]
+    machines.use("b")
+    assert not machines.gate[0]
+    machines.use("a")
+    machines.repaired(missing(1))
+    assert machines.gate[0]
+
+
+def test_a_destination_that_cannot_be_written_leaves_it_on_this_machine(machines: Machines) -> None:
+    machines.verify()
+    away, machines.destination = machines.destination, FakeCluster(error=MongoUnreachable("no answer"))
+    compared: Any = Compared([missing(1)], time.time())
+    with pytest.raises(recent.DocumentsDiffer):
+        recent.require_same(machines.session, compared, "the newest records")
+    assert "differences were found, which is known on this machine only" in machines.said[0]
+    machines.destination = away
+    assert (machines.known.left, machines.known.found, machines.gate[0]) == (1, "", False)
+
+
+def test_another_history_forgets_what_was_found_in_the_one_before(machines: Machines) -> None:
+    machines.verify(missing(1), only=ORDERS)
+    client: Any = machines.destination.client()
+    stored.begin_history(client, PIPELINE, "a rebuild began")
+    assert stored.read(client, PIPELINE) == (None, "")
+
+
+# verify --follow
+
+
+@pytest.fixture
+def following(machines: Machines) -> Callable[..., follower._Follower]:
+    def make(*known: Difference, began: str = "began") -> follower._Follower:
+        log: Any = SimpleNamespace(records=0, places={}, unread=lambda: Unread(0, 0.0))
+        state = FollowState(began, "everything", False, True, NOW.as_json(), time.time(), {}, ())
+        it = follower._Follower(
+            machines.session, log, cast(Any, ()), lambda difference: None, Selection(("*.*",)), state
+        )
+        for difference in known:
+            it._know(("shop.orders", id_key(difference.id)), verdict_file.difference(difference, "shop.orders"))
+        return it
+
+    machines.verify()
+    return make
+
+
+def saved(it: follower._Follower) -> None:
+    Machines.tick()
+    it.saved = float("-inf")
+    it._save(following=True)
+
+
+def test_what_one_that_follows_finds_is_known_on_all_machines_until_it_is_gone(
+    machines: Machines, following: Callable[..., follower._Follower]
+) -> None:
+    it, found = following(), missing(1)
+    saved(it)
+    assert machines.gate[0]
+    it._resolved(found)
+    saved(it)
+    machines.use("b")
+    assert not machines.gate[0]
+    machines.verify()
+    assert machines.gate[0], "all was compared since"
+    machines.use("a")
+    it._resolved(found)  # it is compared again every 30 s
+    saved(it)
+    machines.use("b")
+    assert not machines.gate[0], "it differs again"
+    machines.use("a")
+    it._resolved(Same("shop.orders", found.id))
+    saved(it)
+    assert machines.gate[0]
+    machines.use("b")
+    assert machines.gate[0]
+
+
+def test_one_that_follows_another_part_does_not_hide_what_the_last_one_found(
+    machines: Machines, following: Callable[..., follower._Follower]
+) -> None:
+    saved(following(missing(1)))
+    assert not machines.gate[0]
+    saved(following(began="another"))
+    assert (machines.known.left, machines.gate[0]) == (0, False)
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_a_repair_leaves_what_one_that_runs_has_found_to_it(
+    machines: Machines, following: Callable[..., follower._Follower], runs: bool
+) -> None:
+    machines.verify(missing(1), only=ORDERS)
+    began = verdict_file.counts(verdict_file.path("shop"))["id"]
+    it = following(missing(1), began=began)
+    saved(it)
+    if runs:
+        with state_files.locked(state_files.lock("shop", state_files.FOLLOW)):
+            machines.repaired(missing(1))
+        assert not machines.gate[0]
+        it._resolved(Same("shop.orders", missing(1).id))
+        saved(it)
+    else:
+        machines.repaired(missing(1))
+    assert machines.gate[0]
+
+
+def test_one_that_continues_resolves_what_a_killed_one_could_not_store(
+    machines: Machines, following: Callable[..., follower._Follower]
+) -> None:
+    saved(following(missing(1)))
+    saved(following())
+    assert machines.gate[0]
+
+
+def test_one_that_reads_no_more_still_sees_how_far_it_is_behind(
+    following: Callable[..., follower._Follower],
+) -> None:
+    class Full:
+        def __len__(self) -> int:
+            return follower._MAX_WAITING
+
+        def pause(self) -> None:
+            return None
+
+    it, read = following(), list[str]()
+    log: Any = it.log
+    log.failure, log.take, log.refresh = "", lambda *_: read.append("records"), lambda: read.append("ends")
+    it.rereads, it.recheck_at = cast(Any, Full()), float("inf")
+    it.turn()
+    assert read == ["ends"]
