@@ -63,6 +63,19 @@ def refuse_emptying(session: Session) -> None:
         )
 
 
+def refuse_unfinished(session: Session) -> None:
+    """Raise `Refused` while a rebuild of the destination is not finished: it is no copy yet."""
+    if not session.pipeline.exactly_once:
+        return
+    with session.destination.connected() as client:
+        plan = running(client, session.pipeline)
+    if plan is not None:
+        raise Refused(
+            f"{session.pipeline.name} is being rebuilt, and its sink has to apply the log from its beginning",
+            "the same `towpath replay PIPELINE --rebuild` ends that first",
+        )
+
+
 def rebuild(session: Session, options: Options, report: Report, confirm: Confirm) -> Replayed:
     """Run a rebuild to its end, or continue an interrupted one. Raises `Refused` for what is not supported."""
     facts, pipeline, connect = ReplayFacts(session, options), session.pipeline, session.connect
@@ -72,7 +85,7 @@ def rebuild(session: Session, options: Options, report: Report, confirm: Confirm
     else:
         plan, check = begin(facts, report, confirm)
         _note_breaks(session, check)
-        marker.insert(plan.as_json())
+        _begin(session, plan, marker)
     if plan.phase == "emptying":
         plan = _empty(session, plan, marker)
     connect.resume(sink)
@@ -104,11 +117,22 @@ def require_able(facts: ReplayFacts) -> Plan | None:
     return existing
 
 
+def _begin(session: Session, plan: Plan, marker: Marker) -> None:
+    """Store the marker. Raises `Refused` when a cutover has begun since it was asked: see `docs/design/log.md`."""
+    marker.insert(plan.as_json())
+    try:
+        cutover.refuse(session)
+    except Refused:
+        marker.delete()
+        raise
+
+
 def _resume(facts: ReplayFacts, existing: Plan, marker: Marker, report: Report) -> tuple[Plan, LogCheck | None]:
     """Take the rebuild over, as it is stored by then."""
     session = facts.session
     session.say("continuing the rebuild that was started before")
     plan = Plan.from_json(marker.take(existing.began))
+    cutover.refuse(session)
     return plan, check_log(facts, plan.log, report, force=True) if plan.forced else None
 
 

@@ -117,7 +117,10 @@ def run(session: Session, captures: Captures, timeout: float) -> None:
     """Re-read all, remove documents that were deleted during this, and mark the log as whole again.
 
     `timeout` is in seconds: for the sink, for a batch of re-reads, and for the source to answer the last of them.
+
+    Raises `Refused` once a takeover has begun, such as since someone was asked.
     """
+    cutovers.refuse_takeover(session)
     lost = any(connector.lost or connector.reselects for connector in captures.captured)
     if lost or any(connector.has_other_rules for connector in captures.captured):
         why = "changes were lost" if lost else "its rules have changed"
