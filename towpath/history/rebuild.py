@@ -70,10 +70,21 @@ def refuse_unfinished(session: Session) -> None:
     with session.destination.connected() as client:
         plan = running(client, session.pipeline)
     if plan is not None:
-        raise Refused(
-            f"{session.pipeline.name} is being rebuilt, and its sink has to apply the log from its beginning",
-            "the same `towpath replay PIPELINE --rebuild` ends that first",
-        )
+        raise _unfinished(session)
+
+
+def refuse_unapplied(session: Session) -> None:
+    """Raise `Refused` while a rebuild has not applied its log. One that has, and was only not ended, does not count."""
+    found = read_progress(session)
+    if found is not None and (found[0].phase == "emptying" or found[1] < found[0].offsets):
+        raise _unfinished(session)
+
+
+def _unfinished(session: Session) -> Refused:
+    return Refused(
+        f"{session.pipeline.name} is being rebuilt, and its sink has to apply the log from its beginning",
+        "the same `towpath replay PIPELINE --rebuild` ends that first",
+    )
 
 
 def rebuild(session: Session, options: Options, report: Report, confirm: Confirm) -> Replayed:
