@@ -304,19 +304,19 @@ def _run_again(replay: Replay, session: Session) -> None:
 def remove(replay: Replay, session: Session, *, keep_letters: bool) -> None:
     """Remove the replay: its connector, then its positions, secrets and dead-letter topic.
 
+    In this order: a connector without positions would apply the log again, to what is there by now.
+
     With `keep_letters` the topic stays unless it is empty. If the destination does not answer, the positions stay
     there; the next replay of the same name deletes them. Raises `TowpathError` if it refuses.
     """
     connect, topics, say, sink = session.connect, session.topics, session.say, replay.sink
-    exists = connect.config(replay.name) is not None
-    if exists:
+    if connect.config(replay.name) is not None:
         stop(connect, replay.name)
-    if replay.uri is not None:
-        _forget_positions(replay, session, replay.uri)
-    if exists:
         connect.forget_offsets(replay.name)
         connect.delete(replay.name)
         say(f"removed connector {replay.name}")
+    if replay.uri is not None:
+        _forget_positions(replay, session, replay.uri)
     sink.secrets_file.unlink(missing_ok=True)
     topic = topics.all().get(sink.dead_letter_topic)
     if topic is not None and not (keep_letters and any(first < end for first, end in topics.ends([topic]).values())):
@@ -332,7 +332,7 @@ def _forget_positions(replay: Replay, session: Session, uri: str) -> None:
         session.say(f"{error}; the positions of {replay.name} stay there, in the database towpath")
     except MongoError as error:
         raise TowpathError(
-            f"cannot remove the positions of {replay.name}, and nothing else of it was removed: {error}",
-            f"without the file {replay.sink.secrets_file}, the positions stay there and the rest is removed",
+            f"cannot remove the positions of {replay.name}, only its connector was removed: {error}",
+            f"the same command tries again; without the file {replay.sink.secrets_file}, the positions stay there and the rest is removed",
             where=error.where,
         ) from error
