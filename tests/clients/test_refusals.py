@@ -164,7 +164,7 @@ def test_a_replay_to_a_cluster_that_may_be_the_source_is_refused(monkeypatch: py
 def test_a_replay_whose_destination_refuses_has_no_connector_before_its_positions_go(
     error: MongoError, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A kill in between leaves none that would begin again, and the file with which the same command removes the rest."""
+    """A kill in between leaves none that would begin again, and the file with which the command removes the rest."""
     done: list[str] = []
     pipeline = LOGGED
     replay = Replay(pipeline, "x", ReplicaSet("rs", ("b:1",)), URI, NO_PLAN)

@@ -333,6 +333,7 @@ def _forget_positions(replay: Replay, session: Session, uri: str) -> None:
     except MongoError as error:
         raise TowpathError(
             f"cannot remove the positions of {replay.name}, only its connector was removed: {error}",
-            f"the same command tries again; without the file {replay.sink.secrets_file}, the positions stay there and the rest is removed",
+            "the same command tries again;"
+            f" without the file {replay.sink.secrets_file}, the positions stay there and the rest is removed",
             where=error.where,
         ) from error
