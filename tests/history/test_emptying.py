@@ -21,7 +21,7 @@ from pymongo.errors import DuplicateKeyError
 from tests.checks.test_check_judgements import PIPELINE
 from tests.support.sessions import session_of
 from towpath.clients.mongo.replica_set import Collection, ReplicaSet
-from towpath.errors import NotYet, Refused, TowpathError
+from towpath.errors import NotYet, Overtaken, Refused, TowpathError
 from towpath.history import emptying, rebuild, replay
 from towpath.history.plan import Options, Plan, Replay
 from towpath.session import Session
@@ -49,7 +49,7 @@ class Store:
 
     def find(self, query: dict[str, Any], *_: Any, **__: Any) -> Any:
         found = deepcopy(self._found(query))
-        return SimpleNamespace(sort=lambda *_: found, __iter__=lambda: iter(found)) if "_id" in query else iter(found)
+        return SimpleNamespace(sort=lambda *_: found) if "_id" in query else iter(found)
 
     def find_one(self, query: dict[str, Any], *_: Any) -> Any:
         return deepcopy(next(iter(self._found(query)), None))
@@ -460,3 +460,35 @@ def test_a_replay_does_not_begin_where_something_has_written(monkeypatch: pytest
     Task(world, unwritten.name).turn()
     with pytest.raises(Refused, match="positions"):
         replay._require_unwritten(unwritten, facts)
+
+
+@pytest.mark.parametrize(("overtaken_at", "dropped"), [(1, []), (2, ["orders"]), (3, ["orders"])])
+def test_a_drop_follows_its_check_and_one_that_may_be_too_late_is_named(overtaken_at: int, dropped: list[str]) -> None:
+    """No transaction can hold it."""
+    checks, did = iter(range(1, 9)), list[str]()
+
+    def require() -> None:
+        if next(checks) == overtaken_at:
+            raise Overtaken("another command has it", "look")
+
+    database = SimpleNamespace(drop_collection=did.append)
+    client = SimpleNamespace(get_database=lambda name, write_concern: database)
+    marker: Any = SimpleNamespace(require=require, cluster=SimpleNamespace(connected=lambda: nullcontext(client)))
+    with pytest.raises(Overtaken) if overtaken_at < 3 else nullcontext() as caught:
+        emptying._drop(marker, "shop.orders")
+    assert did == dropped
+    assert ("shop.orders was dropped in the meantime" in str(caught and caught.value)) is (overtaken_at == 2)
+
+
+def test_views_stay_and_what_the_log_makes_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    did = list[str]()
+    kinds = {"shop.one": "collection", "shop.two": "view", "shop.other": "collection"}
+    monkeypatch.setattr(emptying, "collections", lambda *_: [Collection(*each, {}, "") for each in kinds.items()])
+    for name in ("_drop", "_delete_all"):
+        monkeypatch.setattr(emptying, name, lambda marker, namespace, name=name: did.append(f"{name} {namespace}"))
+    marker: Any = SimpleNamespace(cluster=SimpleNamespace(connected=lambda: nullcontext("a client")))
+    emptying.empty(session_of(OWN), marker, LOG)
+    assert did == ["_delete_all shop.one"]
+    monkeypatch.setattr(emptying, "_made_by_log", lambda session, log: {"shop.two"})
+    emptying.empty(session_of(OWN), marker, LOG)
+    assert did[1:] == ["_delete_all shop.one", "_drop shop.two"]
