@@ -164,9 +164,10 @@ def test_a_replay_to_a_cluster_that_may_be_the_source_is_refused(monkeypatch: py
 
 
 @pytest.mark.parametrize("error", [REFUSED, GONE])
-def test_a_replay_whose_destination_refuses_is_not_half_removed(
+def test_a_replay_whose_destination_refuses_has_no_connector_before_its_positions_go(
     error: MongoError, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A kill in between leaves none that would begin again, and the file with which the command removes the rest."""
     done: list[str] = []
     pipeline = LOGGED
     replay = Replay(pipeline, "x", ReplicaSet("rs", ("b:1",)), URI, NO_PLAN)
@@ -182,11 +183,12 @@ def test_a_replay_whose_destination_refuses_is_not_half_removed(
     monkeypatch.setattr(replaying, "stop", lambda *_: done.append("stopped"))
     if error is GONE:
         replaying.remove(replay, session, keep_letters=False)
-        assert done == ["stopped", "said", "deleted", "said"]
+        assert done == ["stopped", "deleted", "said", "said"]
         return
-    with pytest.raises(TowpathError, match=r"nothing else of it was removed: .*no; without the file"):
+    monkeypatch.setattr(Path, "unlink", lambda *_, **__: done.append("without the file"))
+    with pytest.raises(TowpathError, match=r"only its connector was removed: .*no; the same command tries again"):
         replaying.remove(replay, session, keep_letters=False)
-    assert done == ["stopped"]
+    assert done == ["stopped", "deleted", "said"]
 
 
 def test_manifests_are_those_of_a_first_deployment_only_where_nothing_answers() -> None:

@@ -82,6 +82,7 @@ def test_plain_mode_has_no_splices(file):
         (("[kafka]", "[kafka]\npartition = 3"), r"kafka\.partition: unknown key"),
         (("[connect]", "[conect]"), r"connect: is missing"),
         (('name = "shop"', 'name = "a.b"'), r"name: 'a\.b' does not fit"),
+        (('name = "shop"', 'name = "shop-replay-eu"'), r"could also be the name of a replay"),
         (('include = ["shop.*"]', 'include = ["shop"]'), r"'shop' is not a namespace pattern"),
         (('include = ["shop.*"]', "include = []"), r"collections\.include"),
         (('include = ["shop.*"]', 'include = ["towpath.x"]'), r"'towpath\.x' cannot be replicated: .* positions"),

@@ -83,6 +83,7 @@ class Case:
         self.fake("findings", lambda facts: [Finding("warning", "kafka", "one broker")], gate.deployment)
         self.fake("refuse_existing", lambda reverse: None, gate.reverse_pipeline)
         self.fake("refuse_unmovable", lambda session: None, gate.reverse_pipeline)
+        self.fake("running", lambda client, pipeline: None, gate.rebuild)
         self.fake("source_set", lambda client: ReplicaSet("rs", ("a:1",)))
         self.fake("destination_set", lambda client, transactions: ReplicaSet("rs", ("a:1",)))
         self.fake("privileges", lambda client: None)
@@ -178,6 +179,7 @@ RED: list[tuple[str, Callable[[Case], None], str]] = [
     ("lag", change(status=status(lag=Lag(9, 0.0, 10.5))), "10.5 s, 9 records (limit 10 s)"),
     ("lag", change(status=status(lag=Lag(0, 11.0, 0.0))), "(limit 10 s)"),
     ("lag", change(status=status(lag=Lag())), "unknown"),
+    ("rebuild", fake("running", lambda *of: "a plan", gate.rebuild), "shop is being rebuilt"),
     (
         "re-read requests",
         change(status=status(requests_waiting=(Waiting("shop-source", 4, ""),))),

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +22,8 @@ from towpath.clients.mongo.client import ClusterTime
 from towpath.cutover import reverse_pipeline
 from towpath.cutover.reverse_pipeline import begin, make_ready, refuse_existing, skip_to_end, wait_begun, written_ends
 from towpath.errors import NotYet, Refused
+from towpath.history import rebuild
+from towpath.history.plan import Plan
 from towpath.log.source_offsets import SourceState
 from towpath.session import Session
 from towpath.store.positions import Applied
@@ -262,21 +265,37 @@ def test_the_ends_are_those_of_all_that_is_written_once_its_transactions_have_en
         written_ends(session, 5)
 
 
-@pytest.mark.parametrize("obstacle", ["", "running", "rebuilt"])
+#: Of three records in one transaction, whose end has the last offset.
+REBUILD = Plan(only=(), forced=False, began=1.0, letters=0, log={("shop.shop.orders", 0): (0, 4)})
+
+
+@pytest.mark.parametrize(
+    ("state", "phase", "left", "refused"),
+    [
+        ("STOPPED", None, 0, ""),
+        ("RUNNING", None, 0, "not STOPPED"),
+        ("STOPPED", "emptying", 0, "is being rebuilt"),
+        ("STOPPED", "applying", 1, "is being rebuilt"),
+        ("STOPPED", "applying", 0, ""),  # it was killed before its end, and nothing else can end it after the cutover
+    ],
+)
 def test_only_a_sink_that_is_stopped_and_not_rebuilding_skips_what_its_destination_has(
-    reverse: Reverse, obstacle: str, monkeypatch: pytest.MonkeyPatch
+    reverse: Reverse, state: str, phase: Any, left: int, refused: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     skipped: list[Any] = []
     ends = {(TOPIC, 0): 5, (TOPIC, 1): 7}
-    status = Connector("shop-sink", "RUNNING" if obstacle == "running" else "STOPPED", "w", ())
-    session = session_of(reverse.forward, SimpleNamespace(status=lambda name: {"shop-sink": status}[name]))
+    status = Connector("shop-sink", state, "w", ())
+    connect = SimpleNamespace(status=lambda name: {"shop-sink": status}[name])
+    session = session_of(reverse.forward, connect, reverse.topics)
+    reverse.topics.write("shop.shop.orders", RECORD, RECORD, RECORD)
     there = "destination", session.pipeline
+    plan = phase and replace(REBUILD, phase=phase)
     monkeypatch.setattr(reverse_pipeline.positions, "skip_to", lambda *args: skipped.append(args))
-    monkeypatch.setattr(
-        reverse_pipeline.rebuild, "running", lambda *of: "a plan" if obstacle == "rebuilt" and of == there else None
-    )
-    if obstacle:
-        with pytest.raises(Refused, match="not STOPPED" if obstacle == "running" else "is being rebuilt"):
+    monkeypatch.setattr(rebuild, "running", lambda *of: plan if of == there else None)
+    applied = {("shop.shop.orders", 0): Applied(3 - left, 1)}
+    monkeypatch.setattr(rebuild.positions, "positions", lambda *of: applied)
+    if refused:
+        with pytest.raises(Refused, match=refused):
             skip_to_end(session, ends)
         assert skipped == []
     else:

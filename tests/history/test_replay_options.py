@@ -7,6 +7,7 @@ import pytest
 
 from towpath.checks.change import is_written
 from towpath.checks.rule import Rule, require
+from towpath.cli import control
 from towpath.cli.replay import destination
 from towpath.clients.kafka.topics import Topic
 from towpath.clients.mongo.client import ClusterTime
@@ -155,11 +156,16 @@ def test_all_violations_are_reported_together(tmp_path):
             require([*preconditions.OF_COMMAND, Rule("replay", preconditions.selected)], inventory)
 
 
-@pytest.mark.parametrize("label", ["sink", "a.b", "-a", "a" * 33])
+@pytest.mark.parametrize("label", ["", "a.b", "-a", "a" * 33, "../other"])
 def test_a_label_is_refused(tmp_path, label):
+    """Also of a replay to remove, whose file of secrets is named after it."""
     with opened(write_pipeline_file(tmp_path / "shop.toml", include=["shop.*"])) as session:
-        options = Options((), False, 1, "mongodb://127.0.0.1:1", label)
-        assert [finding.level for finding in preconditions.valid_label(ReplayFacts(session, options))] == ["error"]
+        if label:
+            options = Options((), False, 1, "mongodb://127.0.0.1:1", label)
+            with pytest.raises(Refused, match="cannot be the label of a replay"):
+                require([Rule("replay", preconditions.valid_label)], ReplayFacts(session, options))
+        with pytest.raises(Refused, match="cannot be the label of a replay"):
+            control._remove_replay(session, label, dry_run=False)
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ from towpath.deploy import conversions
 from towpath.deploy.conversions import Attempt
 from towpath.deploy.schema import Plan, Step, of_text
 from towpath.errors import MongoUnreachable, Overtaken
+from towpath.history.plan import Plan as Rebuild
 from towpath.session import Session, unsaid
 from towpath.signals import Interrupts
 from towpath.store.cutover import SWITCHED, Conversion, Cutover
@@ -72,6 +73,8 @@ class World:
     say: Callable[[str], None] = unsaid
     problem: str = ""
     """Of a conversion."""
+    rebuild: Rebuild | None = None
+    """One that is not finished, of the pipeline."""
     is_watched: bool = True
     """Whether it is known that no schema has changed since it was read."""
 
@@ -388,6 +391,11 @@ def world(folder: Path, patch: pytest.MonkeyPatch) -> World:
         assert reverse.pipeline.name == "shop-back"
         state.sinks["shop-back"], state.captures_back = "STOPPED", False
 
+    def unfinished(client: str, pipeline: Pipeline) -> Rebuild | None:
+        assert (client, pipeline.name) in (("destination", "shop"), ("source", "shop-back"))
+        return it.rebuild if client == "destination" else None
+
+    patch.setattr(machine.rebuild, "running", it.does("look for a rebuild", unfinished))
     patch.setattr(old_source, "pipeline_ends", lambda *_: LOG)
     patch.setattr(old_source, "ids_after", it.does("read the log", lambda *_: iter(())))
     patch.setattr(old_source.state_files, "folder", lambda name: folder)

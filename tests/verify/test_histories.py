@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -33,14 +35,16 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_a_rebuild_voids_also_what_was_compared_while_it_emptied(
     done: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    offsets = SimpleNamespace(delete_many=lambda _: done.append("positions are gone"))
+    def change(act: Callable[..., object], values: object = None) -> None:
+        done.append("applying" if values == {"phase": "applying"} else "positions are gone")
+
+    marker: Any = SimpleNamespace(require=lambda: None, change=change)
     monkeypatch.setattr(rebuild, "stop", lambda *_: done.append("the sink is stopped"))
-    monkeypatch.setattr(rebuild, "collection_of", lambda *_: offsets)
-    monkeypatch.setattr(rebuild, "schema_changes", SimpleNamespace(exist=lambda *_: False, forget=lambda *_: None))
+    monkeypatch.setattr(rebuild.schema_changes, "exist", lambda *_: False)
+    monkeypatch.setattr(rebuild.positions, "positions", lambda *_: {})
     monkeypatch.setattr(rebuild, "empty", lambda *_: done.append("documents are gone"))
-    monkeypatch.setattr(rebuild, "_store", lambda _, plan: done.append(plan.phase))
     plan = Plan(only=(), until=None, follow=False, forced=False, began=0.0, letters=0, log={})
-    rebuild._empty(session_of(PIPELINE), plan)
+    rebuild._empty(session_of(PIPELINE), plan, marker)
     assert done == [
         "the sink is stopped",
         "destination: a rebuild began",
@@ -75,6 +79,7 @@ def test_a_resnapshot_voids_what_was_compared_where_changes_are_lost(
     since = ClusterTime(1, 1)
     captured = Captured("move-source", SourceState(None, start=since), since, is_lost, "", ".*", reselects)
     monkeypatch.setattr(resnapshot, "start", start)
+    monkeypatch.setattr(resnapshot.cutovers, "read", lambda *_: None)
     with pytest.raises(Refused, match="that is enough"):
         resnapshot.run(session_of(PIPELINE), Captures(PIPELINE, [captured], ()), 1.0)
     began = ["destination: a resnapshot began, because changes were lost"] if is_lost or reselects else []

@@ -15,7 +15,7 @@ from towpath.clients.connect.control import statuses, wait_running
 from towpath.deploy import deployment
 from towpath.errors import MongoUnreachable, Refused, TopicError, TowpathError
 from towpath.history import rebuild
-from towpath.history.plan import find, find_all, find_leftovers
+from towpath.history.plan import find, find_all, find_leftovers, refuse_label
 from towpath.history.replay import remove as remove_replay
 from towpath.log import bounds
 from towpath.run.restarts import end_transactions
@@ -225,6 +225,7 @@ def _report_others(topics: OwnTopics) -> None:
 
 
 def _remove_replay(session: Session, label: str, *, dry_run: bool) -> None:
+    refuse_label(label)
     replay = find(session.connect, session.pipeline, label) or find_leftovers(session.topics, session.pipeline, label)
     if replay is None:
         names = ", ".join(existing.label for existing in find_all(session.connect, session.pipeline)) or "none"

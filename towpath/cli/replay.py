@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from towpath.history import replay as replays
 from towpath.history.plan import DRILL, Options, format_time, point_in_time
 from towpath.history.sink_run import SHOWN, missing_lines
 from towpath.session import unsaid
+from towpath.store.state_files import alone
 
 _UNCOPIED = 'missing  what the source held when the log began ([capture] copy = "none")'
 _DESTINATIONS: tuple[Callable[[Any], Any], ...] = (
@@ -144,7 +146,8 @@ def replay(
                 found = rehearsals.dry_run(session, options, report)
             print_json(found) if as_json else click.echo("\n".join(rehearsed(found)))
             raise click.exceptions.Exit(_exit_code(found))
-        with replay_bars() as report:
+        only_one = alone(session.pipeline.name, "rebuild", "replay --rebuild") if rebuild else nullcontext()
+        with only_one, replay_bars() as report:
             run = rebuilds.rebuild if rebuild else replays.replay
             verdict = run(session, options, report, unsaid if yes else confirm)
         if as_json:

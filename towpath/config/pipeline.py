@@ -496,7 +496,7 @@ class Pipeline(Section):
     """A whole pipeline file. URIs may hold passwords: print `mongo_uri.without_credentials` of them."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9-]{0,63}$")]
-    """Prefix of topics and connectors; letters, digits and `-`. Never changes."""
+    """Prefix of topics and connectors; letters, digits and `-`, without `-replay`. Never changes."""
     mode: Mode = "exactly-once"
     """`exactly-once`: each change once, in transactions at the destination. `plain`: stock connectors, at least once.
     Never changes."""
@@ -513,6 +513,11 @@ class Pipeline(Section):
 
     @model_validator(mode="after")
     def _keys_agree(self) -> Self:
+        if "-replay" in self.name:
+            raise ValueError(
+                f"name: {self.name!r} could also be the name of a replay of another pipeline, and `remove --replay`"
+                " would remove what belongs to this one: choose a name without -replay"
+            )
         if self.connect.owner == "strimzi" and not re.fullmatch(KUBERNETES_NAME, self.name):
             raise ValueError(
                 f'[connect] owner = "strimzi" needs a name for resources of Kubernetes, which {self.name!r} is not: at'

@@ -34,6 +34,7 @@ from towpath.deploy import conversions, deployment, schema, unreplicated
 from towpath.deploy.schema import Listing, Plan, Step, builds_under_way, compared, plan_in_place, planned
 from towpath.deploy.schema_changes import UNREAD
 from towpath.errors import Refused, TowpathError
+from towpath.history import rebuild
 from towpath.run.dead_letters import DeadLetterRetries
 from towpath.run.report import Report
 from towpath.run.status import read_status
@@ -179,6 +180,11 @@ def _lag(readiness: Readiness) -> Result:
         return False, f"unknown (limit {limit:g} s)", f"towpath status {readiness.session.file}"
     words = f"{seconds:.1f} s, {counted(records, 'record')}"
     return seconds <= limit, f"{words} (limit {limit:g} s)", "wait until it is less, or allow more: --max-lag"
+
+
+def _rebuild(readiness: Readiness) -> Result:
+    rebuild.refuse_unfinished(readiness.session)
+    return True, "none", ""
 
 
 def _requests(readiness: Readiness) -> Result:
@@ -436,6 +442,7 @@ GATE = (
     _line("connectors", _connectors),
     _line("copy", _copy, _has_status),
     _line("lag", _lag, _has_status),
+    _line("rebuild", _rebuild),
     _line("re-read requests", _requests, _has_status),
     _line("dead letters", _dead_letters, _has_status),
     _line("schema changes", _ddl, _has_status),

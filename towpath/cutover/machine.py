@@ -29,6 +29,7 @@ from towpath.cutover.takeover import Loss
 from towpath.cutover.writes import allow, hook, writes_through
 from towpath.deploy import conversions
 from towpath.errors import Overtaken, Refused, TowpathError, fields
+from towpath.history import rebuild
 from towpath.session import ERRORS
 from towpath.signals import Interrupts
 from towpath.store.cutover import TAKEOVERS, UNDER_WAY, State
@@ -350,6 +351,7 @@ class Machine:
     def _switch(self, direction: Direction) -> Switch:
         sides = self.sides
         sides.enter(direction.under_way)
+        rebuild.refuse_unfinished(sides.session)  # again: one that begins now finds the marker
         self._say(f"if this command is killed, undo it with: {self._command('--undo')}")
         work = self._perform(_STEPS[direction][0])
         seconds = round(work.pause.seconds, 3) if direction in (CUTOVER, FAIL_BACK) else None

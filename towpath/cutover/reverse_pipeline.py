@@ -165,12 +165,7 @@ def skip_to_end(session: Session, ends: Mapping[Place, int]) -> int:
 def refuse_unmovable(session: Session) -> None:
     """Raise `Refused` unless the sink can skip what is in the log."""
     refuse_unstopped(session.connect, [session.pipeline.sink_connector])
-    with session.destination.connected() as client:
-        if rebuild.running(client, session.pipeline) is not None:
-            raise Refused(
-                f"{session.pipeline.name} is being rebuilt, and its sink has to apply the log from its beginning;"
-                " `towpath replay --rebuild` ends that first"
-            )
+    rebuild.refuse_unapplied(session)
 
 
 def refuse_unstopped(connect: Connect, names: Iterable[str]) -> None:

@@ -22,7 +22,7 @@ from towpath.clients.mongo.client import ClusterTime, cluster_time
 from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.config.namespaces import Selection, namespace_of
 from towpath.config.pipeline import Pipeline
-from towpath.errors import TowpathError
+from towpath.errors import Refused, TowpathError
 from towpath.log.definitions import COPY, DDL_ENDS, DDL_REPLAY, definitions
 from towpath.store import credentials
 
@@ -139,6 +139,12 @@ class Replay:
     def name(self) -> str:
         """The name of its connector; its positions are stored under it as well."""
         return self.sink.name
+
+
+def refuse_label(label: str) -> None:
+    """Raise `Refused` for a label that no replay has: it is a part of names of a connector, a topic and a file."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9-]{0,31}", label):
+        raise Refused(f"{label!r} cannot be the label of a replay", "use at most 32 letters, digits and '-'")
 
 
 def sink_of(pipeline: Pipeline, label: str, uri: str = "") -> Pipeline:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 
@@ -25,6 +24,7 @@ from towpath.history.plan import (
     chosen,
     format_time,
     namespaces,
+    refuse_label,
     sink_of,
 )
 from towpath.log.field_rules import only_of
@@ -33,8 +33,6 @@ from towpath.session import Session
 from towpath.store import schema_changes
 from towpath.store.writers import Registration, read_all
 
-_RESERVED = ("sink", "source", "source-whole")  # `<pipeline>-replay-sink` is the sink of a pipeline of that name
-_LABEL = r"[A-Za-z0-9][A-Za-z0-9-]{0,31}"
 _SHOWN = 5
 #: The subject of what is found about a point in time.
 UNTIL = "--until"
@@ -113,11 +111,8 @@ def exactly_once(facts: ReplayFacts) -> Iterator[Finding]:
 
 
 def valid_label(facts: ReplayFacts) -> Iterator[Finding]:
-    if not re.fullmatch(_LABEL, facts.label) or facts.label in _RESERVED:
-        yield error(
-            f"{facts.label!r} cannot be the label of a replay",
-            f"use at most 32 letters, digits and '-', and none of {', '.join(_RESERVED)}",
-        )
+    refuse_label(facts.label)
+    return iter(())
 
 
 def selected(facts: ReplayFacts) -> Iterator[Finding]:
@@ -136,12 +131,6 @@ def selected(facts: ReplayFacts) -> Iterator[Finding]:
             f"--only {pattern}: the log holds no such namespace (use the source's names)",
             f"there are: {first_few(names, _SHOWN)}",
         )
-
-
-def free_name(facts: ReplayFacts) -> Iterator[Finding]:
-    """A pipeline of that name would store its positions in the same place."""
-    if facts.sink.request_topic in facts.deployed.existing:
-        yield error(f"there is a pipeline called {facts.sink.name}", "choose another label with --name")
 
 
 def elsewhere(facts: ReplayFacts) -> Iterator[Finding]:
@@ -362,7 +351,7 @@ OF_LOG: Sequence[Rule[ReplayFacts]] = (
 #: Before a new replay or rebuild begins.
 OF_BEGINNING: Sequence[Rule[ReplayFacts]] = (
     *rules("replay", selected),
-    *_of_replay(free_name, elsewhere),
+    *_of_replay(elsewhere),
     *rules("replay", copied),
     *_of_replay(without_gap, copy_over),
     *_of_replay(point_in_time, name=UNTIL),

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
+
+from pymongo.client_session import ClientSession
 
 from towpath.checks import target
 from towpath.checks.change import refuse_loop_on_resuming
@@ -16,10 +19,12 @@ from towpath.clients.connect.rest import code_of
 from towpath.clients.mongo.client import Client
 from towpath.config.events import Replayed
 from towpath.config.pipeline import Pipeline
+from towpath.config.text import first_few
 from towpath.errors import Refused, TowpathError
+from towpath.history.emptying import Marker, empty
 from towpath.history.plan import Options, Plan, chosen
 from towpath.history.preconditions import OF_COMMAND, ReplayFacts
-from towpath.history.replay import Confirm, begin, check_log, empty
+from towpath.history.replay import Confirm, begin, check_log
 from towpath.history.sink_run import Report, SinkRun
 from towpath.log.bounds import still_in_log
 from towpath.log.definitions import DDL_REPLAY
@@ -28,6 +33,8 @@ from towpath.log.lag import measure
 from towpath.session import Session
 from towpath.store import cutover, positions, schema_changes, verdict
 from towpath.store.positions import OFFSETS, REBUILDS, collection_of, id_range
+
+_TIMES = 3  # that it empties, while something applies the log
 
 
 def running(client: Client, pipeline: Pipeline) -> Plan | None:
@@ -56,31 +63,50 @@ def refuse_emptying(session: Session) -> None:
         )
 
 
-def _store(session: Session, plan: Plan) -> None:
+def refuse_unfinished(session: Session) -> None:
+    """Raise `Refused` while a rebuild of the destination is not finished: it is no copy yet."""
+    if not session.pipeline.exactly_once:
+        return
     with session.destination.connected() as client:
-        collection_of(client, REBUILDS).replace_one({"_id": session.pipeline.name}, plan.as_json(), upsert=True)
+        plan = running(client, session.pipeline)
+    if plan is not None:
+        raise _unfinished(session)
+
+
+def refuse_unapplied(session: Session) -> None:
+    """Raise `Refused` while a rebuild has not applied its log. One that has, and was only not ended, does not count."""
+    found = read_progress(session)
+    if found is not None and (found[0].phase == "emptying" or found[1] < found[0].offsets):
+        raise _unfinished(session)
+
+
+def _unfinished(session: Session) -> Refused:
+    return Refused(
+        f"{session.pipeline.name} is being rebuilt, and its sink has to apply the log from its beginning",
+        "the same `towpath replay PIPELINE --rebuild` ends that first",
+    )
 
 
 def rebuild(session: Session, options: Options, report: Report, confirm: Confirm) -> Replayed:
     """Run a rebuild to its end, or continue an interrupted one. Raises `Refused` for what is not supported."""
     facts, pipeline, connect = ReplayFacts(session, options), session.pipeline, session.connect
-    sink = pipeline.sink_connector
+    sink, marker = pipeline.sink_connector, Marker(session.destination, pipeline.name)
     if existing := require_able(facts):
-        plan, check = _resume(facts, existing, report)
+        plan, check = _resume(facts, existing, marker, report)
     else:
         plan, check = begin(facts, report, confirm)
         _note_breaks(session, check)
-        _store(session, plan)
+        _begin(session, plan, marker)
     if plan.phase == "emptying":
-        plan = _empty(session, plan)
+        plan = _empty(session, plan, marker)
     connect.resume(sink)
     if any(connector.failures for connector in statuses(connect, [sink])):
         connect.restart(sink, only_failed=True)
     run = SinkRun(facts, plan, check)
     run.wait_until_applied(report)
+    marker.require()
     _set_replay(session, None)
-    with session.destination.connected() as client:
-        collection_of(client, REBUILDS).delete_one({"_id": pipeline.name})
+    marker.delete()
     return run.verdict()
 
 
@@ -102,9 +128,22 @@ def require_able(facts: ReplayFacts) -> Plan | None:
     return existing
 
 
-def _resume(facts: ReplayFacts, plan: Plan, report: Report) -> tuple[Plan, LogCheck | None]:
+def _begin(session: Session, plan: Plan, marker: Marker) -> None:
+    """Store the marker. Raises `Refused` when a cutover has begun since it was asked: see `docs/design/log.md`."""
+    marker.insert(plan.as_json())
+    try:
+        cutover.refuse(session)
+    except Refused:
+        marker.delete()
+        raise
+
+
+def _resume(facts: ReplayFacts, existing: Plan, marker: Marker, report: Report) -> tuple[Plan, LogCheck | None]:
+    """Take the rebuild over, as it is stored by then."""
     session = facts.session
     session.say("continuing the rebuild that was started before")
+    plan = Plan.from_json(marker.take(existing.began))
+    cutover.refuse(session)
     return plan, check_log(facts, plan.log, report, force=True) if plan.forced else None
 
 
@@ -116,30 +155,61 @@ def _note_breaks(session: Session, check: LogCheck | None) -> None:
             positions.note_breaks(client, session.pipeline, codes, datetime.now(UTC))
 
 
-def _empty(session: Session, plan: Plan) -> Plan:
+def _empty(session: Session, plan: Plan, marker: Marker) -> Plan:
     """Stop the sink, delete the positions of the topics, empty their namespaces; in this order.
 
-    A task that Connect has lost track of, with an open transaction, then finds no position, and aborts. Verdicts of
-    before, and of verifications that began while documents were removed, do not count.
+    A task that Connect has lost track of, with an open transaction, then finds no position, and aborts. If one stores a
+    position again, all is done again. Raises `Overtaken` when another command continues the rebuild.
     """
     pipeline = session.pipeline
+    for _ in range(_TIMES):
+        _remove(session, plan, marker)
+        with session.destination.connected() as client:
+            written = [topic for topic, _ in positions.positions(client, pipeline) if topic in plan.topics]
+        if not written:
+            return _emptied(session, plan, marker)
+        session.say(f"a sink has written during this: there are positions of {first_few(written, 3)} again")
+    raise TowpathError(
+        f"something applies the log of {pipeline.name} to the destination, although {pipeline.sink_connector} was"
+        " stopped: perhaps a worker that has lost contact with Kafka Connect",
+        "end that worker, and run the same command again",
+    )
+
+
+def _remove(session: Session, plan: Plan, marker: Marker) -> None:
+    """Verdicts of before, and of verifications that began while documents were removed, do not count."""
+    pipeline = session.pipeline
     session.say(f"stopping {pipeline.sink_connector}")
+    marker.require()
     stop(session.connect, pipeline.sink_connector)
     with session.destination.connected() as client:
         verdict.begin_history(client, pipeline, "a rebuild began")
-        of_topics = id_range(pipeline, "topic") | {"_id.topic": {"$in": plan.topics}}
-        collection_of(client, OFFSETS).delete_many(of_topics)
-        if plan.forced:  # otherwise the sink stops where the beginning is gone
-            positions.skip_to(client, pipeline, plan.late, datetime.now(UTC))
-        if pipeline.ddl.apply or schema_changes.exist(client, pipeline):
-            only = chosen(pipeline, plan.only).topic_regex(pipeline.name)
-            _set_replay(session, only if plan.only else "true")
-        schema_changes.forget(client, pipeline, plan.topics if plan.only else None)
-        empty(session, client, plan.log)
+        changes_schema = pipeline.ddl.apply or schema_changes.exist(client, pipeline)
+    if changes_schema:
+        only = chosen(pipeline, plan.only).topic_regex(pipeline.name)
+        _set_replay(session, only if plan.only else "true")
+    marker.change(partial(_forget, pipeline, plan))
+    empty(session, marker, plan.log)
+
+
+def _emptied(session: Session, plan: Plan, marker: Marker) -> Plan:
+    """From here on, the sink may write."""
+    pipeline, now = session.pipeline, datetime.now(UTC)
+    with session.destination.connected() as client:
         verdict.begin_history(client, pipeline, "a rebuild had emptied the destination")
+    late = plan.late if plan.forced else {}  # otherwise the sink stops where the beginning is gone
     plan = replace(plan, phase="applying")
-    _store(session, plan)
+    marker.change(
+        lambda client, transaction: positions.skip_to(client, pipeline, late, now, transaction), {"phase": plan.phase}
+    )
     return plan
+
+
+def _forget(pipeline: Pipeline, plan: Plan, client: Client, transaction: ClientSession) -> None:
+    """Delete the positions of the topics, and their schema changes."""
+    of_topics = id_range(pipeline, "topic") | {"_id.topic": {"$in": plan.topics}}
+    collection_of(client, OFFSETS).delete_many(of_topics, session=transaction)
+    schema_changes.forget(client, pipeline, plan.topics if plan.only else None, transaction)
 
 
 def _set_replay(session: Session, value: str | None) -> None:

@@ -7,22 +7,17 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from itertools import islice
-
-from pymongo import WriteConcern
 
 from towpath.checks.rule import Finding, error, require
 from towpath.checks.target import others
 from towpath.clients.connect.control import statuses, stop
-from towpath.clients.kafka.consume import messages
 from towpath.clients.kafka.topics import Place
 from towpath.clients.mongo.client import Client, ClusterTime
-from towpath.clients.mongo.replica_set import collections
 from towpath.config.events import Replayed
-from towpath.config.namespaces import namespace_of
 from towpath.config.text import utc
 from towpath.deploy.deployment import put
 from towpath.errors import MongoError, MongoUnreachable, NotWhole, Refused, TowpathError
+from towpath.history.emptying import Marker, empty
 from towpath.history.plan import Log, Options, Plan, Replay, definition, find, format_time, namespaces
 from towpath.history.preconditions import (
     OF_BEGINNING,
@@ -36,7 +31,6 @@ from towpath.history.sink_run import Report, SinkRun, missing, missing_lines
 from towpath.log import bounds, dead_letters, integrity
 from towpath.log.definitions import plain_settings
 from towpath.log.integrity import LogCheck
-from towpath.log.records import is_schema_change
 from towpath.session import Session
 from towpath.store import credentials, positions, writers
 
@@ -90,22 +84,42 @@ def _create(facts: ReplayFacts, plan: Plan) -> Replay:
     """Create a new replay: its registration first, its connector last."""
     session = facts.session
     replay = Replay(session.pipeline, facts.label, facts.target.replica_set, facts.options.uri, plan)
-    _register(replay, facts)
+    marker = Marker(facts.cluster, replay.name)
+    _register(replay, facts, marker)
     if facts.options.empty:
-        with facts.cluster.connected() as client:
-            empty(session, client, plan.log)
+        empty(session, marker, plan.log)
+    _require_unwritten(replay, facts)
     topic = replay.sink.dead_letter_topic
     if topic not in session.topics.all():
         if facts.pipeline.kafka.topics == "exist":
             raise Refused(f"the topic {topic} is missing", f"create it as that of {facts.pipeline.dead_letter_topic}")
         session.topics.create([topic], 1, facts.pipeline.kafka.replication_factor, plain_settings(facts.pipeline))
         session.say(f"created topic {topic}")
-    if plan.forced:  # otherwise the sink stops where the beginning is gone
-        with facts.cluster.connected() as client:
-            positions.skip_to(client, replay.sink, plan.late, datetime.now(UTC))
+    late = plan.late if plan.forced else {}  # otherwise the sink stops where the beginning is gone
+    now = datetime.now(UTC)
+    marker.change(lambda client, transaction: positions.skip_to(client, replay.sink, late, now, transaction))
     put(session.connect, replay.name, definition(replay), replay.sink.secrets_file, _ADVICE)
     session.say(f"created connector {replay.name}")
+    marker.delete()
     return replay
+
+
+def _require_unwritten(replay: Replay, facts: ReplayFacts) -> None:
+    """Raise `Refused` if something has written since the destination was empty.
+
+    A sink of the same replay, which another command has created since, is removed: its positions are gone.
+    """
+    with facts.cluster.connected() as client:
+        counts = document_counts(client, facts.targets)
+        written = counts or positions.positions(client, replay.sink)  # last: a sink stores positions first
+    if not written:
+        return
+    if find(facts.session.connect, replay.pipeline, replay.label):
+        remove(replay, facts.session, keep_letters=False)
+    raise Refused(
+        f"something has written to the destination since it was empty: {format_counts(counts) or 'positions'}",
+        "end what writes there, and begin again with --empty",
+    )
 
 
 def _resume(facts: ReplayFacts, existing: Replay, report: Report) -> tuple[Replay, LogCheck | None]:
@@ -205,26 +219,6 @@ def _cut_short(facts: ReplayFacts, log: Log) -> Mapping[Place, str]:
         return {}
 
 
-def empty(session: Session, client: Client, log: Log) -> None:
-    """Delete all documents of the namespaces in a range of the log. Indexes and options stay, unless the log has them.
-
-    What the log begins to make is dropped: it has options and indexes from then on.
-    """
-    destination = session.pipeline.renamed
-    targets = {destination(name): name for name in namespaces(session.pipeline, log)}
-    made = _made_by_log(session, log)
-    counts = document_counts(client, targets)
-    for existing in collections(client, sorted({target.partition(".")[0] for target in targets})):
-        database, name = existing.namespace.split(".", 1)
-        target = client.get_database(database, write_concern=WriteConcern("majority"))
-        if targets.get(existing.namespace) in made:
-            session.say(f"dropping {existing.namespace}, which the log makes again")
-            target.drop_collection(name)
-        elif count := counts.get(existing.namespace):
-            session.say(f"emptying {existing.namespace}: {count:,} documents")
-            target[name].delete_many({})
-
-
 def _cleaned_ms(session: Session) -> int:
     """Before which time the log may be compacted, as was stored when its lag was raised; 0 if nothing was."""
     try:
@@ -234,17 +228,6 @@ def _cleaned_ms(session: Session) -> int:
         session.say(f"cannot check whether [log] compaction_lag was raised, and since when it holds: {error}")
         return 0
     return round(time.timestamp() * 1000) if time else 0
-
-
-def _made_by_log(session: Session, log: Log) -> set[str]:
-    """The namespaces whose topic begins with a schema change, which is in each partition."""
-    made = set()
-    with session.topics.reader() as consumer:
-        for place in (place for place, (first, end) in log.items() if place[1] == 0 and first < end):
-            for _, message in islice(messages(consumer, {place: log[place]}, at_once=1), 1):
-                if is_schema_change(message.key()):
-                    made.add(namespace_of(session.pipeline.name, place[0]))
-    return made
 
 
 def _finish(run: SinkRun, replay: Replay, report: Report) -> Replayed:
@@ -264,11 +247,11 @@ def _finish(run: SinkRun, replay: Replay, report: Report) -> Replayed:
     return verdict
 
 
-def _register(replay: Replay, facts: ReplayFacts) -> None:
+def _register(replay: Replay, facts: ReplayFacts, marker: Marker) -> None:
     """Register the replay before anything is deleted. The file of secrets, first, lets `remove --replay` undo that.
 
     Deletes the positions of an earlier replay of this name. Raises `Refused` when another writer has registered in the
-    meantime.
+    meantime, or another command has begun this replay.
     """
     ours = registration(facts)
 
@@ -279,7 +262,14 @@ def _register(replay: Replay, facts: ReplayFacts) -> None:
     _write_secrets(replay)
     with facts.cluster.connected() as client:
         refuse_others(client)  # first: one of this name has positions, which are deleted
-        positions.forget(client, replay.sink)
+        marker.put()
+        if find(facts.session.connect, replay.pipeline, replay.label):
+            marker.delete()
+            raise Refused(
+                f"another command has begun the replay {replay.label} in the meantime",
+                "the same command with the same options continues it",
+            )
+        marker.change(lambda client, transaction: positions.forget_earlier(client, replay.sink, transaction))
         writers.register(client, ours)
         try:
             refuse_others(client)
@@ -314,19 +304,19 @@ def _run_again(replay: Replay, session: Session) -> None:
 def remove(replay: Replay, session: Session, *, keep_letters: bool) -> None:
     """Remove the replay: its connector, then its positions, secrets and dead-letter topic.
 
+    In this order: a connector without positions would apply the log again, to what is there by now.
+
     With `keep_letters` the topic stays unless it is empty. If the destination does not answer, the positions stay
     there; the next replay of the same name deletes them. Raises `TowpathError` if it refuses.
     """
     connect, topics, say, sink = session.connect, session.topics, session.say, replay.sink
-    exists = connect.config(replay.name) is not None
-    if exists:
+    if connect.config(replay.name) is not None:
         stop(connect, replay.name)
-    if replay.uri is not None:
-        _forget_positions(replay, session, replay.uri)
-    if exists:
         connect.forget_offsets(replay.name)
         connect.delete(replay.name)
         say(f"removed connector {replay.name}")
+    if replay.uri is not None:
+        _forget_positions(replay, session, replay.uri)
     sink.secrets_file.unlink(missing_ok=True)
     topic = topics.all().get(sink.dead_letter_topic)
     if topic is not None and not (keep_letters and any(first < end for first, end in topics.ends([topic]).values())):
@@ -342,7 +332,8 @@ def _forget_positions(replay: Replay, session: Session, uri: str) -> None:
         session.say(f"{error}; the positions of {replay.name} stay there, in the database towpath")
     except MongoError as error:
         raise TowpathError(
-            f"cannot remove the positions of {replay.name}, and nothing else of it was removed: {error}",
-            f"without the file {replay.sink.secrets_file}, the positions stay there and the rest is removed",
+            f"cannot remove the positions of {replay.name}, only its connector was removed: {error}",
+            "the same command tries again;"
+            f" without the file {replay.sink.secrets_file}, the positions stay there and the rest is removed",
             where=error.where,
         ) from error

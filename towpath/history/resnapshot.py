@@ -24,9 +24,10 @@ from towpath.checks.rule import Finding, error, require, rules
 from towpath.clients.connect.control import Wait
 from towpath.config.events import Reread
 from towpath.config.pipeline import Pipeline
+from towpath.config.text import first_few
 from towpath.deploy import deployment
 from towpath.deploy.schema import Listing
-from towpath.errors import NotYet
+from towpath.errors import NotYet, TowpathError
 from towpath.log import barrier, reread_requests
 from towpath.log.source_offsets import SourceState, read_state
 from towpath.session import Session, unsaid
@@ -38,6 +39,7 @@ from towpath.verify.result import VerificationResult, as_event
 from towpath.verify.run import differences
 from towpath_verifier import Difference, Options, Passed, Verdict, Verification
 
+_SHOWN = 3
 _UNREACHABLE_S = 60.0  # how long a worker may not answer, in waits without a timeout
 
 
@@ -117,7 +119,11 @@ def run(session: Session, captures: Captures, timeout: float) -> None:
     """Re-read all, remove documents that were deleted during this, and mark the log as whole again.
 
     `timeout` is in seconds: for the sink, for a batch of re-reads, and for the source to answer the last of them.
+
+    Raises `Refused` once a takeover has begun, such as since someone was asked. Raises `TowpathError` if it is not
+    known of all documents whether they were deleted: the log may lack a delete, and the resnapshot stays open.
     """
+    cutovers.refuse_takeover(session)
     lost = any(connector.lost or connector.reselects for connector in captures.captured)
     if lost or any(connector.has_other_rules for connector in captures.captured):
         why = "changes were lost" if lost else "its rules have changed"
@@ -128,8 +134,14 @@ def run(session: Session, captures: Captures, timeout: float) -> None:
     barrier.wait(session, timeout, session.say)
     session.say("comparing both sides, to find documents that were deleted during this")
     with barrier.asking(session) as passed:
-        compare(session, captures.only, passed)
-    reread(session, captures.only, timeout)
+        errors = compare(session, captures.only, passed).errors
+    # what the destination refuses, or someone has written there since, is in the log as the source has it
+    left = [one for one in reread(session, captures.only, timeout) if one.kind == "unknown"]
+    if unknown := [*errors, *(f"{one.namespace} {one.id_bson}: {one.reason}" for one in left)]:
+        raise TowpathError(
+            f"the resnapshot {name} stays open, because the log may lack deletes: {first_few(unknown, _SHOWN)}",
+            "run the same command again: it continues",
+        )
     close(session, name, timeout)
 
 

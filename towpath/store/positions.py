@@ -22,6 +22,7 @@ from bson.int64 import Int64
 from bson.max_key import MaxKey
 from pydantic.alias_generators import to_camel
 from pymongo import ReadPreference, UpdateOne, WriteConcern
+from pymongo.client_session import ClientSession
 from pymongo.collection import Collection
 
 from towpath.clients.kafka.topics import Place
@@ -191,7 +192,13 @@ def accept_missed_deletes(client: Client, pipeline: Pipeline) -> int:
     return changed.matched_count
 
 
-def skip_to(client: Client, pipeline: Pipeline, offsets: Mapping[Place, int], at: datetime) -> None:
+def skip_to(
+    client: Client,
+    pipeline: Pipeline,
+    offsets: Mapping[Place, int],
+    at: datetime,
+    session: ClientSession | None = None,
+) -> None:
     """Make the sink, which must be STOPPED, begin at these offsets of the current topics.
 
     All records before them were appended before `at`. It matters for a compacted log; otherwise the sink removes it
@@ -211,7 +218,7 @@ def skip_to(client: Client, pipeline: Pipeline, offsets: Mapping[Place, int], at
         for (topic, partition), offset in offsets.items()
     ]
     if writes:
-        collection.bulk_write(writes, ordered=False)
+        collection.bulk_write(writes, ordered=False, session=session)
 
 
 def fence(client: Client, pipeline: Pipeline) -> None:
@@ -224,11 +231,17 @@ def forget(client: Client, pipeline: Pipeline) -> int:
 
     Returns the number of the sink's documents.
     """
-    for name in (REBUILDS, CUTOVERS, VERDICTS, WRITERS):
-        collection_of(client, name).delete_one({"_id": pipeline.name})
-    collection_of(client, SOURCE_SCHEMA).delete_many(id_range(pipeline, "namespace"))
+    collection_of(client, REBUILDS).delete_one({"_id": pipeline.name})
+    return forget_earlier(client, pipeline)
+
+
+def forget_earlier(client: Client, pipeline: Pipeline, session: ClientSession | None = None) -> int:
+    """As `forget`, but for the marker of a rebuild or of a replay that begins."""
+    for name in (CUTOVERS, VERDICTS, WRITERS):
+        collection_of(client, name).delete_one({"_id": pipeline.name}, session=session)
+    collection_of(client, SOURCE_SCHEMA).delete_many(id_range(pipeline, "namespace"), session=session)
     return sum(
-        collection_of(client, name).delete_many(id_range(pipeline, second)).deleted_count
+        collection_of(client, name).delete_many(id_range(pipeline, second), session=session).deleted_count
         for name, second in ((OFFSETS, "topic"), (TASKS, "task"), (LOG_BREAKS, "topic"), (SCHEMA_CHANGES, "id"))
     )
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from pymongo.client_session import ClientSession
 from pymongo.collection import Collection
 
 from towpath.clients.mongo.client import Client, cluster_time
@@ -133,7 +134,9 @@ def _open(pipeline: Pipeline, ids: Iterable[str]) -> dict[str, Any]:
     return {"_id": {"$in": [{"pipeline": pipeline.name, "id": id} for id in ids]}, "state": {"$in": list(OPEN)}}
 
 
-def forget(client: Client, pipeline: Pipeline, topics: Sequence[str] | None = None) -> None:
+def forget(
+    client: Client, pipeline: Pipeline, topics: Sequence[str] | None = None, session: ClientSession | None = None
+) -> None:
     """Remove what is stored, of changes of one of these topics if given: the sink, which must be stopped, will
     arrive at them again.
     """
@@ -141,11 +144,11 @@ def forget(client: Client, pipeline: Pipeline, topics: Sequence[str] | None = No
     if topics is not None:
         involved = [
             document["_id"]
-            for document in _collection(client).find(chosen, {"change.topics": 1})
+            for document in _collection(client).find(chosen, {"change.topics": 1}, session=session)
             if not document["change"].get("topics", {}).keys().isdisjoint(topics)
         ]
         chosen = {"_id": {"$in": involved}}
-    _collection(client).delete_many(chosen)
+    _collection(client).delete_many(chosen, session=session)
 
 
 def _of(pipeline: Pipeline, states: Sequence[State]) -> dict[str, Any]:
