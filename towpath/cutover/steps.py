@@ -364,8 +364,15 @@ def restore_old(sides: Sides) -> None:
 
 
 def stored_undo(sides: Sides, step: str) -> tuple[schema.Step, ...]:
+    """The commands that undo a step. Raises `TowpathError` where the marker lost them: nothing else knows them."""
     assert sides.marker is not None
-    return of_text(sides.marker.undo.get(step, "[]"))
+    if (text := sides.marker.undo.get(step)) is None:
+        raise TowpathError(
+            f"the marker of the cutover does not say how to undo {step!r}",
+            f"compare options and indexes at both sides, and correct them; then delete the document of"
+            f" {sides.forward.pipeline.name} in towpath.cutovers at the destination",
+        )
+    return of_text(text)
 
 
 def remove_reverse(sides: Sides) -> None:

@@ -352,17 +352,19 @@ def _fence_sink(work: Work) -> None:
 
 
 def _plan_schema(work: Work) -> None:
-    """Plan all changes of the schema, and store how to undo them."""
+    """Plan all changes of the schema, and store how to undo them.
+
+    An interrupted cutover may still be in the marker, with the only record of what it has relaxed at the source.
+    """
+    assert work.sides.marker is not None
     known = remembered(work.session)
-    if known is None:
-        return
-    work.restore = Plan(indexes=restoring(known[0]))
+    work.restore = Plan(indexes=restoring(known[0]) if known else ())
     undo = {
+        **work.sides.marker.undo,
         ENFORCE: as_text(without_enforcement(step) for step in work.restore.steps if step.enforces),
         RESTORE: as_text(_restored(work)),
     }
     later = conversions.conversions(step for step in work.restore.steps if step.converts)
-    assert work.sides.marker is not None
     work.sides.mark(replace(work.sides.marker, undo=undo, later=later))
 
 
