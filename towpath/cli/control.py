@@ -166,7 +166,8 @@ def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -
 
     Run it to end a pipeline. Without --topics the log and the positions stay: `deploy` continues from there while the
     source's oplog still holds the changes since. With --topics the pipeline's replays also end, because their log is
-    gone; it lists the topics that were made for the pipeline, and leaves others whose names are like theirs.
+    gone; it lists the topics that were made for the pipeline, and leaves others whose names are like theirs. It is
+    refused while a cutover or a takeover is under way, or was interrupted.
 
     Exit codes: 0 removed; 2 it cannot be done, or you did not confirm.
     """
@@ -179,7 +180,7 @@ def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -
             return
         deployment.refuse_removal(session.pipeline, session.connect, log=log)
         facts = Facts(session)
-        _refuse_other_target(facts, log=log)
+        _refuse_removal(facts, log=log)
         replays = find_all(session.connect, session.pipeline) if log else ()
         topics = facts.own_topics if log else OwnTopics({})
         deleted = () if session.pipeline.kafka.topics == "exist" else tuple(topics.ids)
@@ -195,6 +196,7 @@ def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -
             what = f"these {len(deleted)} topics with all their records" if deleted else "the positions, but no topic"
             question = f"Delete {what}{ending}? This cannot be undone"
             click.confirm(question, abort=True)
+            cutover.refuse_removal(session)  # again: one may have begun while it asked
         for replay in replays:
             remove_replay(replay, session, keep_letters=False)
         deployment.remove(session, log=log, say=say, facts=facts)
@@ -204,13 +206,14 @@ def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -
         click.echo(f"{session.pipeline.name}: removed" + ("" if log else "; its log and positions are kept"))
 
 
-def _refuse_other_target(facts: Facts, *, log: bool) -> None:
-    """Raise `Refused` if the positions and topics to remove may be those of another pipeline.
+def _refuse_removal(facts: Facts, *, log: bool) -> None:
+    """Raise `Refused` during a cutover, or if the positions and topics to remove may be those of another pipeline.
 
     Without the log nothing at the destination is deleted, which may be lost then.
     """
     try:
         require(target.OF_REMOVAL, target.gather(facts, with_source=False))
+        cutover.refuse_removal(facts.session)
     except MongoUnreachable as error:
         if log and facts.pipeline.exactly_once:
             raise

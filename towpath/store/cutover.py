@@ -216,6 +216,14 @@ def refuse_takeover(session: Session) -> None:
         refuse(session)
 
 
+def refuse_removal(session: Session) -> None:
+    """Raise `Refused` while a cutover or a takeover is under way or not complete: only the marker says what is left."""
+    with session.destination.connected() as client:
+        marker = if_allowed(lambda: read(client, session.pipeline))
+    if marker is not None and marker.state != "destination primary":
+        refuse(session)
+
+
 def refuse(session: Session) -> None:
     """Raise `Refused` when the destination is no copy now, which the pipeline must not change: it has what is newer."""
     pipeline = session.pipeline

@@ -222,10 +222,12 @@ def fence(client: Client, pipeline: Pipeline) -> None:
 def forget(client: Client, pipeline: Pipeline) -> int:
     """Remove everything that is stored for the pipeline, which must no longer be deployed.
 
-    Returns the number of the sink's documents.
+    The marker of a cutover that is not complete stays: only it says what is to be undone. Returns the number of the
+    sink's documents.
     """
-    for name in (REBUILDS, CUTOVERS, VERDICTS, WRITERS):
+    for name in (REBUILDS, VERDICTS, WRITERS):
         collection_of(client, name).delete_one({"_id": pipeline.name})
+    collection_of(client, CUTOVERS).delete_one({"_id": pipeline.name, "state": "destination primary"})
     collection_of(client, SOURCE_SCHEMA).delete_many(id_range(pipeline, "namespace"))
     return sum(
         collection_of(client, name).delete_many(id_range(pipeline, second)).deleted_count
