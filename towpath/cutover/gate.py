@@ -48,6 +48,8 @@ _CAPPED = (
     "leave it out with [collections] exclude, and run convertToCapped at the destination while nothing writes to it; in"
     " plain mode, run convertToCapped before the cutover"
 )
+#: State of a connector → the command that brings it back to how a cutover left it.
+_REMEDIES = {"MISSING": "deploy", "PAUSED": "resume", "STOPPED": "resume"}
 _SHOWN = 3  # findings in one line; the rest is only counted
 #: Command → the privilege action that it needs, where their names differ.
 _ACTIONS = {"createIndexes": "createIndex", "dropIndexes": "dropIndex"}
@@ -396,11 +398,17 @@ def _capture(readiness: Readiness) -> Result:
     session = readiness.forward
     stopped = [c for c in statuses(session.connect, session.pipeline.source_connectors) if not c.running]
     words = "; ".join(": ".join([f"{c.name} is {c.state}", *c.reasons]) for c in stopped)
-    return not stopped, words or "of the source is running", f"towpath restart {session.file}"
+    command = next((_REMEDIES[c.state] for c in stopped if c.state in _REMEDIES), "restart")
+    return not stopped, words or "of the source is running", f"towpath {command} {session.file}"
 
 
 def _sink(readiness: Readiness) -> Result:
-    reverse_pipeline.refuse_unmovable(readiness.forward)
+    session = readiness.forward
+    [sink] = statuses(session.connect, [session.pipeline.sink_connector])
+    if sink.state != "STOPPED":
+        advice = f"towpath {_REMEDIES.get(sink.state, 'resume')} {session.file}, which leaves it stopped"
+        return False, f"{sink.name} is {sink.state}, not STOPPED", advice
+    reverse_pipeline.refuse_unmovable(session)
     return True, "stopped, and can be moved to the end of the log", ""
 
 

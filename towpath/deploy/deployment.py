@@ -24,7 +24,7 @@ from towpath.clients.kafka.topics import Topics
 from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted, first_few
-from towpath.errors import ConnectError, MongoUnreachable, Refused, TowpathError, Unresolved
+from towpath.errors import ConnectError, MongoError, MongoUnreachable, Refused, TowpathError, Unresolved
 from towpath.log.definitions import (
     HEARTBEAT_SETTINGS,
     MARK,
@@ -34,7 +34,7 @@ from towpath.log.definitions import (
     topic_groups,
 )
 from towpath.session import Say, Session
-from towpath.store import credentials, positions, verdict, writers
+from towpath.store import credentials, cutover, positions, verdict, writers
 from towpath.store.positions import WRITERS
 from towpath.store.writers import Registration
 
@@ -83,6 +83,14 @@ def findings(facts: Facts) -> list[Finding]:
         if not any(finding.level == "error" for finding in found):
             found += run(rules, facts)
     return [replace(one, advice=one.advice or _SAME) if one.level == "error" else one for one in found]
+
+
+def stopped_by_cutover(session: Session) -> tuple[str, ...]:
+    """What a deployment does not start: after a cutover, the sink."""
+    try:
+        return (session.pipeline.sink_connector,) if cutover.is_cut_over(session) else ()
+    except MongoError:  # which the facts tell
+        return ()
 
 
 def _planned(facts: Facts) -> Iterator[Finding]:

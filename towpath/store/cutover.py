@@ -216,6 +216,15 @@ def refuse_takeover(session: Session) -> None:
         refuse(session)
 
 
+def is_cut_over(session: Session) -> bool:
+    """Whether a cutover is done: the sink stays stopped, and the capture runs, so that a fail back is possible."""
+    if not session.pipeline.exactly_once:
+        return False
+    with session.destination.briefly() as client:
+        marker = read(client, session.pipeline)
+    return marker is not None and marker.state == "destination primary" and not marker.is_takeover
+
+
 def refuse_removal(session: Session) -> None:
     """Raise `Refused` while a cutover or a takeover is under way or not complete: only the marker says what is left."""
     with session.destination.connected() as client:
