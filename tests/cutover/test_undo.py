@@ -497,24 +497,6 @@ def test_a_fail_back_stops_ttl_at_the_destination_before_it_switches(world: Worl
     assert seen == [{"destination"}], "the source's TTL is active again, the destination's is not any more"
 
 
-class Killed(BaseException):
-    """The process is gone: it does nothing more."""
-
-
-def killed_at(world: World, index: int, *, done: bool, act: Act) -> None:
-    """Kill what `act` runs at the call of this number, before or after that is done."""
-
-    def on_call(name: str, is_done: bool) -> None:
-        if len(world.calls) > index + 1 or (len(world.calls) == index + 1 and is_done >= done):
-            raise Killed
-
-    world.on_call = on_call
-    world.calls.clear()
-    with suppress(Killed):
-        act()
-    world.on_call = lambda name, is_done: None
-
-
 def lose_its_source(world: World) -> Machine:
     """A cutover loses its source when it had restored the schema of the destination, and a takeover begins."""
 
@@ -572,7 +554,7 @@ def test_the_marker_undoes_a_cutover_and_a_takeover_that_were_killed_at_any_call
 
     for index, name in enumerate(first[:-1]):
         begin(world, "there")
-        killed_at(world, index, done=True, act=lambda: world.cut_over(world.command(signals())))
+        world.killed_after(index, lambda: world.cut_over(world.command(signals())))
         marker, state = world.marker, deepcopy(world.state)
         if marker is None or (left := (marker.steps, state)) in seen:
             continue
@@ -581,7 +563,7 @@ def test_the_marker_undoes_a_cutover_and_a_takeover_that_were_killed_at_any_call
             world.marker = marker
             for each in State.__slots__:  # type: ignore[attr-defined]
                 setattr(world.state, each, deepcopy(getattr(state, each)))
-            killed_at(world, number, done=True, act=take_over)
+            world.killed_after(number, take_over)
             if world.marker and world.marker.state == "destination primary":
                 break
             while world.marker is not None:

@@ -33,12 +33,16 @@ from towpath.deploy.schema import Plan, Step, of_text
 from towpath.errors import MongoUnreachable, Overtaken
 from towpath.session import Session, unsaid
 from towpath.signals import Interrupts
-from towpath.store.cutover import SWITCHED, Conversion, Cutover
+from towpath.store.cutover import SWITCHED, Conversion, Cutover, Redirect
 from towpath_verifier import Command, Verdict
 from towpath_verifier.metadata import NEVER
 
 OPTIONS = CutoverOptions(max_age=10, newest=1, blocks=True, timeout=9, max_pause=9)
 SWITCH = "mark destination primary", "mark source primary"
+
+
+class Killed(BaseException):
+    """The process is gone: it does nothing more."""
 
 
 @dataclass(slots=True)
@@ -84,6 +88,23 @@ class World:
     def cut_over(self, command: Machine) -> bool:
         """As `Machine.run` when all is ready, up to the switch."""
         return command.ended(lambda: command.switch(CUTOVER))
+
+    def killed_after(self, index: int, act: Callable[[], object]) -> bool:
+        """Kill what `act` runs after the call of this number; return whether it ended before."""
+
+        def on_call(name: str, is_done: bool) -> None:
+            if len(self.calls) > index + 1 or (len(self.calls) == index + 1 and is_done):
+                raise Killed
+
+        self.on_call = on_call
+        self.calls.clear()
+        try:
+            act()
+        except Killed:
+            return False
+        finally:
+            self.on_call = lambda name, is_done: None
+        return True
 
     def take_over(self, command: Machine) -> bool:
         """As `Machine.take_over` when the source is lost, up to the switch."""
@@ -155,6 +176,12 @@ class World:
             return self.marker
 
         return cast(Cutover, self._stored("take", effect))
+
+    def redirected(self, client: object, pipeline: object, tokens: list[str], redirect: Redirect) -> None:
+        def effect() -> None:
+            self.marker = replace(self._own(tokens), redirect=redirect)
+
+        self._stored("redirected", effect)
 
     def delete_own(self, client: object, pipeline: object, tokens: list[str]) -> None:
         def effect() -> None:
@@ -405,7 +432,8 @@ def world(folder: Path, patch: pytest.MonkeyPatch) -> World:
     patch.setattr(hanging_transactions, "fence", it.does("fence capture", fence_capture))
     patch.setattr(takeover, "fence", it.does("fence sink", fence_sink))
     patch.setattr(steps.barrier, "wait_drained", it.does("drain", drained))
-    for name in ("insert", "replace_own", "take", "delete_own", "read", "require_switched", "converted", "require_own"):
+    marker = ("insert", "replace_own", "take", "delete_own", "read", "require_own")
+    for name in (*marker, "redirected", "require_switched", "converted"):
         patch.setattr(sides.cutovers, name, getattr(it, name))
     for name, value in {
         "SchemaWatches": lambda *about: _SchemaWatches(it, *about),

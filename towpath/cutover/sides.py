@@ -18,7 +18,7 @@ from towpath.errors import MongoError, Overtaken, Refused, TowpathError
 from towpath.session import ERRORS, Session
 from towpath.store import cutover as cutovers
 from towpath.store import writers
-from towpath.store.cutover import Cutover, State
+from towpath.store.cutover import Cutover, Redirect, State
 
 SWITCH_S = 10.0  # seconds for the write that switches, and again to find out whether it was done
 _TAKE_S = 2.0  # short: writes wait during this, and the destination may be what does not answer
@@ -189,6 +189,13 @@ class Sides:
         """Raise `Overtaken` when another command has taken the marker over; changes nothing."""
         with self.forward.destination.connected() as client:
             cutovers.require_own(client, self.forward.pipeline, self._tokens)
+
+    def redirected(self, redirect: Redirect) -> None:
+        """Record what is known of --switch-with, after the switch."""
+        assert self.marker is not None
+        with self.forward.destination.connected() as client:
+            cutovers.redirected(client, self.forward.pipeline, self._tokens, redirect)
+        self.marker = replace(self.marker, redirect=redirect)
 
     def mark(self, marker: Cutover | None) -> None:
         with self.forward.destination.connected() as client:
