@@ -23,6 +23,7 @@ from tests.support.sessions import FakeCluster
 from towpath.cli import standard_streams
 from towpath.cli.cutover import print_event, with_words
 from towpath.cli.options import say
+from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.config.events import TimedEvent
 from towpath.cutover import sides as sides_module
 from towpath.cutover import steps, takeover
@@ -590,3 +591,18 @@ def test_a_step_whose_undo_is_not_stored_counts_as_not_undone(world: World) -> N
         world.command(signals()).undo()
     assert world.marker is not None and world.marker.steps == (steps.RELAX,)
     assert "does not say how to undo 'relaxing the schema of the old primary'" in str(world.events[-1].words)  # type: ignore[union-attr]
+
+
+def test_an_undo_removes_only_what_the_deployed_reverse_pipeline_writes(world: World) -> None:
+    """Its file may name another cluster by now. Writes are allowed again nevertheless."""
+    index, before = calls_of(world, "there").index("late writes"), begin(world, "there")
+    world.deployed = ReplicaSet("other", ("elsewhere:27017",))
+    at(world, index, fail, done=True)
+    with pytest.raises(NotUndone):
+        world.cut_over(world.command(signals()))
+    assert "remove" not in world.calls and not world.state.blocked
+    assert world.state.sinks == {"shop": "STOPPED", "shop-back": "RUNNING"}
+    assert any("shop-back-sink writes to other/" in str(getattr(event, "words", "")) for event in world.events)
+    world.deployed = None
+    assert world.command(signals()).undo()
+    assert_as_before(world, "there", before, "late writes")

@@ -16,10 +16,13 @@ import pytest
 
 from tests.support.pipeline import pipeline_text
 from tests.support.sessions import FakeCluster, session_of
+from towpath.checks.facts import Facts
+from towpath.checks.target import Target
 from towpath.clients.kafka import hanging_transactions
 from towpath.clients.kafka.consume import Window
 from towpath.clients.kafka.topics import Place
 from towpath.clients.mongo.client import ClusterTime
+from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.config import loading
 from towpath.config.events import TimedEvent
 from towpath.config.pipeline import Pipeline
@@ -76,6 +79,8 @@ class World:
     say: Callable[[str], None] = unsaid
     problem: str = ""
     """Of a conversion."""
+    deployed: ReplicaSet | None = None
+    """To where the sink of the reverse pipeline writes, as far as it exists."""
     is_watched: bool = True
     """Whether it is known that no schema has changed since it was read."""
 
@@ -331,8 +336,13 @@ def world(folder: Path, patch: pytest.MonkeyPatch) -> World:
             state.unique.add(primary.side)
         return Attempt(it.problem, not it.problem)
 
-    def removed(session: Session, *, log: bool, say: Callable[[str], None]) -> None:
-        assert session.pipeline.name == "shop-back"
+    def gathered(facts: Facts, *, with_source: bool) -> Target:
+        assert facts.pipeline.name == "shop-back" and not with_source
+        there = ReplicaSet("rs0", ("source:27017",))
+        return Target(facts.pipeline, there, (), it.deployed, (), {})
+
+    def removed(session: Session, *, log: bool, say: Callable[[str], None], facts: Facts) -> None:
+        assert session.pipeline.name == "shop-back" and facts.session is session
         assert log, "a later reverse pipeline would read the old one's log"
         say("removed")
         state.sinks.pop("shop-back", None)
@@ -457,6 +467,7 @@ def world(folder: Path, patch: pytest.MonkeyPatch) -> World:
     patch.setattr(steps.barrier, "wait_applied", it.does("wait", applied))
     patch.setattr(steps.bounds, "refuse", it.does("look for gaps", complete))
     patch.setattr(steps.barrier, "wait_captured", it.does("wait captured", awaited))
+    patch.setattr(steps.target, "gather", gathered)
     patch.setattr(steps.deployment, "remove", it.does("remove", removed))
     ready = it.does("make ready", lambda *_: state.sinks.update({"shop-back": "RUNNING"}))
     for name, value in {

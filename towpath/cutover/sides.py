@@ -13,7 +13,13 @@ import pymongo
 
 from towpath.clients.mongo import write_block
 from towpath.clients.mongo.replica_set import ReplicaSet, source_set
-from towpath.cutover.reverse_pipeline import checked_reverse_file, opened_reverse, reverse_file_path
+from towpath.cutover.reverse_pipeline import (
+    checked_reverse_file,
+    foreign_reverse_file,
+    opened_reverse,
+    reverse_file_path,
+    reverse_file_text,
+)
 from towpath.errors import MongoError, Overtaken, Refused, TowpathError
 from towpath.session import ERRORS, Session
 from towpath.store import cutover as cutovers
@@ -241,6 +247,9 @@ def read_sides(
         path = reverse_file_path(session.file)
         begins = (goes_forward and marker is None) or (returns and not is_returning)
         text = None if path.exists() and not begins else checked_reverse_file(session.file)  # None: as the file is
+        if text is None and (why := foreign_reverse_file(session)):
+            session.say(f"{why}; instead of it, the reverse pipeline of {session.file} is used")
+            text = reverse_file_text(session.file)
         reverse = stack.enter_context(opened_reverse(session, text))
     return Sides(session, reverse, marker)
 

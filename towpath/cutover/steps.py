@@ -13,12 +13,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 
 import pymongo
 
+from towpath.checks import target
+from towpath.checks.facts import Facts
 from towpath.checks.plan import LONGEST_S
+from towpath.checks.rule import require
 from towpath.clients.connect.control import wait_running, wait_stopped
 from towpath.clients.kafka.consume import Window
 from towpath.clients.mongo import write_block
@@ -34,7 +37,7 @@ from towpath.cutover.watches import LateWrites, SchemaWatches
 from towpath.cutover.writes import ANSWER, allow, hook, writes_through
 from towpath.deploy import conversions, deployment, schema
 from towpath.deploy.schema import Listing, Plan, apply, as_text, of_text, plan, plan_in_place, without_enforcement
-from towpath.errors import TowpathError
+from towpath.errors import MongoUnreachable, TowpathError
 from towpath.log import barrier, bounds
 from towpath.session import Session, unsaid
 from towpath.store.positions import positions
@@ -376,8 +379,12 @@ def stored_undo(sides: Sides, step: str) -> tuple[schema.Step, ...]:
 
 
 def remove_reverse(sides: Sides) -> None:
+    """Raises `Refused` for what the deployed reverse pipeline does not write; its file may have changed since."""
     assert sides.reverse is not None
-    deployment.remove(sides.reverse, log=True, say=unsaid)
+    facts = Facts(sides.reverse)
+    with suppress(MongoUnreachable):  # what needs it comes last, and raises it again
+        require(target.OF_REMOVAL, target.gather(facts, with_source=False))
+    deployment.remove(sides.reverse, log=True, say=unsaid, facts=facts)
 
 
 PREPARE, BLOCK, STOP_SINK = "preparing the reverse pipeline", "blocking writes", "stopping the sink"
