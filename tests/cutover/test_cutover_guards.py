@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import replace
-from itertools import product
+from itertools import chain, combinations_with_replacement, product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, get_args
@@ -14,20 +14,22 @@ import click
 import pytest
 
 from tests.support.cutover_world import pipeline_of
-from tests.support.sessions import session_of
+from tests.support.sessions import FakeCluster, session_of
 from towpath.checks import change
 from towpath.checks.facts import OwnTopics
 from towpath.checks.rule import run
 from towpath.cli import control
 from towpath.clients.connect.rest import Connector, Task
+from towpath.clients.mongo.client import ClusterTime
 from towpath.cutover import gate, old_source
 from towpath.cutover.gate import PRECONDITIONS, Readiness
 from towpath.cutover.steps import CutoverOptions
-from towpath.deploy import deployment
+from towpath.deploy import deployment, schema
 from towpath.errors import NoSuchConnector, Refused
 from towpath.store import cutover as cutovers
-from towpath.store import positions
+from towpath.store import positions, source_schema
 from towpath.store.cutover import Cutover, State
+from towpath_verifier import Described
 
 #: The states in which only the marker says what is left to do.
 CUT_OVER = Cutover("destination primary", (), 0.0)
@@ -244,3 +246,80 @@ def test_what_is_in_the_way_of_the_return_of_an_old_source_is_named(connected: C
     connected.states[connected.sink] = "STOPPED"
     [found] = old_source._connectors(returned)  # type: ignore[arg-type]
     assert found.level == "ok"
+
+
+class Schemas:
+    """The source's schema, which a cutover relaxes, and what is stored of it."""
+
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        self.stored, self.clock, self.is_relaxed = dict[str, str](), 1, False
+        self.marker: Cutover | None = None
+        self.on_call: Callable[[], object] = lambda: None
+        admin = SimpleNamespace(command=lambda name: {"setName": "rs"})
+        self.session = session_of(pipeline_of(folder), source=FakeCluster(SimpleNamespace(admin=admin)))
+        patch.setattr(schema, "operation_time", lambda client: self._does(lambda: ClusterTime(self.clock, 0)))
+        patch.setattr(schema.cutovers, "read", lambda *_: self._does(lambda: self.marker))
+        patch.setattr(source_schema, "collection_of", lambda *_: SimpleNamespace(bulk_write=self._write))
+        patch.setattr(source_schema, "_descriptions", lambda *_: self._does(lambda: dict(self.stored)))
+
+    def _does(self, effect: Callable[[], Any]) -> Any:
+        """One request of the command."""
+        self.on_call()
+        return effect()
+
+    def _write(self, writes: list[Any]) -> None:
+        found = {one._filter["_id"]["namespace"]: one._doc["description"] for one in writes}
+        self._does(lambda: self.stored.update(found))
+
+    @property
+    def now(self) -> dict[str, Described]:
+        return {"shop.users": Described("collection", {}, {"n": {"expires": not self.is_relaxed}})}
+
+    def command(self) -> None:
+        """As `deploy` and `verify`."""
+        now = schema.time_to_remember(self.session)
+        read = self._does(lambda: self.now)
+        if now:
+            schema.remember(self.session, read, now)
+
+    def cutover(self) -> Iterator[None]:
+        """One that is undone, one change after another."""
+        self.marker = Cutover("cutting over", (), 0.0)
+        yield
+        on_call, self.on_call = self.on_call, lambda: None
+        schema.remember_for_cutover(self.session, self.now, ClusterTime(self.clock, 0))
+        self.on_call = on_call
+        yield
+        for self.is_relaxed in (True, False):
+            self.clock += 1
+            yield
+        self.marker = None
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_no_command_remembers_the_schema_that_a_cutover_has_relaxed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: bool
+) -> None:
+    """A command, and one or two cutovers that are undone, in every order; then a takeover would restore that schema."""
+    changes, calls = 5 * (1 + again), 6
+    remembered = 0
+    for order in combinations_with_replacement(range(changes + 1), calls):
+        place, due = Schemas(tmp_path, monkeypatch), iter(order)
+        cutovers = chain.from_iterable(place.cutover() for _ in range(1 + again))
+        made = 0
+
+        def until_due(due: Iterator[int] = due, cutovers: Iterator[None] = cutovers) -> None:
+            nonlocal made
+            for _ in range(next(due) - made):
+                next(cutovers, None)
+                made += 1
+
+        place.on_call = until_due
+        place.command()
+        place.on_call = lambda: None
+        for _ in cutovers:
+            pass
+        kept = source_schema.read(None, place.session.pipeline)  # type: ignore[arg-type]
+        assert kept is None or kept.collections == place.now, order
+        remembered += order[0] == changes and kept is not None
+    assert remembered == 1

@@ -24,7 +24,7 @@ from towpath.deploy.schema import (
     plan,
     plan_in_place,
     remember,
-    source_now,
+    time_to_remember,
 )
 from towpath.errors import MongoError, NoSuchConnector, TowpathError
 from towpath.log import barrier
@@ -73,7 +73,7 @@ def deploy(
     with opened(file) as session:
         now: ClusterTime | None = None
         with suppress(MongoError):  # which the facts tell
-            now = None if dry_run else source_now(session)
+            now = None if dry_run else time_to_remember(session)
         stopped = deployment.stopped_by_cutover(session)
         facts = Facts(session, allow_missing=allow_missing, accept_rules=accept_rules, create_stopped=stopped)
         changes, differences = deployment.plan(facts), list(deployment.differences(facts))

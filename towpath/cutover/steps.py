@@ -199,7 +199,11 @@ def _read_schemas(work: Work) -> None:
     """Also opens every connection that the pause needs. From here on, a change of a schema ends the cutover."""
     work.contexts.enter_context(work.pause.enforced())
     work.schemas.begin(work.contexts)
+    with work.session.source.connected() as client:
+        now = operation_time(client)
     _plan_schemas(work)
+    if _cuts_over(work) and (both := work.restore.both) is not None:
+        schema.remember_for_cutover(work.session, both.source, now)
 
 
 def _plan_schemas(work: Work) -> None:
