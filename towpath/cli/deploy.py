@@ -64,7 +64,7 @@ def deploy(
     Run it to start a pipeline, and again after each change of the file: it then changes only what differs from the
     file. It stops before it changes anything when a change would break the order of records or lose some of them
     (another partition count, a renamed pipeline, colliding topic names, …), and when `towpath check` finds an error.
-    Warnings do not stop it. After a cutover, it creates no collection, and a missing sink without starting it.
+    Warnings do not stop it. After a cutover, it creates no collections, and does not start the sink.
     Connectors that Strimzi's operator owns ([connect] owner) are compared and not changed.
 
     Exit codes: 0 deployed and running, or nothing to change; 1 a connector does not run yet, or differs and belongs to
@@ -72,9 +72,10 @@ def deploy(
     """
     with opened(file) as session:
         now: ClusterTime | None = None
+        stopped: tuple[str, ...] = ()
         with suppress(MongoError):  # which the facts tell
             now = None if dry_run else time_to_remember(session)
-        stopped = deployment.stopped_by_cutover(session)
+            stopped = deployment.stopped_by_cutover(session)
         facts = Facts(session, allow_missing=allow_missing, accept_rules=accept_rules, create_stopped=stopped)
         changes, differences = deployment.plan(facts), list(deployment.differences(facts))
         in_log = session.pipeline.ddl.apply  # the sink creates collections, with the options of their time

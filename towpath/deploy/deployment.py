@@ -24,7 +24,7 @@ from towpath.clients.kafka.topics import Topics
 from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted, first_few
-from towpath.errors import ConnectError, MongoError, MongoUnreachable, Refused, TowpathError, Unresolved
+from towpath.errors import ConnectError, MongoUnreachable, Refused, TowpathError, Unresolved
 from towpath.log.definitions import (
     HEARTBEAT_SETTINGS,
     MARK,
@@ -86,11 +86,8 @@ def findings(facts: Facts) -> list[Finding]:
 
 
 def stopped_by_cutover(session: Session) -> tuple[str, ...]:
-    """What a deployment does not start: after a cutover, the sink."""
-    try:
-        return (session.pipeline.sink_connector,) if cutover.is_cut_over(session) else ()
-    except MongoError:  # which the facts tell
-        return ()
+    """What a deployment does not start: after a cutover, the sink. Raises `MongoError`."""
+    return (session.pipeline.sink_connector,) if cutover.is_cut_over(session) else ()
 
 
 def _planned(facts: Facts) -> Iterator[Finding]:
