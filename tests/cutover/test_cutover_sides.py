@@ -88,6 +88,24 @@ def test_the_reverse_pipeline_is_that_of_the_marker(
     assert (found.forward, found.reverse, found.marker) == (place.session, reverse, marker)
 
 
+@pytest.mark.parametrize("foreign", ['name = "other"', "no TOML", ""], ids=["another pipeline", "not TOML", "empty"])
+@pytest.mark.parametrize("undoes", [False, True])
+def test_a_file_of_another_pipeline_does_not_say_what_an_undo_removes(place: Place, foreign: str, undoes: bool) -> None:
+    place.marker = SWITCHED
+    file = write_reverse_file(place.file)
+    text = file.read_text().replace('name = "shop-back"', foreign) if foreign.startswith("name") else foreign
+    file.write_text(text)
+    assert place.read(forward=False, undoes=undoes).reverse == TO_WRITE
+    assert file.read_text() == text
+
+
+def test_a_file_that_was_edited_since_stays_that_of_the_reverse_pipeline(place: Place) -> None:
+    place.marker = SWITCHED
+    file = write_reverse_file(place.file)
+    file.write_text(file.read_text() + "\n[run]\nverify = true\n")
+    assert place.read(forward=False).reverse == AS_IS
+
+
 def test_a_marker_of_a_pipeline_with_another_source_is_refused(place: Place) -> None:
     place.registered = "other/elsewhere:27017"
     assert place.read().marker is None, "without a cutover nothing is in the way"

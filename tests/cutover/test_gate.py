@@ -27,7 +27,7 @@ from towpath.cutover import gate
 from towpath.cutover.gate import GATE, PRECONDITIONS, Readiness, red
 from towpath.deploy.schema import Listing, Metadata, Plan, Step
 from towpath.deploy.schema_changes import SchemaChanges
-from towpath.errors import ConnectUnreachable, MongoError, MongoUnreachable, Refused
+from towpath.errors import MongoError, MongoUnreachable, Refused
 from towpath.run.report import Copied, Copy, Lag, Problem, Waiting
 from towpath.session import Session
 from towpath.store.cutover import Conversion
@@ -35,6 +35,7 @@ from towpath.verify.verdict import Verdict, Verification
 from towpath_verifier import Command
 
 RUNNING = Connector("shop-source", "RUNNING", "w", (Task(0, "RUNNING", "w", ""),))
+STOPPED = Connector("shop-sink", "STOPPED", "w", ())
 FAILED = Connector("shop-source", "FAILED", "w", (Task(0, "FAILED", "w", "java.lang.Exception: boom"),), "boom")
 #: May do nothing.
 STRANGER = Privileges("me@admin", ())
@@ -67,6 +68,8 @@ class Case:
     verdict: Verification = field(default_factory=lambda: Verification(verdict(), verdict()))
     more: str = ""
     """Of the pipeline file."""
+    capture: Connector = RUNNING
+    sink: Connector = STOPPED
 
     def fake(self, name: str, value: Any, of: Any = gate) -> None:
         self.patch.setattr(of, name, value)
@@ -94,7 +97,7 @@ class Case:
         self.fake("builds_under_way", lambda client, namespaces: [])
         self.fake("round_trip", lambda client: 0.001)
         self.fake("_documents", lambda client, namespace: 1_000_000)
-        self.fake("statuses", lambda connect, names: [RUNNING])
+        self.fake("statuses", lambda connect, names: [self.sink if "shop-sink" in names else self.capture])
 
     def session(self, name: str) -> Session:
         pipeline = pipeline_of(self.folder, name, more=self.more)
@@ -247,10 +250,11 @@ RED: list[tuple[str, Callable[[Case], None], str]] = [
     ("pause", fake("round_trip", raising(MongoUnreachable("no answer"))), "no answer"),
     (
         "capture",
-        fake("statuses", lambda connect, names: [FAILED], returns=True),
+        change(capture=FAILED, returns=True),
         "shop-source is FAILED: boom",
     ),
-    ("capture", fake("statuses", raising(ConnectUnreachable("no answer")), returns=True), "no answer"),
+    ("capture", change(capture=replace(RUNNING, state="PAUSED"), returns=True), "shop-source is PAUSED"),
+    ("sink", change(sink=replace(STOPPED, state="PAUSED"), returns=True), "shop-sink is PAUSED, not STOPPED"),
     (
         "sink",
         fake("refuse_unmovable", raising(Refused("shop-sink is RUNNING")), gate.reverse_pipeline, returns=True),

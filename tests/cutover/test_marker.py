@@ -48,6 +48,11 @@ def test_only_who_has_the_token_changes_the_marker(client: Client, tmp_path: Pat
     cutovers.replace_own(client, shop, [mine.token], mine.begin("block"))
     taken = cutovers.take(client, shop, [*other, mine.token], "later")
     assert taken == replace(mine, steps=("ready", "block"), token="later")
+    with pytest.raises(Overtaken):
+        cutovers.redirected(client, shop, [mine.token], "done")
+    cutovers.redirected(client, shop, ["later"], "begun")
+    taken = replace(taken, redirect="begun")
+    assert cutovers.read(client, shop) == taken
     with pytest.raises(Overtaken):  # it arrives late
         cutovers.replace_own(client, shop, [mine.token], over)
     assert cutovers.read(client, shop) == taken

@@ -214,3 +214,22 @@ def test_schemas_that_changed_since_the_gate_are_named(world: World, monkeypatch
         pytest.raises(TowpathError, match=r"shop\.users: validator; shop\.orders: validator;"),
     ):
         steps._plan_schemas(work_of(world, contexts))
+
+
+@pytest.mark.parametrize("direction", [CUTOVER, FAIL_BACK])
+def test_a_cutover_stores_the_schema_of_the_source_before_it_changes_it(
+    world: World, monkeypatch: pytest.MonkeyPatch, direction: Any
+) -> None:
+    """With a time before the read. After it, only the marker knows that schema."""
+    both: Any = SimpleNamespace(source={"shop.users": "as it is"})
+    stored: list[Any] = []
+    plan = world.does("plan", lambda *_, **__: Plan(both=both))
+    monkeypatch.setattr(steps, "plan", plan)
+    monkeypatch.setattr(steps.schema, "remember_for_cutover", lambda *of: stored.append(of))
+    with ExitStack() as contexts:
+        work = work_of(world, contexts, direction)
+        steps._read_schemas(work)
+    assert world.calls.index("time") < world.calls.index("plan")
+    assert stored == ([(work.session, both.source, TIMES["source"])] if direction is CUTOVER else [])
+    names = [step.name for step in steps.STEPS]
+    assert names.index("reading the schemas of both sides") < names.index(steps.RELAX)

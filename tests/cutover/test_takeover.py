@@ -254,7 +254,8 @@ def test_whatever_is_killed_it_is_done_again_with_the_same_result(
                 ]
                 assert not any(one.get("unique") or one.get("prepareUnique") for one in found), found
                 assert 3_600 not in [one.get("expireAfterSeconds") for one in found], found
-            print(towpath("takeover", pipeline.file, "--accept").stdout)
+            # the capture, which was stopped or killed, cannot start again without a source
+            print(towpath("takeover", pipeline.file, "--accept", "--source-is-lost").stdout)
             marker = pipeline.status(expect=1)["cutover"]
             point = cluster_time(marker["cluster_time"])
             at = Timestamp(point.seconds, point.ordinal)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import IO, cast
 
@@ -22,9 +23,10 @@ from tests.support.sessions import FakeCluster
 from towpath.cli import standard_streams
 from towpath.cli.cutover import print_event, with_words
 from towpath.cli.options import say
+from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.config.events import TimedEvent
 from towpath.cutover import sides as sides_module
-from towpath.cutover import steps
+from towpath.cutover import steps, takeover
 from towpath.cutover.machine import Machine, NotUndone
 from towpath.cutover.sides import CUTOVER, SwitchUnknown, read_sides
 from towpath.deploy.schema import Plan, Step
@@ -496,10 +498,8 @@ def test_a_fail_back_stops_ttl_at_the_destination_before_it_switches(world: Worl
     assert seen == [{"destination"}], "the source's TTL is active again, the destination's is not any more"
 
 
-@pytest.mark.parametrize("comes_back", [False, True])
-def test_a_takeover_ends_a_cutover_that_lost_its_source(world: World, comes_back: bool) -> None:
-    """When that had restored the schema of the destination; what needs the source stays in the marker."""
-    before = begin(world, "there")
+def lose_its_source(world: World) -> Machine:
+    """A cutover loses its source when it had restored the schema of the destination, and a takeover begins."""
 
     def on_call(name: str, is_done: bool) -> None:
         if name == "late writes" or (name == "allow" and not is_done):
@@ -514,13 +514,95 @@ def test_a_takeover_ends_a_cutover_that_lost_its_source(world: World, comes_back
     later = world.command(signals())
     later._leave_cutover()
     assert world.state.sinks["shop"] == "RUNNING" and not world.state.captures_back, "changes would circulate"
+    world.calls.clear()
+    return later
+
+
+def test_a_takeover_ends_a_cutover_that_lost_its_source(world: World) -> None:
+    before = begin(world, "there")
+    later = lose_its_source(world)
     assert "destination" not in world.state.enforced and world.state.relaxed >= before.relaxed
-    if not comes_back:
-        assert world.take_over(later)
-        assert world.marker is not None and world.marker.is_takeover
-        return
-    world.on_call = lambda name, is_done: fail() if name == "drain" else None
-    assert not world.take_over(later)
-    assert world.marker is not None and world.marker.state == "cutting over"
+    assert world.take_over(later)
+    assert world.marker is not None and world.marker.is_takeover
+
+
+def test_what_a_cutover_has_relaxed_is_restored_after_a_takeover_that_failed_at_any_call(world: World) -> None:
+    """The source is back, and no server says how its TTL was: only the marker does."""
+    before = begin(world, "there")
+    assert world.take_over(lose_its_source(world))
+    names = list(world.calls)
+    for index, name in enumerate(names[:-1]):
+        for done in (False, True):
+            begin(world, "there")
+            later = lose_its_source(world)
+            at(world, index, fail, done=done)
+            with suppress(NotUndone):  # before the first call is done, the marker is that of the cutover
+                assert not world.take_over(later)
+            world.on_call = lambda name, is_done: None
+            assert world.marker is not None and world.marker.state == "cutting over"
+            assert world.command(signals()).undo()
+            assert_as_before(world, "there", before, (name, index, done))
+
+
+def test_the_marker_undoes_a_cutover_and_a_takeover_that_were_killed_at_any_call(world: World) -> None:
+    """The cutover at each call after which it leaves something else, and then the takeover at each of its calls."""
+    first, before, seen = calls_of(world, "there"), begin(world, "there"), list[object]()
+
+    def take_over() -> None:
+        command = world.command(signals())
+        command._leave_cutover()
+        world.take_over(command)
+
+    for index, name in enumerate(first[:-1]):
+        begin(world, "there")
+        world.killed_after(index, lambda: world.cut_over(world.command(signals())))
+        marker, state = world.marker, deepcopy(world.state)
+        if marker is None or (left := (marker.steps, state)) in seen:
+            continue
+        seen.append(left)
+        for number in count(1):
+            world.marker = marker
+            for each in State.__slots__:  # type: ignore[attr-defined]
+                setattr(world.state, each, deepcopy(getattr(state, each)))
+            world.killed_after(number, take_over)
+            if world.marker and world.marker.state == "destination primary":
+                break
+            while world.marker is not None:
+                assert world.command(signals()).undo()
+            assert_as_before(world, "there", before, (name, index, number))
+    assert len(seen) > 8
+
+
+def test_a_takeover_that_knows_no_schema_is_undone_like_any_other(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(takeover, "remembered", lambda session: None)
+    for index, name in enumerate(calls_of(world, "lost")[:-1]):
+        before = begin(world, "lost")
+        at(world, index, fail, done=True)
+        assert not world.take_over(world.command(signals()))
+        assert_as_before(world, "lost", before, name)
+
+
+def test_a_step_whose_undo_is_not_stored_counts_as_not_undone(world: World) -> None:
+    begin(world, "there")
+    world.marker = Cutover("cutting over", (steps.RELAX,), 0.0)
+    with pytest.raises(NotUndone):
+        world.command(signals()).undo()
+    assert world.marker is not None and world.marker.steps == (steps.RELAX,)
+    assert "does not say how to undo 'relaxing the schema of the old primary'" in str(world.events[-1].words)  # type: ignore[union-attr]
+
+
+def test_an_undo_removes_only_what_the_deployed_reverse_pipeline_writes(world: World) -> None:
+    """Its file may name another cluster by now. Writes are allowed again nevertheless."""
+    index, before = calls_of(world, "there").index("late writes"), begin(world, "there")
+    world.deployed = ReplicaSet("other", ("elsewhere:27017",))
+    at(world, index, fail, done=True)
+    with pytest.raises(NotUndone):
+        world.cut_over(world.command(signals()))
+    assert "remove" not in world.calls and not world.state.blocked
+    assert world.state.sinks == {"shop": "STOPPED", "shop-back": "RUNNING"}
+    assert any("shop-back-sink writes to other/" in str(getattr(event, "words", "")) for event in world.events)
+    world.deployed = None
     assert world.command(signals()).undo()
-    assert_as_before(world, "there", before, "the source is back")
+    assert_as_before(world, "there", before, "late writes")

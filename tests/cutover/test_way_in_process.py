@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.cutover.test_undo import begin
 from tests.support import cutover_world
 from tests.support.cutover_world import World
 from towpath.checks.rule import Finding
@@ -16,7 +19,7 @@ from towpath.config.events import CutoverNote
 from towpath.cutover import machine
 from towpath.cutover.gate import GATE, PRECONDITIONS, Readiness
 from towpath.cutover.machine import Machine
-from towpath.errors import NoSuchConnector, Refused, TowpathError
+from towpath.errors import MongoUnreachable, NoSuchConnector, Refused, TowpathError
 from towpath.session import Session
 from towpath.signals import Interrupts
 from towpath.store.cutover import Cutover
@@ -239,7 +242,8 @@ def test_a_source_that_blocks_all_writes_stays_shut_while_a_precondition_is_red(
 def test_a_fail_back_that_was_interrupted_is_undone_or_finished(world: World, gate: Gate, state: Any) -> None:
     cut_over(world)
     assert world.marker is not None
-    world.marker = replace(world.marker, state=state)
+    steps = () if state == "failing back" else world.marker.steps
+    world.marker = replace(world.marker, state=state, steps=steps)
     gate.asked.clear()
     assert command(world).back()
     assert world.marker is None and world.state.sinks == {"shop": "RUNNING"}
@@ -292,3 +296,113 @@ def test_an_undo_says_that_it_starts_no_writers(world: World) -> None:
     assert words[-1] == (
         "everything is as before: the source is primary; start the writers again if --stop-with has stopped them"
     )
+
+
+class Writers:
+    """What --switch-with has done."""
+
+    def __init__(self, world: World, patch: pytest.MonkeyPatch) -> None:
+        self.redirected, self.error = 0, ""
+        patch.setattr(machine, "hook", world.does("hook", self._redirect))
+        patch.setattr(machine, "run", lambda *_: [])
+        patch.setattr(machine.target, "require_own", lambda *_, **__: None)
+
+    def _redirect(self, command: str) -> None:
+        assert command == REDIRECTS.switch_with
+        if self.error:
+            raise TowpathError(self.error)
+        self.redirected += 1
+
+
+REDIRECTS = replace(cutover_world.OPTIONS, switch_with="redirect")
+WAYS: dict[str, Callable[[Machine], bool]] = {"there": Machine.run, "back": Machine.back, "lost": Machine.take_over}
+
+
+@pytest.fixture
+def writers(world: World, gate: Gate, monkeypatch: pytest.MonkeyPatch) -> Writers:
+    return Writers(world, monkeypatch)
+
+
+def before(world: World, writers: Writers, way: str) -> Callable[..., bool]:
+    """All as it is before this way; return what runs it."""
+    begin(world, "back" if way == "back" else "there")
+    writers.redirected, writers.error = 0, ""
+
+    def run(by: Callable[[Machine], bool] = WAYS[way], **fields: Any) -> bool:
+        it = command(world, **fields)
+        if way == "lost":
+            it.sides.reverse, it.has_reverse = None, False
+        return by(it)
+
+    return run
+
+
+LATER = [(way, again) for way in WAYS for again in ("with it", "without it")] + [("back", "--undo")]
+
+
+@pytest.mark.parametrize(("way", "again"), LATER)
+def test_a_command_that_was_killed_before_the_writers_were_redirected_is_not_completed_silently(
+    world: World, writers: Writers, way: str, again: str
+) -> None:
+    """Killed after each of its calls. Then --switch-with runs again, or the exit code is not 0."""
+    done, told = 0, 0
+    for index in count():
+        run = before(world, writers, way)
+        if world.killed_after(index, partial(run, options=REDIRECTS)):
+            break
+        switched = "source primary" if way == "back" else "destination primary"
+        if world.marker is None or world.marker.state != switched:
+            assert not writers.redirected or (way == "back" and world.marker is None), index
+            continue
+        was_redirected = writers.redirected
+        options = REDIRECTS if again == "with it" else cutover_world.OPTIONS
+        try:
+            assert run(Machine.undo if again == "--undo" else WAYS[way], options=options)
+        except TowpathError as error:
+            assert again != "with it" and "--switch-with true" in str(error), (index, error)
+            told += 1
+        else:
+            assert writers.redirected >= 1, index
+            assert again == "with it" or writers.redirected == was_redirected, index
+            done += 1
+    assert writers.redirected == 1 and done > 1 and bool(told) is (again != "with it")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_command_that_could_not_redirect_the_writers_says_so_once(world: World, writers: Writers, way: str) -> None:
+    run = before(world, writers, way)
+    writers.error = "'redirect' ended with exit code 1"
+    with pytest.raises(TowpathError, match=r"exit code 1; redirect the writers to the \w+ by other means"):
+        run(options=REDIRECTS)
+    if way == "back":
+        assert world.marker is None, "the pipeline continues nevertheless"
+        return
+    assert world.marker is not None and world.marker.redirect == ""
+    assert run() and not writers.redirected
+    writers.error = ""
+    assert run(options=REDIRECTS) and writers.redirected == 1
+    assert run(options=REDIRECTS) and writers.redirected == 1, "it is not run twice"
+    assert run() and run(options=REDIRECTS, dry_run=True)
+
+
+def test_a_dry_run_redirects_no_writers_and_tells_what_is_not_known(world: World, writers: Writers) -> None:
+    run = before(world, writers, "there")
+    run(options=REDIRECTS)
+    index = world.calls.index("hook")
+    run = before(world, writers, "there")
+    world.killed_after(index - 1, partial(run, options=REDIRECTS))
+    assert run(options=REDIRECTS, dry_run=True) and not writers.redirected
+    assert "--switch-with has not ended, or was interrupted" in ends(world)[-1]
+
+
+def test_a_destination_that_does_not_store_the_end_of_the_redirection_is_told(world: World, writers: Writers) -> None:
+    run = before(world, writers, "there")
+
+    def away(name: str, is_done: bool) -> None:
+        if name == "redirected" and not is_done:
+            raise MongoUnreachable("no answer")
+
+    world.on_call = away
+    with pytest.raises(TowpathError, match="did not store that --switch-with has ended: no answer"):
+        run(options=REDIRECTS)
+    assert writers.redirected == 1 and "convert" in world.calls

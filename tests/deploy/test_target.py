@@ -400,6 +400,7 @@ def changed(**values: Any) -> Any:
         "registration": OWN,
         "own_topics": OwnTopics({}),
         "is_deployed": True,
+        "create_stopped": (),
         "is_stopped": False,
         "offsets": lambda name: OFFSETS,
         "state": lambda name: "RUNNING",

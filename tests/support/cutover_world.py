@@ -16,10 +16,13 @@ import pytest
 
 from tests.support.pipeline import pipeline_text
 from tests.support.sessions import FakeCluster, session_of
+from towpath.checks.facts import Facts
+from towpath.checks.target import Target
 from towpath.clients.kafka import hanging_transactions
 from towpath.clients.kafka.consume import Window
 from towpath.clients.kafka.topics import Place
 from towpath.clients.mongo.client import ClusterTime
+from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.config import loading
 from towpath.config.events import TimedEvent
 from towpath.config.pipeline import Pipeline
@@ -34,12 +37,16 @@ from towpath.errors import MongoUnreachable, Overtaken
 from towpath.history.plan import Plan as Rebuild
 from towpath.session import Session, unsaid
 from towpath.signals import Interrupts
-from towpath.store.cutover import SWITCHED, Conversion, Cutover
+from towpath.store.cutover import SWITCHED, Conversion, Cutover, Redirect
 from towpath_verifier import Command, Verdict
 from towpath_verifier.metadata import NEVER
 
 OPTIONS = CutoverOptions(max_age=10, newest=1, blocks=True, timeout=9, max_pause=9)
 SWITCH = "mark destination primary", "mark source primary"
+
+
+class Killed(BaseException):
+    """The process is gone: it does nothing more."""
 
 
 @dataclass(slots=True)
@@ -75,6 +82,8 @@ class World:
     """Of a conversion."""
     rebuild: Rebuild | None = None
     """One that is not finished, of the pipeline."""
+    deployed: ReplicaSet | None = None
+    """To where the sink of the reverse pipeline writes, as far as it exists."""
     is_watched: bool = True
     """Whether it is known that no schema has changed since it was read."""
 
@@ -87,6 +96,23 @@ class World:
     def cut_over(self, command: Machine) -> bool:
         """As `Machine.run` when all is ready, up to the switch."""
         return command.ended(lambda: command.switch(CUTOVER))
+
+    def killed_after(self, index: int, act: Callable[[], object]) -> bool:
+        """Kill what `act` runs after the call of this number; return whether it ended before."""
+
+        def on_call(name: str, is_done: bool) -> None:
+            if len(self.calls) > index + 1 or (len(self.calls) == index + 1 and is_done):
+                raise Killed
+
+        self.on_call = on_call
+        self.calls.clear()
+        try:
+            act()
+        except Killed:
+            return False
+        finally:
+            self.on_call = lambda name, is_done: None
+        return True
 
     def take_over(self, command: Machine) -> bool:
         """As `Machine.take_over` when the source is lost, up to the switch."""
@@ -158,6 +184,12 @@ class World:
             return self.marker
 
         return cast(Cutover, self._stored("take", effect))
+
+    def redirected(self, client: object, pipeline: object, tokens: list[str], redirect: Redirect) -> None:
+        def effect() -> None:
+            self.marker = replace(self._own(tokens), redirect=redirect)
+
+        self._stored("redirected", effect)
 
     def delete_own(self, client: object, pipeline: object, tokens: list[str]) -> None:
         def effect() -> None:
@@ -307,8 +339,13 @@ def world(folder: Path, patch: pytest.MonkeyPatch) -> World:
             state.unique.add(primary.side)
         return Attempt(it.problem, not it.problem)
 
-    def removed(session: Session, *, log: bool, say: Callable[[str], None]) -> None:
-        assert session.pipeline.name == "shop-back"
+    def gathered(facts: Facts, *, with_source: bool) -> Target:
+        assert facts.pipeline.name == "shop-back" and not with_source
+        there = ReplicaSet("rs0", ("source:27017",))
+        return Target(facts.pipeline, there, (), it.deployed, (), {})
+
+    def removed(session: Session, *, log: bool, say: Callable[[str], None], facts: Facts) -> None:
+        assert session.pipeline.name == "shop-back" and facts.session is session
         assert log, "a later reverse pipeline would read the old one's log"
         say("removed")
         state.sinks.pop("shop-back", None)
@@ -389,7 +426,9 @@ def world(folder: Path, patch: pytest.MonkeyPatch) -> World:
 
     def stop_reverse(reverse: Session) -> None:
         assert reverse.pipeline.name == "shop-back"
-        state.sinks["shop-back"], state.captures_back = "STOPPED", False
+        state.captures_back = False
+        if "shop-back" in state.sinks:
+            state.sinks["shop-back"] = "STOPPED"
 
     def unfinished(client: str, pipeline: Pipeline) -> Rebuild | None:
         assert (client, pipeline.name) in (("destination", "shop"), ("source", "shop-back"))
@@ -411,7 +450,8 @@ def world(folder: Path, patch: pytest.MonkeyPatch) -> World:
     patch.setattr(hanging_transactions, "fence", it.does("fence capture", fence_capture))
     patch.setattr(takeover, "fence", it.does("fence sink", fence_sink))
     patch.setattr(steps.barrier, "wait_drained", it.does("drain", drained))
-    for name in ("insert", "replace_own", "take", "delete_own", "read", "require_switched", "converted", "require_own"):
+    marker = ("insert", "replace_own", "take", "delete_own", "read", "require_own")
+    for name in (*marker, "redirected", "require_switched", "converted"):
         patch.setattr(sides.cutovers, name, getattr(it, name))
     for name, value in {
         "SchemaWatches": lambda *about: _SchemaWatches(it, *about),
@@ -435,6 +475,7 @@ def world(folder: Path, patch: pytest.MonkeyPatch) -> World:
     patch.setattr(steps.barrier, "wait_applied", it.does("wait", applied))
     patch.setattr(steps.bounds, "refuse", it.does("look for gaps", complete))
     patch.setattr(steps.barrier, "wait_captured", it.does("wait captured", awaited))
+    patch.setattr(steps.target, "gather", gathered)
     patch.setattr(steps.deployment, "remove", it.does("remove", removed))
     ready = it.does("make ready", lambda *_: state.sinks.update({"shop-back": "RUNNING"}))
     for name, value in {

@@ -104,9 +104,10 @@ def _secrets(pipeline: Pipeline) -> Finding:
 
 
 def no_cutover(facts: Facts) -> Iterator[Finding]:
-    """No cutover is under way or over when a new sink is created; and no takeover ever."""
+    """No cutover is under way or over when a new sink is created, unless it is not started; and no takeover ever."""
     if facts.pipeline.exactly_once:
-        (cutover.refuse_takeover if facts.is_deployed else cutover.refuse)(facts.session)
+        starts_none = facts.is_deployed or facts.pipeline.sink_connector in facts.create_stopped
+        (cutover.refuse_takeover if starts_none else cutover.refuse)(facts.session)
     return iter(())
 
 
@@ -396,7 +397,8 @@ def loops(facts: Facts, source: ReplicaSet, destination: ReplicaSet, namespaces:
             yield error(
                 f"{pipeline.name} writes {target}, and the pipeline {other} brings that back to {name}, where"
                 f" {pipeline.name} captures it: each change would circulate forever",
-                f"`towpath remove` {other} first, or stop its sink",
+                f"`towpath remove` {other} first, or stop its sink; after a cutover of {other}, `towpath resume` with"
+                " its file stops it",
             )
 
 

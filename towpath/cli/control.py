@@ -11,7 +11,7 @@ from towpath.checks.change import refuse_loop_on_resuming
 from towpath.checks.facts import Facts, OwnTopics
 from towpath.checks.rule import require
 from towpath.cli.options import flag, opened, pipeline_argument, say
-from towpath.clients.connect.control import statuses, wait_running
+from towpath.clients.connect.control import statuses, stop, wait_running
 from towpath.deploy import deployment
 from towpath.errors import MongoUnreachable, Refused, TopicError, TowpathError
 from towpath.history import rebuild
@@ -29,15 +29,19 @@ def pause(file: Path) -> None:
     """Pause all connectors of PIPELINE. They keep their positions.
 
     Run it before maintenance, for example. `resume` must come while the source's oplog still holds the changes since
-    the pause; after that only `resnapshot` helps.
+    the pause; after that only `resnapshot` helps. A connector that is stopped, such as the sink after a cutover, stays
+    stopped.
 
     Exit codes: 0 paused; 2 it cannot be done.
     """
     with opened(file) as session:
         deployment.refuse_state(session.pipeline, "paused")
         session.require_deployed()
-        for name in session.pipeline.connectors:
-            session.connect.pause(name)
+        for connector in statuses(session.connect, session.pipeline.connectors):
+            if connector.state == "STOPPED":
+                say(f"{connector.name} stays stopped")
+            else:
+                session.connect.pause(connector.name)
         click.echo(f"{session.pipeline.name}: paused")
 
 
@@ -47,14 +51,18 @@ def pause(file: Path) -> None:
 def resume(file: Path, timeout: float) -> None:
     """Resume the paused or stopped connectors of PIPELINE where they stopped.
 
-    Run it after `pause`, or if someone stopped a connector in Connect. It refuses while the sink must stay stopped:
-    after a cutover or a takeover, and while a rebuild empties the destination.
+    Run it after `pause`, or if someone stopped a connector in Connect. After a cutover, the sink must stay stopped:
+    then it resumes the capture only, and stops the sink if someone has started or paused it. It refuses during a
+    cutover, after a takeover, and while a rebuild empties the destination.
 
     Exit codes: 0 running; 1 a connector does not run yet; 2 it cannot be done.
     """
     with opened(file) as session:
         deployment.refuse_state(session.pipeline, "running")
         session.require_deployed()
+        if cutover.is_cut_over(session):
+            _resume_capture(session, timeout)
+            return
         cutover.refuse(session)
         rebuild.refuse_emptying(session)
         refuse_loop_on_resuming(session)
@@ -62,6 +70,16 @@ def resume(file: Path, timeout: float) -> None:
             session.connect.resume(name)
         wait_running(session.connect, session.pipeline.connectors, timeout)
         click.echo(f"{session.pipeline.name}: running")
+
+
+def _resume_capture(session: Session, timeout: float) -> None:
+    """As the cutover left it: a fail back needs a capture that runs, and a sink that is stopped."""
+    pipeline, connect = session.pipeline, session.connect
+    stop(connect, pipeline.sink_connector)
+    for name in pipeline.source_connectors:
+        connect.resume(name)
+    wait_running(connect, pipeline.source_connectors, timeout)
+    click.echo(f"{pipeline.name}: the capture runs; the sink stays stopped, because the destination is primary")
 
 
 @click.command()
@@ -166,7 +184,8 @@ def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -
 
     Run it to end a pipeline. Without --topics the log and the positions stay: `deploy` continues from there while the
     source's oplog still holds the changes since. With --topics the pipeline's replays also end, because their log is
-    gone; it lists the topics that were made for the pipeline, and leaves others whose names are like theirs.
+    gone; it lists the topics that were made for the pipeline, and leaves others whose names are like theirs. It is
+    refused while a cutover or a takeover is under way, or was interrupted.
 
     Exit codes: 0 removed; 2 it cannot be done, or you did not confirm.
     """
@@ -179,7 +198,7 @@ def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -
             return
         deployment.refuse_removal(session.pipeline, session.connect, log=log)
         facts = Facts(session)
-        _refuse_other_target(facts, log=log)
+        _refuse_removal(facts, log=log)
         replays = find_all(session.connect, session.pipeline) if log else ()
         topics = facts.own_topics if log else OwnTopics({})
         deleted = () if session.pipeline.kafka.topics == "exist" else tuple(topics.ids)
@@ -195,6 +214,7 @@ def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -
             what = f"these {len(deleted)} topics with all their records" if deleted else "the positions, but no topic"
             question = f"Delete {what}{ending}? This cannot be undone"
             click.confirm(question, abort=True)
+            cutover.refuse_removal(session)  # again: one may have begun while it asked
         for replay in replays:
             remove_replay(replay, session, keep_letters=False)
         deployment.remove(session, log=log, say=say, facts=facts)
@@ -204,13 +224,14 @@ def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -
         click.echo(f"{session.pipeline.name}: removed" + ("" if log else "; its log and positions are kept"))
 
 
-def _refuse_other_target(facts: Facts, *, log: bool) -> None:
-    """Raise `Refused` if the positions and topics to remove may be those of another pipeline.
+def _refuse_removal(facts: Facts, *, log: bool) -> None:
+    """Raise `Refused` during a cutover, or if the positions and topics to remove may be those of another pipeline.
 
     Without the log nothing at the destination is deleted, which may be lost then.
     """
     try:
         require(target.OF_REMOVAL, target.gather(facts, with_source=False))
+        cutover.refuse_removal(facts.session)
     except MongoUnreachable as error:
         if log and facts.pipeline.exactly_once:
             raise

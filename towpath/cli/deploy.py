@@ -24,7 +24,7 @@ from towpath.deploy.schema import (
     plan,
     plan_in_place,
     remember,
-    source_now,
+    time_to_remember,
 )
 from towpath.errors import MongoError, NoSuchConnector, TowpathError
 from towpath.log import barrier
@@ -64,19 +64,22 @@ def deploy(
     Run it to start a pipeline, and again after each change of the file: it then changes only what differs from the
     file. It stops before it changes anything when a change would break the order of records or lose some of them
     (another partition count, a renamed pipeline, colliding topic names, …), and when `towpath check` finds an error.
-    Warnings do not stop it. Connectors that Strimzi's operator owns ([connect] owner) are compared and not changed.
+    Warnings do not stop it. After a cutover, it creates no collections, and does not start the sink.
+    Connectors that Strimzi's operator owns ([connect] owner) are compared and not changed.
 
     Exit codes: 0 deployed and running, or nothing to change; 1 a connector does not run yet, or differs and belongs to
     an operator; 2 it cannot be done.
     """
     with opened(file) as session:
         now: ClusterTime | None = None
+        stopped: tuple[str, ...] = ()
         with suppress(MongoError):  # which the facts tell
-            now = None if dry_run else source_now(session)
-        facts = Facts(session, allow_missing=allow_missing, accept_rules=accept_rules)
+            now = None if dry_run else time_to_remember(session)
+            stopped = deployment.stopped_by_cutover(session)
+        facts = Facts(session, allow_missing=allow_missing, accept_rules=accept_rules, create_stopped=stopped)
         changes, differences = deployment.plan(facts), list(deployment.differences(facts))
         in_log = session.pipeline.ddl.apply  # the sink creates collections, with the options of their time
-        schema = _schema_plan(facts) if prepares and not in_log else Plan()
+        schema = _schema_plan(facts) if prepares and not in_log and not stopped else Plan()
         if dry_run:
             for step in schema.collections:
                 say(f"would {step.description}")
@@ -91,8 +94,8 @@ def deploy(
         for difference in differences:
             say(f"{difference.finding}; {difference.advice}")
         waiting = facts.with_other_rules
+        running = [name for name in session.pipeline.connectors if name not in waiting and name not in stopped]
         if not dry_run and not differences:
-            running = [name for name in session.pipeline.connectors if name not in waiting]
             wait_running(session.connect, running, timeout, replaced=before)
         if now:
             source = schema.both.source if schema.both else described_at_source(session, facts.namespaces)
@@ -105,8 +108,9 @@ def deploy(
         elif not descriptions and not differences:
             click.echo(f"{session.pipeline.name}: nothing to change")
         elif not dry_run and not differences:
-            count = len(session.pipeline.connectors) - len(waiting)
-            click.echo(f"{session.pipeline.name}: deployed, {count} connectors running")
+            click.echo(f"{session.pipeline.name}: deployed, {len(running)} connectors running")
+        for name in stopped:
+            say(f"{name} stays stopped: the destination is primary since the cutover")
         for connector, names in waiting.items():
             say(f"{connector} captures nothing until these documents are re-read; run: {resnapshot_of(names)}")
         if differences:

@@ -21,7 +21,7 @@ from towpath.config.events import Definition, Difference, Event, Followed
 from towpath.config.namespaces import is_pattern
 from towpath.deploy import schema_changes as changes
 from towpath.deploy import unreplicated
-from towpath.deploy.schema import Listing, metadata, remember, source_now
+from towpath.deploy.schema import Listing, metadata, remember, time_to_remember
 from towpath.log.barrier import asking
 from towpath.session import Session
 from towpath.store import state_files, verdict_file
@@ -121,7 +121,7 @@ def verify(
         ddl = () if recent or resume or alone else unreplicated.passed_marks(session)  # before namespaces are listed
         if with_metadata is None:
             with_metadata = not recent
-        now = source_now(session) if with_metadata and not only else None
+        now = time_to_remember(session) if with_metadata and not only else None
         listing = Listing.read(session) if with_metadata or not recent else None
         definitions = metadata(session, only, listing) if with_metadata else None
         if definitions and definitions.both and now:

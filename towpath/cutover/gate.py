@@ -46,6 +46,8 @@ from towpath_verifier import Schemas, cluster_time, concurrently
 _KNOWN = ("operator", "connectors", "copy", "lag", "re-read requests", "verified")
 #: What to do about a collection that only the source limits.
 _CAPPED = "leave it out with [collections] exclude, and move it in the same outage: docs/how-to/cutover.md says how"
+#: State of a connector → the command that brings it back to how a cutover left it.
+_REMEDIES = {"MISSING": "deploy", "PAUSED": "resume", "STOPPED": "resume"}
 _SHOWN = 3  # findings in one line; the rest is only counted
 _WAY_BACK = "docs/how-to/cutover.md#if-the-capture-of-the-old-source-is-lost"
 #: Command → the privilege action that it needs, where their names differ.
@@ -403,13 +405,19 @@ def _capture(readiness: Readiness) -> Result:
     session = readiness.forward
     stopped = [c for c in statuses(session.connect, session.pipeline.source_connectors) if not c.running]
     words = "; ".join(": ".join([f"{c.name} is {c.state}", *c.reasons]) for c in stopped)
-    is_lost = any(failure.code == "TWP-HISTORY-LOST" for connector in stopped for failure in connector.failures)
-    advice = f"the way back without it: {_WAY_BACK}" if is_lost else f"towpath restart {session.file}"
-    return not stopped, words or "of the source is running", advice
+    if any(failure.code == "TWP-HISTORY-LOST" for connector in stopped for failure in connector.failures):
+        return False, words, f"the way back without it: {_WAY_BACK}"
+    command = next((_REMEDIES[c.state] for c in stopped if c.state in _REMEDIES), "restart")
+    return not stopped, words or "of the source is running", f"towpath {command} {session.file}"
 
 
 def _sink(readiness: Readiness) -> Result:
-    reverse_pipeline.refuse_unmovable(readiness.forward)
+    session = readiness.forward
+    [sink] = statuses(session.connect, [session.pipeline.sink_connector])
+    if sink.state != "STOPPED":
+        advice = f"towpath {_REMEDIES.get(sink.state, 'resume')} {session.file}, which leaves it stopped"
+        return False, f"{sink.name} is {sink.state}, not STOPPED", advice
+    reverse_pipeline.refuse_unmovable(session)
     return True, "stopped, and can be moved to the end of the log", ""
 
 

@@ -32,7 +32,7 @@ from towpath.errors import Overtaken, Refused, TowpathError, fields
 from towpath.history import rebuild
 from towpath.session import ERRORS
 from towpath.signals import Interrupts
-from towpath.store.cutover import TAKEOVERS, UNDER_WAY, State
+from towpath.store.cutover import TAKEOVERS, UNDER_WAY, Redirect, State
 from towpath.verify.recent import IncrementalVerification
 
 #: The steps of each direction, and those with an undo in the order of the undo.
@@ -104,6 +104,8 @@ class Machine:
             return True
         self.sides.take()
         if self.state == "source primary":
+            self._open_source()
+            self._redirect_later("source")
             self._finish_return()
             self._require_nothing_left()
         elif self.state == "destination primary" and self.sides.marker and self.sides.marker.is_takeover:
@@ -135,6 +137,7 @@ class Machine:
             assert self.sides.marker is not None
             if not self.dry_run:
                 self._write_reverse_file()
+                self._redirect_later("destination")
             if not self.dry_run and self._convert():
                 left = conversions.pending(self.sides.forward)
                 self.sides.marker = replace(self.sides.marker, conversions=left)
@@ -181,6 +184,9 @@ class Machine:
             switched = self.switch(FAIL_BACK)
             self._open_source()
             self._redirect_writers(switched)
+        else:
+            self._open_source()
+            self._redirect_later("source")
         self._finish_return()
         self._end_done(FAIL_BACK)
 
@@ -190,6 +196,7 @@ class Machine:
             if not self.sides.marker.is_takeover:
                 raise Refused(f"the destination is primary already, by a cutover: {self.sides.marker.description}")
             if not self.dry_run:
+                self._redirect_later("destination")
                 self._convert()
             self._end(f"nothing to do: {self.sides.marker.description}")
             self._require_nothing_left()
@@ -356,13 +363,17 @@ class Machine:
         work = self._perform(_STEPS[direction][0])
         seconds = round(work.pause.seconds, 3) if direction in (CUTOVER, FAIL_BACK) else None
         assert sides.marker is not None
+        redirect: Redirect = "" if self.options.switch_with is None else "begun"
         switched = replace(sides.marker, state=direction.done, conversions=sides.marker.later, later=(), undo={})
         if direction is RETURN:
             left = sides.marker.conversions
             switched = replace(switched, conversions=left, steps=(), is_takeover=False, has_reverse_pipeline=True)
-        elif not direction.returns:
+        elif direction.returns:
+            switched = replace(switched, redirect=redirect)
+        else:
             switched = replace(
                 switched,
+                redirect=redirect,
                 cluster_time=str(work.last_write),
                 switched_at=time.time(),
                 blocked=self.options.blocks or BLOCK in switched.steps,  # of a cutover before a takeover
@@ -462,12 +473,43 @@ class Machine:
     # after the switch, and the end
 
     def _redirect_writers(self, switched: Switch) -> None:
+        """The marker has said since the switch that --switch-with has begun."""
         self.report(switched)
         if self.options.switch_with is not None:
-            try:
-                hook(self.options.switch_with)
-            except TowpathError as error:
-                self._left.append(f"{error}; redirect the writers to the {switched.primary} by other means")
+            self._switch_with(self.options.switch_with, switched.primary)
+
+    def _redirect_later(self, primary: str) -> None:
+        """As an earlier command had to, which was killed in between. If this one cannot, it does not end with 0."""
+        marker, command = self.sides.marker, self.options.switch_with
+        assert marker is not None
+        if command is not None and marker.redirect == "done":
+            self._say("--switch-with is not run again: it has ended without an error")
+        elif command is not None:
+            self.signals.hold()
+            self.sides.take()
+            self.sides.redirected("begun")
+            self._switch_with(command, primary)
+        elif marker.redirect == "begun":
+            self._left.append(
+                f"it is not known whether the writers are redirected to the {primary}: --switch-with has not ended, or"
+                f" was interrupted; to run it again: the same command, with --switch-with COMMAND, or with"
+                " --switch-with true if they are"
+            )
+
+    def _switch_with(self, command: str, primary: str) -> None:
+        """Run it, and store how it has ended: a later command runs it again unless it has ended well."""
+        end: Redirect = "done"
+        try:
+            hook(command)
+        except TowpathError as error:
+            self._left.append(f"{error}; redirect the writers to the {primary} by other means")
+            end = ""
+        try:
+            self.sides.redirected(end)
+        except Overtaken:
+            raise
+        except ERRORS as error:
+            self._left.append(f"the destination did not store that --switch-with has ended: {error}")
 
     def _apply_backlog(self) -> None:
         """Unblock a source that blocks even Towpath's writes, and apply what waits in the log."""

@@ -15,6 +15,7 @@ from bson.timestamp import Timestamp
 
 from towpath.checks import capture
 from towpath.checks.rule import Finding, Rule, error, ok, run
+from towpath.clients.connect.control import statuses
 from towpath.clients.mongo.privileges import if_allowed, privileges
 from towpath.clients.mongo.replica_set import source_set
 from towpath.config.events import Reread
@@ -94,7 +95,13 @@ def _source(returned: Returned) -> Iterator[Finding]:
 
 def _connectors(returned: Returned) -> Iterator[Finding]:
     """The pipeline is as the takeover has left it."""
-    reverse_pipeline.refuse_unstopped(returned.forward.connect, returned.forward.pipeline.connectors)
+    forward = returned.forward
+    for each in statuses(forward.connect, forward.pipeline.connectors):
+        if each.state != "STOPPED":
+            url = f"{forward.connect.url}/connectors/{each.name}/stop"
+            yield error(f"{each.name} is {each.state}, not STOPPED, as the takeover has left it", f"curl -X PUT {url}")
+            return
+    reverse_pipeline.refuse_unstopped(forward.connect, forward.pipeline.connectors)
     yield ok("stopped")
 
 

@@ -45,7 +45,7 @@ from towpath.config.namespaces import Selection
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import first_few
 from towpath.deploy import deployment
-from towpath.errors import NotYet, Refused, TowpathError
+from towpath.errors import BadPipelineFile, NotYet, Refused, TowpathError
 from towpath.files import replacing
 from towpath.history import rebuild
 from towpath.log.definitions import pipeline_topics
@@ -237,7 +237,7 @@ def reverse_file_text(path: Path) -> str:
         "run": _pick(sections_of_file.get("run", {}), "verify", "repair"),
         "ddl": _ddl(pipeline),
     }
-    name = f"{pipeline.name}-back"
+    name = _name(pipeline)
     if len(name) > _MAX_NAME:
         raise Refused(
             f"the reverse pipeline of {pipeline.name} would be called {name}, and a name has at most {_MAX_NAME}"
@@ -247,9 +247,27 @@ def reverse_file_text(path: Path) -> str:
     return head + tomli_w.dumps({"name": name} | {name: values for name, values in sections.items() if values})
 
 
+def _name(pipeline: Pipeline) -> str:
+    return f"{pipeline.name}-back"
+
+
 def reverse_file_path(path: Path) -> Path:
     """The path of the reverse pipeline's file: beside the pipeline's file."""
     return path.with_name(f"{path.stem}-back.toml")
+
+
+def foreign_reverse_file(session: Session) -> str:
+    """Why the file that exists is not that of the reverse pipeline, however it was edited; empty if it is, or none is.
+
+    What an undo removes must not depend on a file of another pipeline.
+    """
+    if not (file := reverse_file_path(session.file)).exists():
+        return ""
+    try:
+        name = pipeline_file.read(file).name
+    except BadPipelineFile as error:
+        return str(error)
+    return "" if name == _name(session.pipeline) else f"{file} is of the pipeline {name}"
 
 
 def opened_reverse(forward: Session, text: str | None) -> AbstractContextManager[Session]:

@@ -13,12 +13,18 @@ import pymongo
 
 from towpath.clients.mongo import write_block
 from towpath.clients.mongo.replica_set import ReplicaSet, source_set
-from towpath.cutover.reverse_pipeline import checked_reverse_file, opened_reverse, reverse_file_path
+from towpath.cutover.reverse_pipeline import (
+    checked_reverse_file,
+    foreign_reverse_file,
+    opened_reverse,
+    reverse_file_path,
+    reverse_file_text,
+)
 from towpath.errors import MongoError, Overtaken, Refused, TowpathError
 from towpath.session import ERRORS, Session
 from towpath.store import cutover as cutovers
 from towpath.store import writers
-from towpath.store.cutover import Cutover, State
+from towpath.store.cutover import Cutover, Redirect, State
 
 SWITCH_S = 10.0  # seconds for the write that switches, and again to find out whether it was done
 _TAKE_S = 2.0  # short: writes wait during this, and the destination may be what does not answer
@@ -190,6 +196,13 @@ class Sides:
         with self.forward.destination.connected() as client:
             cutovers.require_own(client, self.forward.pipeline, self._tokens)
 
+    def redirected(self, redirect: Redirect) -> None:
+        """Record what is known of --switch-with, after the switch."""
+        assert self.marker is not None
+        with self.forward.destination.connected() as client:
+            cutovers.redirected(client, self.forward.pipeline, self._tokens, redirect)
+        self.marker = replace(self.marker, redirect=redirect)
+
     def mark(self, marker: Cutover | None) -> None:
         with self.forward.destination.connected() as client:
             if marker is None:
@@ -234,6 +247,9 @@ def read_sides(
         path = reverse_file_path(session.file)
         begins = (goes_forward and marker is None) or (returns and not is_returning)
         text = None if path.exists() and not begins else checked_reverse_file(session.file)  # None: as the file is
+        if text is None and (why := foreign_reverse_file(session)):
+            session.say(f"{why}; instead of it, the reverse pipeline of {session.file} is used")
+            text = reverse_file_text(session.file)
         reverse = stack.enter_context(opened_reverse(session, text))
     return Sides(session, reverse, marker)
 

@@ -13,12 +13,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 
 import pymongo
 
+from towpath.checks import target
+from towpath.checks.facts import Facts
 from towpath.checks.plan import LONGEST_S
+from towpath.checks.rule import require
 from towpath.clients.connect.control import wait_running, wait_stopped
 from towpath.clients.kafka.consume import Window
 from towpath.clients.mongo import write_block
@@ -34,7 +37,7 @@ from towpath.cutover.watches import LateWrites, SchemaWatches
 from towpath.cutover.writes import ANSWER, allow, hook, writes_through
 from towpath.deploy import conversions, deployment, schema
 from towpath.deploy.schema import Listing, Plan, apply, as_text, of_text, plan, plan_in_place, without_enforcement
-from towpath.errors import TowpathError
+from towpath.errors import MongoUnreachable, TowpathError
 from towpath.log import barrier, bounds
 from towpath.session import Session, unsaid
 from towpath.store.positions import positions
@@ -196,7 +199,11 @@ def _read_schemas(work: Work) -> None:
     """Also opens every connection that the pause needs. From here on, a change of a schema ends the cutover."""
     work.contexts.enter_context(work.pause.enforced())
     work.schemas.begin(work.contexts)
+    with work.session.source.connected() as client:
+        now = operation_time(client)
     _plan_schemas(work)
+    if _cuts_over(work) and (both := work.restore.both) is not None:
+        schema.remember_for_cutover(work.session, both.source, now)
 
 
 def _plan_schemas(work: Work) -> None:
@@ -364,13 +371,24 @@ def restore_old(sides: Sides) -> None:
 
 
 def stored_undo(sides: Sides, step: str) -> tuple[schema.Step, ...]:
+    """The commands that undo a step. Raises `TowpathError` where the marker lost them: nothing else knows them."""
     assert sides.marker is not None
-    return of_text(sides.marker.undo.get(step, "[]"))
+    if (text := sides.marker.undo.get(step)) is None:
+        raise TowpathError(
+            f"the marker of the cutover does not say how to undo {step!r}",
+            f"compare options and indexes at both sides, and correct them; then delete the document of"
+            f" {sides.forward.pipeline.name} in towpath.cutovers at the destination",
+        )
+    return of_text(text)
 
 
 def remove_reverse(sides: Sides) -> None:
+    """Raises `Refused` for what the deployed reverse pipeline does not write; its file may have changed since."""
     assert sides.reverse is not None
-    deployment.remove(sides.reverse, log=True, say=unsaid)
+    facts = Facts(sides.reverse)
+    with suppress(MongoUnreachable):  # what needs it comes last, and raises it again
+        require(target.OF_REMOVAL, target.gather(facts, with_source=False))
+    deployment.remove(sides.reverse, log=True, say=unsaid, facts=facts)
 
 
 PREPARE, BLOCK, STOP_SINK = "preparing the reverse pipeline", "blocking writes", "stopping the sink"

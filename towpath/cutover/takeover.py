@@ -15,9 +15,12 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from pymongo.errors import ConnectionFailure
+
 from towpath.checks.rule import Finding, Rule, error, ok, warning
 from towpath.clients.connect.control import statuses, wait_stopped
-from towpath.clients.mongo.client import ClusterTime, cluster_time
+from towpath.clients.connect.rest import Connector
+from towpath.clients.mongo.client import Client, ClusterTime, cluster_time
 from towpath.clients.mongo.privileges import privileges
 from towpath.config.text import counted, first_few, utc
 from towpath.cutover.gate import missing_privileges, refused_documents
@@ -62,7 +65,9 @@ from towpath_verifier import Schemas
 #: Longer than a source that answers Connect is without a new time: an idle server notes one every ten seconds.
 _SILENCE_S = 15.0
 _POLL_S = 0.5
-_IDLE = ("PAUSED", "STOPPED")
+_STARTS_S = 10.0  # in which a task starts that can reach the source
+#: How the driver calls members that are no primary.
+_MEMBERS = ("RSSecondary", "RSArbiter", "RSOther")
 _ANSWER_S, _LOST_ANSWER_S = 5.0, 1.0  # in which the source may answer; the second if the user says that it is lost
 _SHOWN, _LONGEST = 3, 160
 _ACCEPT = "--accept takes over nevertheless"
@@ -114,40 +119,51 @@ def point(states: Mapping[str, SourceState]) -> ClusterTime:
 
 
 def _source(loss: Loss) -> Iterator[Finding]:
-    """No primary answers."""
+    """No member answers. One without a primary may still reach others, which have one or elect one."""
     if loss.options.source_is_lost:
         loss.session.source.longest_selection = _LOST_ANSWER_S
     assert loss.asked  # at the same time
     advice = (
-        "`towpath cutover` moves without loss; if you know that it is lost, --source-is-lost takes over nevertheless:"
-        " what is written there from now on is lost"
+        "`towpath cutover` moves without loss, once it has a primary; if you know that it is lost, --source-is-lost"
+        " takes over nevertheless: what is written there from now on is lost"
     )
+    others = list[str]()
     try:
         with loss.session.source.connected(timeout=_ANSWER_S, answer=_ANSWER_S) as client:
-            client.admin.command("ping")
+            try:
+                client.admin.command("ping")
+            except ConnectionFailure:
+                others = _others(client)
+                raise
         words = f"the source answers at {loss.session.source.address}"
     except MongoUnreachable as failure:
-        yield ok(f"does not answer: {str(failure).partition(';')[0][:_LONGEST]}")
-        return
+        if not others:
+            yield ok(f"does not answer: {str(failure).partition(';')[0][:_LONGEST]}")
+            return
+        words = (
+            f"no primary of the source answers, but other members do ({first_few(others, _SHOWN)}): it may have a"
+            " primary that this machine does not reach, or elect one"
+        )
     except MongoError as failure:
         words = f"something answers there, and refuses this user or client: {failure}"
     yield warning(words, "stop what writes there") if loss.options.source_is_lost else error(words, advice)
 
 
+def _others(client: Client) -> list[str]:
+    """The members other than a primary that have answered this client, which has just looked for a primary."""
+    members = client.topology_description.server_descriptions().items()
+    return [f"{host}:{port}" for (host, port), member in members if member.server_type_name in _MEMBERS]
+
+
 def _capture(loss: Loss) -> Iterator[Finding]:
-    """Connect hears nothing of the source either: it might be away from this machine only."""
-    at, before, names = loss.point, positions_of(loss.states), loss.session.pipeline.source_connectors
+    """Connect listens to the source, and hears nothing either: it might be away from this machine only."""
+    at, file = loss.point, loss.session.file
     if not loss.options.source_is_lost:
-        if idle := [
-            f"{one.name} is {one.state}" for one in statuses(loss.session.connect, names) if one.state in _IDLE
-        ]:
-            advice = f"towpath resume {loss.session.file}; or --source-is-lost, if you know it"
-            yield error(f"{', '.join(idle)}, so it is not known whether the workers reach the source", advice)
-            return
+        deaf = _deaf(loss.session, _STARTS_S)
         end = time.monotonic() + _SILENCE_S
-        while time.monotonic() < end:
+        while not deaf and time.monotonic() < end:
             time.sleep(_POLL_S)
-            if positions_of(source_states(loss.session)) != before:
+            if positions_of(source_states(loss.session)) != positions_of(loss.states):
                 yield error(
                     "the source answers Connect's workers, whose position moves: it is only out of reach of this"
                     " machine",
@@ -155,7 +171,32 @@ def _capture(loss: Loss) -> Iterator[Finding]:
                     " reach is to be given up, --source-is-lost",
                 )
                 return
+            deaf = _deaf(loss.session)
+        if deaf:
+            yield error(
+                f"{deaf}; so it is not known whether the workers reach the source",
+                f"towpath resume {file}, or towpath restart {file}; or --source-is-lost, if you know that it is lost",
+            )
+            return
     yield ok(f"the log has every change before {utc(at.seconds)} ({at})")
+
+
+def _deaf(session: Session, within: float = 0.0) -> str:
+    """Which source connectors do not listen to the source, in words; empty if all do, `within` so many seconds.
+
+    The position of one that does not run stands still, whether the source lives or not.
+    """
+    end = time.monotonic() + within
+    while True:
+        found = [one for one in statuses(session.connect, session.pipeline.source_connectors) if not one.running]
+        if not found or time.monotonic() >= end:
+            break
+        time.sleep(_POLL_S)
+    return "; ".join(": ".join([f"{one.name} is {one.state}, with {_tasks(one)}", *one.reasons]) for one in found)
+
+
+def _tasks(connector: Connector) -> str:
+    return ", ".join(f"task {task.id} {task.state}" for task in connector.tasks) or "no task"
 
 
 def positions_of(states: Mapping[str, SourceState]) -> dict[str, ClusterTime | None]:
@@ -354,17 +395,19 @@ def _fence_sink(work: Work) -> None:
 
 
 def _plan_schema(work: Work) -> None:
-    """Plan all changes of the schema, and store how to undo them."""
+    """Plan all changes of the schema, and store how to undo them.
+
+    An interrupted cutover may still be in the marker, with the only record of what it has relaxed at the source.
+    """
+    assert work.sides.marker is not None
     known = remembered(work.session)
-    if known is None:
-        return
-    work.restore = Plan(indexes=restoring(known[0]))
+    work.restore = Plan(indexes=restoring(known[0]) if known else ())
     undo = {
+        **work.sides.marker.undo,
         ENFORCE: as_text(without_enforcement(step) for step in work.restore.steps if step.enforces),
         RESTORE: as_text(_restored(work)),
     }
     later = conversions.conversions(step for step in work.restore.steps if step.converts)
-    assert work.sides.marker is not None
     work.sides.mark(replace(work.sides.marker, undo=undo, later=later))
 
 

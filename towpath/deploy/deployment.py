@@ -34,7 +34,7 @@ from towpath.log.definitions import (
     topic_groups,
 )
 from towpath.session import Say, Session
-from towpath.store import credentials, positions, verdict, writers
+from towpath.store import credentials, cutover, positions, verdict, writers
 from towpath.store.positions import WRITERS
 from towpath.store.writers import Registration
 
@@ -83,6 +83,11 @@ def findings(facts: Facts) -> list[Finding]:
         if not any(finding.level == "error" for finding in found):
             found += run(rules, facts)
     return [replace(one, advice=one.advice or _SAME) if one.level == "error" else one for one in found]
+
+
+def stopped_by_cutover(session: Session) -> tuple[str, ...]:
+    """What a deployment does not start: after a cutover, the sink. Raises `MongoError`."""
+    return (session.pipeline.sink_connector,) if cutover.is_cut_over(session) else ()
 
 
 def _planned(facts: Facts) -> Iterator[Finding]:

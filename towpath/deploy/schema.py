@@ -129,23 +129,36 @@ def schemas(session: Session, compared: Sequence[Pair]) -> Schemas:
 def remember(session: Session, source: Mapping[str, Described], at: ClusterTime) -> None:
     """Store the source's schema at the destination for a takeover, if the user may write there.
 
-    `source`: all collections and views, as read at `at` or later. Nothing is stored from a cutover on, in which the
-    source has another schema. Raises `MongoError`.
+    `source`: all collections and views, as read after `time_to_remember` has returned `at`. Nothing is stored from a
+    cutover on, in which the source has another schema. Raises `MongoError`.
     """
+    if not _is_cutover_known(session):
+        remember_for_cutover(session, source, at)
 
-    def store() -> None:
-        if cutovers.read(client, session.pipeline) is None:
-            schema = {namespace: ready(described) for namespace, described in source.items()}
-            source_schema.store(client, session.pipeline, SourceSchema(at, schema))
 
+def remember_for_cutover(session: Session, source: Mapping[str, Described], at: ClusterTime) -> None:
+    """As `remember`, by a cutover that has begun, and before it changes the source's schema.
+
+    So what another command has read since is older than what is stored, even if the cutover is undone by then.
+    """
+    schema = {namespace: ready(described) for namespace, described in source.items()}
     with session.destination.connected(answer=ANSWER_S) as client:
-        if_allowed(store)
+        if_allowed(lambda: source_schema.store(client, session.pipeline, SourceSchema(at, schema)))
 
 
-def source_now(session: Session) -> ClusterTime | None:
-    """The source's time; None for a standalone, which has none. Raises `MongoError`."""
+def time_to_remember(session: Session) -> ClusterTime | None:
+    """The source's time, before its schema is read for `remember`. Raises `MongoError`.
+
+    None where it is not stored: during a cutover and after it, and for a standalone, which has no time.
+    """
     with session.source.connected(answer=ANSWER_S) as client:
-        return operation_time(client) if "setName" in client.admin.command("hello") else None
+        now = operation_time(client) if "setName" in client.admin.command("hello") else None
+    return None if _is_cutover_known(session) else now  # in this order: a cutover that begins later has a later time
+
+
+def _is_cutover_known(session: Session) -> bool:
+    with session.destination.connected(answer=ANSWER_S) as client:
+        return if_allowed(lambda: cutovers.read(client, session.pipeline)) is not None
 
 
 def described_at_source(session: Session, namespaces: Iterable[str]) -> dict[str, Described] | None:

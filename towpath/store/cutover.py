@@ -36,6 +36,8 @@ UNDER_WAY: tuple[State, ...] = ("cutting over", "taking over", "failing back", "
 TAKEOVERS: tuple[State, ...] = ("taking over", "returning the old source")
 #: The states in which the switch is done.
 SWITCHED: tuple[State, ...] = ("destination primary", "source primary")
+#: What is known of --switch-with since the switch; empty if it was not given, or has failed, which was told.
+Redirect = Literal["", "begun", "done"]
 _SHOWN = 3  # conversions in a description
 
 
@@ -88,6 +90,8 @@ class Cutover:
     """What is left to convert at the present primary."""
     later: Annotated[tuple[Conversion, ...], Field(exclude=True)] = ()
     """Not in reports. `conversions` after the switch; stored before the pause, so that its size ends none."""
+    redirect: Annotated[Redirect, Field(exclude=True)] = ""
+    """Not in reports."""
     undo: Annotated[Mapping[str, str], Field(exclude=True)] = field(default_factory=dict)
     """Not in reports. Step → the commands that undo its changes of a schema, in Extended JSON."""
     token: Annotated[str, Field(exclude=True)] = field(default_factory=lambda: uuid4().hex)
@@ -119,7 +123,8 @@ class Cutover:
 
     @property
     def _left(self) -> str:
-        left = [conversion.description for conversion in self.conversions]
+        left = ["--switch-with has not ended, or was interrupted"] if self.redirect == "begun" else []
+        left += [conversion.description for conversion in self.conversions]
         more = f"; and {len(left) - _SHOWN:,} more" if len(left) > _SHOWN else ""
         return "".join(f"; {words}" for words in left[:_SHOWN]) + more
 
@@ -191,6 +196,12 @@ def converted(client: Client, pipeline: Pipeline, conversion: Conversion, proble
         _markers(client).update_one(marker, {"$pull": {"conversions": named}})
 
 
+def redirected(client: Client, pipeline: Pipeline, tokens: Iterable[str], redirect: Redirect) -> None:
+    """As `replace_own`, of this field only: other commands take conversions out of the marker at the same time."""
+    if not _markers(client).update_one(_own(pipeline, tokens), {"$set": {"redirect": redirect}}).matched_count:
+        raise _overtaken(pipeline)
+
+
 def delete_own(client: Client, pipeline: Pipeline, tokens: Iterable[str]) -> None:
     """Remove the marker if it has one of these tokens. Raises `Overtaken` for a marker with another token."""
     if not _markers(client).delete_one(_own(pipeline, tokens)).deleted_count and read(client, pipeline) is not None:
@@ -213,6 +224,23 @@ def refuse_takeover(session: Session) -> None:
     with session.destination.connected() as client:
         marker = if_allowed(lambda: read(client, session.pipeline))
     if marker is not None and (marker.is_takeover or marker.state in TAKEOVERS):
+        refuse(session)
+
+
+def is_cut_over(session: Session) -> bool:
+    """Whether a cutover is done: the sink stays stopped, and the capture runs, so that a fail back is possible."""
+    if not session.pipeline.exactly_once:
+        return False
+    with session.destination.briefly() as client:
+        marker = read(client, session.pipeline)
+    return marker is not None and marker.state == "destination primary" and not marker.is_takeover
+
+
+def refuse_removal(session: Session) -> None:
+    """Raise `Refused` while a cutover or a takeover is under way or not complete: only the marker says what is left."""
+    with session.destination.connected() as client:
+        marker = if_allowed(lambda: read(client, session.pipeline))
+    if marker is not None and marker.state != "destination primary":
         refuse(session)
 
 

@@ -30,9 +30,11 @@ class SourceSchema:
 
 
 def store(client: Client, pipeline: Pipeline, schema: SourceSchema) -> None:
-    """Replace what is stored; what has not changed is not written again."""
+    """Replace what is stored, unless that is as new; what has not changed is not written again."""
     texts = {name: _text(described) for name, described in schema.collections.items()}
     collection, before = collection_of(client, SOURCE_SCHEMA), _descriptions(client, pipeline)
+    if _HEAD in before and cluster_time(before[_HEAD]) >= schema.time:
+        return
 
     def of(namespace: str) -> dict[str, str]:
         return {"pipeline": pipeline.name, "namespace": namespace}

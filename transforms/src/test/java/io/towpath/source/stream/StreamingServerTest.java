@@ -146,7 +146,9 @@ class StreamingServerTest {
         ledger.beginStream();
         ledger.addPending(namespace, CanonicalKey.of(BsonBytes.of(document("{_id: 1}"))));
 
-        assertEquals("1r", emitted(context, ledger, start, "2c").get(0));
+        List<String> emitted = emitted(context, ledger, start, "1r");
+
+        assertEquals(List.of("1r"), emitted.stream().filter(one -> one.startsWith("1")).toList());
         assertEquals(Optional.empty(), ledger.rows().nextPending());
     }
 
