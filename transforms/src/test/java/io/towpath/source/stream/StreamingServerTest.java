@@ -148,7 +148,9 @@ class StreamingServerTest {
 
         List<String> emitted = emitted(context, ledger, start, "1r");
 
-        assertEquals(List.of("1r"), emitted.stream().filter(one -> one.startsWith("1")).toList());
+        assertEquals(
+                List.of("1r"),
+                emitted.stream().filter(one -> one.startsWith("1")).toList());
         assertEquals(Optional.empty(), ledger.rows().nextPending());
     }
 
