@@ -32,7 +32,7 @@ from towpath.run.report import Copied, Copy, Lag, Problem, Waiting
 from towpath.session import Session
 from towpath.store.cutover import Conversion
 from towpath.verify.verdict import Verdict, Verification
-from towpath_verifier import Command
+from towpath_verifier import Command, Described, Schemas
 
 RUNNING = Connector("shop-source", "RUNNING", "w", (Task(0, "RUNNING", "w", ""),))
 STOPPED = Connector("shop-sink", "STOPPED", "w", ())
@@ -42,6 +42,7 @@ STRANGER = Privileges("me@admin", ())
 #: May change schemas.
 OWNER = Privileges("me@admin", ({"resource": {"db": "", "collection": ""}, "actions": ["collMod"]},))
 ORDERS = Collection("shop.orders", "collection", {}, "01")
+BUILT = Described("collection", {}, {"n": {"key": {"n": 1}, "building": True}})
 
 
 def verdict(**changed: Any) -> Verdict:
@@ -79,7 +80,7 @@ class Case:
         self.fake("DeadLetterRetries", lambda session: refused(0))
         self.fake("unresolved", lambda *_, **__: (), gate.unreplicated)
         self.fake("read", lambda session: Listing(session.pipeline, {"shop.orders": ORDERS}, {}), Listing)
-        self.fake("schemas", lambda session, pairs: pairs, gate.schema)
+        self.fake("schemas", lambda session, pairs: Schemas((), {}, {}, (6, 0)), gate.schema)
         self.fake("compared", lambda _: Metadata((), ()))
         self.fake("problem", lambda client, granted: "", gate.write_block)
         self.fake("writes_through", lambda granted: True, gate.write_block)
@@ -94,7 +95,6 @@ class Case:
         self.fake("cluster_time", lambda client: None)
         for name in ("planned", "plan_in_place"):
             self.fake(name, lambda *_, **__: Plan(collections=(step("shop.orders", "collMod"),)))
-        self.fake("builds_under_way", lambda client, namespaces: [])
         self.fake("round_trip", lambda client: 0.001)
         self.fake("_documents", lambda client, namespace: 1_000_000)
         self.fake("statuses", lambda connect, names: [self.sink if "shop-sink" in names else self.capture])
@@ -243,7 +243,7 @@ RED: list[tuple[str, Callable[[Case], None], str]] = [
     ("late writes", fake("watch", raising(OperationFailure("not authorized", 13))), "not authorized"),
     (
         "index builds",
-        fake("builds_under_way", lambda client, names: [f"n of {names[0]}"] if client == "destination" else []),
+        fake("schemas", lambda session, pairs: Schemas((), {}, {"shop.orders": BUILT}, (6, 0)), gate.schema),
         "n of shop.orders at the destination",
     ),
     ("schema privileges", stranger, "me@admin misses collMod on shop.orders at the destination"),

@@ -19,11 +19,11 @@ from tests.support.sessions import session_of
 from towpath.clients.mongo.client import Cluster
 from towpath.cutover import steps
 from towpath.deploy import schema
-from towpath.deploy.schema import Step, builds_under_way
+from towpath.deploy.schema import Step
 from towpath.errors import TowpathError
 from towpath.session import Session
 from towpath.store.cutover import Cutover
-from towpath_verifier import Command
+from towpath_verifier import Command, described
 
 pytestmark = pytest.mark.servers
 Client = MongoClient[dict[str, Any]]
@@ -111,8 +111,7 @@ def test_an_index_that_is_built_is_told_and_a_relaxed_schema_ends_its_build(
     try:
         build = Thread(target=_built, args=(client,))
         build.start()
-        until("the build", lambda: builds_under_way(client, ["copied.users", "copied.none"]), 10, 0.02)
-        assert builds_under_way(client, ["copied.users"]) == ["t of copied.users"]
+        until("the build", lambda: described(client, ["copied.users"])["copied.users"].building == ["t"], 10, 0.02)
         with pytest.raises(TowpathError, match=r"copied\.users"):
             schema.apply(shop.destination, [ENFORCE])
         relax = Thread(target=steps.relax_schema, args=(shop,))
@@ -123,7 +122,7 @@ def test_an_index_that_is_built_is_told_and_a_relaxed_schema_ends_its_build(
     build.join(10)
     relax.join(10)
     (index,) = [one for one in client.copied.users.list_indexes() if one["name"] == "t"]
-    assert "expireAfterSeconds" not in index and not builds_under_way(client, ["copied.users"])
+    assert "expireAfterSeconds" not in index and not described(client, ["copied.users"])["copied.users"].building
     assert client.copied.get_collection("users").options()["validationAction"] == "warn"
 
 

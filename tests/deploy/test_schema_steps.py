@@ -15,7 +15,7 @@ from pymongo.errors import AutoReconnect, OperationFailure
 from tests.support.awaited import until
 from tests.support.sessions import FakeCluster
 from towpath.deploy import schema
-from towpath.deploy.schema import Step, apply, at_once, builds_under_way
+from towpath.deploy.schema import Step, apply, at_once
 from towpath.errors import TowpathError
 from towpath_verifier import Command, Pair, Schemas
 from towpath_verifier.descriptions import Described
@@ -154,18 +154,6 @@ def test_steps_run_in_their_order() -> None:
     assert server.sent == [one.command.body for one in steps] and told == steps
     assert [one.is_quick for one in steps] == [False, True, False, True, False]
     assert [one.takes_time for one in steps] == [True, False, False, False, True]
-
-
-def test_indexes_that_are_built_are_named() -> None:
-    def answer(body: Body) -> Any:
-        if body["listIndexes"] == "gone":
-            refuse(26)
-        assert body["includeBuildUUIDs"]
-        built = {"buildUUID": "x", "spec": {"name": "m"}}
-        return {"cursor": {"firstBatch": [{"name": "n"}, *([built] if body["listIndexes"] == "a" else [])]}}
-
-    server: Any = Server(answer)
-    assert builds_under_way(server, ["shop.a", "shop.b", "shop.gone"]) == ["m of shop.a"]
 
 
 UNIQUE = {"key": {"n": 1}, "unique": True}

@@ -23,7 +23,6 @@ from towpath_verifier import (
     described,
     feature_version,
     omitted,
-    ready,
 )
 from towpath_verifier.descriptions import concurrently, index, options
 from towpath_verifier.metadata import NEVER, Form
@@ -255,7 +254,8 @@ def test_an_index_that_is_being_built_is_not_the_same_and_needs_no_command(here:
     [missing] = differences(side(True), collection())
     assert commands([missing]) == [made({"key": ONE, "unique": True, "name": "one"})]
     schema = described(Server(here__it=side(True)), ["here.it"])["here.it"]  # type: ignore[arg-type]
-    assert ready(schema).indexes == {"one": {"key": ONE, "unique": True}} != schema.indexes
+    assert schema.building == ["one"] and schema.ready.building == []
+    assert schema.ready.indexes == {"one": {"key": ONE, "unique": True}} != schema.indexes
 
 
 def test_a_collection_that_is_dropped_while_it_is_read_has_no_indexes() -> None:

@@ -31,7 +31,7 @@ from towpath.cutover.steps import CutoverOptions
 from towpath.cutover.watches import watch
 from towpath.cutover.writes import ANSWER, command_problem, stdin_problem
 from towpath.deploy import conversions, deployment, schema, unreplicated
-from towpath.deploy.schema import Listing, Plan, Step, builds_under_way, compared, plan_in_place, planned
+from towpath.deploy.schema import Listing, Plan, Step, compared, plan_in_place, planned
 from towpath.deploy.schema_changes import UNREAD
 from towpath.errors import Refused, TowpathError
 from towpath.history import rebuild
@@ -321,14 +321,13 @@ def late_writes(readiness: Readiness) -> Result:
 
 def _index_builds(readiness: Readiness) -> Result:
     """A server refuses changes of a collection while an index of it is built."""
-    session, found = readiness.session, list[str]()
-    replicated = readiness.listing.pairs()
-    for cluster, names in (
-        (session.source, [pair.source for pair in replicated]),
-        (session.destination, [pair.destination for pair in replicated]),
-    ):
-        with cluster.connected() as client:
-            found += [f"{index} at the {cluster.side}" for index in builds_under_way(client, names)]
+    both = readiness.schemas
+    found = [
+        f"{index} of {namespace} at the {side}"
+        for side, descriptions in (("source", both.source), ("destination", both.destination))
+        for namespace, description in descriptions.items()
+        for index in description.building
+    ]
     words = "; ".join(found[:_SHOWN]) or "none"
     return not found, words, "wait until they are built"
 

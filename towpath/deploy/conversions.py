@@ -133,7 +133,7 @@ def _built(client: Client, namespace: str, steps: Sequence[Step]) -> set[str]:
     """
     wanted = {spec["name"]: spec for step in steps for spec in step.build_specs}
     found = described(client, [namespace]).get(namespace) if wanted else None
-    indexes = found.indexes if found else {}
+    indexes = found.ready.indexes if found else {}
     return {name for name, spec in indexes.items() if not unlike({**spec, "name": name}, wanted.get(name, {}))}
 
 

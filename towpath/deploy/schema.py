@@ -41,11 +41,9 @@ from towpath_verifier import (
     MetadataDifference,
     Pair,
     Schemas,
-    concurrently,
     described,
     feature_version,
     omitted,
-    ready,
 )
 
 _UNAUTHORISED, _NOT_UNIQUE = 13, 359  # CannotConvertIndexToUnique in MongoDB's error_codes.yml
@@ -53,7 +51,6 @@ _GONE = (26, 27)  # NamespaceNotFound, IndexNotFound
 _ROLE = "grant the role dbAdmin on its database, or the privileges in docs/how-to/replicate.md"
 _SHOWN = 5  # duplicate values in a message, and documents with each value
 _POLL_S = 0.5
-_ALL_INDEXES = 1000  # more than a collection can have (64)
 #: Quick commands that the server runs at the same time, at most; each waits for a majority.
 AT_ONCE = 8
 #: Collections whose indexes are built at the same time, as many as a server builds (`maxNumActiveUserIndexBuilds`).
@@ -141,7 +138,7 @@ def remember_for_cutover(session: Session, source: Mapping[str, Described], at: 
 
     So what another command has read since is older than what is stored, even if the cutover is undone by then.
     """
-    schema = {namespace: ready(described) for namespace, described in source.items()}
+    schema = {namespace: described.ready for namespace, described in source.items()}
     with session.destination.connected(answer=ANSWER_S) as client:
         if_allowed(lambda: source_schema.store(client, session.pipeline, SourceSchema(at, schema)))
 
@@ -619,23 +616,6 @@ def build(client: Client, command: Command, on_progress: Progress) -> None:
         except TimeoutError:
             name = command.body["createIndexes"]
             on_progress(*build_progress(client, command.database, name), f"indexes of {command.database}.{name}")
-
-
-def builds_under_way(client: Client, namespaces: Sequence[str]) -> list[str]:
-    """The indexes of these collections that are not ready, which other descriptions of a collection do not tell."""
-
-    def unfinished(namespace: str) -> list[str]:
-        database, name = namespace.split(".", 1)
-        listing = {"listIndexes": name, "includeBuildUUIDs": True, "cursor": {"batchSize": _ALL_INDEXES}}
-        try:
-            listed = client[database].command(listing)["cursor"]["firstBatch"]
-        except OperationFailure as error:
-            if error.code in _GONE:
-                return []
-            raise
-        return [f"{index['spec']['name']} of {namespace}" for index in listed if "buildUUID" in index]
-
-    return [index for found in concurrently(unfinished, namespaces).values() for index in found]
 
 
 def build_progress(client: Client, database: str, name: str) -> tuple[int, int]:

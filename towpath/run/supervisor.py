@@ -285,6 +285,7 @@ class Supervisor:
 
     def verdict(self) -> RunEnd:
         """The summary at the end, with the exit code."""
+        self.verdict_context = None  # `verify --follow` has stored its last by now
         verified = self.verified()
         differs = any(differs for _, differs in verified.lines())
         running = self.status is not None and self.status.state == "running"

@@ -5,7 +5,7 @@
 All of them only read. What is not named here is private.
 """
 
-from towpath_verifier.descriptions import Described, concurrently, described, feature_version, ready, unlike
+from towpath_verifier.descriptions import Described, concurrently, described, feature_version, unlike
 from towpath_verifier.differences import Difference, Kind, Namespace, Pair, Shown, extended_json, readable
 from towpath_verifier.mask import Mask, key_id
 from towpath_verifier.metadata import AS_IT_IS, RELAXED, RELAXED_IN_PLACE, MetadataDifference, Schemas, omitted
@@ -81,7 +81,6 @@ __all__ = [
     "key_id",
     "omitted",
     "readable",
-    "ready",
     "started_ahead",
     "token_time",
     "unlike",

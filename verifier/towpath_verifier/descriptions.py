@@ -45,6 +45,16 @@ class Described:
     options: Options
     indexes: Mapping[str, Options] = field(default_factory=dict)
 
+    @property
+    def building(self) -> list[str]:
+        """The indexes that are not built to their end; they differ from ready ones."""
+        return [name for name, index in self.indexes.items() if BUILDING in index]
+
+    @property
+    def ready(self) -> Described:
+        """As if its index builds had ended."""
+        return replace(self, indexes={name: _without(index, BUILDING) for name, index in self.indexes.items()})
+
 
 def feature_version(client: Client) -> tuple[int, int]:
     """What decides the server's features: featureCompatibilityVersion, or the server's version where that is denied."""
@@ -82,14 +92,6 @@ def _indexes(client: Client, namespace: str) -> dict[str, Options]:
         raise
     specs = ({**entry["spec"], BUILDING: True} if "buildUUID" in entry else entry for entry in listed)
     return {spec["name"]: index(spec) for spec in specs if spec["name"] != "_id_" and not spec.get("clustered")}
-
-
-def ready(described: Described) -> Described:
-    """As if its index builds had ended."""
-    indexes = {
-        name: _without(index, BUILDING) if BUILDING in index else index for name, index in described.indexes.items()
-    }
-    return replace(described, indexes=indexes)
 
 
 _THREADS = 8  # commands that a server has to answer at the same time, at most
