@@ -28,6 +28,7 @@ from tests.support.awaited import until
 from tests.support.damage import damage, document
 from tests.support.mongod import MongodSizes, Servers
 from tests.support.pipeline import TOWPATH, Pipeline, Settings, towpath
+from tests.support.reference import page_s_code
 from tests.support.started import started
 from tests.support.workload import Workload
 from tests.support.writer import Writer
@@ -229,7 +230,15 @@ class Programs:
 
     def run(self, file: Path, *arguments: str | Path, expect: int = 0) -> list[str]:
         command = [sys.executable, file, *arguments]
-        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(
+            command,
+            cwd=self.check.parent,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
         assert done.returncode == expect, f"{done.stdout}\n{done.stderr}"
         return done.stdout.splitlines()
 
@@ -246,7 +255,7 @@ def restored(lines: list[str]) -> dict[int, tuple[str, int]]:
     """What `restore.py` printed: _id → what it did, and how many changes others made."""
     found = {}
     for line in lines[:-1]:
-        parts = re.fullmatch(r"(.{24}) (\{.*\})  \(\d+ by the mistake, (\d+) by others\)", line)
+        parts = re.fullmatch(r"(.{24}) (\{.*\})  \(\d+ by the mistake, (\d+) by others since\)", line)
         assert parts, line
         found[json_util.loads(parts[2])["_id"]] = (parts[1].rstrip(), int(parts[3]))
     return found
@@ -260,7 +269,7 @@ def test_what_only_the_mistake_changed_is_restored_at_the_source_and_what_others
     orders, namespace = pipeline.source("orders"), pipeline.namespace("orders")
     orders.insert_many(
         [
-            {"_id": n, "status": "open" if n in (20, 21) else "paid", "total": Int64(n), "lines": [{"n": 1.0}]}
+            {"_id": n, "status": "open" if n in (20, 21, 22) else "paid", "total": Int64(n), "lines": [{"n": 1.0}]}
             for n in range(40)
         ]
     )
@@ -271,8 +280,11 @@ def test_what_only_the_mistake_changed_is_restored_at_the_source_and_what_others
     expected = state(orders)
     orders.update_one({"_id": 5}, {"$set": {"paid": True}})  # by the application, before the mistake
     orders.insert_one({"_id": 50, "total": 1})
+    orders.insert_many([{"_id": 51, "status": "open"}, {"_id": 52, "status": "open"}])
+    orders.update_many({"_id": {"$in": [22, 52]}}, {"$set": {"status": "paid"}})
     orders.update_many({"_id": {"$in": [*range(10), 50]}}, {"$set": {"total": None}})  # the mistake
-    orders.delete_many({"_id": {"$in": [20, 21]}})  # the mistake, too
+    orders.delete_many({"_id": {"$in": [20, 21, 51]}})  # the mistake, too
+    orders.delete_many({"_id": {"$in": [22, 52]}})  # by the application: they were paid
     orders.update_one({"_id": 2}, {"$unset": {"lines": ""}})  # by the application, after the mistake
     orders.delete_one({"_id": 30})
     orders.update_one({"_id": 31}, {"$set": {"total": 32}})
@@ -287,6 +299,7 @@ def test_what_only_the_mistake_changed_is_restored_at_the_source_and_what_others
     rebuilt = third.documents(pipeline, "orders")
     assert oracle.differences(expected, state(rebuilt)) == []
 
+    (tmp_path / "updates.py").write_text(page_s_code())
     programs = Programs(
         program("verifier.md", '"""check.py', tmp_path),
         program("how-to/point-in-time.md", '"""restore.py', tmp_path),
@@ -296,23 +309,34 @@ def test_what_only_the_mistake_changed_is_restored_at_the_source_and_what_others
     )
     arguments = (pipeline.file, namespace, before)
     [said] = programs.run(programs.check, *arguments)
-    assert said.endswith(f" documents; 15 differ, 0 of them without a change since {before}")
+    assert said.endswith(f" documents; 16 differ, 0 of them without a change since {before}")
     rebuilt.update_one({"_id": 15}, {"$set": {"total": 0}})
     assert programs.run(programs.check, *arguments, expect=1)[0] == "WRONG: different 15"
     rebuilt.update_one({"_id": 15}, {"$set": {"total": Int64(15)}})
 
     damaged = state(orders)
-    others = {2: ("MERGE", 1), 3: ("MERGE", 1), 5: ("MERGE", 1), 21: ("MERGE", 1), 50: ("KEPT, created since", 1)}
-    alone = (0, 1, 4, 6, 7, 8, 9, 20)
+    others = {2: ("MERGE", 1), 3: ("MERGE", 1), 21: ("MERGE", 1)}
+    alone = (0, 1, 4, 5, 6, 7, 8, 9, 20, 50, 51)
     seventh = rebuilt.find_one_and_delete({"_id": 7})
     assert seventh
-    would = others | dict.fromkeys(alone, ("would be restored", 0)) | {7: ("KEPT, not in the log", 0)}
+    would = others | dict.fromkeys(alone, ("would be restored", 0)) | {7: ("KEPT, nothing before", 0)}
     assert restored(programs.run(programs.restore, *arguments)) == would
     assert oracle.differences(damaged, state(orders)) == []
     rebuilt.insert_one(seventh)
     done = others | dict.fromkeys(alone, ("restored", 0))
     assert restored(programs.run(programs.restore, *arguments, "--write")) == done
-    assert len(oracle.differences(expected, state(orders))) == len({*others, 30, 31})
+    merges = {
+        (line := json_util.loads(text))["_id"]: line for text in (tmp_path / "merge.jsonl").read_text().splitlines()
+    }
+    assert (merges[3]["before"]["total"], merges[3]["later"]) == (3, [{"$set": {"paid": True}}])
+    assert (merges[21]["before"]["status"], merges[21]["later"]) == ("open", [{"_id": 21, "total": 1}])
+    assert len(oracle.differences(expected, state(orders))) == len({*others, 5, 22, 30, 31, 50, 51})
+    fifth = {"_id": 5, "status": "paid", "total": Int64(5), "lines": [{"n": 1.0}], "paid": True}
+    assert [orders.find_one({"_id": id}) for id in (5, 50, 51)] == [
+        fifth,
+        {"_id": 50, "total": 1},
+        {"_id": 51, "status": "open"},
+    ]
     again = others | dict.fromkeys(alone, ("as before", 1))
     assert restored(programs.run(programs.restore, *arguments, "--write")) == again
     pipeline.wait()
@@ -321,7 +345,7 @@ def test_what_only_the_mistake_changed_is_restored_at_the_source_and_what_others
     lines = towpath("tail", pipeline.file, namespace, "--id", "20", "--no-follow", "--json").stdout.splitlines()
     assert [json.loads(line)["op"] for line in lines] == ["r", "d", "c"]
     lines = towpath("tail", pipeline.file, namespace, "--since", before, "--until", over).stdout.splitlines()
-    assert len(lines) == 2 + 11 + 2 + 3
+    assert len(lines) == 6 + 11 + 3 + 2 + 3
     assert all(before[:10] in line and line.split()[3] in ("update", "delete", "document") for line in lines)
 
 

@@ -39,7 +39,7 @@ VERDICT = Replayed(
 def test_the_text_of_a_verdict_lists_what_is_missing_and_what_was_refused() -> None:
     first, *rest = lines(VERDICT)
     assert first == (
-        "replay copy: applied 2,000 records in 4 s, 500 a second; 1,200 documents in 2 namespaces,"
+        "replay copy: read 2,000 records in 4 s, 500 a second; 1,200 documents in 2 namespaces,"
         " as of 1795284000:7 (2026-11-21T18:00:00Z)"
     )
     assert rest[0].endswith("has deleted what came in before 2026-11-21 18:00:00 UTC (offsets up to 99)")

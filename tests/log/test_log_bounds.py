@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.checks.test_check_judgements import PIPELINE
 from tests.support.memory_topics import MemoryTopics
 from tests.support.sessions import session_of
-from towpath.clients.kafka.topics import Place, topic_id
+from towpath.clients.kafka.topics import Place, Topic, topic_id
 from towpath.errors import Refused, TowpathError
 from towpath.log import bounds
 from towpath.log.bounds import Break, LogState, describe, is_overgrown, judge
@@ -442,3 +442,24 @@ def test_a_position_that_is_not_in_the_log_is_refused_with_its_code(monkeypatch:
     with pytest.raises(TowpathError) as refused:
         bounds.refuse(session)
     assert (refused.value.code, refused.value.where) == ("TWP-LOG-GAP", PLACE[0])
+
+
+def test_a_topic_with_another_number_of_partitions_is_not_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The source connector cannot write to it, so the pipeline would look well and stand still."""
+    gap = Break("TWP-LOG-TOPIC", *PLACE, position=10, first=0, end=10, last_at=None)
+    monkeypatch.setattr(bounds, "suspected", lambda session: (gap,))
+    monkeypatch.setattr(bounds, "confirmed", lambda session: ())
+    stopped = list[str]()
+    monkeypatch.setattr(bounds, "stop", lambda connect, name: stopped.append(name))
+    count = PIPELINE.kafka.partitions
+
+    def accept(partitions: int) -> None:
+        topics: Any = SimpleNamespace(all=lambda: {PLACE[0]: Topic(PLACE[0], partitions)})
+        bounds.accept(session_of(PIPELINE, topics=topics))
+
+    for other in (1, count + 1):
+        with pytest.raises(Refused, match=rf"{PLACE[0]} again, with {other} partitions? instead of {count}"):
+            accept(other)
+    assert not stopped
+    accept(count)
+    assert stopped

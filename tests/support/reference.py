@@ -12,10 +12,14 @@ _PAGE = Path(__file__).parents[2] / "docs" / "design" / "record.md"
 Apply = Callable[[dict[str, Any], dict[str, Any]], None]
 
 
-def page_s_apply() -> Apply:
+def page_s_code() -> str:
     (code,) = re.findall(r"```python\n(.*?)```", _PAGE.read_text(), re.DOTALL)
+    return code
+
+
+def page_s_apply() -> Apply:
     names: dict[str, Any] = {}
-    exec(code, names)
+    exec(page_s_code(), names)
     found: Apply = names["apply"]
     return found
 

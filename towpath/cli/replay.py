@@ -164,9 +164,10 @@ def lines(event: Replayed) -> Iterator[str]:
     follows = ", and follows from now on" if event.following else ""
     until = f", as of {_time(event.until)}" if event.until else ""
     about = "about " if event.done == "rebuild" else ""  # with transaction markers
+    did = "read" if event.until else "applied"  # what is later was not applied
     rate = f"{event.records / max(event.seconds, 0.1):,.0f} a second"
     yield (
-        f"{event.done}: applied {about}{event.records:,} records in {duration(event.seconds)}, {rate};"
+        f"{event.done}: {did} {about}{event.records:,} records in {duration(event.seconds)}, {rate};"
         f" {documents}{until}{follows}"
     )
     if event.uncopied:

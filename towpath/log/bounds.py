@@ -16,6 +16,7 @@ from towpath.clients.connect.control import stop
 from towpath.clients.kafka.consume import NOTHING, Window, messages
 from towpath.clients.kafka.topics import Place, Topics
 from towpath.config.pipeline import Pipeline
+from towpath.config.text import counted
 from towpath.errors import Refused, TowpathError
 from towpath.log.lag import pipeline_ends
 from towpath.session import Session
@@ -265,10 +266,13 @@ def accept(session: Session) -> tuple[Break, ...]:
 
     Verdicts of before no longer count. The sink stays STOPPED.
 
-    Raises `Refused` when there is no break: no one can accept one in advance.
+    Raises `Refused` when there is no break: no one can accept one in advance; and while a topic was created again with
+    another number of partitions.
     """
     pipeline = session.pipeline
-    if not suspected(session):
+    found = suspected(session)
+    _refuse_other_count(session, found)
+    if not found:
         raise Refused(
             f"the positions of {pipeline.sink_connector} are all in its log, so there is nothing to accept;"
             " `towpath restart` without the option restarts what has failed"
@@ -286,3 +290,18 @@ def accept(session: Session) -> tuple[Break, ...]:
     if not pipeline.exactly_once:
         session.connect.move_offsets(pipeline.sink_connector, offsets)
     return breaks
+
+
+def _refuse_other_count(session: Session, breaks: Iterable[Break]) -> None:
+    """The source connector could not write to such a topic, or would write a document's changes to two partitions."""
+    recreated = sorted({gap.topic for gap in breaks if gap.code == "TWP-LOG-TOPIC"})
+    existing, count = session.topics.all() if recreated else {}, session.pipeline.kafka.partitions
+    for name in recreated:
+        if name in existing and existing[name].partitions != count:
+            raise Refused(
+                f"someone has created the topic {name} again, with {counted(existing[name].partitions, 'partition')}"
+                f" instead of {count}",
+                f"delete this topic, and run `towpath deploy {session.file}`, which creates it as it must be; then run"
+                " this again",
+                where=name,
+            )
