@@ -113,13 +113,13 @@ def test_what_the_sink_wrote_is_told_for_all_its_tasks_together(capsys):
     assert " " * 14 + "20 transactions of 60 records and 25 ms on average, 22 waves" in lines
     assert " " * 14 + "3.2 MB in, 2.9 MB out; 1 found no document" in lines
     nothing_written = Counts(batches=1, records=3, refused=3)
-    assert "sink          3 records in 0 writes " in shown(capsys, sink=nothing_written)
+    assert "sink          3 records in 0 writes\n" in shown(capsys, sink=nothing_written)
     assert "sink" not in shown(capsys)
 
 
 def test_what_splices_saved_is_a_line(capsys):
     assert "splices" not in shown(capsys)
-    assert "splices       5 arrays as splices, 1.2 MB saved " in shown(capsys, splices=Splices(5, 1_200_000))
+    assert "splices       5 arrays as splices, 1.2 MB saved\n" in shown(capsys, splices=Splices(5, 1_200_000))
     lines = [line.rstrip() for line in shown(capsys, splices=Splices(0, 0, 3)).splitlines()]
     forgotten = "3 forgotten for want of space ([capture] splice_cache)"
     assert f"splices       0 arrays as splices, 0 bytes saved; {forgotten}" in lines

@@ -17,9 +17,10 @@ from tests.support import verdicts as memory
 from tests.support.sessions import FakeCluster, session_of
 from tests.verify.test_verdict_standing import NOW, gate_of
 from towpath.cli import repair
+from towpath.config.events import as_line
 from towpath.config.namespaces import Selection
 from towpath.cutover import takeover
-from towpath.errors import MongoUnreachable
+from towpath.errors import MongoUnreachable, Refused
 from towpath.log.changed_keys import Unread
 from towpath.monitor import pages
 from towpath.monitor.dashboard import Short
@@ -29,6 +30,7 @@ from towpath.store import state_files, verdict_file
 from towpath.store import verdict as stored
 from towpath.store.verdict_file import FollowState
 from towpath.verify import follower, recent, run
+from towpath.verify import repair as rereads
 from towpath.verify import verdict as verdicts
 from towpath.verify.run import VerifyRequest
 from towpath.verify.verdict import VerdictContext, Verification
@@ -368,3 +370,18 @@ def test_one_that_reads_no_more_still_sees_how_far_it_is_behind(
     it.rereads, it.recheck_at = cast(Any, Full()), float("inf")
     it.turn()
     assert read == ["ends"]
+
+
+def test_a_verdict_of_other_clusters_is_not_repaired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two pipelines of one user may have the same name; what one has found says nothing about the other."""
+    monkeypatch.setattr(state_files, "folder", lambda name: tmp_path)
+    here: Session = session_of(PIPELINE)
+    rereads.refuse_other_clusters(here)
+    with verdict_file.writing("shop") as file:
+        file.write(as_line({"id": "a", "clean": True, "origin": NOW.as_json()}))
+    monkeypatch.setattr(rereads, "try_origin", lambda session: (NOW, ""))
+    rereads.refuse_other_clusters(here)
+    elsewhere = replace(NOW, sets=NOW.sets | {"destination": "other/z:1"})
+    monkeypatch.setattr(rereads, "try_origin", lambda session: (elsewhere, ""))
+    with pytest.raises(Refused, match=r"is not of this pipeline: the destination was .*, and is other/z:1; run"):
+        rereads.refuse_other_clusters(here)

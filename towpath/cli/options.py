@@ -53,12 +53,17 @@ def print_json(event: Event | dict[str, Any]) -> None:
 
 
 def print_tables(*parts: RenderableType) -> None:
-    """Print tables and text for people; without a terminal, no line is wrapped."""
+    """Print tables and text for people; without a terminal, no line is wrapped, or padded at its end."""
     from rich.console import Console  # slow, and most commands print no tables
 
     console = Console()
-    console.width = console.width if console.is_terminal else _WIDE
-    console.print(*parts)
+    if console.is_terminal:
+        console.print(*parts)
+        return
+    console.width = _WIDE
+    with console.capture() as captured:
+        console.print(*parts)
+    click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
 def opened(file: Path) -> AbstractContextManager[Session]:

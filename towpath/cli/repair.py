@@ -104,6 +104,7 @@ def _targets(session: Session, ids: tuple[str, TextIO] | None, *, dead_letters: 
         return rereads.of_file(session.pipeline, *ids)
     if dead_letters:
         return rereads.of_dead_letters(session.pipeline, session.topics)
+    rereads.refuse_other_clusters(session)
     return rereads.of_verdicts(_verdict_files(session.pipeline))
 
 

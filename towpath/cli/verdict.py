@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from towpath.cli import report
@@ -36,7 +36,7 @@ def show(result: VerificationResult) -> None:
 
 
 def _table(tallies: Sequence[Tally]) -> Table:
-    table = Table("namespace", "documents", *KINDS, "verdict", box=None, padding=(0, 4, 0, 0))
+    table = Table(Column("namespace", overflow="fold"), "documents", *KINDS, "verdict", box=None, padding=(0, 2, 0, 0))
     for tally in tallies:
         name = tally.pair.source
         if tally.pair.destination != name:

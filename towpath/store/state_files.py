@@ -108,7 +108,8 @@ def alone(name: str, command: str, words: str = "") -> Iterator[None]:
         if holder:
             raise TowpathError(
                 f"another `towpath {words or command}` of {name} runs here ({holder}); one is enough: `towpath status`"
-                " shows the state of the pipeline"
+                " shows the state of the pipeline",
+                f"if that is another pipeline, whose name is also {name}, run this one with another XDG_STATE_HOME",
             )
         yield
 

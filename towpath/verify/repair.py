@@ -24,12 +24,13 @@ from towpath.config.events import Reread
 from towpath.config.namespaces import namespace_of
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted
-from towpath.errors import TowpathError
+from towpath.errors import Refused, TowpathError
 from towpath.log import barrier, dead_letters, reread_requests
 from towpath.log.field_rules import pair_of
 from towpath.log.records import NOT_BSON, is_key
 from towpath.session import Session
 from towpath.store import verdict_file
+from towpath.verify.verdict import Origin, try_origin
 from towpath_verifier import (
     ARRAY,
     DOCUMENT,
@@ -72,6 +73,17 @@ class DocumentRef:
 def of_verdicts(places: Iterable[Path]) -> Iterator[DocumentRef]:
     """The documents in these verdicts, each once. Raises `TowpathError` when a file is missing or incomplete."""
     return _distinct(DocumentRef(one.namespace, one.key) for place in places for one in verdict_file.read(place))
+
+
+def refuse_other_clusters(session: Session) -> None:
+    """Raise `Refused` where the last verdict is of other clusters, as of another pipeline with the same name here."""
+    place = verdict_file.path(session.pipeline.name)
+    before = Origin.from_json(verdict_file.counts(place).get("origin")) if place.exists() else None
+    now, _ = try_origin(session) if before else (None, "")
+    if before and now and (reason := before.clusters_doubt(now)):
+        raise Refused(
+            f"the last verdict on this machine is not of this pipeline: {reason}", "run `towpath verify` first"
+        )
 
 
 def extras(places: Iterable[Path]) -> int:

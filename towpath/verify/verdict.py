@@ -88,10 +88,8 @@ class Origin:
 
     def deployment_doubt(self, now: Origin) -> str:
         """As `doubt`, but only for the clusters and the log."""
-        for side in _SIDES:
-            before, after = self.sets[side], now.sets[side]
-            if not ReplicaSet.parse(before).is_same(ReplicaSet.parse(after)):
-                return f"the {side} was {before}, and is {after}"
+        if reason := self.clusters_doubt(now):
+            return reason
         if not self.topics:
             return "it was made while the pipeline was not deployed"
         common = sorted(self.topics.keys() & now.topics.keys())
@@ -100,6 +98,14 @@ class Origin:
         recreated = (name for name in common if self.topics[name] != now.topics[name])
         if name := next(recreated, ""):
             return f"the pipeline was removed and deployed again since: the topic {name} is another one"
+        return ""
+
+    def clusters_doubt(self, now: Origin) -> str:
+        """As `doubt`, but only for the clusters."""
+        for side in _SIDES:
+            before, after = self.sets[side], now.sets[side]
+            if not ReplicaSet.parse(before).is_same(ReplicaSet.parse(after)):
+                return f"the {side} was {before}, and is {after}"
         return ""
 
     def history_doubt(self, now: str) -> str:
