@@ -120,6 +120,7 @@ def test_there_and_back_without_loss(pipeline: Pipeline, tmp_path: Path, nightly
             said = towpath(command[0], pipeline.file, *command[1:], expect=2).stderr
             assert "its sink must stay stopped" in said
         left_as_it_is(pipeline)
+        assert "0 schema changes to resolve" in towpath("ddl", pipeline.file).stdout, "what was relaxed stays there"
         assert pipeline.status(expect=1)["cutover"]["state"] == "destination primary"
         if nightly:
             not_returned(pipeline, tmp_path)

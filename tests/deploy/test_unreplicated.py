@@ -134,3 +134,19 @@ def test_what_is_resolved_is_remembered(state):
     (state / "shop" / "ddl.json").write_text("{")
     with pytest.raises(TowpathError, match=r"ddl\.json"):
         unreplicated.resolved("shop")
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_nothing_at_the_old_source_is_told_while_the_destination_is_primary(monkeypatch, leads):
+    """What a cutover relaxes there would otherwise be offered for the primary, which would lose its TTL."""
+    asked = []
+    monkeypatch.setattr(unreplicated, "resolved", lambda name: set())
+    monkeypatch.setattr(unreplicated, "resolved_by_verdict", lambda pipeline, known: set())
+    monkeypatch.setattr(unreplicated, "_passed", lambda session, candidates: asked.append(candidates) or ())
+    monkeypatch.setattr(
+        unreplicated, "_sides", lambda session, candidates: Sides(frozenset(["shop.a"]), {}, (), frozenset())
+    )
+    monkeypatch.setattr(unreplicated.cutover, "leads", lambda session: leads)
+    session = SimpleNamespace(pipeline=PIPELINE, file=FILE)
+    assert unreplicated.unresolved(session, [of("collMod")], remember=False) == ()
+    assert bool(asked) is not leads

@@ -23,7 +23,7 @@ from towpath.log import source_offsets
 from towpath.log.barrier import passing
 from towpath.log.source_offsets import Ddl, read_state
 from towpath.session import Session
-from towpath.store import state_files, verdict_file
+from towpath.store import cutover, state_files, verdict_file
 from towpath.store.schema_changes import open_changes
 from towpath_verifier import MetadataDifference
 
@@ -54,11 +54,12 @@ def _passed(session: Session, changes: Sequence[Ddl]) -> tuple[str, ...]:
 def unresolved(session: Session, changes: Iterable[Ddl], *, remember: bool = True) -> tuple[SourceChange, ...]:
     """The changes that are not resolved. With `remember`, the resolved ones are recorded on this machine.
 
-    Raises `TowpathError` when a side does not answer.
+    There are none while the destination is primary, and during a cutover: the source's schema is then what the
+    cutover has made of it, and the primary must not follow. Raises `TowpathError` when a side does not answer.
     """
     pipeline, known = session.pipeline, list(changes)
     old = resolved(pipeline.name)
-    if all(ddl.mark in old for ddl in known):
+    if all(ddl.mark in old for ddl in known) or cutover.leads(session):
         return ()
     by_verdict = resolved_by_verdict(pipeline, known)
     candidates = [ddl for ddl in known if ddl.mark not in old | by_verdict]

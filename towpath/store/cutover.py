@@ -114,7 +114,8 @@ class Cutover:
             return f"the destination has been primary since {utc(self.switched_at)}; {back}{self._left}"
         if self.state == "source primary":
             return f"the source is primary again; `towpath cutover --back` completes the return{self._left}"
-        return f"under way ({self.state}), or interrupted; {undo_command(self.state)} undoes what was begun"
+        undo = undo_command(self.state)
+        return f"under way ({self.state}); if it was interrupted, run {undo} before you start the writers again"
 
     @property
     def to_convert(self) -> bool:
@@ -225,6 +226,15 @@ def refuse_takeover(session: Session) -> None:
         marker = if_allowed(lambda: read(client, session.pipeline))
     if marker is not None and (marker.is_takeover or marker.state in TAKEOVERS):
         refuse(session)
+
+
+def leads(session: Session) -> bool:
+    """Whether a cutover or a takeover is under way or done, so that the destination must not follow the source."""
+    if not session.pipeline.exactly_once:
+        return False
+    with session.destination.briefly() as client:
+        marker = if_allowed(lambda: read(client, session.pipeline))
+    return marker is not None and marker.state != "source primary"
 
 
 def is_cut_over(session: Session) -> bool:
