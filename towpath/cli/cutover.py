@@ -14,7 +14,7 @@ from towpath.cli import DIFFERENT, report
 from towpath.cli.options import FILE, duration, flag, json_option, opened, pipeline_argument, print_json, say
 from towpath.config.events import CutoverNote, Gate, Step, Switch, TimedEvent
 from towpath.config.mongo_uri import without_credentials
-from towpath.config.text import utc
+from towpath.config.text import counted, utc
 from towpath.cutover.machine import Machine
 from towpath.cutover.sides import Sides, read_sides
 from towpath.cutover.steps import CutoverOptions
@@ -180,7 +180,7 @@ def with_words(event: TimedEvent) -> TimedEvent:
     """The event as it is shown: with the time, and with words for people."""
     match event:
         case Step():
-            counts = "".join(f", {count:,} {unit}" for unit, count in event.counts.items())
+            counts = "".join(f", {counted(count, noun.removesuffix('s'))}" for noun, count in event.counts.items())
             words = f"{event.step}: {event.seconds:.1f} s{counts}"
         case Switch():
             words = f"the {event.primary} is primary: redirect the writers there"

@@ -122,7 +122,7 @@ def _show(documents: Iterable[DocumentRef], *, as_json: bool) -> None:
             print_json(document.event)
     if not as_json:
         for namespace, count in counts.items():
-            click.echo(f"{namespace}: {count:,} documents would be re-read")
+            click.echo(f"{namespace}: {counted(count, 'document')} would be re-read")
         if not counts:
             click.echo("nothing to repair")
 

@@ -22,6 +22,7 @@ from towpath.clients.kafka.consume import messages
 from towpath.clients.mongo.client import Client, Cluster
 from towpath.clients.mongo.replica_set import RAW, collections
 from towpath.config.namespaces import namespace_of
+from towpath.config.text import counted
 from towpath.errors import Overtaken, Refused
 from towpath.history.plan import Log, namespaces
 from towpath.history.preconditions import document_counts
@@ -124,7 +125,7 @@ def empty(session: Session, marker: Marker, log: Log) -> None:
             _drop(marker, found.namespace)
         elif found.namespace in targets and found.kind == "collection":
             if count := counts.get(found.namespace):
-                session.say(f"emptying {found.namespace}: {count:,} documents")
+                session.say(f"emptying {found.namespace}: {counted(count, 'document')}")
             _delete_all(marker, found.namespace)
 
 

@@ -24,7 +24,7 @@ from towpath.clients.mongo.client import Client
 from towpath.clients.mongo.replica_set import ReplicaSet, replica_set
 from towpath.config.events import Following, VerdictSummary
 from towpath.config.pipeline import Pipeline
-from towpath.config.text import duration, first_few
+from towpath.config.text import counted, duration, first_few
 from towpath.deploy.schema import Listing, at_destination, at_source
 from towpath.errors import TowpathError
 from towpath.log import field_rules
@@ -191,7 +191,9 @@ class Verdict(VerdictSummary):
         counts = {name: getattr(self, name) or 0 for name in (*KINDS, "metadata")}
         differences = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
         headline = "repaired since" if self.repaired and not differences else self.verdict
-        head = f"{headline}{f' ({differences})' if differences else ''}: {self.compared:,} documents, {self.of}"
+        head = (
+            f"{headline}{f' ({differences})' if differences else ''}: {counted(self.compared, 'document')}, {self.of}"
+        )
         age = self.age
         return f"{head}, {duration(age)} ago" if age >= 0 else f"{head}, dated {duration(-age)} in the future"
 
