@@ -154,7 +154,7 @@ def test_a_fail_back_restores_a_ttl_that_is_left_before_its_gate(world: World, m
     command._is_ready_to_return()
     assert seen == [(True, False)] * 2, "a dry run changes nothing"
     command.dry_run = False
-    assert command._is_ready_to_return() and seen[2:] == [(True, False), (False, False)], "it waits for no conversion"
+    assert command._is_ready_to_return() and seen[2:] == [(False, False)] * 2, "it waits for no conversion"
     assert command.sides.marker is not None and [one.expires for one in command.sides.marker.conversions] == [False]
 
 

@@ -292,13 +292,13 @@ class Machine:
         assert self.sides.reverse is not None and self.sides.marker is not None
         self.sides.reverse.require_deployed()
         target.require_own(self.sides.reverse)
-        preconditions = run(PRECONDITIONS, self._readiness(returns=True))
-        if not (self.dry_run or red(preconditions)):
-            self._apply_backlog()
         if not self.dry_run and any(one.expires for one in self.sides.marker.conversions):
             for _ in conversions.complete(self.sides.forward, only_ttl=True):  # the gate names what is left of it
                 pass
             self.sides.marker = replace(self.sides.marker, conversions=conversions.pending(self.sides.forward))
+        preconditions = run(PRECONDITIONS, self._readiness(returns=True))
+        if not (self.dry_run or red(preconditions)):
+            self._apply_backlog()
         # if the source still blocks writes, the reverse pipeline cannot apply: the gate could not pass
         is_blocked = self.sides.marker.blocked and red(preconditions)
         checks = [] if is_blocked else run(GATE, self._readiness(returns=True))

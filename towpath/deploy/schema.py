@@ -287,7 +287,7 @@ class Step:
     def expires(self) -> bool:
         """Whether it gives an index, or a clustered collection, a TTL in place, by which the server then deletes."""
         changed = self.change or (self.command.body if "collMod" in self.command.body else {})
-        return changed.get("expireAfterSeconds", "off") != "off"
+        return bool(changed.get("expireAfterSeconds", "off") != "off")
 
     @property
     def is_quick(self) -> bool:
