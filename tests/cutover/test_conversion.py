@@ -19,9 +19,10 @@ from tests.cutover.test_undo import FAILURES, RETURNED, WAYS, at, begin, handler
 from tests.support.cutover_world import World
 from towpath.cli import deploy
 from towpath.config.events import CutoverNote, TimedEvent
+from towpath.cutover import machine
 from towpath.cutover.machine import Machine
 from towpath.deploy import conversions
-from towpath.deploy.schema import Plan, Step, as_text
+from towpath.deploy.schema import Plan, Step, as_text, of_text
 from towpath.errors import MongoUnreachable, Overtaken, Refused, TowpathError
 from towpath.session import Session
 from towpath.signals import Interrupts
@@ -41,8 +42,8 @@ def switched(world: World, way: str) -> Machine:
     command = world.command(signals())
     assert WAYS[way](world, command)
     assert world.marker is not None and world.marker.state in SWITCHED
-    assert [one.enforced for one in world.marker.conversions] == [True]
-    assert primary(world) in world.state.enforced
+    assert [(one.expires, one.enforced) for one in world.marker.conversions] == [(True, False), (False, True)]
+    assert primary(world) in world.state.enforced & world.state.relaxed
     world.calls.clear()
     return command
 
@@ -67,7 +68,8 @@ def test_whatever_ends_it_a_later_command_completes_it(world: World, way: str, f
     names = list(world.calls)
     assert {"convert", "converted"} <= set(names), names
     first = names.index("convert")
-    for index in range(first, first + 2):
+    assert names[first : first + 4] == ["convert", "converted"] * 2
+    for index in range(first, first + 4):
         for done in (False, True):
             command = switched(world, way)
             side = primary(world)
@@ -75,12 +77,12 @@ def test_whatever_ends_it_a_later_command_completes_it(world: World, way: str, f
             finish(command)
             assert side in world.state.enforced | world.state.unique, (names[index], done)
             world.on_call = lambda name, is_done: None
-            if "converted" not in world.calls or index == first or not done:  # what is not stored is repeated
+            if index < first + 3 or not done:  # what is not stored is repeated
                 assert command._left and "towpath cutover " in command._left[0], (names[index], done)
                 assert world.marker is not None and world.marker.conversions, (names[index], done)
             again = world.command(signals())
             finish(again) if world.marker else None
-            assert side in world.state.unique and not again._left, (names[index], done)
+            assert side in world.state.unique - world.state.relaxed and not again._left, (names[index], done)
             assert (world.marker.conversions if world.marker else ()) == (), (names[index], done)
             if way == "back":
                 assert world.marker is None and world.state == RETURNED
@@ -91,7 +93,7 @@ def test_a_signal_during_the_switch_ends_the_command_before_the_conversion(world
     command.signals.came = True
     assert not command._convert()
     assert "convert" not in world.calls and world.marker is not None and world.marker.conversions
-    with pytest.raises(TowpathError, match=r"not all indexes are converted \(interrupted\)"):
+    with pytest.raises(TowpathError, match=r"not all indexes are converted, or have .* \(interrupted\)"):
         command._require_nothing_left()
 
 
@@ -136,6 +138,26 @@ def test_a_fail_back_begins_with_a_conversion_left_and_its_undo_keeps_it(world: 
     assert world.state.enforced == {"destination"}
 
 
+def test_a_fail_back_restores_a_ttl_that_is_left_before_its_gate(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else neither side would have one, and the source would get none."""
+    command = switched(world, "there")
+    seen = list[tuple[bool, bool]]()
+
+    def run(*_: Any) -> list[Any]:
+        seen.append(("destination" in world.state.relaxed, "destination" in world.state.unique))
+        return []
+
+    monkeypatch.setattr(machine, "run", run)
+    monkeypatch.setattr(machine.target, "require_own", lambda *_: None)
+    monkeypatch.setattr(Session, "require_deployed", lambda *_: None)
+    command.dry_run = True
+    command._is_ready_to_return()
+    assert seen == [(True, False)] * 2, "a dry run changes nothing"
+    command.dry_run = False
+    assert command._is_ready_to_return() and seen[2:] == [(False, False)] * 2, "it waits for no conversion"
+    assert command.sides.marker is not None and [one.expires for one in command.sides.marker.conversions] == [False]
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_the_marker_names_the_conversions_before_the_pause(world: World, way: str) -> None:
     """A marker that is too large must not be found so at the switch."""
@@ -178,6 +200,48 @@ def server(world: World, monkeypatch: pytest.MonkeyPatch) -> Server:
 def unique(name: str) -> Conversion:
     body = {"collMod": "users", "index": {"name": name, "unique": True}}
     return Conversion("shop.users", (name,), True, commands=as_text([Step("shop.users", Command("shop", body))]))
+
+
+def ttl(name: str = "") -> Conversion:
+    """Of an index; without a name, of a clustered collection."""
+    change = {"expireAfterSeconds": 60}
+    body = {"collMod": "users", **({"index": {"name": name, **change}} if name else change)}
+    (one,) = conversions.conversions([Step("shop.users", Command("shop", body))])
+    return one
+
+
+def test_ttl_comes_first_and_apart(world: World, server: Server) -> None:
+    """An index may have both a TTL and uniqueness, and the conversion of one may take minutes."""
+    steps = [step for one in (unique("a"), unique("b"), ttl("b"), ttl()) for step in of_text(one.commands)]
+    found = conversions.conversions(steps)
+    assert [(one.expires, one.indexes, one.enforced) for one in found] == [
+        (True, ("b",), False),
+        (True, (), False),
+        (False, ("a",), True),
+        (False, ("b",), True),
+    ]
+    assert found[0].description == "the index b of shop.users does not delete expired documents yet"
+    assert found[1].description == "the collection shop.users does not delete expired documents yet"
+    shop = left(world, "destination primary", *found)
+    words = ["restored the TTL of b of shop.users", "restored the TTL of shop.users"]
+    assert [one.words for one in conversions.complete(shop, only_ttl=True)] == words
+    assert world.marker is not None and world.marker.conversions == found[2:]
+    assert [one.words for one in conversions.complete(shop)] == [
+        "converted a of shop.users to unique",
+        "converted b of shop.users to unique",
+    ]
+
+
+def test_a_ttl_that_the_server_refuses_to_restore_is_told_and_stops_no_other(world: World, server: Server) -> None:
+    shop = left(world, "destination primary", ttl("first"), unique("second"))
+    server.answers = refusing(13)
+    first, second = conversions.complete(shop)
+    assert first.words.startswith("the destination refuses to restore the TTL of first of shop.users: cannot; once it")
+    assert not first.is_done and second.is_done and f"run towpath prepare {shop.file}" in first.words
+    assert world.marker is not None and [one.problem for one in world.marker.conversions] == [first.words]
+    assert world.marker.conversions[0].description == first.words
+    command = world.command(signals())
+    assert command._convert() and command._left == [first.words]
 
 
 def refusing(code: int) -> Callable[[Step], None]:
@@ -295,6 +359,7 @@ def test_a_fail_back_that_begins_ends_the_conversion(world: World, server: Serve
 
     def answer(step: Step) -> None:
         assert world.marker is not None
+        world.state.relaxed.add("source")
         world.marker = Cutover("failing back", (), 1.0, conversions=world.marker.conversions)
 
     server.answers = answer

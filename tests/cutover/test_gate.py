@@ -82,6 +82,7 @@ class Case:
         self.fake("read", lambda session: Listing(session.pipeline, {"shop.orders": ORDERS}, {}), Listing)
         self.fake("schemas", lambda session, pairs: Schemas((), {}, {}, (6, 0)), gate.schema)
         self.fake("compared", lambda _: Metadata((), ()))
+        self.fake("pending", lambda session: (), gate.conversions)
         self.fake("problem", lambda client, granted: "", gate.write_block)
         self.fake("writes_through", lambda granted: True, gate.write_block)
         self.fake("findings", lambda facts: [Finding("warning", "kafka", "one broker")], gate.deployment)
@@ -313,6 +314,20 @@ def test_what_the_cutover_has_left_is_named_and_not_made_the_source_s(case: Case
     assert line.advice == f"towpath prepare {case.folder / 'shop.toml'}"
 
 
+def test_no_fail_back_begins_while_a_ttl_is_not_restored(case: Case) -> None:
+    """The schemas are the same: neither side has one."""
+    left = Conversion("shop.orders", ("n",), enforced=False, expires=True)
+    case.fake("pending", lambda session: [left] if session.pipeline.name == "shop" else [], gate.conversions)
+    assert red(case.checks()) == []
+    case.returns = True
+    (line,) = red(case.checks())
+    assert (line.subject, line.finding) == ("metadata", left.description)
+    assert line.advice == f"towpath prepare {case.folder / 'shop.toml'}"
+
+
+RESTORE_TTL = [
+    Step("shop.orders", Command("shop", {"collMod": "orders", "index": {"name": "n", "expireAfterSeconds": 60}}))
+]
 CONVERT = [Step("shop.orders", Command("shop", {"collMod": "orders", "index": {"name": "n", "unique": True}}))]
 REBUILD = [
     Step("shop.orders", Command("shop", {"dropIndexes": "orders", "index": "n"})),
@@ -324,6 +339,7 @@ REBUILD = [
     ("steps", "changed", "level", "found"),
     [
         ([], {}, "ok", "about 2.5 s (limit 9 s)"),
+        (RESTORE_TTL * 10_000, {}, "ok", "about 2.5 s (limit 9 s)"),
         (CONVERT * 3, {}, "ok", "after it, indexes with 3,000,000 entries (3) become unique, about 1 s"),
         (REBUILD, {"max_pause": 5}, "warning", "in it, indexes with 2,000,000 entries (2) are rebuilt"),
         (REBUILD, {"max_pause": 60}, "ok", "after it with --rebuild-later"),

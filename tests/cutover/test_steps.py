@@ -37,6 +37,7 @@ def work_of(world: World, contexts: ExitStack, direction: Any = CUTOVER, **chang
     """What the steps of a cutover share, before the first."""
     options: CutoverOptions = replace(OPTIONS, **changed)
     forward, reverse = world._session("shop", "source"), world._session("shop-back", "destination")
+    world.state.relaxed, world.state.warning = {direction.new}, {direction.new}
     sides = Sides(forward, reverse, None)
     sides.enter(direction.under_way)
     changes: Any = SimpleNamespace(duration_s=0.0, verify_new=lambda: 1)
@@ -96,19 +97,34 @@ def test_schemas_that_nothing_watched_are_read_again(world: World, is_watched: b
 
 
 def test_what_comes_after_the_switch() -> None:
-    """Conversions, and what takes time if that was asked for."""
-    kinds = itertools.product((False, True), repeat=3)
+    """Conversions, TTL, and what takes time if that was asked for."""
+    kinds = itertools.product((False, True), repeat=4)
     later = {
-        (converts, is_quick, rebuilds_later)
-        for converts, is_quick, rebuilds_later in kinds
+        (converts, expires, is_quick, rebuilds_later)
+        for converts, expires, is_quick, rebuilds_later in kinds
         if steps._is_later(
             SimpleNamespace(options=SimpleNamespace(rebuilds_later=rebuilds_later)),  # type: ignore[arg-type]
-            SimpleNamespace(converts=converts, is_quick=is_quick),  # type: ignore[arg-type]
+            SimpleNamespace(converts=converts, expires=expires, is_quick=is_quick),  # type: ignore[arg-type]
         )
     }
-    assert later == {(True, False, False), (True, False, True), (True, True, False), (True, True, True)} | {
-        (False, False, True)
-    }
+    always = {kind for kind in itertools.product((False, True), repeat=4) if kind[0] or kind[1]}
+    assert later == always | {(False, False, False, True)}
+
+
+@pytest.mark.parametrize(
+    ("body", "expires"),
+    [
+        ({"index": {"name": "n", "expireAfterSeconds": 60}}, True),
+        ({"index": {"name": "n", "expireAfterSeconds": 0, "hidden": True}}, True),
+        ({"expireAfterSeconds": 60}, True),
+        ({"expireAfterSeconds": "off"}, False),
+        ({"index": {"name": "n", "unique": True}}, False),
+        ({"validationAction": "error"}, False),
+    ],
+)
+def test_which_step_makes_a_server_delete(body: dict[str, Any], expires: bool) -> None:
+    assert Step("shop.users", Command("shop", {"collMod": "users", **body})).expires is expires
+    assert not Step("shop.users", Command("shop", {"create": "users", **body})).expires
 
 
 @pytest.mark.parametrize(

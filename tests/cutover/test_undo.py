@@ -107,6 +107,7 @@ def begin(world: World, way: str) -> State:
     world.marker, world.state.blocked, world.state.sinks = None, set(), {"shop": "RUNNING"}
     world.state.relaxed, world.state.captures_back, world.state.capture = {"destination"}, False, "RUNNING"
     world.state.enforced, world.state.unique, world.problem = set(), set(), ""
+    world.state.warning = {"destination"}
     if way == "back":
         command = world.command(signals())
         assert world.cut_over(command) and command._convert()
@@ -244,12 +245,12 @@ def test_the_undo_is_done_before_anything_is_printed(
 RETURNED = State(unique={"source"})
 UNDOS = {
     "there": (
-        *("allow", "restore TTL source", "stop TTL destination", "release destination", "remove", "resume shop"),
-        "delete",
+        *("allow", "restore TTL source", "refuse source", "warn destination", "release destination", "remove"),
+        *("resume shop", "delete"),
     ),
     "back": (
-        *("allow", "restore TTL destination", "stop TTL source", "release source", "resume shop-back"),
-        "mark destination primary",
+        *("allow", "restore TTL destination", "refuse destination", "warn source", "release source"),
+        *("resume shop-back", "mark destination primary"),
     ),
 }
 
@@ -307,7 +308,7 @@ def test_who_is_overtaken_touches_nothing_any_more(world: World, way: str) -> No
             assert world.marker and [world.marker.token] == others, (names[index], index)
             after = world.calls[index + 2 :]
             undone = {"allow", "remove", "release destination", "resume shop", "delete", "resume shop-back"}
-            undone |= {"stop TTL destination"} if way == "there" else {"restore TTL destination", "release source"}
+            undone |= {"warn destination"} if way == "there" else {"restore TTL destination", "release source"}
             assert not undone & set(after), (names[index], after)
 
 
@@ -495,7 +496,11 @@ def test_a_fail_back_stops_ttl_at_the_destination_before_it_switches(world: Worl
 
     world.on_call = on_call
     assert world.go_back(world.command(signals()))
-    assert seen == [{"destination"}], "the source's TTL is active again, the destination's is not any more"
+    assert seen == [{"source", "destination"}], "no TTL is active, until the source is primary"
+    command = world.command(signals())
+    command.take()
+    command._finish_return()
+    assert world.state.relaxed == {"destination"}
 
 
 def lose_its_source(world: World) -> Machine:

@@ -365,6 +365,7 @@ def test_a_command_that_was_killed_before_the_writers_were_redirected_is_not_com
             assert writers.redirected >= 1, index
             assert again == "with it" or writers.redirected == was_redirected, index
             done += 1
+        assert ("source" if way == "back" else "destination") not in world.state.relaxed, index
     assert writers.redirected == 1 and done > 1 and bool(told) is (again != "with it")
 
 

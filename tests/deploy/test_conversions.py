@@ -131,6 +131,31 @@ def test_duplicates_are_named_and_it_keeps_refusing_them(server: tuple[str, Clie
     assert index(client)["unique"] and marker(client, shop).conversions == ()
 
 
+def test_one_index_gets_its_ttl_first_and_then_becomes_unique(server: tuple[str, Client], shop: Session) -> None:
+    client = server[1]
+    client.shop.users.drop_index("email")
+    client.shop.users.create_index("email", name="email", unique=True, expireAfterSeconds=3600)
+    client.copied.users.insert_one({"_id": "twin", "email": 7})
+    steps = plan(shop, final=True).steps
+    apply(shop.destination, [step for step in steps if not conversions.is_later(step)])
+    left = conversions.conversions(filter(conversions.is_later, steps))
+    cutovers.insert(client, shop.pipeline, Cutover("destination primary", (), 1.0, conversions=left))
+    assert [(one.indexes, one.expires, one.enforced) for one in left] == [
+        (("email",), True, False),
+        (("email",), False, True),
+    ]
+    assert index(client)["prepareUnique"] and "expireAfterSeconds" not in index(client)
+    assert "the index email of copied.users does not delete expired documents yet" in marker(client, shop).description
+    restored, refused = conversions.complete(shop)
+    assert (restored.words, restored.is_done) == ("restored the TTL of email of copied.users", True)
+    assert index(client)["expireAfterSeconds"] == 3600 and not refused.is_done
+    (stored,) = marker(client, shop).conversions
+    assert (stored.expires, stored.problem) == (False, refused.words)
+    client.copied.users.delete_one({"_id": "twin"})
+    assert [done.is_done for done in conversions.complete(shop)] == [True]
+    assert index(client)["unique"] and marker(client, shop).conversions == ()
+
+
 def test_before_6_0_an_index_is_rebuilt_also_after_an_attempt_that_was_ended(
     server: tuple[str, Client], shop: Session
 ) -> None:

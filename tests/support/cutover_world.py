@@ -59,7 +59,8 @@ class State:
     """The source connector of the pipeline."""
     captures_back: bool = False
     relaxed: set[str] = field(default_factory=lambda: {"destination"})
-    """The sides whose TTL is stopped."""
+    """The sides whose TTL is stopped, and `warning`: those whose validator only warns."""
+    warning: set[str] = field(default_factory=lambda: {"destination"})
     enforced: set[str] = field(default_factory=set)
     """The sides whose index refuses new duplicates, and `unique`: those where it is converted."""
     unique: set[str] = field(default_factory=set)
@@ -151,12 +152,20 @@ class World:
     def does(self, name: str, effect: Callable[..., Any]) -> Callable[..., Any]:
         def do(*arguments: Any, **named: Any) -> Any:
             self.calls.append(name)
+            self._assert_undoable()
             self.on_call(name, False)
             result = effect(*arguments, **named)
+            self._assert_undoable()
             self.on_call(name, True)
             return result
 
         return do
+
+    def _assert_undoable(self) -> None:
+        """The new primary deletes nothing by itself before the switch: no undo would bring it back."""
+        new = {"cutting over": "destination", "taking over": "destination", "failing back": "source"}
+        if self.marker is not None and (side := new.get(self.marker.state)):
+            assert side in self.state.relaxed, f"the {side} deletes expired documents before the switch"
 
     # the marker, with the rules of `towpath.store.cutover`, which test_marker.py tests
 
@@ -212,7 +221,7 @@ class World:
     def converted(self, client: object, pipeline: object, conversion: Conversion, problem: str) -> None:
         def effect() -> None:
             assert self.marker is not None
-            left = [one for one in self.marker.conversions if one.names != conversion.names]
+            left = [one for one in self.marker.conversions if one.commands != conversion.commands]
             left += [replace(conversion, problem=problem)] if problem else []
             self.marker = replace(self.marker, conversions=tuple(left))
 
@@ -245,6 +254,10 @@ BEFORE, LOG = {("shop.users", 0): (0, 7)}, {("shop.users", 0): (0, 9)}
 TIMES, BEGUN = {"source": ClusterTime(7, 1), "destination": ClusterTime(8, 1)}, ClusterTime(9, 1)
 
 #: Steps of a schema, as `State` keeps them.
+WARN, REFUSE = (
+    Step("shop.users", Command("shop", {"collMod": "users", "validationAction": action}))
+    for action in ("warn", "error")
+)
 STOP_TTL, RESTORE_TTL, ENFORCE, CONVERT, RELEASE = (
     Step("shop.users", Command("shop", {"collMod": "users", "index": {"name": "n", **change}}))
     for change in (
@@ -306,6 +319,8 @@ def world(folder: Path, patch: pytest.MonkeyPatch) -> World:
         assert final is not overwrite
         side = session.destination.side
         steps = (
+            (REFUSE, final and side in state.warning),
+            (WARN, overwrite and side not in state.warning),
             (RESTORE_TTL, final and side in state.relaxed),
             (STOP_TTL, overwrite and side not in state.relaxed),
             (ENFORCE, final and side not in state.enforced | state.unique),
@@ -315,12 +330,16 @@ def world(folder: Path, patch: pytest.MonkeyPatch) -> World:
         return Plan(indexes=tuple(step for step, is_needed in steps if is_needed))
 
     def plan_in_place(session: Session) -> Plan:
-        is_relaxed = session.destination.side in state.relaxed
-        return Plan() if is_relaxed else Plan(collections=(STOP_TTL,), undo=(RESTORE_TTL,))
+        side = session.destination.side
+        steps = ((STOP_TTL, RESTORE_TTL, state.relaxed), (WARN, REFUSE, state.warning))
+        needed = [(step, undo) for step, undo, relaxed in steps if side not in relaxed]
+        return Plan(collections=tuple(step for step, _ in needed), undo=tuple(undo for _, undo in needed))
 
     def change_schema(session: Session, changes: Sequence[Step], **_: Any) -> int:
         side = session.destination.side
         effects: list[tuple[Step, str, Callable[[], object]]] = [
+            (WARN, "warn", lambda: state.warning.add(side)),
+            (REFUSE, "refuse", lambda: state.warning.discard(side)),
             (STOP_TTL, "stop TTL", lambda: state.relaxed.add(side)),
             (RESTORE_TTL, "restore TTL", lambda: state.relaxed.discard(side)),
             (ENFORCE, "enforce", lambda: state.enforced.add(side)),
@@ -332,7 +351,11 @@ def world(folder: Path, patch: pytest.MonkeyPatch) -> World:
         return len(changes)
 
     def convert(primary: Any, conversion: Conversion, *_: Any) -> Attempt:
-        assert of_text(conversion.commands) == (CONVERT,)
+        if conversion.expires:
+            assert of_text(conversion.commands) == (RESTORE_TTL,)
+            state.relaxed.discard(primary.side)
+            return Attempt(conversion.done, is_done=True)
+        assert of_text(conversion.commands) == (CONVERT,) and primary.side not in state.relaxed, "TTL comes first"
         assert primary.side in state.enforced | state.unique, "duplicates came since the switch"
         if not it.problem:
             state.enforced.discard(primary.side)

@@ -161,8 +161,8 @@ def prepare(
     Run it after `deploy`, and with --final after replication has ended. Until then the destination gets a relaxed
     schema that neither rejects nor deletes documents: indexes without unique and TTL, validators that only warn, no
     capped collections. The command reports what exists and differs, and leaves it as it is. Run again, it creates
-    only what is missing. After a cutover, it only converts the indexes that are not unique yet, and refuses --indexes,
-    --overwrite, --final and --in-place: the destination is no copy any more.
+    only what is missing. After a cutover, it only completes what that has left of TTLs and unique indexes, and
+    refuses --indexes, --overwrite, --final and --in-place: the destination is no copy any more.
 
     Exit codes: 0 done; 1 something differs at the destination, or the initial copy is not applied in time; 2 it
     cannot be done.
@@ -191,7 +191,7 @@ def prepare(
 
 
 def _convert(session: Session, left: Sequence[Conversion], *, dry_run: bool, as_json: bool) -> None:
-    """After a cutover: make the indexes of the primary unique. Raises `TowpathError` for those that cannot be."""
+    """After a cutover: complete the indexes of the primary. Raises `TowpathError` for those that cannot be."""
     schema = Plan(indexes=tuple(step for conversion in left for step in of_text(conversion.commands)))
     problems = list[str]()
     if not dry_run:

@@ -244,7 +244,10 @@ def _metadata(readiness: Readiness) -> Result:
     words += f"; and {more} more" if more > 0 else ""
     same = f"the same, {len(both.deferred)} deferred until the cutover"
     file = readiness.session.file
-    if both.differences and readiness.returns and (left := conversions.pending(readiness.forward)):
+    left = conversions.pending(readiness.forward) if readiness.returns else ()
+    if expiring := [one.description for one in left if one.expires]:  # else the fail back would restore none either
+        return False, "; ".join(expiring[:_SHOWN]), f"towpath prepare {readiness.forward.file}"
+    if both.differences and left:
         # left by the cutover; `prepare` of the reverse pipeline would propose that the source's indexes lose uniqueness
         file, words = readiness.forward.file, "; ".join([*(one.description for one in left[:_SHOWN]), words])
     return not both.differences, words or same, f"towpath prepare {file}"
@@ -387,7 +390,8 @@ def _estimate(readiness: Readiness) -> Pause:
         documents = concurrently(partial(_documents, client), list(slow))
         way = round_trip(client)
     entries = sum(documents[namespace] * indexes for namespace, indexes in slow.items())
-    quick = sum(step.is_quick for step in (*restore.steps, *readiness.relax.steps))
+    quick = sum(step.is_quick and not step.expires for step in restore.steps)
+    quick += sum(step.is_quick for step in readiness.relax.steps)
     status = readiness.status if isinstance(readiness.status, Report) else None
     lag, partitions = (status.lag.seconds, len(status.raw.ends)) if status else (None, 0)
     rebuilt = entries if rebuilds and not later else 0

@@ -24,7 +24,18 @@ from towpath.cutover.old_source import Returned
 from towpath.cutover.pause import Pause
 from towpath.cutover.reverse_pipeline import write_reverse_file
 from towpath.cutover.sides import CUTOVER, FAIL_BACK, RETURN, TAKEOVER, Direction, Sides, SwitchUnknown
-from towpath.cutover.steps import APPLY_BACKLOG, BLOCK, CONVERT, FINISH, STEPS, UNDO_ORDER, CutoverOptions, Step, Work
+from towpath.cutover.steps import (
+    APPLY_BACKLOG,
+    BLOCK,
+    CONVERT,
+    FINISH,
+    RESTORE_TTL,
+    STEPS,
+    UNDO_ORDER,
+    CutoverOptions,
+    Step,
+    Work,
+)
 from towpath.cutover.takeover import Loss
 from towpath.cutover.writes import allow, hook, writes_through
 from towpath.deploy import conversions
@@ -281,6 +292,10 @@ class Machine:
         assert self.sides.reverse is not None and self.sides.marker is not None
         self.sides.reverse.require_deployed()
         target.require_own(self.sides.reverse)
+        if not self.dry_run and any(one.expires for one in self.sides.marker.conversions):
+            for _ in conversions.complete(self.sides.forward, only_ttl=True):  # the gate names what is left of it
+                pass
+            self.sides.marker = replace(self.sides.marker, conversions=conversions.pending(self.sides.forward))
         preconditions = run(PRECONDITIONS, self._readiness(returns=True))
         if not (self.dry_run or red(preconditions)):
             self._apply_backlog()
@@ -545,33 +560,41 @@ class Machine:
             self.sides.mark(None)
 
     def _convert(self, option: str = "") -> bool:
-        """Convert what the switch has left, and return whether each was tried. A signal ends it; can be repeated.
+        """Complete what the switch has left, and return whether each was tried. A signal ends it; can be repeated.
 
         Any later command completes it, such as this one with `option`. Raises `Overtaken` once a fail back has begun.
         """
         assert self.sides.marker is not None
-        count, begun = len(self.sides.marker.conversions), time.monotonic()
-        if not count:
+        left = self.sides.marker.conversions
+        if not left:
             return True
-        self._say(f"{CONVERT}: {count:,} …")
         try:
             if self.signals.came:
                 raise KeyboardInterrupt
             self.signals.release()
-            for attempt in conversions.complete(self.sides.forward):
-                if not attempt.is_done:
-                    self.report(CutoverNote(event="not converted", words=attempt.words))
-                    self._left.append(attempt.words)
+            if expiring := sum(one.expires for one in left):  # first: to convert indexes may take minutes
+                self._complete(RESTORE_TTL, expiring, only_ttl=True)
+            if expiring < len(left):
+                self._complete(CONVERT, len(left) - expiring, only_ttl=False)
         except Overtaken:
             raise
         except (KeyboardInterrupt, SystemError, *ERRORS) as error:
             why = str(error) or "interrupted"
-            self._left.append(f"not all indexes are converted ({why}); to do so: {self._command(option)}")
+            words = f"not all indexes are converted, or have their TTL again ({why}); to complete that:"
+            self._left.append(f"{words} {self._command(option)}")
             return False
         finally:
             self.signals.hold()
-        self.report(events.Step(step=CONVERT, seconds=round(time.monotonic() - begun, 3), commands=count))
         return True
+
+    def _complete(self, step: str, count: int, *, only_ttl: bool) -> None:
+        begun = time.monotonic()
+        self._say(f"{step}: {count:,} …")
+        for attempt in conversions.complete(self.sides.forward, only_ttl=only_ttl):
+            if not attempt.is_done and attempt.words not in self._left:
+                self.report(CutoverNote(event="not converted", words=attempt.words))
+                self._left.append(attempt.words)
+        self.report(events.Step(step=step, seconds=round(time.monotonic() - begun, 3), commands=count))
 
     def _end_done(self, direction: Direction) -> None:
         marker = self.sides.marker

@@ -4,9 +4,10 @@
 switch, every step that the marker names can be undone, also after a kill, and as often as it takes.
 
 Capture never stops, so that the log stays whole. The sink stops only once it has applied everything. The reverse
-pipeline captures what the destination takes from then on, also what a restored TTL index deletes there. In a fail back,
-the log of the pipeline also holds what the reverse pipeline wrote to the source. The destination has all of that, which
-is verified: the sink skips it.
+pipeline captures what the destination takes from then on. So no TTL is restored before the switch: what it deletes
+would be deleted at the old primary as well, where after a kill an application may have extended its date. In a fail
+back, the log of the pipeline also holds what the reverse pipeline wrote to the source. The destination has all of that,
+which is verified: the sink skips it.
 """
 
 from __future__ import annotations
@@ -228,8 +229,8 @@ def _plan_schemas(work: Work) -> None:
 
 
 def _is_later(work: Work, step: schema.Step) -> bool:
-    """Whether it takes time, and comes after the switch: see `towpath.deploy.conversions`."""
-    return step.converts or (work.options.rebuilds_later and not step.is_quick)
+    """Whether it comes after the switch: see `towpath.deploy.conversions`."""
+    return conversions.is_later(step) or (work.options.rebuilds_later and not step.is_quick)
 
 
 def _where(work: Work) -> str:
@@ -477,7 +478,8 @@ FINISH = (
     Step("removing the reverse pipeline", lambda work: remove_reverse(work.sides)),
     Step("resuming the pipeline", _resume_pipeline),
 )
-CONVERT = "converting indexes to unique"
+#: After the switch: they are not undone, and can be repeated.
+RESTORE_TTL, CONVERT = "restoring the TTL of the new primary", "converting indexes to unique"
 
 
 def relax_existing_schema(session: Session) -> int:

@@ -407,12 +407,12 @@ def _plan_schema(work: Work) -> None:
         ENFORCE: as_text(without_enforcement(step) for step in work.restore.steps if step.enforces),
         RESTORE: as_text(_restored(work)),
     }
-    later = conversions.conversions(step for step in work.restore.steps if step.converts)
+    later = conversions.conversions(step for step in work.restore.steps if conversions.is_later(step))
     work.sides.mark(replace(work.sides.marker, undo=undo, later=later))
 
 
 def _restored(work: Work) -> list[schema.Step]:
-    return [step for step in work.restore.steps if not (step.enforces or step.converts)]
+    return [step for step in work.restore.steps if not (step.enforces or conversions.is_later(step))]
 
 
 def _enforce(work: Work) -> int:

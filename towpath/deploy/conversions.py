@@ -1,7 +1,8 @@
 """Indexes become unique after the switch of a cutover: that reads them, and the pause must not grow with the data.
 
-In the pause they only get `prepareUnique`, and refuse duplicates from then on. The marker names the conversions that
-are left, with their commands. They can be repeated, so any command on any machine completes them.
+In the pause they only get `prepareUnique`, and refuse duplicates from then on. A TTL is restored after the switch, too:
+until then an undo must be possible, and no undo brings back what a server has deleted. The marker names the conversions
+that are left, with their commands. They can be repeated, so any command on any machine completes them.
 """
 
 from __future__ import annotations
@@ -27,19 +28,25 @@ _LOCK = "conversion"
 
 
 def conversions(steps: Iterable[Step]) -> tuple[Conversion, ...]:
-    """What the marker stores of steps for after the switch: those of one index, or a rebuild, together."""
-    grouped: dict[tuple[str, str], list[Step]] = {}
-    for step in steps:
-        grouped.setdefault((step.namespace, step.change.get("name", "")), []).append(step)
+    """What the marker stores of steps for after the switch: those of one index, or a rebuild, together; TTL first."""
+    grouped: dict[tuple[bool, str, str], list[Step]] = {}
+    for step in sorted(steps, key=lambda step: not step.expires):
+        grouped.setdefault((step.expires, step.namespace, step.change.get("name", "")), []).append(step)
     return tuple(
         Conversion(
             namespace,
-            tuple(name for step in group for name in ((index,) if index else step.builds)),
-            enforced=bool(index),
+            (index,) if index else tuple(name for step in group for name in step.builds),
+            enforced=any(step.converts for step in group),
             commands=as_text(group),
+            expires=expires,
         )
-        for (namespace, index), group in grouped.items()
+        for (expires, namespace, index), group in grouped.items()
     )
+
+
+def is_later(step: Step) -> bool:
+    """Whether it always comes after the switch."""
+    return step.converts or step.expires
 
 
 def marker(session: Session) -> Cutover | None:
@@ -49,7 +56,7 @@ def marker(session: Session) -> Cutover | None:
 
 
 def pending(session: Session) -> tuple[Conversion, ...]:
-    """What is left to convert at the primary."""
+    """What is left to restore or to convert at the primary."""
     stored = marker(session)
     return stored.conversions if stored is not None and stored.state in SWITCHED else ()
 
@@ -68,8 +75,10 @@ class Attempt:
     """Whether nothing is left of it."""
 
 
-def complete(session: Session, on_progress: Progress = lambda done, total, description: None) -> Iterator[Attempt]:
-    """Convert what is left, one after the other; yield what came of each once that is stored.
+def complete(
+    session: Session, on_progress: Progress = lambda done, total, description: None, *, only_ttl: bool = False
+) -> Iterator[Attempt]:
+    """Complete what is left, one after the other; yield what came of each once that is stored.
 
     Waits while another command on this machine does it. What a server refuses is stored as a problem. Raises
     `MongoError`, `TowpathError` for what passes without a change, and `Overtaken` once a fail back has begun or ended.
@@ -83,6 +92,8 @@ def complete(session: Session, on_progress: Progress = lambda done, total, descr
             return
         primary = session.source if stored.state == "source primary" else session.destination
         for conversion in stored.conversions:
+            if only_ttl and not conversion.expires:
+                continue
             cutovers.require_switched(client, pipeline, stored.state)
             attempt = _convert(primary, conversion, session.file, on_progress)
             cutovers.converted(client, pipeline, conversion, "" if attempt.is_done else attempt.words)
@@ -104,8 +115,8 @@ def _convert(primary: Cluster, conversion: Conversion, file: Path, on_progress: 
             if (code := _code(error)) == _BUILDING:
                 raise
             if code in _GONE:
-                return Attempt(f"{conversion.names} does not exist any more: nothing is left to convert", is_done=True)
-            why = f"the {primary.side} refuses to convert {conversion.names}: {brief(error.__cause__)}"
+                return Attempt(f"{conversion.names} does not exist any more: nothing is left to do", is_done=True)
+            why = f"the {primary.side} refuses to {conversion.action}: {brief(error.__cause__)}"
             return Attempt(f"{why}; once it does not, {again}", is_done=False)
     return Attempt(conversion.done, is_done=True)
 

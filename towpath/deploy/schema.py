@@ -284,6 +284,12 @@ class Step:
         return bool(self.change.get("prepareUnique"))
 
     @property
+    def expires(self) -> bool:
+        """Whether it gives an index, or a clustered collection, a TTL in place, by which the server then deletes."""
+        changed = self.change or (self.command.body if "collMod" in self.command.body else {})
+        return bool(changed.get("expireAfterSeconds", "off") != "off")
+
+    @property
     def is_quick(self) -> bool:
         """Whether it takes the same time whatever the collection holds. The drop of an index comes with its build."""
         return not (self.takes_time or self.drops)

@@ -43,28 +43,39 @@ _SHOWN = 3  # conversions in a description
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """Indexes of a collection at the new primary that are to become unique, or to be rebuilt, after the switch."""
+    """What indexes of a collection at the new primary get after the switch: a TTL, uniqueness, or a rebuild."""
 
     namespace: str
     indexes: tuple[str, ...]
     enforced: bool
-    """Whether they refuse new duplicates already; not before MongoDB 6.0."""
+    """Whether they are to become unique, and refuse new duplicates already; not before MongoDB 6.0."""
     problem: str = ""
     """Why the last attempt failed: the duplicates, or what the server refuses; empty before the first."""
     commands: Annotated[str, Field(exclude=True)] = ""
     """Not in reports. In Extended JSON; see `towpath.deploy.schema.of_text`."""
+    expires: Annotated[bool, Field(exclude=True)] = False
+    """Not in reports. Whether it is the TTL of an index; without `indexes`, of a clustered collection."""
 
     @property
     def names(self) -> str:
-        return f"{', '.join(self.indexes)} of {self.namespace}"
+        return f"{', '.join(self.indexes)} of {self.namespace}" if self.indexes else self.namespace
+
+    @property
+    def action(self) -> str:
+        return f"restore the TTL of {self.names}" if self.expires else f"convert {self.names}"
 
     @property
     def description(self) -> str:
+        if self.expires:
+            what = "index" if self.indexes else "collection"
+            return self.problem or f"the {what} {self.names} does not delete expired documents yet"
         kind = "refuses new duplicates, and is not converted to unique yet" if self.enforced else "is not rebuilt yet"
         return self.problem or f"the index {self.names} {kind}"
 
     @property
     def done(self) -> str:
+        if self.expires:
+            return f"restored the TTL of {self.names}"
         return f"converted {self.names} to unique" if self.enforced else f"rebuilt {self.names}"
 
 
@@ -87,7 +98,7 @@ class Cutover:
     is_takeover: bool = False
     """Whether the source was lost, and has not returned: the new primary lacks its changes from `cluster_time` on."""
     conversions: tuple[Conversion, ...] = ()
-    """What is left to convert at the present primary."""
+    """What is left to restore or to convert at the present primary."""
     later: Annotated[tuple[Conversion, ...], Field(exclude=True)] = ()
     """Not in reports. `conversions` after the switch; stored before the pause, so that its size ends none."""
     redirect: Annotated[Redirect, Field(exclude=True)] = ""
@@ -188,7 +199,8 @@ def require_switched(client: Client, pipeline: Pipeline, state: State) -> None:
 
 def converted(client: Client, pipeline: Pipeline, conversion: Conversion, problem: str) -> None:
     """Take a conversion out of the marker, or record its problem. Needs no token: commands do not depend on it."""
-    named = {"namespace": conversion.namespace, "indexes": list(conversion.indexes)}
+    expires = True if conversion.expires else {"$ne": True}
+    named = {"namespace": conversion.namespace, "indexes": list(conversion.indexes), "expires": expires}
     marker = {"_id": pipeline.name, "state": {"$in": list(SWITCHED)}}
     if problem:
         found = {**marker, "conversions": {"$elemMatch": named}}
