@@ -66,14 +66,16 @@ def repair(
     if ids is not None and dead_letters:
         raise click.UsageError("give one of --ids and --dead-letters, not both")
     with opened(file) as session:
-        documents = _targets(session, ids, dead_letters=dead_letters)
+        documents, of_verdict = _targets(session, ids, dead_letters=dead_letters), ids is None and not dead_letters
+        if not dry_run:
+            reread_requests.refuse_unable(session.pipeline)
+            target.require_own(session)
+            cutovers.refuse(session)
+        if of_verdict:
+            rereads.refuse_other_clusters(session)
         if dry_run:
             _show(documents, as_json=as_json)
             return
-        reread_requests.refuse_unable(session.pipeline)
-        target.require_own(session)
-        cutovers.refuse(session)
-        of_verdict = ids is None and not dead_letters
         if of_verdict and not yes:
             _confirm(session.pipeline)
         repaired = set[tuple[str, Key]]()
@@ -104,7 +106,6 @@ def _targets(session: Session, ids: tuple[str, TextIO] | None, *, dead_letters: 
         return rereads.of_file(session.pipeline, *ids)
     if dead_letters:
         return rereads.of_dead_letters(session.pipeline, session.topics)
-    rereads.refuse_other_clusters(session)
     return rereads.of_verdicts(_verdict_files(session.pipeline))
 
 

@@ -140,6 +140,7 @@ class StreamingServerTest {
         ClusterTime start = source.now().next();
         collection.replaceOne(Filters.eq("_id", 1), document("{_id: 1, n: 1}"));
         collection.insertOne(document("{_id: 2}"));
+        collection.insertOne(document("{_id: 3}"));
         SourceContext context = new SourceContext(configuration);
         Ledger ledger = new Ledger(new Partitions("p"), context);
         ledger.begin("", start, List.of());
