@@ -6,16 +6,20 @@ the request did not reach the worker, now only its answer is lost.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import replace
 from random import Random
 
 import pytest
+from confluent_kafka import Producer
 
 from tests.support import commands
+from tests.support.awaited import until
 from tests.support.fuzz import SEED, TIMES
 from tests.support.pipeline import Pipeline, towpath
 from tests.support.unwell import unwell
+from towpath.clients.connect import control
 from towpath.clients.connect.control import Wait, wait_running
 from towpath.clients.connect.rest import Connect
 from towpath.config.loading import read
@@ -120,3 +124,20 @@ def test_a_connector_that_is_gone_is_not_waited_for(docs: Pipeline) -> None:
     ):
         Wait(connect, [f"{docs.name}-sink"], 60, "too late", failed_for=0, say=said.append).until(nothing_yet)
     assert [line for line in said if line.endswith("waiting for it, up to 60 s")] == said != []
+
+
+def test_a_connector_that_connect_shows_as_unassigned_for_long_is_restarted(
+    docs: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a worker leaves it that wrote its states out of order."""
+    monkeypatch.setattr(control, "_UNASSIGNED_S", 2)
+    towpath("deploy", docs.write())
+    sink = f"{docs.name}-sink"
+    with Connect(docs.addresses.connect) as connect:
+        known = connect.status(sink)
+        shown = {"state": "UNASSIGNED", "trace": None, "worker_id": known.worker, "generation": 1}
+        producer = Producer({"bootstrap.servers": docs.addresses.bootstrap, "partitioner": "murmur2_random"})
+        producer.produce("connect-status", key=f"status-connector-{sink}", value=json.dumps(shown))
+        assert producer.flush(30) == 0
+        until("the state that was written", lambda: connect.status(sink).state == "UNASSIGNED" or None)
+        wait_running(connect, read(docs.file).connectors, 60)

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from towpath.cli.options import print_json
-from towpath.clients.connect.rest import Failure
+from towpath.clients.connect.control import Unassigned
+from towpath.clients.connect.rest import Connector, Failure, Task
 from towpath.config.events import Difference, Note, TimedEvent
 from towpath.config.loading import read
 from towpath.errors import BadPipelineFile
@@ -154,3 +155,16 @@ def test_what_run_keeps_going(keeps):
         keeps("run = {compact = true}")
     with pytest.raises(BadPipelineFile, match="unknown key"):
         keeps("run = {compacts = true}")
+
+
+def test_only_what_stays_unassigned_is_restarted_and_again_after_as_long() -> None:
+    def shown(name: str, state: str, task: str = "RUNNING") -> Connector:
+        return Connector(name, state, "w", (Task(0, "RUNNING", "w"), Task(1, task, "w")))
+
+    unassigned, lost = Unassigned(), [shown("a", "UNASSIGNED"), shown("b", "RUNNING", "UNASSIGNED")]
+    well = [shown("c", "RUNNING"), shown("d", "PAUSED", "PAUSED"), shown("e", "FAILED")]
+    assert unassigned.due([*lost, *well], 0) == unassigned.due([*lost, *well], 19.9) == []
+    assert unassigned.due([*lost, *well], 20) == ["a", "b"]
+    assert unassigned.due(lost, 39.9) == []
+    assert unassigned.due([shown("a", "RUNNING"), lost[1]], 40) == ["b"]
+    assert unassigned.due(lost, 59.9) == [], "a was well in between"

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import chain
 
+from towpath.clients.connect.control import Unassigned
 from towpath.clients.connect.rest import Connector
 from towpath.config.events import Note, RunEnd
 from towpath.config.text import counted
@@ -64,6 +65,7 @@ class Supervisor:
     """Called after each reading of the status, also after one that failed. It must not wait for anything."""
     since: float = field(default_factory=time.monotonic)
     _pauses: dict[str, Backoff] = field(default_factory=dict)
+    _unassigned: Unassigned = field(default_factory=Unassigned)
     poll_began: float = float("-inf")
     """When the last reading of the status began."""
     _read_at: float = float("-inf")
@@ -131,6 +133,10 @@ class Supervisor:
     def _report_status(self, status: Report) -> None:
         for connector in status.connectors:
             self._attempt(connector.name, partial(self._supervise, connector))
+        for name in self._unassigned.due(status.connectors, time.monotonic()):
+            self._attempt(
+                name, partial(self._restart, name, only_failed=False, why=": Connect showed it as UNASSIGNED")
+            )
         self._attempt("conversion", lambda: self._convert(status))
         report_conditions(self.events, status)
         errors = {error.message: asdict(error) for error in status.errors}
@@ -176,14 +182,17 @@ class Supervisor:
             pause.due = None
             return
         if pause.is_due(now):
-            self.session.connect.restart(name, only_failed=True)
+            self._restart(name, only_failed=True)
             pause.tried()
-            self.restarts[name] = self.restarts.get(name, 0) + 1
-            words = f"restarted {name} (restart {self.restarts[name]})"
-            self.events.report(Note(event="restart", about=name, words=words))
         elif (seconds := pause.failed(now)) is not None:
             words = f"{name} failed: {reason}; restarted in {seconds:.0f} s"
             self.events.report_state(Note(event="failed", about=name, words=words, reason=reason, code=code))
+
+    def _restart(self, name: str, *, only_failed: bool, why: str = "") -> None:
+        self.session.connect.restart(name, only_failed=only_failed)
+        self.restarts[name] = self.restarts.get(name, 0) + 1
+        words = f"restarted {name}{why} (restart {self.restarts[name]})"
+        self.events.report(Note(event="restart", about=name, words=words))
 
     def _end_transactions(self) -> None:
         for words in self.transactions.turn(time.monotonic()):

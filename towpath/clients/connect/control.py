@@ -16,6 +16,7 @@ _STOPS = 60.0  # seconds until a connector and its tasks must have stopped
 _STOPPING_PAUSE = 0.05  # writers may wait for it
 _START_S = 30.0  # within which tasks start on a worker that has much to do
 _SHORTEST_PAUSE = 0.02  # a poll costs the worker a few milliseconds
+_UNASSIGNED_S = 20.0  # longer than a rebalance takes, unless a worker is gone
 
 
 def statuses(connect: Connect, names: Iterable[str]) -> list[Connector]:
@@ -29,6 +30,26 @@ def missing(connect: Connect, connectors: Iterable[Connector], advice: str) -> N
         if connector.state == "MISSING" and connect.config(connector.name) is None:
             return NoSuchConnector(f"there is no connector {connector.name} at {connect.url}", advice=advice)
     return None
+
+
+@dataclass(slots=True)
+class Unassigned:
+    """Which connectors have been UNASSIGNED for so long, themselves or a task, that a restart is worth it.
+
+    Either no worker has them: then a restart does nothing. Or they run, and Connect does not know: a worker writes
+    UNASSIGNED and then RUNNING to the status topic, and retries each without regard to the other. While a broker
+    restarts, UNASSIGNED can be written last, and stays until the connector is restarted (seen with Kafka 4.3.1).
+    """
+
+    _since: dict[str, float] = field(default_factory=dict)
+
+    def due(self, connectors: Iterable[Connector], now: float) -> list[str]:
+        """Those to restart now, of all connectors; each again after as long. `now` in seconds of one clock."""
+        found = {c.name for c in connectors if "UNASSIGNED" in (c.state, *(task.state for task in c.tasks))}
+        self._since = {name: self._since.get(name, now) for name in found}
+        due = sorted(name for name, since in self._since.items() if now - since >= _UNASSIGNED_S)
+        self._since |= dict.fromkeys(due, now)
+        return due
 
 
 @dataclass(slots=True)
@@ -57,6 +78,7 @@ class Wait:
     _began: float = field(default_factory=time.monotonic, init=False)
     _reported: bool = field(default=False, init=False)
     _healthy_at: float = field(default_factory=time.monotonic, init=False)
+    _unassigned: Unassigned = field(default_factory=Unassigned, init=False)
 
     def __post_init__(self) -> None:
         self.extend()
@@ -86,6 +108,8 @@ class Wait:
         try:
             connectors = statuses(self.connect, self.names)
             failed = missing(self.connect, connectors, "was it removed in the meantime?") or failure(connectors)
+            for name in self._unassigned.due(connectors, time.monotonic()):
+                self.connect.restart(name, only_failed=False)
         except self.passing as error:
             last = error
         is_error = not isinstance(last, NotYet)

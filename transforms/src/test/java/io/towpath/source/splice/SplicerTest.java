@@ -463,12 +463,25 @@ class SplicerTest {
     @ValueSource(ints = {LENGTH, 2})
     @Tag("nightly")
     void theEstimateIsHonest(int length) {
-        ElementHasher hasher = new ElementHasher();
-        ArrayCache cache = new ArrayCache(32 << 20);
         BsonArray value =
                 length == 2 ? new BsonArray(List.of(new BsonString("x".repeat(600)), element(1))) : ints(length);
         UpdateParts update =
                 UpdateParts.of(BsonBytes.of(set("some.list", value))).orElseThrow();
+        // the median: what other threads hold or release in the meantime is in the heap as well
+        double share = IntStream.range(0, 5)
+                .mapToDouble(run -> heapOfEstimate(update))
+                .sorted()
+                .skip(2)
+                .findFirst()
+                .orElseThrow();
+        System.out.printf("arrays of %d: %.3f bytes of heap for each that is estimated%n", length, share);
+        assertTrue(share > 0.5 && share < 1.05, () -> "%f bytes of heap for each".formatted(share));
+    }
+
+    /** The bytes of heap that a full cache takes, for each byte that it estimates. */
+    private static double heapOfEstimate(UpdateParts update) {
+        ElementHasher hasher = new ElementHasher();
+        ArrayCache cache = new ArrayCache(8 << 20);
         long before = used();
         for (int id = 0; cache.dropped() == 0; id++) {
             DocumentArrays arrays = new DocumentArrays(hasher);
@@ -476,9 +489,7 @@ class SplicerTest {
             cache.put(new DocumentKey("t", Records.key(id)), arrays);
         }
         long grown = used() - before;
-        System.out.printf("arrays of %d: %,d bytes estimated, %,d of heap%n", length, cache.bytes(), grown);
-        assertTrue(grown < cache.bytes() * 1.05, () -> "%,d bytes of heap".formatted(grown));
-        assertTrue(grown > cache.bytes() * 0.5, () -> "%,d bytes of heap".formatted(grown));
+        return (double) grown / cache.bytes();
     }
 
     private static long used() {
