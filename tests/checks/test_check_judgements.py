@@ -239,7 +239,7 @@ def test_a_foreign_connector_that_is_none_of_our_business(config: dict[str, str]
         (capture.Oplog(span=3600 * 30, size=100, limit=100), "ok", "reaches back 30 hours"),
         (capture.Oplog(span=3600 * 5, size=100, limit=100, kept=48), "ok", "reaches back 48 hours"),
         (capture.Oplog(span=3600 * 2, size=1, limit=100), "ok", "reaches back 200 hours"),
-        (capture.Oplog(span=60, size=1, limit=1000), "ok", "is too new"),
+        (capture.Oplog(span=60, size=1, limit=1000), "ok", "is too new to tell how far it reaches back"),
         (capture.Oplog(span=60, size=95, limit=100), "warning", "reaches back 0.0 hours"),
     ],
 )
@@ -256,6 +256,8 @@ def test_how_far_the_oplog_reaches(found: capture.Oplog | None, level: str, word
         (capture.Oplog(4000, 95, 100, last=5000), 2999, False, "warning", "reaches back 67 min, and capture is 33"),
         (capture.Oplog(4000, 40, 100, last=5000), 1000, False, "ok", "reaches back 2.8 h, and capture is"),
         (capture.Oplog(4000, 95, 100, kept=9, last=5000), 500, False, "ok", "reaches back 9.0 h, and capture is"),
+        (capture.Oplog(600, 1, 100, last=5000), 4999, False, "ok", "is too new to tell how far it reaches back, and"),
+        (capture.Oplog(600, 80, 100, last=5000), 4500, False, "warning", "will reach back 12 min at the write rate"),
         (capture.Oplog(4000, 95, 100, last=5000), 4999, True, "error", "no longer holds the changes since 4999:1"),
         (None, 4999, True, "error", "no longer holds the changes since 4999:1"),
     ],

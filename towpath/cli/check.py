@@ -199,8 +199,7 @@ def _sample(sample: Sample) -> Iterator[str]:
 
 
 def _oplog(oplog: Oplog) -> Iterator[str]:
-    window = f"reaches back {duration(oplog.hours * 3600)}"
-    yield f"{'too new to tell how far it reaches back' if oplog.young else window}; {size(oplog.limit)} at most"
+    yield f"{oplog.reach.removeprefix('is ')}; {size(oplog.limit)} at most"
     yield "needed: a day or more, for outages"
 
 
