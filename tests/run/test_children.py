@@ -320,8 +320,7 @@ def test_what_another_repair_has_fixed_is_forgotten_when_its_requests_are_answer
             supervisor._repair()
             return len(reads)
 
-        after(0)
-        now[0] += 31  # the first look
+        assert (after(0), aside.remaining) == (1, 3), "once, when it has found them"
         for one in aside._pauses.values():
             one.due = 1e9  # no retry for a long time
         assert (after(100), aside.remaining) == (0, 3)

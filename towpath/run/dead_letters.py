@@ -150,8 +150,9 @@ class DeadLetterRetries:
 
         `answered`: up to where re-read requests are answered. While it stays the same, nothing is read.
         """
-        if answered != self._answered:
-            self._answered, self._recheck_until = answered, now + _APPLIED_S
+        if self._answered not in (None, answered):
+            self._recheck_until = now + _APPLIED_S
+        self._answered = answered
         if self._running is not None or not self._refusals or not self._recheck_at <= now < self._recheck_until:
             return
         self._recheck_at, began = now + _RECHECK_S, time.monotonic()
