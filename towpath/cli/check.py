@@ -232,7 +232,8 @@ def _destination(needed: tuple[int, int]) -> Iterator[str]:
 
 
 def _pause(pause: Pause) -> Iterator[str]:
-    yield f"about {duration(pause.seconds)} at a cutover, and its lag"
+    yield f"about {duration(pause.seconds)} at a cutover; not included: its lag, the stop of the writers,"
+    yield "and the verification of their last changes"
     if pause.unique_indexes:
         indexes = f"unique indexes with {pause.entries:,} entries ({pause.unique_indexes:,})"
         if pause.rebuilt_entries:
