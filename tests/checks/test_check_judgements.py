@@ -1,11 +1,14 @@
 """What settings, configurations and sizes that were read are judged to be."""
 
+import ast
+import inspect
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
-from towpath.checks import capture, connect, kafka, source
+import towpath
+from towpath.checks import capture, change, connect, destination, field_rules, kafka, source, target
 from towpath.checks.capture import Captured
 from towpath.checks.change import traps
 from towpath.checks.facts import DESTINATION_SET
@@ -13,6 +16,7 @@ from towpath.checks.rule import Finding, refusal
 from towpath.clients.kafka.topics import LARGEST_RECORD, Topic
 from towpath.clients.mongo.client import ClusterTime
 from towpath.config.pipeline import CopyMethod, Pipeline
+from towpath.deploy.deployment import SERVERS
 from towpath.errors import ConnectError, ConnectUnreachable, Refused
 from towpath.log.definitions import change_settings
 from towpath.log.source_offsets import SourceState
@@ -342,3 +346,23 @@ def test_a_secrets_file_open_to_everybody(tmp_path: Path) -> None:
         findings = told(traps(PIPELINE.changed(connect={"secrets": tmp_path}), Path("move.toml")))
         assert len(findings) == count
         assert "secret@" not in str(findings)
+
+
+def test_every_rule_is_in_a_table_and_every_judgement_in_a_rule() -> None:
+    """A rule is a function of facts alone. What judges plain values is called by a rule."""
+    tables = (*SERVERS, *change.RULES, *target.OF_REMOVAL, *target.OF_WRITING, *target.OF_LOG)
+    in_tables = {rule.check for rule in tables}
+    code = [file.read_text(encoding="utf-8") for file in Path(towpath.__file__).parent.rglob("*.py")]
+    nodes = [node for text in code if "Finding" in text for node in ast.walk(ast.parse(text))]
+    used = {node.id if isinstance(node, ast.Name) else getattr(node, "attr", "") for node in nodes}
+    left_out, rules = [], 0
+    for module in (capture, change, connect, destination, field_rules, kafka, source, target):
+        for name, check in inspect.getmembers(module, inspect.isfunction):
+            if check.__module__ != module.__name__ or check.__annotations__.get("return") != "Iterator[Finding]":
+                continue
+            takes = [each for argument, each in check.__annotations__.items() if argument != "return"]
+            is_rule = not name.startswith("_") and takes in (["Facts"], ["Target"])
+            rules += is_rule
+            if check not in in_tables if is_rule else name not in used:
+                left_out.append(f"{module.__name__}.{name}")
+    assert rules > 30 and left_out == []
