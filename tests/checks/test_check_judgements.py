@@ -1,11 +1,14 @@
 """What settings, configurations and sizes that were read are judged to be."""
 
+import ast
+import inspect
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
-from towpath.checks import capture, connect, kafka, source
+import towpath
+from towpath.checks import capture, change, connect, destination, field_rules, kafka, source, target
 from towpath.checks.capture import Captured
 from towpath.checks.change import traps
 from towpath.checks.facts import DESTINATION_SET
@@ -13,6 +16,7 @@ from towpath.checks.rule import Finding, refusal
 from towpath.clients.kafka.topics import LARGEST_RECORD, Topic
 from towpath.clients.mongo.client import ClusterTime
 from towpath.config.pipeline import CopyMethod, Pipeline
+from towpath.deploy.deployment import SERVERS
 from towpath.errors import ConnectError, ConnectUnreachable, Refused
 from towpath.log.definitions import change_settings
 from towpath.log.source_offsets import SourceState
@@ -239,7 +243,7 @@ def test_a_foreign_connector_that_is_none_of_our_business(config: dict[str, str]
         (capture.Oplog(span=3600 * 30, size=100, limit=100), "ok", "reaches back 30 hours"),
         (capture.Oplog(span=3600 * 5, size=100, limit=100, kept=48), "ok", "reaches back 48 hours"),
         (capture.Oplog(span=3600 * 2, size=1, limit=100), "ok", "reaches back 200 hours"),
-        (capture.Oplog(span=60, size=1, limit=1000), "ok", "is too new"),
+        (capture.Oplog(span=60, size=1, limit=1000), "ok", "is too new to tell how far it reaches back"),
         (capture.Oplog(span=60, size=95, limit=100), "warning", "reaches back 0.0 hours"),
     ],
 )
@@ -256,6 +260,8 @@ def test_how_far_the_oplog_reaches(found: capture.Oplog | None, level: str, word
         (capture.Oplog(4000, 95, 100, last=5000), 2999, False, "warning", "reaches back 67 min, and capture is 33"),
         (capture.Oplog(4000, 40, 100, last=5000), 1000, False, "ok", "reaches back 2.8 h, and capture is"),
         (capture.Oplog(4000, 95, 100, kept=9, last=5000), 500, False, "ok", "reaches back 9.0 h, and capture is"),
+        (capture.Oplog(600, 1, 100, last=5000), 4999, False, "ok", "is too new to tell how far it reaches back, and"),
+        (capture.Oplog(600, 80, 100, last=5000), 4500, False, "warning", "will reach back 12 min at the write rate"),
         (capture.Oplog(4000, 95, 100, last=5000), 4999, True, "error", "no longer holds the changes since 4999:1"),
         (None, 4999, True, "error", "no longer holds the changes since 4999:1"),
     ],
@@ -340,3 +346,23 @@ def test_a_secrets_file_open_to_everybody(tmp_path: Path) -> None:
         findings = told(traps(PIPELINE.changed(connect={"secrets": tmp_path}), Path("move.toml")))
         assert len(findings) == count
         assert "secret@" not in str(findings)
+
+
+def test_every_rule_is_in_a_table_and_every_judgement_in_a_rule() -> None:
+    """A rule is a function of facts alone. What judges plain values is called by a rule."""
+    tables = (*SERVERS, *change.RULES, *target.OF_REMOVAL, *target.OF_WRITING, *target.OF_LOG)
+    in_tables = {rule.check for rule in tables}
+    code = [file.read_text(encoding="utf-8") for file in Path(towpath.__file__).parent.rglob("*.py")]
+    nodes = [node for text in code if "Finding" in text for node in ast.walk(ast.parse(text))]
+    used = {node.id if isinstance(node, ast.Name) else getattr(node, "attr", "") for node in nodes}
+    left_out, rules = [], 0
+    for module in (capture, change, connect, destination, field_rules, kafka, source, target):
+        for name, check in inspect.getmembers(module, inspect.isfunction):
+            if check.__module__ != module.__name__ or check.__annotations__.get("return") != "Iterator[Finding]":
+                continue
+            takes = [each for argument, each in check.__annotations__.items() if argument != "return"]
+            is_rule = not name.startswith("_") and takes in (["Facts"], ["Target"])
+            rules += is_rule
+            if check not in in_tables if is_rule else name not in used:
+                left_out.append(f"{module.__name__}.{name}")
+    assert rules > 30 and left_out == []

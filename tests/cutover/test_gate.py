@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -354,6 +355,23 @@ def test_the_pause_is_estimated(case: Case, steps: list[Step], changed: dict[str
     case.fake("plan_in_place", lambda *_, **__: Plan())
     (line,) = [line for line in case.checks() if line.subject == "pause"]
     assert line.level == level and found in line.finding and (level == "ok" or "--max-pause" in line.advice), line
+
+
+@pytest.mark.parametrize(
+    ("known", "found"),
+    [
+        (
+            status(lag=Lag(0, 1.0, 0.0), records_per_second=1234.4),
+            "; with the present lag, .* now 1,234 records/s$",
+        ),
+        (status(lag=Lag(), records_per_second=0.0), "; without the lag, which is unknown, .* now 0 records/s$"),
+        ("cannot reach Kafka Connect", "; without the lag, which is unknown, without the stop .* last changes$"),
+    ],
+)
+def test_the_estimate_of_the_pause_says_what_it_includes(case: Case, known: Any, found: str) -> None:
+    change(status=known)(case)
+    (line,) = [line for line in case.checks() if line.subject == "pause"]
+    assert re.search(found, line.finding), line.finding
 
 
 @pytest.mark.parametrize(("returns", "side"), [(False, "source"), (True, "destination")])

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import struct
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Generator, Sequence
+from typing import Any, NamedTuple
 
 import bson
 import pytest
@@ -12,10 +13,11 @@ from bson import Binary, Int64
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.memory_topics import MemoryTopics
 from towpath.config.pipeline import Log
-from towpath.history.chunks import Chunked, is_due
+from towpath.history.chunks import DECIDED_MS, Chunked, is_due, sweep
 from towpath.history.unprotected import Part, summary
-from towpath.log.records import Chunks, in_short, is_chunk, is_key, is_update
+from towpath.log.records import Chunks, contract_headers, in_short, is_chunk, is_key, is_update
 
 A, B = (bson.encode({"_id": Int64(number)}) for number in (1, 2))
 DROP = bson.encode({"ddl": "1:1/0/d.c"})
@@ -205,3 +207,29 @@ def test_chunks_that_come_during_a_sweep_are_not_forgotten(left: int, meanwhile:
         part.take(0, 0, chunk_key(A, named(1), 0), b"x")
     part.swept_at(7, left)
     assert (part.has_chunks, part.swept) == (then, 7)
+
+
+def test_a_tombstone_has_the_header_that_readers_of_the_log_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The version and the cluster time are those of the partition's last record."""
+    topics, sent = MemoryTopics(**{"shop.d.c": 1}), list[Any]()
+    monkeypatch.setattr(topics, "send", lambda topic, records: sent.extend((topic, record) for record in records))
+    topics.write("shop.d.c", *((*record, 5) for record in cut(A, named(1))))
+    topics.write("shop.d.c", (*whole(A, 2), 7), at_ms=1_000 + DECIDED_MS)
+    assert run_to_end(sweep(topics, ("shop.d.c", 0))) == 0
+    assert [(topic, record["key"], record.get("value")) for topic, record in sent] == [
+        ("shop.d.c", chunk_key(A, named(1), number), None) for number in range(2)
+    ]
+    for _, record in sent:
+        header = record["headers"]["v"]
+        assert re.fullmatch(r"1 d 7:1 \d{13}", header)
+        found = contract_headers(topics.message("shop.d.c", 0, 9, record["key"], None, [("v", header.encode())]))
+        assert list(found.values()) == header.split(" ")
+        assert (found["op"], found["t"]) == ("d", "7:1")
+
+
+def run_to_end(steps: Generator[None, None, int]) -> int:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return int(end.value)

@@ -14,6 +14,7 @@ from pymongo.errors import AutoReconnect
 from tests.checks.test_check_judgements import PIPELINE
 from tests.support.memory_topics import MemoryTopics
 from tests.support.sessions import FakeCluster, session_of
+from towpath.clients.connect.rest import Connector, Task
 from towpath.clients.kafka.consume import Window
 from towpath.clients.kafka.topics import Place
 from towpath.clients.mongo.client import ClusterTime
@@ -49,6 +50,8 @@ class Log:
         self.asked, self.peeked, self.held_up = 0, 0, ""
         self.said: list[str] = []
         self.away: Exception | None = None
+        self.connectors: list[Connector] = []
+        patch.setattr(barrier, "statuses", lambda connect, names: self.connectors)
         patch.setattr(barrier, "pipeline_ends", self._ends)
         patch.setattr(barrier, "pipeline_written", self._written)
         patch.setattr(TOPICS, "ends", lambda existing: self._ends(PIPELINE, TOPICS), raising=False)
@@ -90,8 +93,8 @@ class Log:
         assert (topics, states) in (({PLACE[0]}, OPEN), ({PLACE[0]}, STUCK))
         return self.held_up if states == STUCK or not self.held_up else f"{self.held_up}, or waits"
 
-    def passing(self) -> barrier.Passing:
-        return barrier.Passing(session(say=self.said.append), lambda: {PLACE: self.done})
+    def passing(self, *, ends: bool = False) -> barrier.Passing:
+        return barrier.Passing(session(say=self.said.append), lambda: {PLACE: self.done}, ends)
 
 
 @pytest.fixture
@@ -261,6 +264,46 @@ def test_a_capture_that_is_behind_for_long_is_said(log: Log, monkeypatch: pytest
     assert not passed(target) and not passed(target) and log.said == [], "it has not been behind all the time"
     assert not passed(target)
     assert log.said == ["differences wait for the pipeline: it is behind again"]
+
+
+def sink(state: str, trace: str = "") -> Connector:
+    return Connector("move-sink", "RUNNING" if trace else state, "w", (Task(1, state, "w", trace),))
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (sink("FAILED", "TWP-LOG-GAP: the log begins at 9"), "move-sink has failed: TWP-LOG-GAP: the log begins at 9"),
+        (sink("FAILED", "java.lang.Error: no memory"), "move-sink has failed: java.lang.Error: no memory"),
+        (sink("PAUSED"), "move-sink is PAUSED"),
+        (sink("RESTARTING"), ""),
+    ],
+)
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_connector_that_has_failed_is_named_once_and_ends_what_no_restart_helps(
+    found: Connector, words: str, ends: bool, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(barrier, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    passed, target = log.passing(ends=ends), Timestamp(100, 1)
+    log.done, log.records, log.connectors = 19, 1, [found]
+    assert not passed(target) and not passed(target), "its tasks may be starting"
+    assert log.said == ([f"differences wait for the pipeline: {words}"] if words else [])
+    log.connectors = [sink("RUNNING")]
+    now[0] += 40
+    assert not passed(target)
+    log.connectors = [found]
+    assert not passed(target), "it has run in between"
+    now[0] += 40
+    if ends and "TWP-" in words:
+        with pytest.raises(TowpathError, match=words) as raised:
+            passed(target)
+        assert (raised.value.where, raised.value.code) == ("move-sink", "TWP-LOG-GAP")
+    else:
+        assert not passed(target)
+    assert len(log.said) == bool(words)
+    log.done = 20
+    assert passed(target), "what it has applied before it failed is proven"
 
 
 def test_of_many_points_in_time_the_ends_of_the_newest_are_kept(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,9 +6,11 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Literal, NoReturn
+from types import SimpleNamespace
+from typing import Any, Literal, NoReturn
 
 import bson
 import platformdirs
@@ -23,11 +25,12 @@ from towpath.config.events import Pass, TimedEvent
 from towpath.errors import TowpathError
 from towpath.log import dead_letters
 from towpath.log.dead_letters import DeadLetter
+from towpath.log.source_offsets import Requests, SourceState
 from towpath.run import children, services
 from towpath.run import dead_letters as dead_letter_retries
 from towpath.run import supervisor as supervising
 from towpath.run.children import Child, Events, Line
-from towpath.run.dead_letters import DeadLetterRetries
+from towpath.run.dead_letters import DeadLetterRetries, Refusal
 from towpath.run.restarts import HangingTransactions, Pulse
 from towpath.run.services import Service, Services
 from towpath.run.supervisor import Supervisor
@@ -282,6 +285,55 @@ def test_dead_letters_beyond_those_that_are_remembered_are_not_forgotten(
         list(aside.read(0.0))
         assert (aside.words, aside.has_more) == ("4 documents", False)
         assert {id[1] for id in aside._refusals} == {id_key(keys[n]) for n in (5, 6, 8, 9)}
+
+
+def test_what_another_repair_has_fixed_is_forgotten_when_its_requests_are_answered(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Documents are read only then, and for as long as the sink may take, but never while it repairs."""
+    keys = [bson.encode({"_id": n}) for n in range(3)]
+    refused = [
+        DeadLetter(("shop.shop.orders", 0, n), "shop.orders", "121", "refused", None, keys[n], None, at=n)
+        for n in range(3)
+    ]
+    same, reads = set[object](), list[int]()
+
+    def differing(self: DeadLetterRetries, refusals: Iterable[Refusal]) -> set[Any]:
+        found = {one.target.key for one in refusals}
+        reads.append(len(found))
+        return {key for key in found if key[1] not in same}
+
+    monkeypatch.setattr(dead_letters, "end", lambda *_: len(refused))
+    monkeypatch.setattr(dead_letters, "letters", lambda *_, follow, start: refused[start:])
+    monkeypatch.setattr(DeadLetterRetries, "_differing", differing)
+    status, told = SimpleNamespace(raw=SimpleNamespace(sources={"shop-source": SourceState(None)})), list[TimedEvent]()
+    now = [1000.0]
+    for module in (supervising, dead_letter_retries):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    with opened(file) as it:
+        supervisor = Supervisor(it, Events(told.append), launcher, status=status)
+        aside = supervisor.dead_letters
+
+        def after(seconds: float) -> int:
+            now[0] += seconds
+            reads.clear()
+            supervisor._repair()
+            return len(reads)
+
+        assert (after(0), aside.remaining) == (1, 3), "once, when it has found them"
+        for one in aside._pauses.values():
+            one.due = 1e9  # no retry for a long time
+        assert (after(100), aside.remaining) == (0, 3)
+        status.raw.sources = {"shop-source": SourceState(None, requests=Requests(5))}
+        assert (after(0.25), aside.remaining) == (1, 3), "it is not applied yet"
+        same |= {id_key(keys[0]), id_key(keys[2])}
+        assert (after(1), aside.remaining) == (0, 3)
+        aside._running = SimpleNamespace(exit_code=None, lines=list, started=now[0]), []
+        assert (after(5), aside.remaining) == (0, 3)
+        aside._running = None
+        assert (after(1), aside.remaining) == (1, 1)
+        assert told[-1].words == "the same by now: 2 documents of shop.orders that the destination had refused"
+        assert (after(6), after(30), aside.remaining) == (1, 0, 1)
 
 
 def test_a_command_takes_no_module_of_the_folder_that_it_is_called_in(

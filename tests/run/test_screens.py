@@ -1,6 +1,7 @@
 """What is printed for people, where no terminal is: whole numbers, unwrapped reasons."""
 
 import json
+import re
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -89,6 +90,8 @@ def test_what_was_refused_retried_and_waits(capsys):
     found |= {"requests_waiting": waiting, "requests_skipped": 3}
     found["epochs"] = {"shop.shop.a": {n: n + 1 for n in range(4)}}
     said = shown(capsys, **found)
+    assert re.search("dead letters +7, repaired ones included\n", said)
+    assert re.search("dead letters +0\n", shown(capsys))
     assert "5: Document failed validation (121)" in said
     assert "towpath tail PIPELINE --dead-letters" in said
     assert "retried 3 times, last at 2026-01-02 03:04:05 UTC: no primary." in said

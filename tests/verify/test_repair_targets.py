@@ -14,10 +14,14 @@ from bson.son import SON
 from tests.support import bsonbytes as b
 from tests.support import corpus
 from tests.support.bsonbytes import Value
+from towpath.cli import repair
 from towpath.config import loading as pipeline_file
+from towpath.config.events import as_line
 from towpath.config.pipeline import Pipeline
 from towpath.errors import TowpathError
+from towpath.store import verdict_file
 from towpath.verify.repair import of_file, source_name, unreadable
+from towpath_verifier import Difference as Found
 
 FILE = """
 name = "shop"
@@ -32,6 +36,12 @@ bootstrap = "k:9092"
 [connect]
 url = "http://c:8083"
 """
+#: Kind → a document's bytes at the source and at the destination.
+SIDES = {
+    "missing": (bson.encode({"_id": 1}), None),
+    "extra": (None, bson.encode({"_id": 1})),
+    "different": (bson.encode({"_id": 1, "a": 1}), bson.encode({"_id": 1})),
+}
 
 
 @pytest.fixture
@@ -70,6 +80,39 @@ def test_a_renamed_namespace_goes_by_either_name(pipeline: Pipeline) -> None:
     renamed = pipeline.changed(collections={"rename": {"shop.a": "shop.b", "shop.b": "shop.c"}})
     names = {"shop.a": "shop.a", "shop.b": "shop.b", "shop.c": "shop.b", "shop.d": "shop.d"}
     assert {name: source_name(renamed, name) for name in names} == names
+
+
+def test_a_confirmation_names_both_sides_the_namespaces_and_what_is_repaired(
+    pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A document that two verdicts have found is one document."""
+    asked = list[str]()
+    renamed = pipeline.changed(collections={"rename": {"shop.parcels": "archive.parcels"}})
+    places = [tmp_path / "verdict", tmp_path / "follow"]
+    monkeypatch.setattr(repair, "_verdict_files", lambda pipeline: places)
+    monkeypatch.setattr(repair.click, "confirm", lambda question, **how: asked.append(question))
+
+    def write(place: Path, *found: tuple[str, int, str]) -> None:
+        lines = (
+            verdict_file.difference(Found(name, bson.encode({"_id": id}), *SIDES[kind]), name).line
+            for name, id, kind in found
+        )
+        place.write_text("".join((*lines, as_line({"v": 1, "clean": False}))), encoding="utf-8")
+
+    parcels = [("shop.parcels", 1, "extra"), ("shop.parcels", 2, "extra")]
+    write(places[0], *parcels, ("shop.orders", 1, "missing"))
+    write(places[1], ("shop.parcels", 2, "different"), ("shop.orders", 2, "different"))
+    repair._confirm(renamed)
+    assert capsys.readouterr().err.splitlines() == [
+        "repairing from the source mongodb://a to the destination mongodb://b:",
+        "  shop.orders: 1 missing, 1 different",
+        "  shop.parcels → archive.parcels: 2 extra",
+    ]
+    assert asked == ["Delete 2 documents of archive.parcels that the last verdict found only at mongodb://b?"]
+    write(places[0], ("shop.orders", 1, "missing"))
+    write(places[1])
+    repair._confirm(renamed)
+    assert len(asked) == 1 and not capsys.readouterr().err, "nothing is deleted"
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from tests.checks.test_check_judgements import PIPELINE
 from tests.support import bsonbytes as b
+from tests.support.sessions import session_of
 from towpath.cli.progress import documents_compared
 from towpath.cli.verdict import SCREEN_LIMITS, show
 from towpath.cli.verify import verify
@@ -17,6 +20,7 @@ from towpath.config.events import as_line
 from towpath.errors import TowpathError
 from towpath.store import state_files, verdict_file
 from towpath.verify.result import Example, VerificationResult, as_event
+from towpath.verify.run import differences
 from towpath_verifier import Difference, Pair, Progress, Tally, Verdict
 
 ONE = b.document(("_id", b.int32(1)), ("n", b.int32(5)), ("ratio", b.double_bits(0x7FF8_0000_0000_0001)))
@@ -40,6 +44,20 @@ def test_values_that_extended_json_cannot_tell_apart_are_shown_as_bytes() -> Non
     n, ratio = Difference("shop.orders", ID, ONE, OTHER).paths
     assert n == ("n", '{"$numberInt": "5"}', '{"$numberLong": "5"}')
     assert ratio == ("ratio", "BSON type 0x01 010000000000f87f", "BSON type 0x01 000000000000f87f")
+
+
+def test_a_run_that_a_failed_connector_ends_names_what_continues_it() -> None:
+    said = list[str]()
+
+    def ended() -> Iterator[Difference]:
+        yield Difference("shop.orders", ID, ONE, OTHER)
+        raise TowpathError("move-sink has failed: TWP-CONFIG: bad", code="TWP-CONFIG")
+
+    session = session_of(PIPELINE, say=said.append)
+    for resumable in (False, True):
+        with pytest.raises(TowpathError, match="TWP-CONFIG"):
+            list(differences(session, ended(), [], resumable=resumable))
+    assert said == ["`towpath verify --resume` continues from here"]
 
 
 def test_what_is_not_utf_8_is_shown_as_bytes() -> None:

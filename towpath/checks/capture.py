@@ -183,6 +183,15 @@ class Oplog:
         grown = 1.0 if self.full else self.limit / max(self.size, 1)
         return max(self.span * grown / 3600, self.kept)
 
+    @property
+    def reach(self) -> str:
+        """How far it reaches back, in words."""
+        return "is too new to tell how far it reaches back" if self.young else f"reaches back {self.window}"
+
+    @property
+    def window(self) -> str:
+        return duration(self.hours * 3600)
+
 
 def despite_drops(query: Callable[[], Answer]) -> Answer:
     """The answer to a query of the oplog, asked again when the server drops the entries that it reads."""
@@ -241,7 +250,7 @@ def check_window(oplog: Oplog | None) -> Iterator[Finding]:
         )
     elif oplog.young:
         share = f"{oplog.size / max(oplog.limit, 1):.1%} of {oplog.limit / 2**20:,.0f} MiB"
-        yield ok(f"is too new to estimate its window: {share} in {oplog.span / 60:.0f} minutes")
+        yield ok(f"{oplog.reach}: {share} in {oplog.span / 60:.0f} minutes")
     elif oplog.hours < SHORT_HOURS:
         yield warning(
             f"reaches back {oplog.hours:.1f} hours at the current write rate ({oplog.limit / 2**20:,.0f} MiB): a"
@@ -281,14 +290,15 @@ def check_capture(oplog: Oplog | None, captured: Captured) -> Iterator[Finding]:
             about=f"log, {captured.connector}",
         )
     elif oplog and behind > _NEAR * oplog.hours * 3600:
+        reach = f"will reach back {oplog.window} at the write rate so far" if oplog.young else oplog.reach
         yield warning(
-            f"reaches back {duration(oplog.hours * 3600)}, and capture is {duration(behind)} behind: if the oplog"
+            f"{reach}, and capture is {duration(behind)} behind: if the oplog"
             " drops changes before they are captured, `towpath resnapshot` has to re-read everything",
             "make sure that the connector runs (`towpath status`), or enlarge the oplog (replSetResizeOplog, with"
             " minRetentionHours) on every member",
         )
     elif oplog:
-        yield ok(f"reaches back {duration(oplog.hours * 3600)}, and capture is {duration(behind)} behind")
+        yield ok(f"{oplog.reach}, and capture is {duration(behind)} behind")
 
 
 def check_copy(oplog: Oplog | None, size: int, pipeline: Pipeline) -> Iterator[Finding]:

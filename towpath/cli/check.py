@@ -199,8 +199,7 @@ def _sample(sample: Sample) -> Iterator[str]:
 
 
 def _oplog(oplog: Oplog) -> Iterator[str]:
-    window = f"reaches back {duration(oplog.hours * 3600)}"
-    yield f"{'too new to tell how far it reaches back' if oplog.young else window}; {size(oplog.limit)} at most"
+    yield f"{oplog.reach.removeprefix('is ')}; {size(oplog.limit)} at most"
     yield "needed: a day or more, for outages"
 
 
@@ -233,7 +232,8 @@ def _destination(needed: tuple[int, int]) -> Iterator[str]:
 
 
 def _pause(pause: Pause) -> Iterator[str]:
-    yield f"about {duration(pause.seconds)} at a cutover, and its lag"
+    yield f"about {duration(pause.seconds)} at a cutover; not included: its lag, the stop of the writers,"
+    yield "and the verification of their last changes"
     if pause.unique_indexes:
         indexes = f"unique indexes with {pause.entries:,} entries ({pause.unique_indexes:,})"
         if pause.rebuilt_entries:

@@ -15,7 +15,7 @@ from towpath.clients.connect.control import statuses, stop, wait_running
 from towpath.deploy import deployment
 from towpath.errors import MongoUnreachable, Refused, TopicError, TowpathError
 from towpath.history import rebuild
-from towpath.history.plan import find, find_all, find_leftovers, refuse_label
+from towpath.history.plan import find, find_all, find_interrupted, find_leftovers, refuse_label
 from towpath.history.replay import remove as remove_replay
 from towpath.log import bounds
 from towpath.run.restarts import end_transactions
@@ -200,6 +200,8 @@ def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -
         facts = Facts(session)
         _refuse_removal(facts, log=log)
         replays = find_all(session.connect, session.pipeline) if log else ()
+        if log:  # also what an interrupted removal has left of them
+            replays += find_interrupted(session.connect, session.topics, session.pipeline)
         topics = facts.own_topics if log else OwnTopics({})
         deleted = () if session.pipeline.kafka.topics == "exist" else tuple(topics.ids)
         if dry_run:

@@ -16,7 +16,7 @@ from towpath.config import events
 from towpath.config.events import Reread
 from towpath.config.mongo_uri import without_credentials
 from towpath.config.pipeline import Pipeline
-from towpath.config.text import counted
+from towpath.config.text import counted, first_few
 from towpath.deploy import unreplicated
 from towpath.log import reread_requests
 from towpath.log.barrier import passing
@@ -29,7 +29,7 @@ from towpath.verify.repair import DocumentRef
 from towpath.verify.verdict import forget_found
 from towpath_verifier import Key, extended_json, id_key
 
-_MAX_LINES = 50  # documents with a separate line
+_MAX_LINES = 50  # documents, or namespaces, with a separate line
 
 
 @click.command()
@@ -94,10 +94,19 @@ def repair(
 
 
 def _confirm(pipeline: Pipeline) -> None:
-    """Ask before documents are deleted."""
-    if extras := rereads.extras(_verdict_files(pipeline)):
-        where = without_credentials(pipeline.destination.uri)
-        question = f"Delete {counted(extras, 'document')} that the last verdict found only at the destination {where}?"
+    """Before documents are deleted, say what is repaired from where to where, and ask."""
+    found = rereads.found(_verdict_files(pipeline))
+    if extras := sum(counts["extra"] for counts in found.values()):
+        source, where = (without_credentials(side.uri) for side in (pipeline.source, pipeline.destination))
+        say(f"repairing from the source {source} to the destination {where}:")
+        for namespace, counts in list(found.items())[:_MAX_LINES]:
+            renamed = pipeline.renamed(namespace)
+            kinds = ", ".join(f"{counts[kind]:,} {kind}" for kind in verdict_file.KINDS if counts[kind])
+            say(f"  {namespace}{f' → {renamed}' if renamed != namespace else ''}: {kinds}")
+        if len(found) > _MAX_LINES:
+            say(f"  and {len(found) - _MAX_LINES:,} more namespaces")
+        of = first_few([pipeline.renamed(namespace) for namespace, counts in found.items() if counts["extra"]], 5)
+        question = f"Delete {counted(extras, 'document')} of {of} that the last verdict found only at {where}?"
         click.confirm(question, abort=True, err=True)
 
 

@@ -287,7 +287,8 @@ def _dead_letters(status: Report) -> Iterator[tuple[str, str]]:
     if count is None:
         yield "dead letters", "unknown"
         return
-    yield "dead letters", f"{count:,}" + ("" if status.dead_letters_complete else "; causes of the newest ones:")
+    known = ", repaired ones included" if count else ""
+    yield "dead letters", f"{count:,}{known}" + ("" if status.dead_letters_complete else "; causes of the newest ones:")
     for cause in causes[:_MAX_LINES]:
         code = f" ({cause.code})" if cause.code else ""
         yield f"  {cause.namespace}", f"{cause.records:,}: {cause.reason}{code}"

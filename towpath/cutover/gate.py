@@ -376,6 +376,13 @@ def _pause(readiness: Readiness) -> Iterator[Finding]:
     elif pause.unique_indexes:
         words += f"; after it, {indexes} become unique, about {duration(pause.seconds_after)}"
         words += ", and accept duplicates until then" if any(step.builds for step in readiness.restore.steps) else ""
+    status = readiness.status if isinstance(readiness.status, Report) else None
+    lag = (
+        "without the lag, which is unknown" if status is None or status.lag.seconds is None else "with the present lag"
+    )
+    rate = status and status.records_per_second
+    load = f"; now {rate:,.0f} records/s" if rate is not None else ""
+    words += f"; {lag}, without the stop of the writers and the verification of their last changes{load}"
     yield ok(words) if pause.seconds <= limit else warning(words, advice)
 
 

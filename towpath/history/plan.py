@@ -246,6 +246,19 @@ def find_all(connect: Connect, pipeline: Pipeline) -> tuple[Replay, ...]:
     )
 
 
+def find_interrupted(connect: Connect, topics: Topics, pipeline: Pipeline) -> tuple[Replay, ...]:
+    """What is left of replays whose removal was interrupted: the connector is gone, the file of secrets is here."""
+    prefix = sink_of(pipeline, "").name
+    files = sorted(pipeline.secrets_file.parent.glob("*.properties"))
+    labels = [
+        file.stem.removeprefix(prefix)
+        for file in files
+        if file.stem.startswith(prefix) and credentials.is_of_replay(file)
+    ]
+    left = (find_leftovers(topics, pipeline, label) for label in labels if connect.config(prefix + label) is None)
+    return tuple(replay for replay in left if replay is not None)
+
+
 def _replay(pipeline: Pipeline, label: str, config: Mapping[str, str]) -> Replay:
     sink = sink_of(pipeline, label)
     try:

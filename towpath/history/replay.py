@@ -302,9 +302,10 @@ def _run_again(replay: Replay, session: Session) -> None:
 
 
 def remove(replay: Replay, session: Session, *, keep_letters: bool) -> None:
-    """Remove the replay: its connector, then its positions, secrets and dead-letter topic.
+    """Remove the replay: its connector, then its positions, dead-letter topic and secrets.
 
-    In this order: a connector without positions would apply the log again, to what is there by now.
+    In this order: a connector without positions would apply the log again, to what is there by now; and the file of
+    secrets shows what an interrupted removal has left (`find_interrupted`).
 
     With `keep_letters` the topic stays unless it is empty. If the destination does not answer, the positions stay
     there; the next replay of the same name deletes them. Raises `TowpathError` if it refuses.
@@ -317,11 +318,11 @@ def remove(replay: Replay, session: Session, *, keep_letters: bool) -> None:
         say(f"removed connector {replay.name}")
     if replay.uri is not None:
         _forget_positions(replay, session, replay.uri)
-    sink.secrets_file.unlink(missing_ok=True)
     topic = topics.all().get(sink.dead_letter_topic)
     if topic is not None and not (keep_letters and any(first < end for first, end in topics.ends([topic]).values())):
         topics.delete([topic.name])
         say(f"deleted topic {topic.name}")
+    sink.secrets_file.unlink(missing_ok=True)
 
 
 def _forget_positions(replay: Replay, session: Session, uri: str) -> None:

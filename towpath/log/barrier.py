@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from bson.timestamp import Timestamp
 from pymongo.errors import PyMongoError
 
-from towpath.clients.connect.control import Wait
-from towpath.clients.connect.rest import Connect
+from towpath.clients.connect.control import Wait, statuses
+from towpath.clients.connect.rest import Connect, failure
 from towpath.clients.kafka.consume import NOTHING, Window
 from towpath.clients.kafka.topics import Place, Topics
 from towpath.clients.mongo.client import ANSWER_S, Cluster, ClusterTime
@@ -234,27 +234,53 @@ def holdup(
 
 
 _LATE = 10.0  # seconds behind after which a message reports it
+_LASTS = 30.0  # seconds for which a failure must last before a comparison ends: tasks may be starting
+_HALTED = ("PAUSED", "STOPPED", "MISSING")
 _KEPT = 1_000  # points in time whose ends of the log are kept
 
 
 @dataclass(slots=True)
 class Passing:
-    """The barrier of `towpath wait` without waiting: `passed(target)` checks once."""
+    """The barrier of `towpath wait` without waiting: `passed(target)` checks once.
+
+    What is not passed while a connector has failed, is paused or stopped, is reported with its name and the reason.
+    """
 
     session: Session
     done: Callable[[], dict[Place, int]]
+    ends: bool = False
+    """Raise a failure that lasts, and has a code: no restart cures it. Others may be cured by one."""
     _ends: dict[ClusterTime, dict[Place, tuple[int, int]]] = field(default_factory=dict)
     _written: dict[ClusterTime, dict[Place, int]] = field(default_factory=dict)
     """Ends that include open transactions."""
     _reported: bool = False
     _behind_since: float | None = None
+    _failed_since: float | None = None
 
     def __call__(self, target: Timestamp) -> bool:
         try:
-            return self._passed(target)
+            has_passed = self._passed(target)
+            failed = None if has_passed else self._failed()
         except (TowpathError, PyMongoError) as error:  # it may succeed when the next document is due
             self._report(f"cannot read the pipeline's position: {error}; differences wait for it")
             return False
+        if failed and self.ends and failed.code and time.monotonic() - (self._failed_since or 0.0) > _LASTS:
+            raise TowpathError(
+                failed.what, "it proves nothing before that is fixed", where=failed.where, code=failed.code
+            )
+        return has_passed
+
+    def _failed(self) -> TowpathError | None:
+        """The failure of connectors; reported when it is first seen, as is a connector that is paused or stopped."""
+        if self._reported and not self.ends:
+            return None
+        connectors = statuses(self.session.connect, self.session.pipeline.connectors)
+        failed = failure(connectors)
+        self._failed_since = (self._failed_since or time.monotonic()) if failed else None
+        halted = [f"{each.name} is {each.state}" for each in connectors if each.state in _HALTED]
+        if reason := failed or "; ".join(halted):
+            self._report(f"differences wait for the pipeline: {reason}")
+        return failed
 
     def _passed(self, target: Timestamp) -> bool:
         at = ClusterTime(target.time, target.inc)
@@ -296,14 +322,14 @@ class Passing:
 
 
 @contextlib.contextmanager
-def passing(session: Session, *, silent: bool = False) -> Iterator[Passing]:
+def passing(session: Session, *, silent: bool = False, ends: bool = False) -> Iterator[Passing]:
     """The barrier of a deployed pipeline. Raises `TowpathError` when the sink's position cannot be read."""
     with applied(session) as done:
-        yield Passing(session, done, _reported=silent)
+        yield Passing(session, done, ends, _reported=silent)
 
 
 @contextlib.contextmanager
-def asking(session: Session) -> Iterator[Passing | None]:
+def asking(session: Session, *, ends: bool = False) -> Iterator[Passing | None]:
     """As `passing`; None for a pipeline that is not deployed."""
     try:
         session.require_deployed()
@@ -315,5 +341,5 @@ def asking(session: Session) -> Iterator[Passing | None]:
         raise TowpathError(
             f"{error}; the verifier needs the pipeline's position; to rely on repeated comparisons alone, pass --alone"
         ) from error
-    with passing(session) as passed:
+    with passing(session, ends=ends) as passed:
         yield passed

@@ -250,7 +250,7 @@ _PIPELINE: Table[Report] = {
         "requests_skipped",
     ),
     # what did it refuse?
-    "dead_letters": ("Records in the dead-letter topic", "dead_letters"),
+    "dead_letters": ("Records in the dead-letter topic, repaired ones included", "dead_letters"),
     "refused_documents": (
         "Documents that the destination refused and that still differ, as `towpath run` knows them",
         "supervisor.refused_documents",

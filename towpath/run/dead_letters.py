@@ -28,6 +28,8 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 1800.0  # seconds between two tries of a cau
 _MAX_KNOWN = 50_000  # documents that are remembered; further dead letters are read when some of these are repaired
 _BATCH = 1_000  # documents of one cause in one repair
 _TIMEOUT = 120  # seconds for them to be re-read and applied
+_RECHECK_S, _RECHECK_SHARE = 5.0, 20  # between two rechecks: so many seconds, or times as long as the last one took
+_APPLIED_S = 30.0  # seconds in which the sink should have applied what was re-read
 _HANG_SECONDS = 900.0  # a repair that runs longer is killed
 
 _DocumentId = tuple[Namespace, Key]
@@ -69,6 +71,9 @@ class DeadLetterRetries:
     _running: tuple[Child, list[Refusal]] | None = None
     _results: list[Reread] = field(default_factory=list)
     """The documents that the running repair has reported so far."""
+    _answered: object = None
+    _recheck_at: float = 0.0
+    _recheck_until: float = 0.0
 
     @property
     def remaining(self) -> int:
@@ -139,6 +144,25 @@ class DeadLetterRetries:
                 if target := next((r for r in group if r.target.key in differing and r.shown_id), None):
                     self._start_repair([target], launcher)
                 return
+
+    def recheck(self, now: float, answered: object) -> Iterator[str]:
+        """Forget documents that are the same by now, soon after another `towpath repair` has fixed them.
+
+        `answered`: up to where re-read requests are answered. While it stays the same, nothing is read.
+        """
+        if self._answered not in (None, answered):
+            self._recheck_until = now + _APPLIED_S
+        self._answered = answered
+        if self._running is not None or not self._refusals or not self._recheck_at <= now < self._recheck_until:
+            return
+        self._recheck_at, began = now + _RECHECK_S, time.monotonic()
+        differing = self._differing(self._refusals.values())
+        self._recheck_at = now + max(_RECHECK_S, _RECHECK_SHARE * (time.monotonic() - began))
+        same = [refusal for id, refusal in self._refusals.items() if id not in differing]
+        for refusal in same:
+            del self._refusals[refusal.target.key]
+        for (namespace, _), group in _by_cause(same).items():
+            yield f"the same by now: {counted(len(group), 'document')} of {namespace} that the destination had refused"
 
     def _start_repair(self, group: list[Refusal], launcher: Launcher) -> None:
         group = group[:_BATCH]

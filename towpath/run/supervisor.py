@@ -199,9 +199,12 @@ class Supervisor:
             self.events.report(Note(event="transaction", words=words))
 
     def _repair(self) -> None:
-        retries = self.dead_letters
+        retries, sources = self.dead_letters, self.status.raw.sources if self.status else {}
+        answered = {name: state.requests.next for name, state in sources.items() if state.requests}
         for words in chain(
-            retries.read(time.monotonic(), _READ_SECONDS), retries.turn(time.monotonic(), self.launcher)
+            retries.read(time.monotonic(), _READ_SECONDS),
+            retries.recheck(time.monotonic(), answered),
+            retries.turn(time.monotonic(), self.launcher),
         ):
             self.events.report(Note(event="repair", words=words, left=self.dead_letters.remaining))
             self.hurry()  # so that the page shows it soon

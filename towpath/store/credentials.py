@@ -93,6 +93,14 @@ def read_destination(file: Path) -> str | None:
     return None if uri is None else mongo_uri.joined(uri, values)
 
 
+def is_of_replay(file: Path) -> bool:
+    """Whether it is a properties file of Towpath with a destination only, which a replay has."""
+    try:
+        return read_destination(file) is not None and "source.uri" not in file.read_text(encoding="utf-8")
+    except OSError:
+        return False
+
+
 def differs(file: Path, text: str) -> bool:
     """Whether the file is missing or has another content."""
     with _file_errors(file):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -86,10 +87,20 @@ def refuse_other_clusters(session: Session) -> None:
         )
 
 
-def extras(places: Iterable[Path]) -> int:
-    """How many documents these verdicts found at the destination only: a repair deletes them there."""
-    extra = (one for place in places for one in verdict_file.read(place) if one.kind == "extra")
-    return len({(one.namespace, id_key(one.key)) for one in extra})
+def found(places: Iterable[Path]) -> dict[Namespace, Counter[str]]:
+    """How many documents of each source namespace these verdicts found, by kind; each document once.
+
+    Repair deletes the `extra` ones, unless they are at the source by now.
+    """
+    kinds: dict[tuple[Namespace, Key], str] = {}
+    for one in (one for place in places for one in verdict_file.read(place)):
+        document = one.namespace, id_key(one.key)
+        if kinds.get(document) != "extra":
+            kinds[document] = one.kind
+    counts: dict[Namespace, Counter[str]] = {}
+    for (namespace, _), kind in kinds.items():
+        counts.setdefault(namespace, Counter())[kind] += 1
+    return dict(sorted(counts.items()))
 
 
 def of_dead_letters(pipeline: Pipeline, topics: Topics) -> Iterator[DocumentRef]:

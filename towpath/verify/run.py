@@ -64,7 +64,7 @@ def run(
             now = resumed(Journal(options.journal), now, unknown)
         options = replace(options, origin=now and now.as_json())
     with (
-        nullcontext() if request.alone else asking(session) as passed,
+        nullcontext() if request.alone else asking(session, ends=True) as passed,
         verdict_file.writing(session.pipeline.name) as file,
     ):
         verification: Verification | RecentVerification
@@ -134,6 +134,10 @@ def differences(
     except VerifierError as error:
         advice = "; ".join(filter(None, (error.advice, hint)))
         raise TowpathError(error.sentence, advice, where=error.where) from error
+    except TowpathError:  # such as a connector's failure
+        if hint:
+            session.say(hint)
+        raise
     except KeyboardInterrupt:
         session.say("; ".join(filter(None, ("interrupted", hint))))
         raise
