@@ -17,7 +17,7 @@ from pymongo import ReturnDocument
 from pymongo.collection import Collection
 from pymongo.errors import DuplicateKeyError
 
-from towpath.clients.mongo.client import Client
+from towpath.clients.mongo.client import ANSWER_S, Client
 from towpath.clients.mongo.privileges import if_allowed
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import utc
@@ -155,6 +155,16 @@ def read(client: Client, pipeline: Pipeline) -> Cutover | None:
     return None if marker is None else _CUTOVER.validate_python(marker)
 
 
+def known(session: Session, *, briefly: bool = False) -> Cutover | None:
+    """The marker; None also for a user who may not read it. For what would do no harm without it.
+
+    `briefly`: for a query that is repeated anyway.
+    """
+    destination = session.destination
+    with destination.briefly() if briefly else destination.connected(answer=ANSWER_S) as client:
+        return if_allowed(lambda: read(client, session.pipeline))
+
+
 def insert(client: Client, pipeline: Pipeline, cutover: Cutover) -> None:
     """Store the marker of a new cutover. Raises `Overtaken` when there is one of another command."""
     try:
@@ -234,8 +244,7 @@ def _overtaken(pipeline: Pipeline) -> Overtaken:
 
 def refuse_takeover(session: Session) -> None:
     """Raise `Refused` once a takeover has begun: the source is lost, or what it has is older."""
-    with session.destination.connected() as client:
-        marker = if_allowed(lambda: read(client, session.pipeline))
+    marker = known(session)
     if marker is not None and (marker.is_takeover or marker.state in TAKEOVERS):
         refuse(session)
 
@@ -244,8 +253,7 @@ def leads(session: Session) -> bool:
     """Whether a cutover or a takeover is under way or done, so that the destination must not follow the source."""
     if not session.pipeline.exactly_once:
         return False
-    with session.destination.briefly() as client:
-        marker = if_allowed(lambda: read(client, session.pipeline))
+    marker = known(session, briefly=True)
     return marker is not None and marker.state != "source primary"
 
 
@@ -260,8 +268,7 @@ def is_cut_over(session: Session) -> bool:
 
 def refuse_removal(session: Session) -> None:
     """Raise `Refused` while a cutover or a takeover is under way or not complete: only the marker says what is left."""
-    with session.destination.connected() as client:
-        marker = if_allowed(lambda: read(client, session.pipeline))
+    marker = known(session)
     if marker is not None and marker.state != "destination primary":
         refuse(session)
 
