@@ -187,6 +187,11 @@ class Metadata:
     both: Schemas | None = None
     """What was compared."""
 
+    @property
+    def without_commands(self) -> Metadata:
+        """For a destination that must not be made equal to the source."""
+        return replace(self, differences=[replace(one, commands=()) for one in self.differences])
+
 
 def metadata(session: Session, only: Sequence[str], listing: Listing | None = None) -> Metadata:
     """Compare options, views and indexes, of the namespaces that match one of `only`, if given.

@@ -23,6 +23,7 @@ from towpath.config.pipeline import Pipeline
 from towpath.config.text import utc
 from towpath.errors import Overtaken, Refused
 from towpath.session import Session
+from towpath.store import writers
 from towpath.store.positions import CUTOVERS, collection_of
 
 #: `destination primary`: the cutover is done. `source primary`: a fail back is done but for its last steps. The others:
@@ -151,7 +152,11 @@ _CUTOVER = TypeAdapter(Cutover)
 
 def read(client: Client, pipeline: Pipeline) -> Cutover | None:
     """The marker; None if the source is primary and no cutover is under way."""
-    marker = _markers(client).find_one({"_id": pipeline.name})
+    return _read(client, pipeline.name)
+
+
+def _read(client: Client, name: str) -> Cutover | None:
+    marker = _markers(client).find_one({"_id": name})
     return None if marker is None else _CUTOVER.validate_python(marker)
 
 
@@ -264,6 +269,22 @@ def is_cut_over(session: Session) -> bool:
     with session.destination.briefly() as client:
         marker = read(client, session.pipeline)
     return marker is not None and marker.state == "destination primary" and not marker.is_takeover
+
+
+def no_copy(session: Session) -> str:
+    """Why the destination must not be made equal to the source, in words; empty where it is, or becomes, a copy.
+
+    Of a pipeline without an initial copy, such as a reverse pipeline, only a deployment makes it one.
+    """
+    name = session.pipeline.name
+    if leads(session):
+        return f"the cutover of {name} is under way or done"
+    if session.pipeline.copy_method != "none":
+        return ""
+    with session.destination.briefly() as client:
+        registered = if_allowed(lambda: writers.read_all(client).get(name))
+    is_deployed = registered is not None and not registered.removed
+    return "" if is_deployed else f"{name} is not deployed, and makes no initial copy"
 
 
 def refuse_removal(session: Session) -> None:
