@@ -19,6 +19,7 @@ from pymongo.errors import DuplicateKeyError
 
 from towpath.clients.mongo.client import ANSWER_S, Client
 from towpath.clients.mongo.privileges import if_allowed
+from towpath.config.loading import REVERSE
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import utc
 from towpath.errors import Overtaken, Refused
@@ -285,6 +286,26 @@ def no_copy(session: Session) -> str:
         registered = if_allowed(lambda: writers.read_all(client).get(name))
     is_deployed = registered is not None and not registered.removed
     return "" if is_deployed else f"{name} is not deployed, and makes no initial copy"
+
+
+def why_idle(session: Session) -> str:
+    """Why a cutover has the connectors of this reverse pipeline stopped or removed, in words.
+
+    Empty for any other pipeline, while the reverse pipeline is to run, and for a user who may not read it.
+    """
+    name = session.pipeline.name.removesuffix(REVERSE)
+    if name == session.pipeline.name:
+        return ""
+    with session.source.briefly() as client:  # the destination of the pipeline, which holds its marker
+        marker = if_allowed(lambda: _read(client, name))
+        registered = if_allowed(lambda: writers.read_all(client).get(name))
+    if marker is None and (registered is None or registered.removed):
+        return ""
+    if marker is None:
+        return f"the reverse pipeline of {name}, whose source is primary: the next cutover of {name} creates it"
+    if marker.state == "destination primary" and marker.has_reverse_pipeline:
+        return ""
+    return f"the reverse pipeline of {name}, which is needed after its cutover; {name}: {marker.description}"
 
 
 def refuse_removal(session: Session) -> None:
