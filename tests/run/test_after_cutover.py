@@ -136,7 +136,7 @@ def test_after_a_cutover_the_reverse_pipeline_is_named(capsys: pytest.CaptureFix
 def test_the_page_names_it_and_nothing_is_red() -> None:
     fields: dict[str, Any] = {"state": "destination primary", "cutover": SWITCHED, "file": "a/shop.toml"}
     head = text("head", **fields)
-    assert "The destination is primary since 2026-01-02 03:04:05 UTC . Watch the reverse pipeline:" in head
+    assert "The destination has been primary since 2026-01-02 03:04:05 UTC . Watch the reverse pipeline:" in head
     assert "towpath status a/shop-back.toml" in head and "resume" not in head
     assert "--back --dry-run" in text("cutover", **fields) and "--back" not in text("cutover")
     assert gate.known(session_of(SHOP), CutoverOptions(), cut_over(), Verification()) == []

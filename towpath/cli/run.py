@@ -120,9 +120,9 @@ def _await_deployed(session: Session, events: Events, tick: Callable[[], None], 
         except NoSuchConnector as error:
             if deploys:
                 break
-            if idle := cutover.why_idle(session):
-                raise TowpathError(f"{error} It is {idle}") from error
             if not session.pipeline.has_operator:
+                if idle := cutover.why_idle(session):
+                    raise TowpathError(f"{error} It is {idle}") from error
                 raise TowpathError(
                     f"{error} run: towpath deploy {session.file}; or deploy and supervise: towpath run {session.file}"
                     " --deploy"
