@@ -8,16 +8,19 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pymongo.errors import OperationFailure
 
 from tests.support.cutover_world import pipeline_of
 from tests.support.pipeline import pipeline_text
 from tests.support.sessions import FakeCluster, session_of
+from towpath.clients.mongo.client import ANSWER_S
 from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.cutover import reverse_pipeline, sides
 from towpath.cutover.reverse_pipeline import write_reverse_file
 from towpath.cutover.sides import Sides
 from towpath.errors import MongoUnreachable, Refused
 from towpath.session import Session
+from towpath.store import cutover as cutovers
 from towpath.store.cutover import Cutover
 
 SET = ReplicaSet.parse("rs0/source:27017")
@@ -127,3 +130,38 @@ def test_nothing_is_undone_without_the_marker(place: Place, undoes: bool) -> Non
     )
     with pytest.raises(MongoUnreachable, match=r"^nothing was undone: .*no answer" if undoes else "^no answer"):
         place.read(undoes=undoes)
+
+
+class Bounds(FakeCluster):
+    """How it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__("destination", side="destination")
+        self.asked: list[object] = []
+
+    def connected(self, **bounds: float) -> Any:
+        self.asked.append(bounds)
+        return super().connected()
+
+    def briefly(self) -> Any:
+        self.asked.append("briefly")
+        return super().connected()
+
+
+def test_a_marker_that_the_user_may_not_read_is_none_where_that_does_no_harm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unauthorised(*_: object) -> Cutover:
+        raise OperationFailure("not authorized", 13)
+
+    destination = Bounds()
+    session = session_of(pipeline_of(tmp_path), destination=destination)
+    monkeypatch.setattr(cutovers, "read", unauthorised)
+    assert cutovers.known(session) is None and not cutovers.leads(session)
+    cutovers.refuse_takeover(session)
+    cutovers.refuse_removal(session)
+    bounded = {"answer": ANSWER_S}
+    assert destination.asked == [bounded, "briefly", bounded, bounded], "no command waits forever"
+    for strict in (cutovers.refuse, cutovers.is_cut_over):
+        with pytest.raises(OperationFailure):  # the sink must not start because that is unknown
+            strict(session)

@@ -13,7 +13,7 @@ import pytest
 
 from tests.cutover.test_undo import begin
 from tests.support import cutover_world
-from tests.support.cutover_world import World
+from tests.support.cutover_world import Killed, World
 from towpath.checks.rule import Finding
 from towpath.config.events import CutoverNote
 from towpath.cutover import machine
@@ -278,24 +278,108 @@ def test_what_is_undone_is_reported(world: World) -> None:
     world.on_call = on_call
     assert not world.cut_over(command(world))
     undone = [str(event.words) for event in world.events if getattr(event, "event", "") == "undone"]
-    assert undone[0] == "undone: blocking writes" and undone[-1] == "everything is as before: the source is primary"
+    assert undone[0] == "undone: blocking writes"
+    assert undone[-1].startswith("everything is as before: the source is primary")
     assert {f"undone: {step}" for step in ("preparing the reverse pipeline", "stopping the sink")} <= set(undone)
     end = world.events[-1]
     assert isinstance(end, CutoverNote) and end.error and end.error["what"] == "someone writes"
 
 
-def test_an_undo_says_that_it_starts_no_writers(world: World) -> None:
+AGAIN = "everything is as before: the source is primary; start the writers again if they were stopped"
+
+
+def undone(world: World) -> str:
+    """The last words of an undo."""
+    return [str(event.words) for event in world.events if getattr(event, "event", "") == "undone"][-1]
+
+
+def fails(at: str, error: Exception) -> Callable[[str, bool], None]:
     def on_call(name: str, is_done: bool) -> None:
-        if name == "late writes":
-            raise Refused("someone writes")
+        if name == at and not is_done:
+            raise error
+
+    return on_call
+
+
+def test_an_undo_says_that_it_starts_no_writers(world: World) -> None:
+    world.on_call = fails("late writes", Refused("someone writes"))
+    assert not world.cut_over(command(world))
+    assert undone(world) == AGAIN
+
+
+def killed(world: World) -> None:
+    """A cutover that is killed once the sink is stopped."""
+
+    def on_call(name: str, is_done: bool) -> None:
+        if "wait stopped" in world.calls:
+            raise Killed
 
     world.on_call = on_call
-    it = command(world, options=replace(cutover_world.OPTIONS, stop_with="true"))
-    assert not world.cut_over(it)
-    words = [str(event.words) for event in world.events if getattr(event, "event", "") == "undone"]
-    assert words[-1] == (
-        "everything is as before: the source is primary; start the writers again if --stop-with has stopped them"
-    )
+    with pytest.raises(Killed):
+        world.cut_over(command(world))
+    world.on_call = lambda name, is_done: None
+    world.events.clear()
+    world.calls.clear()
+
+
+def test_an_undo_of_a_killed_cutover_says_it_also(world: World) -> None:
+    killed(world)
+    assert command(world).undo()
+    assert undone(world) == AGAIN
+
+
+def test_the_reason_of_an_undo_is_told_once(world: World) -> None:
+    said = list[str]()
+    world.say = said.append
+    world.on_call = fails("late writes", Refused("someone writes"))
+    assert not world.cut_over(command(world))
+    told = [*said, *(str(event.words) for event in world.events if getattr(event, "words", None))]
+    assert [words for words in told if "someone writes" in words] == ["not done: someone writes"]
+
+
+def test_the_reason_is_told_also_if_not_all_could_be_undone(world: World) -> None:
+    def on_call(name: str, is_done: bool) -> None:
+        fails("late writes", Refused("someone writes"))(name, is_done)
+        fails("remove", MongoUnreachable("no answer"))(name, is_done)
+
+    world.on_call = on_call
+    with pytest.raises(TowpathError, match=r"^someone writes; not all could be undone; once that answers again"):
+        world.cut_over(command(world))
+
+
+@pytest.mark.parametrize("error", [None, TowpathError("not running after 9 s")])
+def test_the_sink_that_an_undo_has_started_runs_before_the_gate_looks(
+    world: World, gate: Gate, error: TowpathError | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the gate would be red once. If it does not run in time, the gate says why."""
+    said, at_gate = list[str](), list[str]()
+    killed(world)
+    world.say = said.append
+
+    def look(*about: Any) -> list[Finding]:
+        at_gate.extend(world.calls)
+        return gate._run(*about)
+
+    monkeypatch.setattr(machine, "run", look)
+    if error:
+        world.on_call = fails("wait running", error)
+    assert command(world).run()
+    assert at_gate[-1] == "wait running" and "resume shop" in at_gate
+    assert "waiting until shop-sink, which the undo has started, is running, up to 9 s" in said
+
+
+def test_a_wait_for_the_sink_can_be_interrupted(world: World, gate: Gate) -> None:
+    killed(world)
+    it = command(world)
+
+    def on_call(name: str, is_done: bool) -> None:
+        if name == "wait running":
+            it.signals.came = True
+            raise KeyboardInterrupt
+
+    world.on_call = on_call
+    assert not it.run()
+    assert ends(world) == ["not started: interrupted"] and gate.asked == [] and world.marker is None
 
 
 class Writers:

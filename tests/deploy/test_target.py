@@ -367,7 +367,7 @@ def test_prepare_overwrites_nothing_while_less_is_proven(
     monkeypatch.setattr(deploy.target, "require_own", lambda _, *, ended: asked.append(ended))
     monkeypatch.setattr(deploy, "_is_deployed", lambda _: False)
     monkeypatch.setattr(deploy, "_apply", lambda *_: None)
-    monkeypatch.setattr(deploy.conversions, "marker", lambda _: None)
+    monkeypatch.setattr(deploy.cutovers, "known", lambda _: None)
     deploy.prepare.main(["shop.toml", *options], standalone_mode=False)
     assert asked == [ended]
 

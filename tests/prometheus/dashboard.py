@@ -54,7 +54,7 @@ DASHBOARD: Mapping[str, tuple[Panel, ...]] = {
             kind="stat",
             width=6,
             colours={
-                "/running$/": "green",
+                "/running$|destination primary$/": "green",
                 "/starting$|paused$|stopped$/": "orange",
                 "/failed$|missing$|unknown$/": "red",
             },

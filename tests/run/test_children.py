@@ -83,7 +83,7 @@ def told_of(file: Path, command: Literal["compact", "verify"], program: str) -> 
     with opened(file) as it:
         service = Service(command, (), child(program, command))
         supervised = Services(it, Events(told.append), [service], launcher)
-        until("end of the child", lambda: supervised.turn(time.monotonic(), can_run=False) or service.child is None)
+        until("end of the child", lambda: supervised.turn(time.monotonic(), ()) or service.child is None)
     return told, service
 
 
@@ -121,10 +121,10 @@ def test_a_child_that_is_killed_in_the_midst_of_a_line(file: Path, tmp_path: Pat
         service = Service("compact", (), child(IN_THE_MIDST.format(written=str(written))))
         supervised = Services(it, Events(told.append), [service], launcher)
         assert service.child is not None
-        supervised.turn(time.monotonic(), can_run=False)
+        supervised.turn(time.monotonic(), ())
         until("half a line", written.exists)
         service.child.process.send_signal(signal.SIGKILL)
-        until("its end", lambda: supervised.turn(time.monotonic(), can_run=False) or service.child is None)
+        until("its end", lambda: supervised.turn(time.monotonic(), ()) or service.child is None)
     assert [event.words for event in told] == [
         'compact printed an unreadable line: {"at": 0, "rec',
         "compact ended: it exited with -9 and printed no error; restarted in 5 s",
@@ -168,7 +168,7 @@ def test_a_compaction_that_hangs_is_killed_and_given_longer(file: Path, monkeypa
         hangs = "import time; print('{}', flush=True); time.sleep(0.5); print('{}', flush=True); time.sleep(300)"
         service = Service("compact", (), child(hangs), pulse=Pulse(0.5))
         supervised = Services(it, Events(told.append), [service], launcher)
-        until("its end", lambda: supervised.turn(time.monotonic(), can_run=False) or service.child is None)
+        until("its end", lambda: supervised.turn(time.monotonic(), ()) or service.child is None)
     assert "compact ended: it gave no sign of life for 0 s and was killed" in str(told[-1].words)
     assert service.pulse.longest == 1.0
 
@@ -230,7 +230,7 @@ def test_whatever_a_step_meets_is_told_and_the_next_one_is_made(
         supervisor = Supervisor(it, events, launcher)
         monkeypatch.setattr(supervising, "read_status", fails)
         monkeypatch.setattr(HangingTransactions, "turn", fails)
-        monkeypatch.setattr(Services, "turn", lambda self, now, *, can_run: fails())
+        monkeypatch.setattr(Services, "turn", lambda self, now, able: fails())
         supervisor.turn()
         assert [(event.event, str(event.words).partition(";")[0]) for event in told] == [
             ("problem", str(error)),

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from tests.checks.test_check_judgements import PIPELINE
 from tests.support import bsonbytes as b
+from tests.support.cutover_world import pipeline_of
 from tests.support.sessions import session_of
 from towpath.cli.progress import documents_compared
 from towpath.cli.verdict import SCREEN_LIMITS, show
 from towpath.cli.verify import verify
 from towpath.config.events import as_line
+from towpath.deploy.schema import Metadata
 from towpath.errors import TowpathError
 from towpath.store import state_files, verdict_file
 from towpath.verify.result import Example, VerificationResult, as_event
 from towpath.verify.run import differences
-from towpath_verifier import Difference, Pair, Progress, Tally, Verdict
+from towpath_verifier import Command, Difference, MetadataDifference, Pair, Progress, Tally, Verdict
 
 ONE = b.document(("_id", b.int32(1)), ("n", b.int32(5)), ("ratio", b.double_bits(0x7FF8_0000_0000_0001)))
 OTHER = b.document(("_id", b.int32(1)), ("n", b.int64(5)), ("ratio", b.double_bits(0x7FF8_0000_0000_0000)))
@@ -178,3 +184,36 @@ def test_options_that_cannot_be_are_refused(options: list[str], words: str) -> N
     done = CliRunner().invoke(verify, ["nowhere.toml", *options])
     assert done.exit_code == 2
     assert words in done.output
+
+
+INDEX = MetadataDifference(
+    *(Pair("shop.users", "shop.users"), "index", "email", "the index email is unique only at the destination"),
+    *({}, {}, (Command("shop", {"dropIndexes": "users", "index": "email"}),)),
+)
+
+
+@pytest.mark.parametrize("why", ["", "shop-back is not deployed, and makes no initial copy"])
+def test_no_command_is_offered_for_a_destination_that_is_no_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    """It may be the primary, and would lose what is unique there."""
+    module: Any = sys.modules["towpath.cli.verify"]
+
+    def compared(session: Any, pairs: object, options: object, request: Any, **_: object) -> VerificationResult:
+        result = VerificationResult(verdict(tally()), (), request.metadata)
+        show(result)
+        return result
+
+    for name, value in {
+        "opened": lambda file: nullcontext(session_of(pipeline_of(tmp_path, "shop-back"))),
+        "Listing": SimpleNamespace(read=lambda session: None),
+        "time_to_remember": lambda session: None,
+        "metadata": lambda *_: Metadata([INDEX], []),
+        "no_copy": lambda session: why,
+        "run": compared,
+    }.items():
+        monkeypatch.setattr(module, name, value)
+    done = CliRunner().invoke(verify, ["shop-back.toml", "--last", "1", "--metadata"])
+    assert done.exit_code == 1 and INDEX.what in done.output
+    assert ("run at the destination" in done.output) is not bool(why) and why in done.output
+    assert Metadata([INDEX], []).without_commands.differences[0].as_json()["command"] == ""

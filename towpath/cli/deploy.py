@@ -172,7 +172,7 @@ def prepare(
             "--in-place does not go with --final or --overwrite, which change what --in-place leaves as it is; give one"
         )
     with opened(file) as session:
-        if (marker := conversions.marker(session)) is not None:
+        if (marker := cutovers.known(session)) is not None:
             if marker.state in UNDER_WAY or overwrite or final or in_place or indexes != "copied":
                 cutovers.refuse(session)
             _convert(session, marker.conversions, dry_run=dry_run, as_json=as_json)

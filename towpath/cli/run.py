@@ -28,6 +28,7 @@ from towpath.run.report import Report
 from towpath.run.supervisor import Supervisor, described
 from towpath.session import ERRORS, Session
 from towpath.signals import Interrupts, handle
+from towpath.store import cutover
 from towpath.store.state_files import alone
 
 _TICK = 0.25  # seconds
@@ -120,6 +121,8 @@ def _await_deployed(session: Session, events: Events, tick: Callable[[], None], 
             if deploys:
                 break
             if not session.pipeline.has_operator:
+                if idle := cutover.why_idle(session):
+                    raise TowpathError(f"{error} It is {idle}") from error
                 raise TowpathError(
                     f"{error} run: towpath deploy {session.file}; or deploy and supervise: towpath run {session.file}"
                     " --deploy"
@@ -191,7 +194,7 @@ def rows(supervisor: Supervisor) -> Iterator[Row]:
         yield "pipeline", f"{name}: state unknown, supervised for {minutes:.0f} min", "red"
         yield "", supervisor.unreachable, "red"
     else:
-        style = "" if status.state == "running" else "red"
+        style = "" if status.state in ("running", "destination primary") else "red"
         yield "pipeline", f"{name}: {described(status)}, supervised for {minutes:.0f} min", style
         yield from _status(status)
     restarts = ", ".join(f"{connector} {count}" for connector, count in supervisor.restarts.items())

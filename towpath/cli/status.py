@@ -44,8 +44,8 @@ def status(file: Path, watch: bool, as_json: bool) -> None:
     Run it at any time; it changes nothing. With --watch it also shows a server that does not answer, and retries
     until interrupted.
 
-    Exit codes: 0 running; 1 not running, or the log lost records before the sink applied them, or a schema change
-    waits for a decision; 2 the state is unknown, or the destination does not answer.
+    Exit codes: 0 running; 1 not running, as after a cutover, or the log lost records before the sink applied them, or
+    a schema change waits for a decision; 2 the state is unknown, or the destination does not answer.
     """
     with opened(file) as session:
         if watch:
@@ -139,8 +139,8 @@ _HEALTHY = ("RUNNING", "UNASSIGNED", "RESTARTING")  # states of a replay's conne
 def screen(status: Report, ddl: Iterable[str] = ()) -> RenderableType:
     facts = Table.grid(padding=(0, 2))
     facts.add_row("pipeline", f"{status.name}: {status.state} ({status.mode})")
-    if status.cutover is not None:
-        facts.add_row("cutover", Text(status.cutover.description, style="yellow"))
+    if status.cutover_words:
+        facts.add_row("cutover", Text(status.cutover_words, style="yellow"))
     copy = _copy(status.copy) if status.copy and status.state != "missing" else ()  # missing: no connector copies
     for name, line in (*copy, *_numbers(status), *_sink(status), *_dead_letters(status), *_log(status)):
         # Text: servers' messages may hold [markup]
@@ -218,7 +218,8 @@ def lag_text(lag: Lag) -> str:
 
 def _numbers(status: Report) -> Iterator[tuple[str, str]]:
     yield "lag", lag_text(status.lag)
-    if (behind := status.lag.capture_seconds) is not None and status.copy is not None and status.copy.done:
+    behind, is_copied = status.lag.capture_seconds, status.copy is not None and status.copy.done
+    if behind is not None and is_copied and status.cutover is None:
         limit = status.recovery_point_seconds
         yield (
             "recovery",

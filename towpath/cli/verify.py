@@ -25,6 +25,7 @@ from towpath.deploy.schema import Listing, metadata, remember, time_to_remember
 from towpath.log.barrier import asking
 from towpath.session import Session
 from towpath.store import state_files, verdict_file
+from towpath.store.cutover import no_copy
 from towpath.store.verdict_file import FollowState
 from towpath.verify import run as verification
 from towpath.verify.follower import follow
@@ -126,6 +127,9 @@ def verify(
         definitions = metadata(session, only, listing) if with_metadata else None
         if definitions and definitions.both and now:
             remember(session, definitions.both.source, now)
+        if definitions and definitions.differences and (why := no_copy(session)):
+            say(f"{why}: no command is shown for options, views and indexes that differ; change nothing there")
+            definitions = definitions.without_commands
         request = VerifyRequest(alone or quiet, last, since, definitions, only, ddl, listing)
         start = follow_start(session, request, options) if follows else None
         if start and start.began != request.id:  # only options, views and indexes are compared again

@@ -25,6 +25,13 @@ from towpath.errors import BadPipelineFile, TowpathError
 from towpath.files import replacing
 
 _TEMPLATE = Path(__file__).with_name("pipeline.toml")
+#: What the name of a pipeline, and that of its file, get for its reverse pipeline.
+REVERSE = "-back"
+
+
+def reverse_file_path(path: Path) -> Path:
+    """The path of the reverse pipeline's file: beside the pipeline's file."""
+    return path.with_name(f"{path.stem}{REVERSE}.toml")
 
 
 def read(path: Path) -> Pipeline:

@@ -142,7 +142,9 @@ def _line(
 
 
 def known(session: Session, options: CutoverOptions, status: Report | str, verdict: Verification) -> list[Finding]:
-    """The lines of the gate about what has been read already."""
+    """The lines of the gate about what has been read already; none once a cutover has begun."""
+    if isinstance(status, Report) and status.cutover is not None:
+        return []
     readiness = Readiness(session, None, options)
     readiness.__dict__.update(status=status, verdict=verdict)
     return run([rule for rule in GATE if rule.name in _KNOWN], readiness)

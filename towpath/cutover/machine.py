@@ -9,12 +9,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 
 from towpath.checks import target
 from towpath.checks.rule import Finding, run
+from towpath.clients.connect.control import wait_running
 from towpath.clients.mongo.write_block import MONGOSH_UNDO
 from towpath.config import events
 from towpath.config.events import CutoverNote, Gate, Switch, TimedEvent
@@ -31,6 +33,7 @@ from towpath.cutover.steps import (
     FINISH,
     RESTORE_TTL,
     STEPS,
+    STOP_SINK,
     UNDO_ORDER,
     CutoverOptions,
     Step,
@@ -41,11 +44,12 @@ from towpath.cutover.writes import allow, hook, writes_through
 from towpath.deploy import conversions
 from towpath.errors import Overtaken, Refused, TowpathError, fields
 from towpath.history import rebuild
-from towpath.session import ERRORS
+from towpath.session import ERRORS, Session
 from towpath.signals import Interrupts
 from towpath.store.cutover import TAKEOVERS, UNDER_WAY, Redirect, State
 from towpath.verify.recent import IncrementalVerification
 
+T = TypeVar("T")
 #: The steps of each direction, and those with an undo in the order of the undo.
 _STEPS: Mapping[Direction, tuple[Sequence[Step], Sequence[Step]]] = {
     CUTOVER: (STEPS, UNDO_ORDER),
@@ -255,10 +259,7 @@ class Machine:
         self.signals.hold()
         if self.sides.reverse is not None:
             takeover.stop_reverse(self.sides.reverse)
-        self._undo_steps(order=takeover.UNDO_OF_CUTOVER)
-        if self.signals.came:
-            raise _NotDone("the cutover is undone as far as possible, and nothing else was started: interrupted")
-        self.signals.release()
+        self._undo_before("the cutover is undone as far as possible", takeover.UNDO_OF_CUTOVER)
         self.sides.reverse = None
 
     def undo_earlier(self, words: str) -> None:
@@ -266,12 +267,27 @@ class Machine:
         self._say(words)
         self.take()
         self.signals.hold()
-        self._undo_steps()
-        if self.signals.came:
-            raise _NotDone("the earlier attempt is undone, and nothing else was started: interrupted")
-        self.signals.release()
+        self._undo_before("the earlier attempt is undone")
         if self.state is None and self.has_reverse is not (self.sides.reverse is not None):
             raise _NotDone("the earlier cutover is undone; run the same command again")
+
+    def _undo_before(self, undone: str, order: Sequence[Step] = ()) -> None:
+        """Undo steps, and wait for the sink that this starts again: the gate would be red. Raises `_NotDone`."""
+        assert self.sides.marker is not None
+        session, starts = self.sides.session, STOP_SINK in self.sides.marker.steps
+        self._undo_steps(order=order)
+        if self.signals.came:
+            raise _NotDone(f"{undone}, and nothing else was started: interrupted")
+        self.signals.release()
+        if starts:
+            self._interruptible(lambda: self._await_sink(session))
+
+    def _await_sink(self, session: Session) -> None:
+        """If it does not run in time, the gate says why."""
+        sink, timeout = session.pipeline.sink_connector, self.options.timeout
+        self._say(f"waiting until {sink}, which the undo has started, is running, up to {timeout:.0f} s")
+        with suppress(TowpathError):
+            wait_running(session.connect, [sink], timeout)
 
     def take(self) -> None:
         """Take the cutover over. Raises `Overtaken` when its command has continued since the marker was read."""
@@ -330,7 +346,7 @@ class Machine:
             assert self.sides.marker is not None
             raise _NotDone(f"not ready; cutover: {self.sides.marker.description}")
 
-    def _interruptible(self, check: Callable[[], bool]) -> bool:
+    def _interruptible(self, check: Callable[[], T]) -> T:
         """What it returns. Raises `_NotDone` when a signal interrupts it."""
         try:
             return check()
@@ -438,12 +454,13 @@ class Machine:
             return
         self.sides.retake()
         if self.state in UNDER_WAY:
-            self._undo_steps("" if self.signals.came else f"towpath: {error}")
+            self._undo_steps("" if self.signals.came else str(error))
 
     def _undo_steps(self, why: str = "", order: Sequence[Step] = ()) -> None:
         """Undo the steps that the marker names, and report afterwards. Raises `NotUndone`.
 
-        `order`: of the steps to undo; the others stay in the marker.
+        `why`: what ended the command, which its end tells otherwise. `order`: of the steps to undo; the others stay in
+        the marker.
 
         The caller has taken the marker, and holds signals. Nothing that is printed comes before: a reader of the output
         that sleeps would hold the undo up.
@@ -452,7 +469,7 @@ class Machine:
         assert sides.marker is not None and sides.marker.state in UNDER_WAY
         primary, is_return = sides.direction.old, sides.direction is RETURN
         what = {TAKEOVER: "takeover", RETURN: "return of the old source"}.get(sides.direction, "cutover")
-        _announce(self._say, why, f"undoing the {what}; this cannot be interrupted")
+        _announce(self._say, f"undoing the {what}; this cannot be interrupted")
         order = order or _STEPS[sides.direction][1]
         begun, undone, failures = sides.marker.steps, list[str](), list[str]()
         for step in order:
@@ -471,7 +488,8 @@ class Machine:
         for failure in failures:
             self.report(CutoverNote(event="not undone", words=f"not undone: {failure}"))
         if failures:
-            raise NotUndone(f"not all could be undone; once that answers again: {self._command('--undo')}")
+            words = f"not all could be undone; once that answers again: {self._command('--undo')}"
+            raise NotUndone(f"{why}; {words}" if why else words)
         if left:
             words = (
                 f"undone but for what needs the source; once that answers: towpath cutover {sides.forward.file} --undo"
@@ -481,8 +499,8 @@ class Machine:
         words = f"everything is as before: the {primary} is primary"
         if is_return:
             words += "; what was written to the old source stays there"
-        if self.options.stop_with is not None:
-            words += "; start the writers again if --stop-with has stopped them"
+        elif what == "cutover":
+            words += "; start the writers again if they were stopped"
         self.report(CutoverNote(event="undone", words=words))
 
     # after the switch, and the end
@@ -648,7 +666,6 @@ def _words(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def _announce(say: Callable[[str], None], *messages: str) -> None:
+def _announce(say: Callable[[str], None], words: str) -> None:
     """Say something without waiting until it is written."""
-    words = "\n".join(filter(None, messages))
     threading.Thread(target=say, args=(words,), name="announcement", daemon=True).start()

@@ -41,6 +41,7 @@ from towpath.clients.kafka.topics import Place
 from towpath.clients.mongo.client import ClusterTime
 from towpath.clients.mongo.replica_set import operation_time
 from towpath.config import loading as pipeline_file
+from towpath.config.loading import REVERSE, reverse_file_path
 from towpath.config.namespaces import Selection
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import first_few
@@ -241,19 +242,14 @@ def reverse_file_text(path: Path) -> str:
     if len(name) > _MAX_NAME:
         raise Refused(
             f"the reverse pipeline of {pipeline.name} would be called {name}, and a name has at most {_MAX_NAME}"
-            f" characters: a pipeline with a reverse pipeline needs a name of at most {_MAX_NAME - len('-back')}"
+            f" characters: a pipeline with a reverse pipeline needs a name of at most {_MAX_NAME - len(REVERSE)}"
         )
     head = f"# The reverse pipeline of {pipeline.name}, from {path.name}.\n"
     return head + tomli_w.dumps({"name": name} | {name: values for name, values in sections.items() if values})
 
 
 def _name(pipeline: Pipeline) -> str:
-    return f"{pipeline.name}-back"
-
-
-def reverse_file_path(path: Path) -> Path:
-    """The path of the reverse pipeline's file: beside the pipeline's file."""
-    return path.with_name(f"{path.stem}-back.toml")
+    return f"{pipeline.name}{REVERSE}"
 
 
 def foreign_reverse_file(session: Session) -> str:

@@ -13,11 +13,11 @@ import pymongo
 
 from towpath.clients.mongo import write_block
 from towpath.clients.mongo.replica_set import ReplicaSet, source_set
+from towpath.config.loading import reverse_file_path
 from towpath.cutover.reverse_pipeline import (
     checked_reverse_file,
     foreign_reverse_file,
     opened_reverse,
-    reverse_file_path,
     reverse_file_text,
 )
 from towpath.errors import MongoError, Overtaken, Refused, TowpathError

@@ -12,12 +12,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from towpath.clients.mongo.client import Client, Cluster
-from towpath.clients.mongo.privileges import if_allowed
 from towpath.deploy.schema import Duplicates, Progress, Step, as_text, of_text, run
 from towpath.errors import TowpathError
 from towpath.session import Session
 from towpath.store import cutover as cutovers
-from towpath.store.cutover import SWITCHED, Conversion, Cutover
+from towpath.store.cutover import SWITCHED, Conversion
 from towpath.store.state_files import holder, lock, locked
 from towpath_verifier import brief, described, unlike
 
@@ -49,15 +48,9 @@ def is_later(step: Step) -> bool:
     return step.converts or step.expires
 
 
-def marker(session: Session) -> Cutover | None:
-    """The marker of the pipeline's cutover, if there is one; None for a user who may not read it."""
-    with session.destination.connected() as client:
-        return if_allowed(lambda: cutovers.read(client, session.pipeline))
-
-
 def pending(session: Session) -> tuple[Conversion, ...]:
     """What is left to restore or to convert at the primary."""
-    stored = marker(session)
+    stored = cutovers.known(session)
     return stored.conversions if stored is not None and stored.state in SWITCHED else ()
 
 

@@ -129,7 +129,7 @@ def remember(session: Session, source: Mapping[str, Described], at: ClusterTime)
     `source`: all collections and views, as read after `time_to_remember` has returned `at`. Nothing is stored from a
     cutover on, in which the source has another schema. Raises `MongoError`.
     """
-    if not _is_cutover_known(session):
+    if cutovers.known(session) is None:
         remember_for_cutover(session, source, at)
 
 
@@ -150,12 +150,7 @@ def time_to_remember(session: Session) -> ClusterTime | None:
     """
     with session.source.connected(answer=ANSWER_S) as client:
         now = operation_time(client) if "setName" in client.admin.command("hello") else None
-    return None if _is_cutover_known(session) else now  # in this order: a cutover that begins later has a later time
-
-
-def _is_cutover_known(session: Session) -> bool:
-    with session.destination.connected(answer=ANSWER_S) as client:
-        return if_allowed(lambda: cutovers.read(client, session.pipeline)) is not None
+    return now if cutovers.known(session) is None else None  # in this order: one that begins later has a later time
 
 
 def described_at_source(session: Session, namespaces: Iterable[str]) -> dict[str, Described] | None:
@@ -191,6 +186,11 @@ class Metadata:
     deferred: Sequence[MetadataDifference]
     both: Schemas | None = None
     """What was compared."""
+
+    @property
+    def without_commands(self) -> Metadata:
+        """For a destination that must not be made equal to the source."""
+        return replace(self, differences=[replace(one, commands=()) for one in self.differences])
 
 
 def metadata(session: Session, only: Sequence[str], listing: Listing | None = None) -> Metadata:

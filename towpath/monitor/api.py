@@ -72,7 +72,7 @@ _READ: Mapping[str, tuple[str, type | str, tuple[int, ...]]] = {
     f"{_PIPELINE}/history": ("The last hour", History, (401, 404)),
     "/api/v1/events": (_EVENTS, "text/event-stream", (401, 404, 503)),
     "/healthz": ("The process answers", Health, ()),
-    "/readyz": ("Whether all pipelines run, and lag little; 503 if not", Health, ()),
+    "/readyz": ("Whether all pipelines run or are cut over, and lag little; 503 if not", Health, ()),
     "/metrics": ("Metrics in Prometheus' text format", "text/plain", (401,)),
 }
 

@@ -32,7 +32,7 @@ Table = Mapping[str, tuple[str, str | Callable[[T], Value]]]
 Labelled = Mapping[str, tuple[str, Labels, Callable[[Report], Iterable[tuple[Labels, float]]]]]
 
 #: Every value of the label `state`, by metric: exactly one of them is 1.
-PIPELINE_STATES = ("running", "paused", "stopped", "failed", "missing", "starting", "unknown")
+PIPELINE_STATES = ("running", "destination primary", "paused", "stopped", "failed", "missing", "starting", "unknown")
 CONNECT_STATES = ("RUNNING", "PAUSED", "STOPPED", "FAILED", "UNASSIGNED", "RESTARTING", "MISSING")
 CUTOVER_STATES = ("none", *get_args(State))
 _KINDS = ("missing", "extra", "different", "order")

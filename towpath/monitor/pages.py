@@ -51,7 +51,7 @@ def _clock(value: str) -> str:
 
 #: State → the class that colours it. The word is always shown as well.
 _MARKS = {
-    **dict.fromkeys(("running", "RUNNING", "same", "ok", "done"), "good"),
+    **dict.fromkeys(("running", "RUNNING", "destination primary", "same", "ok", "done"), "good"),
     **dict.fromkeys(
         (
             *("failed", "FAILED", "missing", "MISSING", "unknown", "red", "held", "refused"),

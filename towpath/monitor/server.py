@@ -152,10 +152,11 @@ class _Server:
         return JSONResponse({"status": "ready" if ready else "not ready"}, 200 if ready else 503)
 
     def _is_ready(self, shown: Shown) -> bool:
-        report, lag = shown.report, shown.report.lag.seconds
-        if report.state != "running" or lag is None or time.time() - (report.at or 0) > _STALE:
-            return False
-        return lag <= self.ready_lag
+        report = shown.report
+        # after a cutover, the sink is stopped, and the capture continues
+        lags = {"running": report.lag.seconds, "destination primary": report.lag.capture_seconds}
+        lag, is_fresh = lags.get(report.state), time.time() - (report.at or 0) <= _STALE
+        return lag is not None and is_fresh and lag <= self.ready_lag
 
     async def metrics(self, request: Request) -> Response:
         return Response(prometheus.generate_latest(self.registry), media_type=prometheus.CONTENT_TYPE_LATEST)

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import version
+from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import Field, TypeAdapter, computed_field
@@ -16,6 +17,7 @@ from pydantic import Field, TypeAdapter, computed_field
 from towpath.checks.rule import Finding
 from towpath.clients.connect.rest import Connector
 from towpath.clients.kafka.topics import Place
+from towpath.config.loading import reverse_file_path
 from towpath.config.mongo_uri import without_credentials
 from towpath.deploy.schema_changes import SchemaChanges
 from towpath.deploy.unreplicated import SourceChange
@@ -327,6 +329,8 @@ class Raw:
     uncaptured_seconds: float | None = None
     """How far back the source's oplog has to reach: in the first round of a copy, to its beginning. None while the
     source does not answer."""
+    idle: str = ""
+    """Why a cutover has the connectors of a reverse pipeline stopped or removed, in words; empty for all others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -391,6 +395,39 @@ class Report:
     def cutover_is_known(self) -> bool:
         """Whether `cutover` is None because there is none, and not because the destination does not answer."""
         return self.cutover is not None or self.raw.changes is not None
+
+    @property
+    def is_taken_over(self) -> bool:
+        """Whether the source was lost, and has not returned."""
+        return self.cutover is not None and self.cutover.is_takeover
+
+    @property
+    def cutover_words(self) -> str:
+        """What the cutover of the pipeline is at, or that of the pipeline whose reverse pipeline it is."""
+        if self.cutover is None:
+            return self.raw.idle
+        watch = f"; watch {self.reverse_file}" if self.reverse_file else ""
+        return f"{self.cutover.description}{watch}"
+
+    @property
+    def remedy(self) -> str:
+        """The command that makes it run again; empty where a cutover forbids it, or may forbid it."""
+        found = self.cutover
+        if self.raw.idle or self.is_taken_over:
+            return ""
+        if self.state == "missing":
+            return "deploy"
+        # the capture; while the destination does not answer, a sink that a cutover has stopped would count as stopped
+        is_paused = found is not None and found.state == "destination primary" and self.state == "paused"
+        is_free = found is None and self.cutover_is_known and self.state in ("paused", "stopped")
+        return "resume" if is_paused or is_free else ""
+
+    @property
+    def reverse_file(self) -> str:
+        """The file of the reverse pipeline that replicates now; empty if there is none."""
+        found = self.cutover
+        replicates = found is not None and found.state == "destination primary" and found.has_reverse_pipeline
+        return str(reverse_file_path(Path(self.file))) if replicates else ""
 
     @property
     def is_partial(self) -> bool:

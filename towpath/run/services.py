@@ -6,6 +6,7 @@ import json
 import math
 import time
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -64,10 +65,10 @@ class Services:
     def children(self) -> list[Child]:
         return [service.child for service in self.services if service.child is not None]
 
-    def turn(self, now: float, *, can_run: bool) -> None:
-        """Read their output, and start those that do not run if `can_run`: whether they can work now."""
+    def turn(self, now: float, able: Collection[str]) -> None:
+        """Read their output, and start those that do not run. `able`: the commands that can work now."""
         for service in self.services:
-            self._turn(service, now, can_run=can_run)
+            self._turn(service, now, can_run=service.command in able)
 
     def _turn(self, service: Service, now: float, *, can_run: bool) -> None:
         child = service.child

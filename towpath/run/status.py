@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
@@ -243,7 +243,9 @@ def read_status(session: Session) -> Report:
     breaks = part(found.breaks, None, from_kafka)
     from_connect = answer.result()
     connectors, sources, configs = from_connect.connectors, from_connect.sources, from_connect.configs
-    state = state_of(connectors)
+    idle = left_stopped(pipeline, sink.cutover)
+    state = state_of(connectors, idle)
+    found.errors += [_must_stop(session, one, idle) for one in connectors if one.name in idle and _is_up(one)]
     found.report_sources(sources)
     found.errors += from_kafka
     # the stream has none before the first round of a copy ends, and Debezium's is no lag while that copies
@@ -294,20 +296,44 @@ def read_status(session: Session) -> Report:
             changes=sink.changes,
             letters=letters.examples if letters else (),
             uncaptured_seconds=behind(now, needed),
+            idle="" if state == "running" else part(lambda: marker.why_idle(session), "", found.errors),
         ),
         errors=tuple(map(Problem.of, found.errors)),
     )
 
 
-def state_of(connectors: Iterable[Connector]) -> str:
-    """The pipeline's state, from those of its connectors and their tasks."""
-    connectors = tuple(connectors)
-    states = {connector.state for connector in connectors}
-    states |= {task.state for connector in connectors for task in connector.tasks}
+def left_stopped(pipeline: Pipeline, cutover: Cutover | None) -> tuple[str, ...]:
+    """The connectors that a cutover has stopped, and that must stay so; none unless the destination is primary."""
+    if cutover is None or cutover.state != "destination primary":
+        return ()
+    return pipeline.connectors if cutover.is_takeover else (pipeline.sink_connector,)
+
+
+def _is_up(connector: Connector) -> bool:
+    """Whether someone has started or paused a connector that a cutover has stopped."""
+    return connector.state not in ("STOPPED", "MISSING")
+
+
+def _must_stop(session: Session, connector: Connector, idle: Collection[str]) -> TowpathError:
+    stop = f"curl -X PUT {session.connect.url}/connectors/{connector.name}/stop"
+    return TowpathError(
+        f"{connector.name} is {connector.state}, and must stay stopped: the destination is primary",
+        stop if len(idle) > 1 else f"`towpath resume {session.file}` stops it, and leaves the capture running",
+    )
+
+
+def state_of(connectors: Iterable[Connector], idle: Collection[str] = ()) -> str:
+    """The pipeline's state, from those of its connectors and their tasks. `idle`: those that a cutover has stopped."""
+    due = [one for one in connectors if one.name not in idle or one.state != "STOPPED"]
+    states = {connector.state for connector in due} | {task.state for connector in due for task in connector.tasks}
     for state in ("MISSING", "FAILED", "STOPPED", "PAUSED"):
         if state in states:
             return state.lower()
-    return "running" if all(connector.running for connector in connectors) else "starting"
+    if not all(connector.running for connector in due):
+        return "starting"
+    if not idle:
+        return "running"
+    return "failed" if any(one.name in idle for one in due) else "destination primary"
 
 
 def _is_streaming(state: SourceState) -> bool:

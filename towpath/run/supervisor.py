@@ -95,8 +95,12 @@ class Supervisor:
         if self._hurried or (now - self.poll_began >= interval and now - self._read_at >= _STATUS_PAUSE):
             self._read_status()
             self._read_at = time.monotonic()
-        running = not self.unreachable and self.status is not None and self.status.state == "running"
-        self._attempt("compact and verify", lambda: self.services.turn(now, can_run=running))
+        status = None if self.unreachable else self.status
+        running = status is not None and status.state == "running"
+        # after a cutover, the capture continues its log
+        captures = status is not None and status.state == "destination primary" and not status.is_taken_over
+        able = ("compact", "verify") if running else ("compact",) if captures else ()
+        self._attempt("compact and verify", lambda: self.services.turn(now, able))
         if running and self.session.pipeline.run.repair and self.session.pipeline.exactly_once:
             self._attempt("dead letters", self._repair)
 
@@ -346,9 +350,8 @@ def report_conditions(events: Events, status: Report) -> None:
 
 def described(status: Report) -> str:
     """The state, and what to do about it."""
-    if status.cutover is not None:
-        return f"{status.state}; cutover: {status.cutover.description}"
-    if status.state in ("paused", "stopped") and status.cutover_is_known:
-        return f"{status.state} on request; to continue: towpath resume"
-    missing = ": its connectors are not deployed; run: towpath deploy" if status.state == "missing" else ""
-    return f"{status.state}{missing}"
+    words = {
+        "deploy": f"{status.state}: its connectors are not deployed; run: towpath deploy",
+        "resume": f"{status.state} on request; to continue: towpath resume",
+    }.get(status.remedy, status.state)
+    return f"{words}; cutover: {status.cutover_words}" if status.cutover_words else words

@@ -17,12 +17,14 @@ from pymongo import ReturnDocument
 from pymongo.collection import Collection
 from pymongo.errors import DuplicateKeyError
 
-from towpath.clients.mongo.client import Client
+from towpath.clients.mongo.client import ANSWER_S, Client
 from towpath.clients.mongo.privileges import if_allowed
+from towpath.config.loading import REVERSE
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import utc
 from towpath.errors import Overtaken, Refused
 from towpath.session import Session
+from towpath.store import writers
 from towpath.store.positions import CUTOVERS, collection_of
 
 #: `destination primary`: the cutover is done. `source primary`: a fail back is done but for its last steps. The others:
@@ -151,8 +153,22 @@ _CUTOVER = TypeAdapter(Cutover)
 
 def read(client: Client, pipeline: Pipeline) -> Cutover | None:
     """The marker; None if the source is primary and no cutover is under way."""
-    marker = _markers(client).find_one({"_id": pipeline.name})
+    return _read(client, pipeline.name)
+
+
+def _read(client: Client, name: str) -> Cutover | None:
+    marker = _markers(client).find_one({"_id": name})
     return None if marker is None else _CUTOVER.validate_python(marker)
+
+
+def known(session: Session, *, briefly: bool = False) -> Cutover | None:
+    """The marker; None also for a user who may not read it. For what would do no harm without it.
+
+    `briefly`: for a query that is repeated anyway.
+    """
+    destination = session.destination
+    with destination.briefly() if briefly else destination.connected(answer=ANSWER_S) as client:
+        return if_allowed(lambda: read(client, session.pipeline))
 
 
 def insert(client: Client, pipeline: Pipeline, cutover: Cutover) -> None:
@@ -234,8 +250,7 @@ def _overtaken(pipeline: Pipeline) -> Overtaken:
 
 def refuse_takeover(session: Session) -> None:
     """Raise `Refused` once a takeover has begun: the source is lost, or what it has is older."""
-    with session.destination.connected() as client:
-        marker = if_allowed(lambda: read(client, session.pipeline))
+    marker = known(session)
     if marker is not None and (marker.is_takeover or marker.state in TAKEOVERS):
         refuse(session)
 
@@ -244,8 +259,7 @@ def leads(session: Session) -> bool:
     """Whether a cutover or a takeover is under way or done, so that the destination must not follow the source."""
     if not session.pipeline.exactly_once:
         return False
-    with session.destination.briefly() as client:
-        marker = if_allowed(lambda: read(client, session.pipeline))
+    marker = known(session, briefly=True)
     return marker is not None and marker.state != "source primary"
 
 
@@ -258,10 +272,45 @@ def is_cut_over(session: Session) -> bool:
     return marker is not None and marker.state == "destination primary" and not marker.is_takeover
 
 
+def no_copy(session: Session) -> str:
+    """Why the destination must not be made equal to the source, in words; empty where it is, or becomes, a copy.
+
+    Of a pipeline without an initial copy, such as a reverse pipeline, only a deployment makes it one.
+    """
+    name = session.pipeline.name
+    if leads(session):
+        return f"the cutover of {name} is under way or done"
+    if session.pipeline.copy_method != "none":
+        return ""
+    with session.destination.briefly() as client:
+        registered = if_allowed(lambda: writers.read_all(client).get(name))
+    is_deployed = registered is not None and not registered.removed
+    return "" if is_deployed else f"{name} is not deployed, and makes no initial copy"
+
+
+def why_idle(session: Session) -> str:
+    """Why a cutover has the connectors of this reverse pipeline stopped or removed, in words.
+
+    Empty for any other pipeline, while the reverse pipeline is to run, and for a user who may not read it.
+    """
+    name = session.pipeline.name.removesuffix(REVERSE)
+    if name == session.pipeline.name:
+        return ""
+    with session.source.briefly() as client:  # the destination of the pipeline, which holds its marker
+        marker = if_allowed(lambda: _read(client, name))
+        registered = if_allowed(lambda: writers.read_all(client).get(name))
+    if marker is None and (registered is None or registered.removed):
+        return ""
+    if marker is None:
+        return f"the reverse pipeline of {name}, whose source is primary: the next cutover of {name} creates it"
+    if marker.state == "destination primary" and marker.has_reverse_pipeline:
+        return ""
+    return f"the reverse pipeline of {name}, which is needed after its cutover; {name}: {marker.description}"
+
+
 def refuse_removal(session: Session) -> None:
     """Raise `Refused` while a cutover or a takeover is under way or not complete: only the marker says what is left."""
-    with session.destination.connected() as client:
-        marker = if_allowed(lambda: read(client, session.pipeline))
+    marker = known(session)
     if marker is not None and marker.state != "destination primary":
         refuse(session)
 
