@@ -51,7 +51,9 @@ def test_a_connector_s_offset_says_what_was_done():
 
 def test_a_drop_is_told_while_the_destination_has_documents():
     found = told(of("drop"), destination={"shop.a": 1_000})
-    assert found.words == "shop.a was dropped at 2023-11-14 22:13:20 UTC; the destination still has 1,000 documents"
+    event, left = found.words.split("; ")
+    assert event == "shop.a was dropped at 2023-11-14 22:13:20 UTC"
+    assert left == "the destination still has 1,000 documents, which `repair` deletes"
     assert found.commands == ("towpath verify 'my shop.toml' -n shop.a", "towpath repair 'my shop.toml'")
     assert told(of("drop"), destination={"shop.a": 0}) is None
     assert told(of("drop"), source=["shop.a"]) is None

@@ -233,7 +233,7 @@ def _drop(ddl: Ddl, sides: Sides) -> str:
     if ddl.namespace in sides.source:
         state = f"and exists again; of the {documents} at the destination, some may be from before the drop"
     else:
-        state = f"the destination still has {documents}"
+        state = f"the destination still has {documents}, which `repair` deletes"
     return f"{_event(ddl, 'was dropped')}; {state}" if count else ""
 
 
