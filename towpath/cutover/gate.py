@@ -275,7 +275,8 @@ def reverse_can_be_created(forward: Session, reverse: Session) -> Result:
     words = "; ".join(f"{one.subject} of {reverse.pipeline.name}: {one.finding}" for one in errors[:_SHOWN])
     advice = "; ".join(one.advice for one in errors[:_SHOWN])
     if not errors and (unwritable := _unwritable(forward, reverse, facts)):
-        return False, *unwritable
+        found, advice = unwritable
+        return False, found, advice
     return not errors, words or f"can be created ({reverse.file.name})", advice
 
 
