@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -172,6 +173,20 @@ def in_folder(case: Case) -> None:
     case.report = case.folder / "nowhere" / "report.html"
 
 
+def read_only(folder: str) -> Callable[[Case], None]:
+    """As a ConfigMap or a Secret of Kubernetes is mounted."""
+
+    def apply(case: Case) -> None:
+        place = case.folder / folder
+        place.mkdir(exist_ok=True)
+        case.fake("access", lambda path, mode: path != place, os)
+        case.fake("secrets", property(lambda facts: "another"), facts.Facts)
+        case.more = f'secrets = "{case.folder / "secrets"}"'
+        case.report = None
+
+    return apply
+
+
 DIFFERENT = SimpleNamespace(pair=SimpleNamespace(source="shop.orders"), what="the index more is missing")
 #: Rule → what makes it red, and a part of what was found.
 RED: list[tuple[str, Callable[[Case], None], str]] = [
@@ -237,6 +252,8 @@ RED: list[tuple[str, Callable[[Case], None], str]] = [
         fake("refuse_existing", raising(Refused("there is one already", "remove it")), gate.reverse_pipeline),
         "there is one already",
     ),
+    ("reverse pipeline", read_only(""), "shop-back.toml cannot be written"),
+    ("reverse pipeline", read_only("secrets"), "shop-back.properties cannot be written"),
     ("commands", options(stop_with="/nowhere/stop"), "--stop-with: /nowhere/stop does not exist"),
     ("commands", options(switch_with="if true"), "--switch-with: 'if true' is not a valid command"),
     ("commands", no_one, "no one could confirm that the writes have stopped: standard input is /dev/null"),

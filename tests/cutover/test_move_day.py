@@ -170,8 +170,13 @@ class Day:
             client[database].command(function, *arguments)
         elif function == "countDocuments":
             assert client[database][collection].count_documents(*arguments) == 0, line
-        elif function == "insertOne":
-            client[database][collection].insert_one(*arguments)
+        elif function == "createCollection":
+            client[database].create_collection(arguments[0], **arguments[1])
+        elif function == "createIndex":
+            keys, given = arguments
+            client[database][collection].create_index(list(keys.items()), **given)
+        elif function == "insertMany":
+            client[database][collection].insert_many(*arguments)
         elif function == "drop":
             client[database].drop_collection(collection)
         else:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -477,6 +479,11 @@ RED: list[tuple[Any, dict[str, Any], str]] = [
         deployed_as("move-source", **{"collection.include.list": "-"}),
         "was included in this pipeline before, and then excluded",
     ),
+    (
+        change.same_pipeline,
+        {"desired": {"move-source": {**_SOURCE, "collection.include.list": "-"}}},
+        "the file has none of the collections that move replicates: shop.a",
+    ),
     (change.kept_offsets, {"offsets": lambda name: []}, "Kafka Connect has no offsets of move-source"),
     (change.kept_offsets, {"offsets": lambda name: LOST}, "Kafka Connect has no offsets of move-source"),
     (
@@ -554,3 +561,18 @@ def test_topics_are_awaited_while_the_broker_learns_of_more(monkeypatch: pytest.
     )
     ids = deployment.created_ids(topics, [f"shop.{number}" for number in range(150)])
     assert len(ids) == 150 and ids == known, "it took 20 minutes, a topic each 8 s"
+
+
+def test_a_removal_leaves_the_file_of_a_read_only_mount(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as a Secret of Kubernetes: else the undo of a cutover would fail there."""
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    file, said = tmp_path / "shop-back.properties", list[str]()
+    deployment._remove_secrets(file, said.append)
+    assert said == []
+    file.touch()
+    deployment._remove_secrets(file, said.append)
+    assert said == [f"left the file {file}: Read-only file system"]

@@ -372,6 +372,16 @@ def test_a_former_source_keeps_its_limits_and_its_clocks_and_validators_are_stop
     ]
 
 
+def test_a_fail_back_to_a_former_source_of_5_0_rebuilds_no_index() -> None:
+    """It is still unique there, and its TTL is only too long; the new primary may not have converted its own yet."""
+    stopped = collection(one(unique=True, expireAfterSeconds=NEVER))
+    for new in (one(unique=True, expireAfterSeconds=60), one(prepareUnique=True, expireAfterSeconds=60)):
+        found = differences(collection(new), stopped, version="5.0")
+        assert commands(found) == [changed_index(expireAfterSeconds=60)]
+    made_since = differences(collection(one(expireAfterSeconds=60)), collection(one()), version="5.0")
+    assert DROP_INDEX in commands(made_since)
+
+
 @pytest.mark.parametrize("form", [RELAXED, RELAXED_IN_PLACE])
 @pytest.mark.parametrize("kind", ["view", "timeseries"])
 def test_what_no_record_is_written_to_is_left_as_it_is(form: Form, kind: Any) -> None:

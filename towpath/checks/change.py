@@ -264,6 +264,24 @@ def not_taken_in_again(facts: Facts) -> Iterator[Finding]:
         )
 
 
+def same_pipeline(facts: Facts) -> Iterator[Finding]:
+    """The file leaves a collection of those that are captured, or it is probably that of another pipeline."""
+    pipeline = facts.pipeline
+    if all(facts.deployed[name] is None for name in pipeline.source_connectors):
+        return
+    captured = [
+        namespace
+        for namespace in (namespace_of(pipeline.name, topic) for topic in sorted(facts.written))
+        if captured_by(facts.deployed, namespace)
+    ]
+    if captured and not any(captured_by(facts.desired, namespace) for namespace in captured):
+        yield error(
+            f"the file has none of the collections that {pipeline.name} replicates: {first_few(captured, 3)}",
+            "if this is another pipeline, give it another `name`; else leave one of these in [collections] include, or"
+            " `towpath remove` this pipeline first",
+        )
+
+
 def _lost_offsets(facts: Facts, connector: str) -> str:
     """What Connect has lost of a source connector, as the beginning of a sentence; empty if nothing.
 
@@ -434,6 +452,7 @@ RULES = rules(
     same_capture,
     copied,
     not_taken_in_again,
+    same_pipeline,
     kept_offsets,
     same_rules,
 )

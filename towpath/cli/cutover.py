@@ -81,7 +81,8 @@ _MARKS = {
 @flag(
     "--rebuild-later",
     "rebuilds_later",
-    help="On MongoDB 5.0, rebuild unique and TTL indexes after the switch; until then duplicates are accepted.",
+    help="On MongoDB 5.0, rebuild unique and TTL indexes after the switch, also with --back; until then duplicates are"
+    " accepted.",
 )
 @click.option("--report", "report_path", type=FILE, help="Write an HTML report of the cutover.")
 @json_option

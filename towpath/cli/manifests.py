@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
 
 import click
 
 from towpath.checks.facts import Facts
-from towpath.cli.options import FOLDER, opened, pipeline_argument, say
+from towpath.cli.options import FOLDER, flag, opened, pipeline_argument, say
 from towpath.config import loading
+from towpath.cutover.reverse_pipeline import checked_reverse_file, opened_reverse
 from towpath.deploy.manifests import PIPELINES, Options, Plan, as_yaml, resources
 from towpath.errors import ConnectUnreachable
 from towpath.files import file_errors, replacing
@@ -33,6 +35,13 @@ _VERSION = version("towpath")
 @click.option(
     "--connect", "connect_name", metavar="NAME", help="Name of the KafkaConnect; default: from [connect] url."
 )
+@click.option(
+    "--heap",
+    metavar="MB",
+    type=click.IntRange(min=1024),
+    help="Heap of each worker, in MB: 2048 for a pipeline with its reverse pipeline. Default: what PIPELINE alone"
+    " needs.",
+)
 @click.option("--output", type=FOLDER, help="Write a file for each part into this folder, and print nothing.")
 @click.option(
     "--credentials",
@@ -40,6 +49,7 @@ _VERSION = version("towpath")
     type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
     help="Only write the file with URIs and passwords for the workers, to put it into their Secret; - prints it.",
 )
+@flag("--reverse", "of_reverse", help="With --credentials: that of the reverse pipeline, which a cutover needs.")
 def manifests(
     file: Path,
     namespace: str | None,
@@ -49,8 +59,10 @@ def manifests(
     plugin_sha512: str | None,
     push_secret: str | None,
     connect_name: str | None,
+    heap: int | None,
     output: Path | None,
     credentials_file: Path | None,
+    of_reverse: bool,
 ) -> None:
     """Print PIPELINE as resources of Kubernetes, in YAML, for Strimzi's operator.
 
@@ -63,18 +75,24 @@ def manifests(
     """
     if bool(plugin) != bool(plugin_sha512) or (push_secret and not plugin):
         raise click.UsageError("--plugin and --plugin-sha512 go together, and --push-secret goes with them")
-    with opened(file) as session:
+    if of_reverse and credentials_file is None:
+        raise click.UsageError("--reverse goes with --credentials")
+    with ExitStack() as stack:
+        session = stack.enter_context(opened(file))
+        name = session.pipeline.name
+        if of_reverse:
+            session = stack.enter_context(opened_reverse(session, checked_reverse_file(file)))
         facts = Facts(session)
         if str(credentials_file) == "-":
             click.echo(facts.secrets, nl=False)
             return
         if credentials_file is not None:
             credentials.write(credentials_file, facts.secrets)
-            secret = f"the Secret {session.pipeline.name}-workers"
+            secret = f"the Secret {name}-workers"
             say(f"wrote {credentials_file}, which only you can read; it belongs into {secret}")
             return
         text = file.read_text(encoding="utf-8")
-        options = Options(namespace, image, connect_image, plugin, plugin_sha512, push_secret, connect_name)
+        options = Options(namespace, image, connect_image, plugin, plugin_sha512, push_secret, connect_name, heap)
         plan = Plan(session.pipeline, loading.as_written(text, Path(PIPELINES, file.name)), text, options)
         plan.refuse()
         _read_connect(facts)

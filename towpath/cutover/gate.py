@@ -39,6 +39,7 @@ from towpath.run.dead_letters import DeadLetterRetries
 from towpath.run.report import Report
 from towpath.run.status import read_status
 from towpath.session import Session
+from towpath.store import credentials
 from towpath.verify.verdict import VerdictContext, Verification
 from towpath_verifier import Schemas, cluster_time, concurrently
 
@@ -275,7 +276,22 @@ def reverse_can_be_created(forward: Session, reverse: Session) -> Result:
     errors = red(deployment.findings(facts))
     words = "; ".join(f"{one.subject} of {reverse.pipeline.name}: {one.finding}" for one in errors[:_SHOWN])
     advice = "; ".join(one.advice for one in errors[:_SHOWN])
+    if not errors and (unwritable := _unwritable(forward, reverse, facts)):
+        found, advice = unwritable
+        return False, found, advice
     return not errors, words or f"can be created ({reverse.file.name})", advice
+
+
+def _unwritable(forward: Session, reverse: Session, facts: Facts) -> tuple[str, str] | None:
+    """Which file of the reverse pipeline a cutover would have to write, and may not; and what to do."""
+    if not reverse.file.exists() and not os.access(reverse.file.absolute().parent, os.W_OK):
+        return f"{reverse.file} cannot be written", f"copy {forward.file} to a folder where you may write, and use that"
+    secrets = reverse.pipeline.secrets_file
+    folder = next(place for place in secrets.absolute().parents if place.exists())
+    if not os.access(folder, os.W_OK) and credentials.differs(secrets, facts.secrets):
+        printed = f"towpath manifests {forward.file} --reverse --credentials -"
+        return f"{secrets} cannot be written", f"put it there, as `{printed}` prints it, or let this user write there"
+    return None
 
 
 def _commands(readiness: Readiness) -> Result:

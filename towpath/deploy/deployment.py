@@ -358,7 +358,16 @@ def remove(session: Session, *, log: bool, say: Say, facts: Facts | None = None)
         else:
             _forget_verdict(session, say)
         if not pipeline.has_operator:  # else it is in a Secret
-            pipeline.secrets_file.unlink(missing_ok=True)
+            _remove_secrets(pipeline.secrets_file, say)
+
+
+def _remove_secrets(file: Path, say: Say) -> None:
+    """A Secret of Kubernetes is mounted read-only, also where Towpath owns the connectors: what is in it stays."""
+    try:
+        file.unlink(missing_ok=True)
+    except OSError as error:
+        if file.exists():
+            say(f"left the file {file}: {error.strerror}")
 
 
 def _delete_topics(session: Session, names: Collection[str], say: Say) -> None:

@@ -56,6 +56,8 @@ class Options:
     plugin_sha512: str | None = None
     push_secret: str | None = None
     connect: str | None = None
+    heap: int | None = None
+    """Of each worker, in MB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +170,7 @@ def resources(plan: Plan, desired: Mapping[str, Mapping[str, str]]) -> dict[str,
         token=_TOKEN,
         worker_rules=WORKER_RULES.read_text(encoding="utf-8"),
         alerts=yaml.safe_load(ALERTS.read_text(encoding="utf-8")),
-        heap=least_heap(plan.pipeline.splice_cache),
+        heap=plan.options.heap or least_heap(plan.pipeline.splice_cache),
         login=_login(plan),
         image=_image(plan),
         settings=_settings(plan),

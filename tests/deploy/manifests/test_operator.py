@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import httpx
+import javaproperties
 import pytest
 import yaml
 
@@ -70,6 +71,8 @@ def test_connectors_of_an_operator_are_compared_and_left_alone(pipeline: Pipelin
     assert "--plugin-sha512 go together" in towpath("manifests", owned.file, "--plugin", "https://x", expect=2).stderr
     towpath("manifests", owned.file, "--credentials", secrets)
     assert towpath("manifests", owned.file, "--credentials", "-").stdout == secrets.read_text()
+    reverse = javaproperties.loads(towpath("manifests", owned.file, "--reverse", "--credentials", "-").stdout)
+    assert reverse["source.uri"] == javaproperties.loads(secrets.read_text())["destination.uri"]
     assert secrets.stat().st_mode & 0o777 == 0o600
     assert "there is no connector" in towpath("check", owned.file).stdout
     done = towpath("deploy", owned.file, "--json", expect=1)

@@ -8,12 +8,16 @@ import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
 from tests.prometheus.test_prometheus_files import promtool
+from towpath.cli import manifests as cli
+from towpath.cli import towpath
 from towpath.config import loading
 from towpath.config.logins import KafkaLogin, refuse_open
 from towpath.deploy import manifests as made_for
@@ -225,6 +229,24 @@ def test_a_kafkaconnect_has_what_its_api_and_the_connectors_require(folder: Path
     [plugin] = built["build"]["plugins"]
     assert plugin["artifacts"] == [{"type": "zip", "url": BUILT.plugin_url, "sha512sum": BUILT.plugin_sha512}]
     assert "image" not in built
+
+
+def test_a_reverse_pipeline_needs_workers_with_a_larger_heap(folder: Path) -> None:
+    spec = of_kind(resources(plan_of(folder, replace(OPTIONS, heap=2048))), "KafkaConnect")
+    assert spec["jvmOptions"] == {"-Xms": "2048m", "-Xmx": "2048m", "-XX": {"NewSize": "1024m", "MaxNewSize": "1024m"}}
+    assert spec["resources"]["limits"] == {"memory": "2816Mi"}
+
+
+def test_the_secret_can_have_the_file_of_the_reverse_pipeline_before_it_exists(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli, "Facts", lambda session: SimpleNamespace(secrets=f"of {session.pipeline.name}"))
+    file = folder / "pipeline" / "shop.toml"
+    file.write_text(BASE % {"kafka": "", "rest": ""})
+    words = ["manifests", str(file), "--reverse"]
+    assert CliRunner().invoke(towpath, [*words, "--credentials", "-"]).output == "of shop-back"
+    assert "--reverse goes with --credentials" in CliRunner().invoke(towpath, words).output
+    assert list(file.parent.iterdir()) == [file]
 
 
 def test_a_connector_is_what_deploy_would_send(folder: Path) -> None:
