@@ -500,6 +500,17 @@ RED: list[tuple[Any, dict[str, Any], str]] = [
 ]
 
 
+def test_who_changes_the_destination_of_a_log_that_can_rebuild_one_is_told_to_keep_the_log() -> None:
+    for side, connector, mode, told in (
+        (DESTINATION_SET, "move-sink", "exactly-once", True),
+        (DESTINATION_SET, "move-sink", "plain", False),
+        (SOURCE_SET, "move-source", "exactly-once", False),
+    ):
+        facts = changed(pipeline=_BASE.pipeline.changed(mode=mode), **deployed_as(connector, **{side: str(OTHER)}))
+        (finding,) = change.same_clusters(facts)
+        assert ("keep the log" in finding.advice) is told, (side, mode)
+
+
 def test_the_table_of_changes_has_every_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(change.cutover, "refuse_takeover", lambda session: None)
     assert {rule for rule, _, _ in RED} == {rule.check for rule in change.RULES}

@@ -27,6 +27,7 @@ from tests.support import bsonbytes, control, fuzz, mongod, oracle, raw, rest, w
 from tests.support.awaited import until
 from tests.support.damage import damage, document
 from tests.support.mongod import MongodSizes, Servers
+from tests.support.page import program
 from tests.support.pipeline import TOWPATH, Pipeline, Settings, towpath
 from tests.support.reference import page_s_code
 from tests.support.started import started
@@ -42,7 +43,6 @@ MOMENTS = 2 if fuzz.TIMES == 1 else 3 * fuzz.TIMES
 SIZES = MongodSizes(cache_gb=0.25, oplog_mb=200)
 #: Documents by the bytes of their `_id`.
 State = Mapping[bytes, bytes]
-DOCS = Path(__file__).parents[2] / "docs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,22 +210,13 @@ def test_a_moment_is_rebuilt_exactly_and_only_one_that_the_log_can_tell(
     assert oracle.differences(state(documents), state(third.documents(pipeline, "docs"))) == []
 
 
-def program(page: str, start: str, folder: Path) -> Path:
-    """The program of a page whose first line begins like this, as a file."""
-    (code,) = (
-        part for part in re.findall(r"^```python\n(.*?)^```", (DOCS / page).read_text(), re.M | re.S) if start in part
-    )
-    file = folder / start.split()[0].strip('"')
-    file.write_text(code)
-    return file
-
-
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """`check.py` and `restore.py`, as the pages have them."""
+    """`check.py`, `restore.py` and `merge.py`, as the pages have them."""
 
     check: Path
     restore: Path
+    merge: Path
     environment: Mapping[str, str]
 
     def run(self, file: Path, *arguments: str | Path, expect: int = 0) -> list[str]:
@@ -285,6 +276,7 @@ def test_what_only_the_mistake_changed_is_restored_at_the_source_and_what_others
     orders.update_many({"_id": {"$in": [*range(10), 50]}}, {"$set": {"total": None}})  # the mistake
     orders.delete_many({"_id": {"$in": [20, 21, 51]}})  # the mistake, too
     orders.delete_many({"_id": {"$in": [22, 52]}})  # by the application: they were paid
+    orders.update_one({"_id": 32}, {"$set": {"total": None, "mixed": True}})  # the mistake, with a correct field
     orders.update_one({"_id": 2}, {"$unset": {"lines": ""}})  # by the application, after the mistake
     orders.delete_one({"_id": 30})
     orders.update_one({"_id": 31}, {"$set": {"total": 32}})
@@ -299,45 +291,58 @@ def test_what_only_the_mistake_changed_is_restored_at_the_source_and_what_others
     rebuilt = third.documents(pipeline, "orders")
     assert oracle.differences(expected, state(rebuilt)) == []
 
-    (tmp_path / "updates.py").write_text(page_s_code())
+    (tmp_path / "update.py").write_text(page_s_code())
     programs = Programs(
         program("verifier.md", '"""check.py', tmp_path),
         program("how-to/point-in-time.md", '"""restore.py', tmp_path),
+        program("how-to/point-in-time.md", '"""merge.py', tmp_path),
         os.environ
         | {"PATH": f"{TOWPATH.parent}:{os.environ['PATH']}"}
         | {"SOURCE": pipeline.addresses.source, "REBUILT": third.uri},
     )
     arguments = (pipeline.file, namespace, before)
     [said] = programs.run(programs.check, *arguments)
-    assert said.endswith(f" documents; 16 differ, 0 of them without a change since {before}")
+    assert said.endswith(f" documents; 17 differ, 0 of them without a change since {before}")
     rebuilt.update_one({"_id": 15}, {"$set": {"total": 0}})
     assert programs.run(programs.check, *arguments, expect=1)[0] == "WRONG: different 15"
     rebuilt.update_one({"_id": 15}, {"$set": {"total": Int64(15)}})
 
     damaged = state(orders)
-    others = {2: ("MERGE", 1), 3: ("MERGE", 1), 21: ("MERGE", 1)}
+    others = {2: ("MERGE", 1), 3: ("MERGE", 1), 21: ("MERGE", 1), 32: ("MERGE", 1)}
     alone = (0, 1, 4, 5, 6, 7, 8, 9, 20, 50, 51)
-    seventh = rebuilt.find_one_and_delete({"_id": 7})
-    assert seventh
-    would = others | dict.fromkeys(alone, ("would be restored", 0)) | {7: ("KEPT, nothing before", 0)}
+    lacking = [one for one in (rebuilt.find_one_and_delete({"_id": id}) for id in (7, 20)) if one]
+    would = (
+        others | dict.fromkeys(alone, ("would be restored", 0)) | dict.fromkeys((7, 20), ("KEPT, nothing before", 0))
+    )
     assert restored(programs.run(programs.restore, *arguments)) == would
     assert oracle.differences(damaged, state(orders)) == []
-    rebuilt.insert_one(seventh)
+    rebuilt.insert_many(lacking)
     done = others | dict.fromkeys(alone, ("restored", 0))
     assert restored(programs.run(programs.restore, *arguments, "--write")) == done
-    merges = {
-        (line := json_util.loads(text))["_id"]: line for text in (tmp_path / "merge.jsonl").read_text().splitlines()
-    }
+    file = max(tmp_path.glob("merge-*.jsonl"))
+    merges = {(line := json_util.loads(text))["_id"]: line for text in file.read_text().splitlines()}
     assert (merges[3]["before"]["total"], merges[3]["later"]) == (3, [{"$set": {"paid": True}}])
     assert (merges[21]["before"]["status"], merges[21]["later"]) == ("open", [{"_id": 21, "total": 1}])
     assert len(oracle.differences(expected, state(orders))) == len({*others, 5, 22, 30, 31, 50, 51})
+    merged = (file, namespace, "total", "null")
+    tried = programs.run(programs.merge, *merged)
+    assert tried[0] == 'KEPT {"_id": 21}'
+    assert set(tried[-1].split("; ")) == {"3 set back", "1 KEPT, has another value"}
+    assert len(oracle.differences(damaged, state(orders))) == len(alone)
+    assert programs.run(programs.merge, *merged, "--write") == tried
+    assert isinstance((orders.find_one({"_id": 3}) or {})["total"], Int64)
+    assert [orders.find_one({"_id": id}, {"_id": 0, "lines": 0}) for id in (3, 32)] == [
+        {"status": "paid", "total": Int64(3), "paid": True},
+        {"status": "paid", "total": Int64(32), "mixed": True},
+    ]
     fifth = {"_id": 5, "status": "paid", "total": Int64(5), "lines": [{"n": 1.0}], "paid": True}
     assert [orders.find_one({"_id": id}) for id in (5, 50, 51)] == [
         fifth,
         {"_id": 50, "total": 1},
         {"_id": 51, "status": "open"},
     ]
-    again = others | dict.fromkeys(alone, ("as before", 1))
+    again = {id: (words, count + (id != 21)) for id, (words, count) in others.items()}
+    again |= dict.fromkeys(alone, ("as before", 1))
     assert restored(programs.run(programs.restore, *arguments, "--write")) == again
     pipeline.wait()
     pipeline.assert_same("orders", at_least=40)
@@ -345,7 +350,7 @@ def test_what_only_the_mistake_changed_is_restored_at_the_source_and_what_others
     lines = towpath("tail", pipeline.file, namespace, "--id", "20", "--no-follow", "--json").stdout.splitlines()
     assert [json.loads(line)["op"] for line in lines] == ["r", "d", "c"]
     lines = towpath("tail", pipeline.file, namespace, "--since", before, "--until", over).stdout.splitlines()
-    assert len(lines) == 6 + 11 + 3 + 2 + 3
+    assert len(lines) == 6 + 11 + 3 + 2 + 4
     assert all(before[:10] in line and line.split()[3] in ("update", "delete", "document") for line in lines)
 
 

@@ -1,9 +1,12 @@
-"""The commands that a page of the documentation shows, and whether what they print is what it shows."""
+"""The commands and programs that a page of the documentation shows, and whether commands print what it shows."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
+
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,16 @@ def commands(page: str) -> list[Command]:
             elif line.strip():
                 found[-1].output.append(line)
     return found
+
+
+def program(page: str, start: str, folder: Path) -> Path:
+    """The program of a page whose first line begins like this, as a file."""
+    (code,) = (
+        part for part in re.findall(r"^```python\n(.*?)^```", (DOCS / page).read_text(), re.M | re.S) if start in part
+    )
+    file = folder / start.split()[0].strip('"')
+    file.write_text(code)
+    return file
 
 
 def differs(shown: list[str], printed: str) -> str | None:

@@ -32,6 +32,7 @@ REPLAY_OF = "towpath.replay.of"
 #: Name → configuration.
 Connectors = Mapping[str, Mapping[str, str]]
 _REMOVE = "`towpath remove --topics` the pipeline and deploy it again"
+_IF_LOST = "; if that one is lost and this one is empty, keep the log, which fills it: see docs/how-to/rebuild.md"
 _DEPLOY = "deploy"
 RULES_CHANGED = "TWP-RULES-CHANGED"
 _MOST_NAMED = 3
@@ -141,10 +142,12 @@ def same_clusters(facts: Facts) -> Iterator[Finding]:
         for cluster, key in ((facts.source, SOURCE_SET), (facts.destination, DESTINATION_SET)):
             before = (config or {}).get(key)
             if before and not ReplicaSet.parse(before).is_same(cluster.replica_set):
+                can_rebuild = cluster is facts.destination and facts.pipeline.exactly_once
                 yield error(
                     f"{name} was deployed with the {cluster.side} {before}, and the file now names"
                     f" {cluster.replica_set}: its position means nothing there",
-                    f"set [{cluster.side}] uri back, or {_REMOVE}, or give the new pipeline another name",
+                    f"set [{cluster.side}] uri back, or {_REMOVE}, or give the new pipeline another name"
+                    + (_IF_LOST if can_rebuild else ""),
                 )
 
 

@@ -1,0 +1,131 @@
+"""`restore.py` and `merge.py` of the page about a point in time: what they take for the mistake, without a server."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from importlib import util
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import bson
+import pytest
+from bson import Int64, json_util
+from bson.raw_bson import RawBSONDocument
+
+from tests.support.page import program
+from tests.support.reference import page_s_code
+
+UNTIL = "2026-11-21T18:00:00+01:00"
+SECOND = 1795280400  # of UNTIL
+PAGE = "how-to/point-in-time.md"
+
+
+class Rebuilt:
+    """The third set."""
+
+    def __init__(self, *documents: dict[str, Any]) -> None:
+        self.documents = {document["_id"]: document for document in documents}
+
+    def find_one(self, wanted: dict[str, Any], session: object = None) -> RawBSONDocument | None:
+        found = self.documents.get(wanted["_id"]["$eq"])
+        return None if found is None else RawBSONDocument(bson.encode(found))
+
+
+def loaded(file: Path) -> ModuleType:
+    spec = util.spec_from_file_location(file.stem, file)
+    assert spec and spec.loader
+    module = util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def restore(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The page's program, with a `towpath` that prints what `log` has."""
+    (tmp_path / "update.py").write_text(page_s_code())
+    towpath = tmp_path / "towpath"
+    towpath.write_text(f"#!/bin/sh\ncat {tmp_path / 'log'}\n")
+    towpath.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "update", raising=False)
+    return loaded(program(PAGE, '"""restore.py', tmp_path))
+
+
+def change(id: int, kind: str, value: object, time: str = f"{SECOND + 5}:1", op: str = "u") -> dict[str, Any]:
+    options = json_util.CANONICAL_JSON_OPTIONS
+    text = None if value is None else json_util.dumps(value, json_options=options)
+    key = json_util.dumps({"_id": id}, json_options=options)
+    return {"kind": kind, "op": op, "key": key, "value": text, "cluster_time": time}
+
+
+def histories(restore: ModuleType, rebuilt: Rebuilt, *log: dict[str, Any], until: str = UNTIL) -> dict[int, Any]:
+    place = Path(restore.__file__ or "").with_name("log")
+    place.write_text("".join(f"{json.dumps(one)}\n" for one in log))
+    found = restore.histories("shop.toml", "shop.orders", until, rebuilt)
+    return {history.id: history for history in found.values()}
+
+
+NULL: dict[str, Any] = {"$set": {"total": None}}
+
+
+def test_a_change_with_correct_fields_is_listed_and_not_undone(restore: ModuleType) -> None:
+    rebuilt = Rebuilt(*({"_id": n, "status": "open", "total": Int64(n)} for n in range(5)), {"_id": 5, "total": None})
+    mixed = {"$set": {"status": "paid", "total": None}}
+    replaced = {"_id": 2, "status": "paid", "total": None}
+    found = histories(
+        restore,
+        rebuilt,
+        change(0, "update", NULL),
+        change(1, "update", mixed),
+        change(2, "document", replaced),
+        change(3, "update", {"$set": {"status": "paid"}}),
+        change(4, "update", NULL),
+        change(4, "update", {"$set": {"status": "paid"}}),
+        change(5, "update", mixed),  # had the value before
+    )
+    assert {id: (one.mistakes, len(one.later)) for id, one in found.items()} == {
+        0: (1, 0),
+        1: (1, 1),
+        2: (1, 1),
+        4: (1, 1),
+    }
+    line = found[1].shown
+    assert line.count("\n") == 1 and '"total": {"$numberLong": "1"}' in line
+    assert json_util.loads(line)["later"] == [mixed]
+
+
+def test_what_came_in_the_second_of_the_time_is_in_the_rebuilt_set_already(restore: ModuleType) -> None:
+    rebuilt = Rebuilt({"_id": 1, "lines": [1, 2, 3], "total": 1})
+    splice = {"$splice": {"lines": [2, [2, 0, [3]]]}}
+    at = change(1, "update", splice, f"{SECOND}:7"), change(1, "update", NULL, f"{SECOND + 1}:1")
+    (found,) = histories(restore, rebuilt, *at).values()
+    assert bson.decode(found.before.raw)["lines"] == [1, 2, 3]
+    (found,) = histories(restore, rebuilt, *at, until=f"{SECOND}:7").values()
+    assert found.mistakes == 1
+    with pytest.raises(ValueError, match="is not an array"):
+        histories(restore, rebuilt, *at, until=f"{SECOND}:6")
+
+
+def test_a_deleted_document_that_the_set_lacks_is_listed(restore: ModuleType) -> None:
+    rebuilt = Rebuilt({"_id": 1, "status": "paid"}, {"_id": 2, "status": "open"})
+    found = histories(restore, rebuilt, *(change(id, "delete", None, op="d") for id in (1, 2, 3)))
+    assert {id: one.before is not None for id, one in found.items()} == {2: True, 3: False}
+
+
+@pytest.mark.parametrize(
+    ("field", "change"),
+    [
+        ("total", {"$set": {"total": Int64(7)}}),
+        ("a.b", {"$set": {"a.b": 1}}),
+        ("a.c", {"$unset": {"a.c": ""}}),
+        ("none.c", {"$unset": {"none.c": ""}}),
+        ("total.c", {"$unset": {"total.c": ""}}),
+    ],
+)
+def test_a_field_is_set_back_or_unset(tmp_path: Path, field: str, change: dict[str, Any]) -> None:
+    merge = loaded(program(PAGE, '"""merge.py', tmp_path))
+    assert merge.change_to({"total": Int64(7), "a": {"b": 1}}, field) == change
