@@ -103,6 +103,8 @@ class Cutover:
     """What is left to restore or to convert at the present primary."""
     later: Annotated[tuple[Conversion, ...], Field(exclude=True)] = ()
     """Not in reports. `conversions` after the switch; stored before the pause, so that its size ends none."""
+    captured_since: Annotated[str, Field(exclude=True)] = ""
+    """Not in reports. The cluster time of the destination by which the capture of the reverse pipeline had begun."""
     redirect: Annotated[Redirect, Field(exclude=True)] = ""
     """Not in reports."""
     undo: Annotated[Mapping[str, str], Field(exclude=True)] = field(default_factory=dict)
