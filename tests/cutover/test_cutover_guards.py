@@ -25,11 +25,12 @@ from towpath.cutover import gate, old_source
 from towpath.cutover.gate import PRECONDITIONS, Readiness
 from towpath.cutover.steps import CutoverOptions
 from towpath.deploy import deployment, schema
+from towpath.deploy.schema import Step, as_text
 from towpath.errors import NoSuchConnector, Refused
 from towpath.store import cutover as cutovers
 from towpath.store import positions, source_schema
-from towpath.store.cutover import Cutover, State
-from towpath_verifier import Described
+from towpath.store.cutover import Conversion, Cutover, State
+from towpath_verifier import Command, Described
 
 #: The states in which only the marker says what is left to do.
 CUT_OVER = Cutover("destination primary", (), 0.0)
@@ -95,25 +96,62 @@ def test_a_pipeline_is_removed_without_a_cutover_or_after_it(place: Place, marke
     assert place.removed
 
 
+TTL = Conversion(
+    "shop.users",
+    ("n",),
+    enforced=False,
+    commands=as_text([Step("shop.users", Command("shop", {"collMod": "users", "index": {"name": "n"}}))]),
+    expires=True,
+)
+
+
+def test_a_log_is_not_removed_while_only_the_marker_says_how_to_restore_a_ttl(place: Place) -> None:
+    place.marker = replace(CUT_OVER, conversions=(TTL,))
+    for options in (("--topics", "--yes"), ("--topics", "--dry-run")):
+        with pytest.raises(Refused, match=r"left to restore the TTL of n of shop.users, .*`towpath prepare shop.toml`"):
+            place.does(control.remove, *options)
+    assert not place.removed
+    place.does(control.remove)
+    assert place.removed, "the marker stays"
+
+
+def test_what_the_server_refuses_to_convert_does_not_keep_the_log_and_is_told(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It may never succeed, as with duplicates; nothing else has its commands."""
+    place.marker = replace(CUT_OVER, conversions=(replace(TTL, problem="refused"),))
+    place.does(control.remove, "--topics", "--yes")
+    assert place.removed
+    told = "not done: restore the TTL of n of shop.users; by hand: db.getSiblingDB"
+    assert told in capsys.readouterr().err
+
+
+UNTRIED: list[Any] = [{"problem": ""}, {"problem": "refused"}]
+
+
+@pytest.mark.parametrize("left", [[], UNTRIED, UNTRIED[1:]], ids=["nothing", "a conversion", "one that is refused"])
 @pytest.mark.parametrize("state", get_args(State))
 def test_only_the_marker_of_a_cutover_that_is_complete_is_forgotten(
-    place: Place, state: State, monkeypatch: pytest.MonkeyPatch
+    place: Place, state: State, left: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also if a cutover begins while a removal is under way."""
-    kept = {positions.CUTOVERS: [{"_id": "shop", "state": state}]}
+    kept = {positions.CUTOVERS: [{"_id": "shop", "state": state, "conversions": left}]}
 
     def collection_of(client: object, name: str) -> Any:
         documents = kept.setdefault(name, [])
 
         def delete(wanted: dict[str, Any], session: object = None) -> Any:
-            documents[:] = [one for one in documents if not wanted.items() <= one.items()]
+            untried = wanted.pop("conversions", {}).get("$not", {}).get("$elemMatch")
+            documents[:] = [
+                one for one in documents if not wanted.items() <= one.items() or untried in one["conversions"]
+            ]
             return SimpleNamespace(deleted_count=0)
 
         return SimpleNamespace(delete_one=delete, delete_many=lambda *_, **__: SimpleNamespace(deleted_count=0))
 
     monkeypatch.setattr(positions, "collection_of", collection_of)
     positions.forget(place.session.destination.client(), place.session.pipeline)
-    assert bool(kept[positions.CUTOVERS]) is (state in OPEN)
+    assert bool(kept[positions.CUTOVERS]) is (state in OPEN or left == UNTRIED)
 
 
 class Connected(Place):
@@ -144,7 +182,7 @@ class Connected(Place):
         return Connector(name, state, "w", tasks)
 
     def _puts(self, name: str, state: str) -> Callable[..., None]:
-        def put(connector: str, *_: object) -> None:
+        def put(connector: str, *_: object, **__: object) -> None:
             self.sent.append(f"{name} {connector}")
             if connector in self.states or name in ("put", "create_stopped"):
                 self.states[connector] = state
@@ -182,6 +220,7 @@ class Connected(Place):
 
 
 PUTS = {"pause": "PAUSED", "resume": "RUNNING", "stop": "STOPPED", "put": "RUNNING", "create_stopped": "STOPPED"}
+PUTS["restart"] = "RUNNING"
 STATES = ("RUNNING", "PAUSED", "STOPPED", "MISSING")
 
 
@@ -210,6 +249,23 @@ def test_no_command_starts_the_sink_after_a_cutover_and_the_gate_of_a_fail_back_
             steps += 1
             assert steps <= 2, (commands, advised)
         assert connected.states == {connected.sink: "STOPPED", connected.source: "RUNNING"}
+
+
+@pytest.mark.parametrize("is_cut_over", [True, False])
+def test_a_capture_that_has_failed_is_restarted_and_no_one_waits_for_the_sink_of_a_cutover(
+    connected: Connected, monkeypatch: pytest.MonkeyPatch, is_cut_over: bool
+) -> None:
+    waited = list[str]()
+    monkeypatch.setattr(control, "_end_transactions", lambda session: None)
+    monkeypatch.setattr(control, "wait_running", lambda connect, names, timeout: waited.extend(names))
+    connected.marker = CUT_OVER if is_cut_over else None
+    connected.states[connected.source] = "FAILED"
+    if is_cut_over:
+        assert connected.red() == {"capture": "restart"}
+    connected.runs("restart")
+    both = [connected.sink, connected.source]
+    assert sorted(waited) == ([connected.source] if is_cut_over else both)
+    assert sorted(connected.sent) == [f"restart {name}" for name in sorted(waited)]
 
 
 def test_a_pipeline_without_a_cutover_is_paused_and_resumed_as_a_whole(connected: Connected) -> None:

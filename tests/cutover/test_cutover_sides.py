@@ -159,7 +159,7 @@ def test_a_marker_that_the_user_may_not_read_is_none_where_that_does_no_harm(
     monkeypatch.setattr(cutovers, "read", unauthorised)
     assert cutovers.known(session) is None and not cutovers.leads(session)
     cutovers.refuse_takeover(session)
-    cutovers.refuse_removal(session)
+    cutovers.refuse_removal(session, log=True)
     bounded = {"answer": ANSWER_S}
     assert destination.asked == [bounded, "briefly", bounded, bounded], "no command waits forever"
     for strict in (cutovers.refuse, cutovers.is_cut_over):

@@ -23,6 +23,7 @@ from tests.support.sessions import session_of
 from towpath.checks import facts
 from towpath.checks.rule import Finding, run
 from towpath.clients.connect.rest import Connector, Task
+from towpath.clients.mongo.client import ClusterTime
 from towpath.clients.mongo.privileges import Privileges
 from towpath.clients.mongo.replica_set import Collection, ReplicaSet
 from towpath.cutover import gate
@@ -30,6 +31,7 @@ from towpath.cutover.gate import GATE, PRECONDITIONS, Readiness, red
 from towpath.deploy.schema import Listing, Metadata, Plan, Step
 from towpath.deploy.schema_changes import SchemaChanges
 from towpath.errors import MongoError, MongoUnreachable, Refused
+from towpath.log.source_offsets import SourceState
 from towpath.run.report import Copied, Copy, Lag, Problem, Waiting
 from towpath.session import Session
 from towpath.store.cutover import Conversion
@@ -44,6 +46,7 @@ STRANGER = Privileges("me@admin", ())
 #: May change schemas.
 OWNER = Privileges("me@admin", ({"resource": {"db": "", "collection": ""}, "actions": ["collMod"]},))
 ORDERS = Collection("shop.orders", "collection", {}, "01")
+SWITCH = ClusterTime(1_800_000_000, 3)
 BUILT = Described("collection", {}, {"n": {"key": {"n": 1}, "building": True}})
 
 
@@ -73,6 +76,8 @@ class Case:
     """Of the pipeline file."""
     capture: Connector = RUNNING
     sink: Connector = STOPPED
+    start: ClusterTime | None = SWITCH
+    """Where the capture of the reverse pipeline began."""
 
     def fake(self, name: str, value: Any, of: Any = gate) -> None:
         self.patch.setattr(of, name, value)
@@ -100,6 +105,7 @@ class Case:
             self.fake(name, lambda *_, **__: Plan(collections=(step("shop.orders", "collMod"),)))
         self.fake("round_trip", lambda client: 0.001)
         self.fake("_documents", lambda client, namespace: 1_000_000)
+        self.fake("read_state", lambda connect, name: SourceState(None, start=self.start))
         self.fake("statuses", lambda connect, names: [self.sink if "shop-sink" in names else self.capture])
 
     def session(self, name: str) -> Session:
@@ -108,7 +114,7 @@ class Case:
 
     def checks(self) -> list[Any]:
         readiness = Readiness(
-            self.session("shop"), self.session("shop-back"), self.options, self.report, self.returns, answers=True
+            self.session("shop"), self.session("shop-back"), self.options, self.report, self.returns, True, SWITCH
         )
         readiness.__dict__.update(status=self.status, verdict=self.verdict)
         return run((*GATE, *PRECONDITIONS), readiness)
@@ -232,6 +238,12 @@ RED: list[tuple[str, Callable[[Case], None], str]] = [
         "different: 7 documents",
     ),
     ("verified", change(verdict=Verification(verdict(id="2", missing=3), verdict())), "3 differences found since"),
+    (
+        "verified",
+        change(start=ClusterTime(1_800_000_000, 4), returns=True, verdict=Verification()),
+        "shop-back-source captures since 2027-01-15 08:00:00 UTC, not since the switch; never",
+    ),
+    ("verified", change(start=None, returns=True, verdict=Verification()), "shop-back-source captures nothing yet"),
     ("metadata", fake("compared", lambda _: Metadata([DIFFERENT] * 5, ())), "the index more is missing; and 2 more"),
     ("metadata", fake("compared", raising(MongoUnreachable("the source is away"))), "the source is away"),
     (
@@ -303,6 +315,12 @@ def test_all_is_green_when_all_is_well(case: Case, returns: bool) -> None:
     absent = {"verified", "reverse pipeline"} if returns else {"capture", "sink"}
     names = {check.subject for check in checks}
     assert only <= names and not absent & names and all(check.finding for check in checks)
+
+
+def test_a_reverse_pipeline_that_began_again_since_the_switch_fails_back_once_all_is_verified(case: Case) -> None:
+    case.returns, case.start = True, ClusterTime(1_800_000_001, 0)
+    (line,) = (check for check in case.checks() if check.subject == "verified")
+    assert line.level == "ok" and "not since the switch; same: 7 documents" in line.finding
 
 
 @pytest.mark.parametrize(("name", "breaks", "found"), RED, ids=[f"{name}: {found}" for name, _, found in RED])

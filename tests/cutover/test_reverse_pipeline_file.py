@@ -8,11 +8,14 @@ from itertools import product
 import pytest
 
 from tests.config.test_pipeline_file import MINIMAL, PLAIN
+from tests.support.pipeline import pipeline_text
+from tests.support.sessions import session_of
 from towpath.config.loading import parse, read
 from towpath.config.namespaces import Selection
 from towpath.config.pipeline import Capture, Log, Run
 from towpath.cutover.reverse_pipeline import (
     checked_reverse_file,
+    refuse_outdated,
     renamed_patterns,
     reverse_file_text,
     reverse_selection,
@@ -20,6 +23,7 @@ from towpath.cutover.reverse_pipeline import (
 )
 from towpath.errors import Refused, TowpathError
 
+PIPELINE = pipeline_text(*(f"mongodb://{side}/?replicaSet=rs0" for side in ("source", "destination")))
 NAMES = [f"{database}.{name}" for database, name in product(("a", "b", "towpath"), ("x", "y", "z", "x2"))]
 
 
@@ -197,3 +201,28 @@ def test_what_is_not_written_yet_can_be_used_also_with_passwords(file):
     path = file(MINIMAL.replace("mongodb://", "mongodb://u:p@"))
     back = parse(checked_reverse_file(path), path.with_name("shop-back.toml"))
     assert back == reversed_by_hand(read(path)) and not path.with_name("shop-back.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("edit", "words"),
+    [
+        (lambda text: text, ""),
+        (lambda text: text.replace("include = [", 'include = ["more.*", '), "exists and is not the reverse pipeline"),
+        (lambda text: text + '\n[[collections.rules]]\ncollections = "shop.*"\ndrop = ["secret"]\n', "has rules"),
+    ],
+)
+@pytest.mark.parametrize("is_moved", [False, True])
+def test_a_reverse_pipeline_of_an_earlier_file_is_refused(tmp_path, edit, words, is_moved):
+    """Also if its file was moved away since it was read."""
+    file = tmp_path / "shop.toml"
+    file.write_text(PIPELINE)
+    back = write_reverse_file(file)
+    reverse = session_of(read(back), file=back)
+    file.write_text(edit(PIPELINE))
+    if is_moved:
+        back.unlink()
+    if not words:
+        refuse_outdated(reverse, file)
+        return
+    with pytest.raises(TowpathError, match="has changed" if is_moved and "rules" not in words else words):
+        refuse_outdated(reverse, file)

@@ -230,7 +230,7 @@ def test_what_is_written_once_every_capture_has_begun_is_replicated(
         waited(reverse, monkeypatch)
     reverse.statuses[whole] = Connector(whole, "RUNNING", "w", tasks[:1])
     reverse.is_asked = True
-    assert waited(reverse, monkeypatch) == ClusterTime(100, 2)
+    assert waited(reverse, monkeypatch) == ClusterTime(100, 3), "before that, one did not capture"
     reverse.starts[whole] = None
     with pytest.raises(NotYet, match=f"^{whole} has not committed anything"):
         waited(reverse, monkeypatch)

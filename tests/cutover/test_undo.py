@@ -30,7 +30,7 @@ from towpath.cutover import steps, takeover
 from towpath.cutover.machine import Machine, NotUndone
 from towpath.cutover.sides import CUTOVER, SwitchUnknown, read_sides
 from towpath.deploy.schema import Plan, Step
-from towpath.errors import MongoUnreachable, NotYet, Overtaken, Refused
+from towpath.errors import MongoUnreachable, NoSuchConnector, NotYet, Overtaken, Refused
 from towpath.signals import ENDING, Interrupts, handle
 from towpath.store.cutover import Cutover
 from towpath_verifier import Command, MetadataDifference, Pair
@@ -611,3 +611,32 @@ def test_an_undo_removes_only_what_the_deployed_reverse_pipeline_writes(world: W
     world.deployed = None
     assert world.command(signals()).undo()
     assert_as_before(world, "there", before, "late writes")
+
+
+@pytest.mark.parametrize(
+    ("way", "last", "names"),
+    [
+        ("there", "stop shop", ["shop-sink"]),
+        ("back", "stop shop-back", ["shop-back-sink"]),
+        ("lost", "fence sink", ["shop-sink", "shop-source"]),
+    ],
+)
+def test_a_connector_that_was_removed_since_does_not_keep_the_undo_from_its_end(
+    world: World, way: str, last: str, names: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`remove` does not ask a destination that is away for the marker."""
+    index, told = calls_of(world, way).index(last), list[str]()
+    begin(world, way)
+    assert not world.killed_after(index, lambda: (WAYS | LOST)[way](world, world.command(signals())))
+
+    def resume(connector: str) -> None:
+        raise NoSuchConnector(f"there is no {connector}")
+
+    monkeypatch.setattr(steps, "announce", lambda say, words: told.append(words))
+    command = world.command(signals())
+    session = command.sides.session
+    monkeypatch.setattr(session.connect, "resume", resume)
+    assert command.undo()
+    file = session.file
+    assert told == [f"there is no {name} to resume: `towpath deploy {file}` creates it" for name in names]
+    assert (world.marker.state if world.marker else None) == ("destination primary" if way == "back" else None)

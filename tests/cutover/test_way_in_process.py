@@ -42,11 +42,19 @@ class Gate:
         patch.setattr(machine.target, "require_own", lambda session: self.owned.append(session.pipeline.name))
         patch.setattr(Session, "require_deployed", self._require)
         patch.setattr(machine, "write_reverse_file", lambda file: world.calls.append(f"write beside {file.name}"))
+        self.outdated = ""
+        patch.setattr(machine, "refuse_outdated", self._refuse_outdated)
+
+    def _refuse_outdated(self, reverse: Session, file: Path) -> None:
+        assert (reverse.pipeline.name, file.name) == ("shop-back", "shop.toml")
+        if self.outdated:
+            raise TowpathError(self.outdated, "move it away")
 
     def _run(self, rules: Any, readiness: Readiness) -> list[Finding]:
         assert readiness.forward.pipeline.name == "shop" and readiness.options is cutover_world.OPTIONS
         assert readiness.reverse is not None and readiness.reverse.pipeline.name == "shop-back"
         self.asked.append((tuple(rules), readiness.returns, readiness.answers))
+        self.captured_since = readiness.captured_since
         return [RED if any(rule in table for table in self.red for rule in rules) else replace(RED, level="ok")]
 
     def _require(self, *_: Any) -> None:
@@ -92,6 +100,7 @@ def test_a_cutover_checks_everything_and_then_switches(world: World, gate: Gate)
     assert gate.asked == [((*GATE, *PRECONDITIONS), False, True)] and gate.owned == ["shop"]
     assert world.calls[0] == "write beside shop.toml", "the file of the reverse pipeline is there before it is needed"
     assert world.marker is not None and world.marker.state == "destination primary"
+    assert world.marker.captured_since == str(cutover_world.CAPTURED)
     assert ends(world)[-1].startswith("done: the destination is primary")
     world.calls.clear()
     assert command(world).run()
@@ -157,6 +166,23 @@ def test_an_interrupted_cutover_is_undone_before_another_begins(world: World, ga
     assert len(gate.asked) == 1
 
 
+def test_no_other_begins_with_a_reverse_pipeline_that_is_not_that_of_the_file_any_more(
+    world: World, gate: Gate
+) -> None:
+    """What the file includes now would not come back."""
+    world.marker, world.state.blocked = Cutover("cutting over", ("blocking writes",), 0.0), {"source"}
+    gate.outdated = "shop-back.toml is another one"
+    assert not command(world).run()
+    (words,) = ends(world)
+    assert words.startswith(
+        "the earlier attempt is undone, and nothing else was started: shop-back.toml is another one"
+    )
+    assert world.marker is None and not world.state.blocked and gate.asked == []
+    world.marker = Cutover("returning the old source", (), 0.0, is_takeover=True, has_reverse_pipeline=False)
+    assert not command(world).return_source()
+    assert world.marker.state == "destination primary" and ends(world)[-1] == words
+
+
 @pytest.mark.parametrize(
     ("marker", "words"),
     [
@@ -180,6 +206,7 @@ def test_a_fail_back_checks_everything_switches_and_the_pipeline_continues(world
     gate.owned.clear()
     assert command(world).back()
     assert gate.asked == [(PRECONDITIONS, True, True), (GATE, True, True)] and gate.owned == ["shop-back"]
+    assert gate.captured_since == cutover_world.CAPTURED
     assert world.marker is None and not world.state.blocked
     assert world.state.sinks == {"shop": "RUNNING"} and not world.state.captures_back
     assert ends(world)[-1].startswith("done: the source is primary")

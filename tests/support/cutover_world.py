@@ -250,8 +250,9 @@ def pipeline_of(
 APPLIED, ENDS = {("shop.users", 0): SimpleNamespace(offset=7)}, {("shop.users", 0): 9}
 BEFORE, LOG = {("shop.users", 0): (0, 7)}, {("shop.users", 0): (0, 9)}
 
-#: The present time of each side, and when the capture of the reverse pipeline begins.
+#: The present time of each side, when the capture of the reverse pipeline is started, and when it has begun.
 TIMES, BEGUN = {"source": ClusterTime(7, 1), "destination": ClusterTime(8, 1)}, ClusterTime(9, 1)
+CAPTURED = ClusterTime(9, 3)
 
 #: Steps of a schema, as `State` keeps them.
 WARN, REFUSE = (
@@ -380,8 +381,9 @@ def world(folder: Path, patch: pytest.MonkeyPatch) -> World:
         state.captures_back = True
         return BEGUN
 
-    def await_begun(reverse: Session, begun: ClusterTime, timeout: float) -> None:
+    def await_begun(reverse: Session, begun: ClusterTime, timeout: float) -> ClusterTime:
         assert reverse.pipeline.name == "shop-back" and begun is BEGUN and 0 < timeout <= OPTIONS.timeout
+        return CAPTURED
 
     def block(client: str, *, patience: float) -> None:
         assert 0 < patience <= OPTIONS.max_pause - 3, "the undo has no time to find out whose transactions are open"

@@ -47,6 +47,10 @@ class Verdicts:
 
 def _matches(document: Mapping[str, Any], query: Mapping[str, Any]) -> bool:
     for path, wanted in query.items():
+        if path == "$or":
+            if not any(_matches(document, one) for one in wanted):
+                return False
+            continue
         value: Any = document
         for name in path.split("."):
             value = (value or {}).get(name)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import bson
+import click
 import pytest
 
 from tests.checks.test_check_judgements import PIPELINE as PLAIN
@@ -25,16 +28,17 @@ from towpath.log.changed_keys import Unread
 from towpath.monitor import pages
 from towpath.monitor.dashboard import Short
 from towpath.run.report import unknown
-from towpath.session import Session
+from towpath.session import Session, unsaid
 from towpath.store import state_files, verdict_file
 from towpath.store import verdict as stored
 from towpath.store.verdict_file import FollowState
 from towpath.verify import follower, recent, run
 from towpath.verify import repair as rereads
 from towpath.verify import verdict as verdicts
+from towpath.verify.repair import DocumentRef
 from towpath.verify.run import VerifyRequest
 from towpath.verify.verdict import VerdictContext, Verification
-from towpath_verifier import Difference, Options, Pair, Same, Tally, Verdict, id_key
+from towpath_verifier import Difference, Journal, Options, Pair, Same, Tally, Verdict, id_key
 
 PIPELINE = PLAIN.changed(name="shop", mode="exactly-once", collections={"include": ["shop.*"]})
 
@@ -77,13 +81,26 @@ class Machines:
     def session(self) -> Session:
         return session_of(PIPELINE, say=self.said.append, destination=self.destination)
 
-    def verify(self, *found: Difference | Callable[[], object], only: Sequence[str] = (), since: float = 0.0) -> None:
+    def verify(
+        self,
+        *found: Difference | Callable[[], object],
+        only: Sequence[str] = (),
+        since: float = 0.0,
+        journal: Path | None = None,
+        resume: bool = False,
+    ) -> None:
         """What `towpath verify` does when it finds this."""
         self.tick()
         compared = Compared(found, since or time.time())
-        self.patch.setattr(run, "Verification", lambda *_, **__: compared)
-        request = VerifyRequest(True, only=only)
-        run.run(self.session, [], Options(), request, lambda progress: None, lambda event: None)
+
+        def verification(source: str, destination: str, pairs: object, options: Options, **_: Any) -> Compared:
+            if journal and not resume:
+                Journal(journal).begin({"origin": options.origin}, compared.verdict.since, [])
+            return compared
+
+        self.patch.setattr(run, "Verification", verification)
+        request, options = VerifyRequest(True, only=only), Options(journal=journal, resume=resume)
+        run.run(self.session, [], options, request, lambda progress: None, lambda event: None)
         self.tick()
 
     def repaired(self, *found: Difference) -> None:
@@ -108,6 +125,10 @@ class Machines:
 @pytest.fixture
 def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machines:
     return Machines(tmp_path, monkeypatch)
+
+
+def interrupted() -> None:
+    raise KeyboardInterrupt
 
 
 ORDERS, CUSTOMERS = ("shop.orders",), ("shop.customers",)
@@ -151,12 +172,9 @@ def test_what_one_machine_found_is_known_on_all(machines: Machines, on: str) -> 
 
 
 def test_a_run_that_was_killed_has_also_proven_its_difference(machines: Machines) -> None:
-    def killed() -> None:
-        raise KeyboardInterrupt
-
     machines.verify()
     with pytest.raises(KeyboardInterrupt):
-        machines.verify(missing(1), killed)
+        machines.verify(missing(1), interrupted)
     assert not machines.gate[0] and not machines.known.left
     machines.verify()
     assert machines.gate[0]
@@ -182,14 +200,19 @@ def test_of_two_runs_at_once_a_difference_counts_whoever_ends_last(machines: Mac
 
 
 def test_of_two_runs_at_once_the_one_that_began_later_stays(machines: Machines) -> None:
-    now = time.time()
-    machines.verify(since=now - 10)
-    assert machines.known.full
-    newer = machines.known.full.id
-    machines.verify(since=now - 20)
-    assert machines.known.full.id == newer
-    machines.use("b")
-    assert machines.known.full.id == newer
+    now, newer = time.time(), list[str]()
+
+    def other() -> None:
+        machines.use("b")
+        machines.verify(since=now - 10)
+        assert machines.known.full
+        newer.append(machines.known.full.id)
+        machines.use("a")
+
+    machines.verify(other, since=now - 20)
+    for machine in ("a", "b", "c"):
+        machines.use(machine)
+        assert machines.known.full and [machines.known.full.id] == newer
 
 
 def test_a_difference_that_was_found_during_a_clean_run_is_not_resolved_by_it(machines: Machines) -> None:
@@ -201,9 +224,10 @@ def test_only_a_verdict_of_all_bytes_resolves(machines: Machines) -> None:
     machines.verify(missing(1), only=ORDERS)
     full: Any = machines.destination.client()
     weak = {"since": "9", "verdict": "same, field order ignored", "clean": True, "id": "1", "origin": None}
-    stored.write(full, PIPELINE, weak)
+    before = stored.before(full, PIPELINE)
+    stored.write(full, PIPELINE, weak, before)
     assert stored.read(full, PIPELINE)[1]
-    stored.write(full, PIPELINE, weak | {"verdict": "same"})
+    stored.write(full, PIPELINE, weak | {"verdict": "same"}, before)
     assert not stored.read(full, PIPELINE)[1]
 
 
@@ -372,16 +396,98 @@ def test_one_that_reads_no_more_still_sees_how_far_it_is_behind(
     assert read == ["ends"]
 
 
+ELSEWHERE = replace(NOW, sets=NOW.sets | {"destination": "other/z:1"})
+
+
 def test_a_verdict_of_other_clusters_is_not_repaired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two pipelines of one user may have the same name; what one has found says nothing about the other."""
     monkeypatch.setattr(state_files, "folder", lambda name: tmp_path)
-    here: Session = session_of(PIPELINE)
-    rereads.refuse_other_clusters(here)
+    said = list[str]()
+    here: Session = session_of(PIPELINE, say=said.append)
     with verdict_file.writing("shop") as file:
         file.write(as_line({"id": "a", "clean": True, "origin": NOW.as_json()}))
+    last, followed = verdict_file.path("shop"), verdict_file.followed_path("shop")
     monkeypatch.setattr(rereads, "try_origin", lambda session: (NOW, ""))
-    rereads.refuse_other_clusters(here)
-    elsewhere = replace(NOW, sets=NOW.sets | {"destination": "other/z:1"})
-    monkeypatch.setattr(rereads, "try_origin", lambda session: (elsewhere, ""))
+    assert rereads.of_these_clusters(here, repair._verdict_files(PIPELINE)) == {last: "a"}
+    for origin, ids in ((NOW, {last: "a", followed: "b"}), (ELSEWHERE, {last: "a"})):
+        state = FollowState("b", "everything", False, True, origin.as_json(), time.time(), {}, ())
+        counts = dict.fromkeys(verdict_file.KINDS, 0) | {"clean": False}
+        verdict_file.write_followed("shop", state, [verdict_file.difference(missing(7), "shop.orders")], counts)
+        assert not said
+        assert rereads.of_these_clusters(here, repair._verdict_files(PIPELINE)) == ids
+    assert "is not of this pipeline: the destination was other/z:1" in said[0]
+    monkeypatch.setattr(rereads, "try_origin", lambda session: (ELSEWHERE, ""))
     with pytest.raises(Refused, match=r"is not of this pipeline: the destination was .*, and is other/z:1; run"):
-        rereads.refuse_other_clusters(here)
+        rereads.of_these_clusters(here, repair._verdict_files(PIPELINE))
+
+
+def test_what_is_repaired_is_what_was_confirmed(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not what another verdict has found while it asked."""
+    repaired = list[Any]()
+    extra = [Difference("shop.orders", one.id, None, one.id) for one in map(missing, (1, 2, 3))]
+    machines.verify(extra[0])
+
+    def repairs(session: Session, documents: Iterable[DocumentRef], *_: Any) -> Iterator[Any]:
+        repaired.extend(document.id for document in documents)
+        return iter(())
+
+    monkeypatch.setattr(repair, "opened", lambda file: nullcontext(machines.session))
+    for name in ("reread_requests", "target", "cutovers"):
+        does_not = dict.fromkeys(("refuse_unable", "require_own", "refuse"), unsaid)
+        monkeypatch.setattr(repair, name, SimpleNamespace(**does_not))
+    monkeypatch.setattr(rereads, "try_origin", lambda session: (NOW, ""))
+    monkeypatch.setattr(click, "confirm", lambda *_, **__: machines.verify(*extra[1:]))
+    monkeypatch.setattr(repair, "passing", lambda session: nullcontext())
+    monkeypatch.setattr(repair.unreplicated, "lines", lambda session: ())
+    monkeypatch.setattr(rereads, "repair", repairs)
+    repair.repair.main(["shop.toml"], standalone_mode=False)
+    assert repaired == [extra[0].id]
+
+
+# clocks
+
+
+def test_a_verdict_of_the_future_is_replaced_by_a_later_one(machines: Machines) -> None:
+    machines.use("fast")
+    machines.verify(since=time.time() + 86_400)
+    machines.use("a")
+    good, words, _ = machines.gate
+    assert not good and "in the future" in words
+    machines.verify()
+    for machine in ("a", "fast"):
+        machines.use(machine)
+        assert machines.gate[0], "which of both is newer is known, whatever the clock of one says"
+
+
+@pytest.mark.parametrize("seconds", [-60, 60])
+def test_a_clean_run_removes_what_was_found_before_it_began_whatever_the_clocks_say(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch, seconds: int
+) -> None:
+    class Other(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            return datetime.now(tz) + timedelta(seconds=seconds)
+
+    def found_elsewhere() -> None:
+        machines.use("b")
+        with monkeypatch.context() as patch:
+            patch.setattr(stored, "datetime", Other)
+            machines.verify(missing(1), only=ORDERS)
+        machines.use("a")
+
+    machines.verify(found_elsewhere)
+    assert not machines.gate[0], "it was found after that run began"
+    machines.verify()
+    assert machines.gate[0], "it was found before"
+
+
+def test_a_run_that_is_resumed_removes_what_was_found_before_its_first_part(machines: Machines) -> None:
+    machines.verify(missing(1), only=ORDERS)
+    journal = machines.folder / "journal"
+    with pytest.raises(KeyboardInterrupt):
+        machines.verify(interrupted, journal=journal)
+    machines.verify(missing(2), only=CUSTOMERS)
+    before = machines.destination.client().find_one({"_id": "shop"})["found"]  # type: ignore[attr-defined]
+    machines.verify(journal=journal, resume=True)
+    left = machines.destination.client().find_one({"_id": "shop"})["found"]  # type: ignore[attr-defined]
+    assert len(before) == 2 and list(left) == list(before)[1:]

@@ -20,7 +20,7 @@ from towpath.config.events import as_line
 from towpath.config.pipeline import Pipeline
 from towpath.errors import TowpathError
 from towpath.store import verdict_file
-from towpath.verify.repair import of_file, source_name, unreadable
+from towpath.verify.repair import of_file, of_verdicts, source_name, unreadable
 from towpath_verifier import Difference as Found
 
 FILE = """
@@ -89,7 +89,6 @@ def test_a_confirmation_names_both_sides_the_namespaces_and_what_is_repaired(
     asked = list[str]()
     renamed = pipeline.changed(collections={"rename": {"shop.parcels": "archive.parcels"}})
     places = [tmp_path / "verdict", tmp_path / "follow"]
-    monkeypatch.setattr(repair, "_verdict_files", lambda pipeline: places)
     monkeypatch.setattr(repair.click, "confirm", lambda question, **how: asked.append(question))
 
     def write(place: Path, *found: tuple[str, int, str]) -> None:
@@ -102,7 +101,7 @@ def test_a_confirmation_names_both_sides_the_namespaces_and_what_is_repaired(
     parcels = [("shop.parcels", 1, "extra"), ("shop.parcels", 2, "extra")]
     write(places[0], *parcels, ("shop.orders", 1, "missing"))
     write(places[1], ("shop.parcels", 2, "different"), ("shop.orders", 2, "different"))
-    repair._confirm(renamed)
+    repair._confirm(renamed, of_verdicts(places))
     assert capsys.readouterr().err.splitlines() == [
         "repairing from the source mongodb://a to the destination mongodb://b:",
         "  shop.orders: 1 missing, 1 different",
@@ -111,7 +110,7 @@ def test_a_confirmation_names_both_sides_the_namespaces_and_what_is_repaired(
     assert asked == ["Delete 2 documents of archive.parcels that the last verdict found only at mongodb://b?"]
     write(places[0], ("shop.orders", 1, "missing"))
     write(places[1])
-    repair._confirm(renamed)
+    repair._confirm(renamed, of_verdicts(places))
     assert len(asked) == 1 and not capsys.readouterr().err, "nothing is deleted"
 
 

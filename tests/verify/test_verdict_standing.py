@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,6 +23,7 @@ from towpath.cutover import gate
 from towpath.errors import Refused, TowpathError
 from towpath.files import publish, replacing
 from towpath.store import state_files, verdict_file
+from towpath.store.verdict import Before
 from towpath.store.verdict_file import FollowState
 from towpath.verify import verdict as verdicts
 from towpath.verify.result import VerificationResult, as_event
@@ -82,16 +83,19 @@ def test_a_run_goes_on_only_in_the_history_in_which_it_began(
     before: Origin | None, now: Origin | None, words: str, tmp_path: Path
 ) -> None:
     journal = Journal(tmp_path / "journal")
-    journal.begin({"origin": before and before.as_json()}, 1.0, [])
+    stored, later = Before("one", {"two": "10:00"}), Before("three")
+    about = before and {"origin": before.as_json(), "before": asdict(stored)}
+    journal.begin({"origin": about}, 1.0, [])
     if words:
         with pytest.raises(Refused, match=re.escape(words)):
-            resumed(journal, now, "no answer")
+            resumed(journal, now, "no answer", later)
     else:
-        assert resumed(journal, now, "no answer") == before, "the verdict belongs where its first range does"
+        found = resumed(journal, now, "no answer", later)
+        assert found == (before, stored if before else Before()), "the verdict belongs where its first range does"
 
 
 def test_without_a_run_to_resume_the_origin_is_that_of_now(tmp_path: Path) -> None:
-    assert resumed(Journal(tmp_path / "journal"), LATER, "") == LATER
+    assert resumed(Journal(tmp_path / "journal"), LATER, "", Before("one")) == (LATER, Before("one"))
 
 
 def test_one_of_before_the_deployment_does_not_count() -> None:
@@ -108,6 +112,8 @@ def verdict(id: str, at: str, **more: Any) -> dict[str, Any]:
 
 
 STORED = verdict("one", "10:00:00")
+#: Of a clock that was wrong.
+FUTURE = {**verdict("two", "11:00:00", at_destination=True), "since": "2999-11-22T11:00:00+00:00"}
 
 
 @pytest.mark.parametrize(
@@ -119,6 +125,7 @@ STORED = verdict("one", "10:00:00")
         (STORED, verdict("before", "09:00:00", at_destination=True), "one", ""),
         (STORED, verdict("two", "11:00:00", at_destination=False), "two", ""),
         (STORED, verdict("two", "11:00:00", at_destination=True), None, "restored from a backup"),
+        (STORED, FUTURE, "one", ""),
         (None, verdict("two", "11:00:00", at_destination=True), None, "restored from a backup"),
         ({**STORED, "origin": replace(NOW, topics={"shop.requests": "T9"}).as_json()}, None, None, "deployed again"),
         ({**STORED, "origin": None}, None, None, "it does not name its deployment"),

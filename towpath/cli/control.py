@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -12,14 +13,14 @@ from towpath.checks.facts import Facts, OwnTopics
 from towpath.checks.rule import require
 from towpath.cli.options import flag, opened, pipeline_argument, say
 from towpath.clients.connect.control import statuses, stop, wait_running
-from towpath.deploy import deployment
+from towpath.deploy import conversions, deployment
 from towpath.errors import MongoUnreachable, Refused, TopicError, TowpathError
 from towpath.history import rebuild
 from towpath.history.plan import find, find_all, find_interrupted, find_leftovers, refuse_label
 from towpath.history.replay import remove as remove_replay
 from towpath.log import bounds
 from towpath.run.restarts import end_transactions
-from towpath.session import Session
+from towpath.session import ERRORS, Session
 from towpath.store import cutover, positions, verdict
 
 
@@ -102,7 +103,8 @@ def restart(file: Path, everything: bool, accept_deletes: bool, accept_gap: bool
     """Restart the failed connectors and tasks of PIPELINE. Each continues where it stopped.
 
     Run it after you have fixed the cause that `status` shows. It first ends hanging transactions in Kafka, which a
-    task may wait for: each is committed or aborted, as its coordinator had decided.
+    task may wait for: each is committed or aborted, as its coordinator had decided. After a cutover, it leaves the sink
+    as it is.
 
     Exit codes: 0 running; 1 a connector does not run yet; 2 a connector fails again, or it cannot be done.
     """
@@ -116,11 +118,17 @@ def restart(file: Path, everything: bool, accept_deletes: bool, accept_gap: bool
         if accept_gap:
             _accept_log_gap(session)
         [sink] = statuses(session.connect, [session.pipeline.sink_connector])
-        for name in session.pipeline.connectors:
+        stopped: tuple[str, ...] = ()
+        with suppress(*ERRORS):  # a destination that is away keeps no connector from its restart
+            stopped = deployment.stopped_by_cutover(session)
+        names = [name for name in session.pipeline.connectors if name not in stopped]
+        for name in names:
             session.connect.restart(name, only_failed=not everything)
-        wait_running(session.connect, session.pipeline.connectors, timeout)
+        wait_running(session.connect, names, timeout)
         if any(cause.code in bounds.CODES for cause in sink.failures):
             bounds.refuse(session)  # the sink reports RUNNING until it has checked its log
+        for name in stopped:
+            say(f"{name} stays as it is: the destination is primary since the cutover")
         click.echo(f"{session.pipeline.name}: running")
         if accept_gap:
             say(
@@ -185,7 +193,8 @@ def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -
     Run it to end a pipeline. Without --topics the log and the positions stay: `deploy` continues from there while the
     source's oplog still holds the changes since. With --topics the pipeline's replays also end, because their log is
     gone; it lists the topics that were made for the pipeline, and leaves others whose names are like theirs. It is
-    refused while a cutover or a takeover is under way, or was interrupted.
+    refused while a cutover or a takeover is under way, or was interrupted; with --topics also while a TTL is to be
+    restored or an index to be converted after one. It prints the commands of those that the server has refused.
 
     Exit codes: 0 removed; 2 it cannot be done, or you did not confirm.
     """
@@ -204,6 +213,9 @@ def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -
             replays += find_interrupted(session.connect, session.topics, session.pipeline)
         topics = facts.own_topics if log else OwnTopics({})
         deleted = () if session.pipeline.kafka.topics == "exist" else tuple(topics.ids)
+        if log and session.pipeline.exactly_once:
+            for words in conversions.by_hand(session):
+                say(words)
         if dry_run:
             for name in (*(replay.name for replay in replays), *session.pipeline.connectors, *deleted):
                 say(f"would remove {name}")
@@ -216,7 +228,7 @@ def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -
             what = f"these {len(deleted)} topics with all their records" if deleted else "the positions, but no topic"
             question = f"Delete {what}{ending}? This cannot be undone"
             click.confirm(question, abort=True)
-            cutover.refuse_removal(session)  # again: one may have begun while it asked
+            cutover.refuse_removal(session, log=log)  # again: one may have begun while it asked
         for replay in replays:
             remove_replay(replay, session, keep_letters=False)
         deployment.remove(session, log=log, say=say, facts=facts)
@@ -233,7 +245,7 @@ def _refuse_removal(facts: Facts, *, log: bool) -> None:
     """
     try:
         require(target.OF_REMOVAL, target.gather(facts, with_source=False))
-        cutover.refuse_removal(facts.session)
+        cutover.refuse_removal(facts.session, log=log)
     except MongoUnreachable as error:
         if log and facts.pipeline.exactly_once:
             raise

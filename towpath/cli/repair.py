@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TextIO
 
@@ -18,6 +18,7 @@ from towpath.config.mongo_uri import without_credentials
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted, first_few
 from towpath.deploy import unreplicated
+from towpath.errors import Refused
 from towpath.log import reread_requests
 from towpath.log.barrier import passing
 from towpath.session import Session
@@ -66,26 +67,29 @@ def repair(
     if ids is not None and dead_letters:
         raise click.UsageError("give one of --ids and --dead-letters, not both")
     with opened(file) as session:
-        documents, of_verdict = _targets(session, ids, dead_letters=dead_letters), ids is None and not dead_letters
         if not dry_run:
             reread_requests.refuse_unable(session.pipeline)
             target.require_own(session)
             cutovers.refuse(session)
-        if of_verdict:
-            rereads.refuse_other_clusters(session)
+        verdicts = dict[Path, str | None]()
+        documents: Iterable[DocumentRef]
+        if ids is not None:
+            documents = rereads.of_file(session.pipeline, *ids)
+        elif dead_letters:
+            documents = rereads.of_dead_letters(session.pipeline, session.topics)
+        else:  # read once, before the question: what is repaired is what was confirmed
+            verdicts, documents = _found(session)
+            if not (yes or dry_run):
+                _confirm(session.pipeline, documents)
         if dry_run:
             _show(documents, as_json=as_json)
             return
-        if of_verdict and not yes:
-            _confirm(session.pipeline)
         repaired = set[tuple[str, Key]]()
-        places = _verdict_files(session.pipeline) if of_verdict else []
-        verdicts = {place: verdict_file.counts(place).get("id") for place in places}
         try:
             with passing(session) as passed:
                 failed = _report(rereads.repair(session, documents, passed, timeout), repaired, as_json=as_json)
         finally:
-            if of_verdict:
+            if verdicts:
                 _remove(session, verdicts, repaired)
         for line in unreplicated.lines(session):
             say(line)
@@ -93,9 +97,18 @@ def repair(
         raise click.exceptions.Exit(1)
 
 
-def _confirm(pipeline: Pipeline) -> None:
+def _found(session: Session) -> tuple[dict[Path, str | None], dict[DocumentRef, str]]:
+    """The last verdicts (file → id), and what they have found, with its kind. Raises `Refused` if one is replaced."""
+    verdicts = rereads.of_these_clusters(session, _verdict_files(session.pipeline))
+    found = rereads.of_verdicts(verdicts)
+    if any(verdict_file.counts(place).get("id") != id for place, id in verdicts.items()):
+        raise Refused("another verdict has come while this one was read", "run the same command again")
+    return verdicts, found
+
+
+def _confirm(pipeline: Pipeline, documents: Mapping[DocumentRef, str]) -> None:
     """Before documents are deleted, say what is repaired from where to where, and ask."""
-    found = rereads.found(_verdict_files(pipeline))
+    found = rereads.by_kind(documents)
     if extras := sum(counts["extra"] for counts in found.values()):
         source, where = (without_credentials(side.uri) for side in (pipeline.source, pipeline.destination))
         say(f"repairing from the source {source} to the destination {where}:")
@@ -108,14 +121,6 @@ def _confirm(pipeline: Pipeline) -> None:
         of = first_few([pipeline.renamed(namespace) for namespace, counts in found.items() if counts["extra"]], 5)
         question = f"Delete {counted(extras, 'document')} of {of} that the last verdict found only at {where}?"
         click.confirm(question, abort=True, err=True)
-
-
-def _targets(session: Session, ids: tuple[str, TextIO] | None, *, dead_letters: bool) -> Iterator[DocumentRef]:
-    if ids is not None:
-        return rereads.of_file(session.pipeline, *ids)
-    if dead_letters:
-        return rereads.of_dead_letters(session.pipeline, session.topics)
-    return rereads.of_verdicts(_verdict_files(session.pipeline))
 
 
 def _verdict_files(pipeline: Pipeline) -> list[Path]:

@@ -22,10 +22,10 @@ from towpath.checks.plan import Pause, round_trip
 from towpath.checks.rule import Finding, Rule, error, ok, run, warning
 from towpath.clients.connect.control import statuses
 from towpath.clients.mongo import write_block
-from towpath.clients.mongo.client import Client, Cluster
+from towpath.clients.mongo.client import Client, Cluster, ClusterTime
 from towpath.clients.mongo.privileges import Privileges, privileges
 from towpath.clients.mongo.replica_set import destination_set, source_set
-from towpath.config.text import counted, duration
+from towpath.config.text import counted, duration, utc
 from towpath.cutover import reverse_pipeline
 from towpath.cutover.steps import CutoverOptions
 from towpath.cutover.watches import watch
@@ -35,6 +35,7 @@ from towpath.deploy.schema import Listing, Plan, Step, compared, plan_in_place, 
 from towpath.deploy.schema_changes import UNREAD
 from towpath.errors import Refused, TowpathError
 from towpath.history import rebuild
+from towpath.log.source_offsets import read_state
 from towpath.run.dead_letters import DeadLetterRetries
 from towpath.run.report import Report
 from towpath.run.status import read_status
@@ -66,6 +67,8 @@ class Readiness:
     returns: bool = False
     answers: bool = True
     """Whether someone may have to confirm on standard input that the writes have stopped."""
+    captured_since: ClusterTime | None = None
+    """In a fail back, by when the capture of the reverse pipeline had begun at the switch; None if not known."""
     _privileges: dict[str, Privileges | None] = field(default_factory=dict)
 
     @property
@@ -80,6 +83,17 @@ class Readiness:
             return read_status(self.session)
         except (TowpathError, PyMongoError) as error:
             return str(error)
+
+    @cached_property
+    def gap(self) -> str:
+        """Why the reverse pipeline may lack writes since the switch, in words; empty if it captures since then."""
+        if self.captured_since is None:
+            return ""
+        connect, names = self.session.connect, self.session.pipeline.source_connectors
+        starts = {name: read_state(connect, name).start for name in names}
+        late = {name: start for name, start in starts.items() if start is None or start > self.captured_since}
+        words = (f"{name} captures {f'since {utc(at.seconds)}' if at else 'nothing yet'}" for name, at in late.items())
+        return f"{'; '.join(words)}, not since the switch" if late else ""
 
     @cached_property
     def listing(self) -> Listing:
@@ -236,6 +250,11 @@ def verified(readiness: Readiness) -> Result:
     advice = f"towpath {'repair' if verdict.left else 'status' if verdict.unresolved else 'verify'} {file}"
     advice += ", or allow more: --verified-within" if full.age > limit else ""
     return good, f"{full.line}{since} (limit {duration(limit)})", advice
+
+
+def _verified(readiness: Readiness) -> Result:
+    good, found, advice = verified(readiness)
+    return good, "; ".join(filter(None, (readiness.gap, found))), advice
 
 
 def _metadata(readiness: Readiness) -> Result:
@@ -482,7 +501,8 @@ GATE = (
     _line("re-read requests", _requests, _has_status),
     _line("dead letters", _dead_letters, _has_status),
     _line("schema changes", _ddl, _has_status),
-    _line("verified", verified, lambda readiness: not readiness.returns),  # a fail back itself verifies
+    # a fail back itself verifies what the reverse pipeline has captured
+    _line("verified", _verified, lambda readiness: not readiness.returns or bool(readiness.gap)),
     _line("metadata", _metadata),
     _line("write block", _write_block, _blocks),
     _line("reverse pipeline", _reverse_pipeline, _goes),

@@ -6,7 +6,6 @@ primary ends in the undo of every step that the marker names.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -17,6 +16,7 @@ from typing import TypeVar
 from towpath.checks import target
 from towpath.checks.rule import Finding, run
 from towpath.clients.connect.control import wait_running
+from towpath.clients.mongo.client import cluster_time
 from towpath.clients.mongo.write_block import MONGOSH_UNDO
 from towpath.config import events
 from towpath.config.events import CutoverNote, Gate, Switch, TimedEvent
@@ -24,8 +24,8 @@ from towpath.cutover import old_source, takeover
 from towpath.cutover.gate import GATE, PRECONDITIONS, Readiness, red
 from towpath.cutover.old_source import Returned
 from towpath.cutover.pause import Pause
-from towpath.cutover.reverse_pipeline import write_reverse_file
-from towpath.cutover.sides import CUTOVER, FAIL_BACK, RETURN, TAKEOVER, Direction, Sides, SwitchUnknown
+from towpath.cutover.reverse_pipeline import refuse_outdated, write_reverse_file
+from towpath.cutover.sides import CUTOVER, FAIL_BACK, RETURN, TAKEOVER, Direction, Sides, SwitchUnknown, announce
 from towpath.cutover.steps import (
     APPLY_BACKLOG,
     BLOCK,
@@ -166,6 +166,7 @@ class Machine:
             raise Refused("a takeover is under way, or was interrupted", "`towpath takeover --undo` undoes it")
         if self.state is not None:
             self.undo_earlier("an earlier cutover was interrupted; undoing it first")
+            self._refuse_outdated()
         if not self._interruptible(self._is_ready):
             return
         self._write_reverse_file()
@@ -243,6 +244,7 @@ class Machine:
         self._refuse_dry_run("destination primary")
         if self.state == RETURN.under_way:
             self.undo_earlier("an earlier return was interrupted; undoing it first")
+            self._refuse_outdated()
         elif not self.dry_run:
             self.take()
         if not self._interruptible(lambda: self._passed(old_source.gate(Returned(self.sides)))):
@@ -270,6 +272,15 @@ class Machine:
         self._undo_before("the earlier attempt is undone")
         if self.state is None and self.has_reverse is not (self.sides.reverse is not None):
             raise _NotDone("the earlier cutover is undone; run the same command again")
+
+    def _refuse_outdated(self) -> None:
+        """The reverse pipeline is still the one of what was undone. Raises `_NotDone` if it is another one by now."""
+        if self.sides.reverse is not None:
+            try:
+                refuse_outdated(self.sides.reverse, self.sides.forward.file)
+            except TowpathError as error:
+                words = f"the earlier attempt is undone, and nothing else was started: {error}"
+                raise _NotDone(words, fields(error)) from error
 
     def _undo_before(self, undone: str, order: Sequence[Step] = ()) -> None:
         """Undo steps, and wait for the sink that this starts again: the gate would be red. Raises `_NotDone`."""
@@ -329,7 +340,9 @@ class Machine:
 
     def _readiness(self, *, returns: bool) -> Readiness:
         forward, reverse = self.sides.forward, self.sides.reverse
-        return Readiness(forward, reverse, self.options, self.report_path, returns, answers=not self.dry_run)
+        since = self.sides.marker.captured_since if returns and self.sides.marker else ""
+        at, answers = cluster_time(since) if since else None, not self.dry_run
+        return Readiness(forward, reverse, self.options, self.report_path, returns, answers, at)
 
     def _passed(self, findings: list[Finding]) -> bool:
         self.report(Gate(findings=[finding.as_json() for finding in findings]))
@@ -396,6 +409,8 @@ class Machine:
         assert sides.marker is not None
         redirect: Redirect = "" if self.options.switch_with is None else "begun"
         switched = replace(sides.marker, state=direction.done, conversions=sides.marker.later, later=(), undo={})
+        if work.captured_since is not None:
+            switched = replace(switched, captured_since=str(work.captured_since))
         if direction is RETURN:
             left = sides.marker.conversions
             switched = replace(switched, conversions=left, steps=(), is_takeover=False, has_reverse_pipeline=True)
@@ -469,7 +484,7 @@ class Machine:
         assert sides.marker is not None and sides.marker.state in UNDER_WAY
         primary, is_return = sides.direction.old, sides.direction is RETURN
         what = {TAKEOVER: "takeover", RETURN: "return of the old source"}.get(sides.direction, "cutover")
-        _announce(self._say, f"undoing the {what}; this cannot be interrupted")
+        announce(self._say, f"undoing the {what}; this cannot be interrupted")
         order = order or _STEPS[sides.direction][1]
         begun, undone, failures = sides.marker.steps, list[str](), list[str]()
         for step in order:
@@ -664,8 +679,3 @@ def _failure(step: Step, sides: Sides) -> str:
 
 def _words(error: Exception) -> str:
     return str(error) or type(error).__name__
-
-
-def _announce(say: Callable[[str], None], words: str) -> None:
-    """Say something without waiting until it is written."""
-    threading.Thread(target=say, args=(words,), name="announcement", daemon=True).start()

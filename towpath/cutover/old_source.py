@@ -226,7 +226,7 @@ def _relax(work: Work) -> int:
 
 def _await_reverse(work: Work) -> None:
     assert work.begun is not None
-    reverse_pipeline.wait_begun(work.reverse, work.begun, work.options.timeout)
+    work.captured_since = reverse_pipeline.wait_begun(work.reverse, work.begun, work.options.timeout)
 
 
 def _make_equal(work: Work) -> None:

@@ -104,7 +104,7 @@ def begin(reverse: Session, forward: Pipeline) -> ClusterTime:
 
 
 def wait_begun(reverse: Session, before: ClusterTime, timeout: float) -> ClusterTime:
-    """The cluster time at which the capture started; every later write is replicated.
+    """The cluster time by which the capture has started; every later write is replicated.
 
     `before` is what `begin` returned, `timeout` in seconds. Raises `Refused` when the capture continues from an earlier
     time, so that it might hold what the other sink wrote; `NotYet` and `TowpathError` when it does not start.
@@ -120,13 +120,12 @@ def wait_begun(reverse: Session, before: ClusterTime, timeout: float) -> Cluster
         if len(known) < len(starts):
             missing = ", ".join(name for name, start in starts.items() if start is None)
             raise NotYet(f"{missing} has not committed anything")
-        return min(known)
+        if min(known) < before:
+            raise Refused(f"{', '.join(names)} has captured before, and continues from its old position; {_REMOVE}")
+        return max(known)
 
     late = "the reverse pipeline has not started in time"
-    start = Wait(connect, names, timeout, late, pause=_POLL_S, failed_for=0).until(start_of_capture)
-    if start < before:
-        raise Refused(f"{', '.join(names)} has captured before, and continues from its old position; {_REMOVE}")
-    return start
+    return Wait(connect, names, timeout, late, pause=_POLL_S, failed_for=0).until(start_of_capture)
 
 
 def written_ends(session: Session, timeout: float) -> dict[Place, int]:
@@ -298,6 +297,15 @@ def checked_reverse_file(path: Path) -> str:
     except OSError as error:
         raise TowpathError(f"cannot read {file}: {error.strerror}") from error
     return text
+
+
+def refuse_outdated(reverse: Session, path: Path) -> None:
+    """Raise `TowpathError` unless this is the reverse pipeline of this file as it is now.
+
+    An undo takes what an earlier command has made, whatever the file says by now; nothing may begin with that.
+    """
+    if pipeline_file.parse(checked_reverse_file(path), reverse.file) != reverse.pipeline:
+        raise TowpathError(f"the reverse pipeline of {path} has changed; run the same command again")
 
 
 def _ddl(pipeline: Pipeline) -> dict[str, str]:

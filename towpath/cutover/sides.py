@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -59,6 +60,11 @@ _DIRECTIONS = {each.under_way: each for each in (CUTOVER, TAKEOVER, FAIL_BACK, R
 
 class SwitchUnknown(TowpathError):
     """The marker may or may not say by now that the other side is primary: nothing can be undone."""
+
+
+def announce(say: Callable[[str], None], words: str) -> None:
+    """Say something without waiting until it is written: a reader that sleeps would hold an undo up."""
+    threading.Thread(target=say, args=(words,), name="announcement", daemon=True).start()
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ which is verified: the sink skips it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 
@@ -33,12 +33,12 @@ from towpath.config.text import duration
 from towpath.cutover import reverse_pipeline
 from towpath.cutover.overwritings import Overwritings
 from towpath.cutover.pause import Pause
-from towpath.cutover.sides import Sides
+from towpath.cutover.sides import Sides, announce
 from towpath.cutover.watches import LateWrites, SchemaWatches
 from towpath.cutover.writes import ANSWER, allow, hook, writes_through
 from towpath.deploy import conversions, deployment, schema
 from towpath.deploy.schema import Listing, Plan, apply, as_text, of_text, plan, plan_in_place, without_enforcement
-from towpath.errors import MongoUnreachable, TowpathError
+from towpath.errors import MongoUnreachable, NoSuchConnector, TowpathError
 from towpath.log import barrier, bounds
 from towpath.session import Session, unsaid
 from towpath.store.positions import positions
@@ -105,6 +105,8 @@ class Work:
     question: str = ""
     begun: ClusterTime | None = None
     """The new primary's time before the capture of the reverse pipeline was started."""
+    captured_since: ClusterTime | None = None
+    """The new primary's time by which that capture had begun."""
     last_write: ClusterTime | None = None
     echoes: IncrementalVerification | None = None
     """In a fail back, of what the source has captured since the cutover, and the pipeline's sink has not applied."""
@@ -284,8 +286,17 @@ def _stop_sink(work: Work) -> None:
     work.session.connect.stop(work.session.pipeline.sink_connector)
 
 
+def resume_existing(session: Session, names: Iterable[str]) -> None:
+    """Undo a stop. One that was removed since has nothing to resume, and must not keep the rest from its undo."""
+    for name in names:
+        try:
+            session.connect.resume(name)
+        except NoSuchConnector:
+            announce(session.say, f"there is no {name} to resume: `towpath deploy {session.file}` creates it")
+
+
 def _resume_sink(sides: Sides) -> None:
-    sides.session.connect.resume(sides.session.pipeline.sink_connector)
+    resume_existing(sides.session, [sides.session.pipeline.sink_connector])
 
 
 def _compare_all(work: Work) -> int:
@@ -301,7 +312,8 @@ def _start_reverse(work: Work) -> None:
 
 def _await_reverse(work: Work) -> None:
     assert work.begun is not None
-    reverse_pipeline.wait_begun(work.reverse, work.begun, work.pause.remaining(work.options.timeout))
+    limit = work.pause.remaining(work.options.timeout)
+    work.captured_since = reverse_pipeline.wait_begun(work.reverse, work.begun, limit)
 
 
 def _skip_echoes(work: Work) -> int:

@@ -36,6 +36,7 @@ from towpath.cutover.steps import (
     change_as_own,
     change_schema,
     release,
+    resume_existing,
     stored_undo,
 )
 from towpath.deploy import conversions, schema
@@ -432,10 +433,14 @@ def _relax_again(sides: Sides) -> None:
         change_schema(sides.session, sorted(steps, key=lambda step: not step.drops))
 
 
+def _resume_capture(sides: Sides) -> None:
+    resume_existing(sides.session, sides.session.pipeline.source_connectors)
+
+
 STOP_CAPTURE = "stopping the capture"
 
 STEPS = (
-    Step(STOP_CAPTURE, lambda work: stop_capture(work.session), undo=lambda sides: resume_capture(sides.session)),
+    Step(STOP_CAPTURE, lambda work: stop_capture(work.session), undo=_resume_capture),
     Step("fencing the capture", _fence_capture),
     Step("applying the rest of the log", _drain),
     *SINK_STOPS,

@@ -59,6 +59,17 @@ def is_elsewhere(session: Session) -> bool:
     return bool(holder(lock(session.pipeline.name, _LOCK)))
 
 
+def by_hand(session: Session) -> Iterator[str]:
+    """What the primary has refused, and the commands that would do it: nothing else knows them without the marker."""
+    for conversion in pending(session):
+        if conversion.problem:
+            yield f"not done: {conversion.action}; by hand: {_commands(of_text(conversion.commands))}"
+
+
+def _commands(steps: Iterable[Step]) -> str:
+    return "; ".join(step.command.text for step in steps)
+
+
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """What came of a conversion."""
@@ -97,7 +108,7 @@ def _convert(primary: Cluster, conversion: Conversion, file: Path, on_progress: 
     steps = of_text(conversion.commands)
     again = f"run towpath prepare {file}"  # a fail back ends with the marker, so that later only the command is known
     if primary.side == "source":
-        again = f"run at the source: {'; '.join(step.command.text for step in steps)}"
+        again = f"run at the source: {_commands(steps)}"
     with primary.connected() as client:
         try:
             _run_all(client, conversion.namespace, steps, on_progress)

@@ -21,7 +21,7 @@ from towpath.clients.mongo.client import ANSWER_S, Client
 from towpath.clients.mongo.privileges import if_allowed
 from towpath.config.loading import REVERSE
 from towpath.config.pipeline import Pipeline
-from towpath.config.text import utc
+from towpath.config.text import first_few, utc
 from towpath.errors import Overtaken, Refused
 from towpath.session import Session
 from towpath.store import writers
@@ -103,6 +103,8 @@ class Cutover:
     """What is left to restore or to convert at the present primary."""
     later: Annotated[tuple[Conversion, ...], Field(exclude=True)] = ()
     """Not in reports. `conversions` after the switch; stored before the pause, so that its size ends none."""
+    captured_since: Annotated[str, Field(exclude=True)] = ""
+    """Not in reports. The cluster time of the destination by which the capture of the reverse pipeline had begun."""
     redirect: Annotated[Redirect, Field(exclude=True)] = ""
     """Not in reports."""
     undo: Annotated[Mapping[str, str], Field(exclude=True)] = field(default_factory=dict)
@@ -308,11 +310,21 @@ def why_idle(session: Session) -> str:
     return f"the reverse pipeline of {name}, which is needed after its cutover; {name}: {marker.description}"
 
 
-def refuse_removal(session: Session) -> None:
-    """Raise `Refused` while a cutover or a takeover is under way or not complete: only the marker says what is left."""
+def refuse_removal(session: Session, *, log: bool) -> None:
+    """Raise `Refused` while a cutover or a takeover is under way or not complete: only the marker says what is left.
+
+    `log`: whether the marker is removed as well.
+    """
     marker = known(session)
     if marker is not None and marker.state != "destination primary":
         refuse(session)
+    if marker is not None and log and marker.to_convert:
+        left = [one.action for one in marker.conversions if not one.problem]
+        raise Refused(
+            f"{session.pipeline.name}: the switch has left to {first_few(left, _SHOWN)}, and only what would be deleted"
+            " says how",
+            f"`towpath prepare {session.file}` does it; then run this again",
+        )
 
 
 def refuse(session: Session) -> None:

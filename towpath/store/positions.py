@@ -229,8 +229,8 @@ def fence(client: Client, pipeline: Pipeline) -> None:
 def forget(client: Client, pipeline: Pipeline) -> int:
     """Remove everything that is stored for the pipeline, which must no longer be deployed.
 
-    The marker of a cutover that is not complete stays: only it says what is to be undone. Returns the number of the
-    sink's documents.
+    The marker of a cutover that is not complete stays: only it says what is to be undone, and what the switch has left
+    to convert. Returns the number of the sink's documents.
     """
     collection_of(client, REBUILDS).delete_one({"_id": pipeline.name})
     return forget_earlier(client, pipeline)
@@ -240,7 +240,8 @@ def forget_earlier(client: Client, pipeline: Pipeline, session: ClientSession | 
     """As `forget`, but for the marker of a rebuild or of a replay that begins."""
     for name in (VERDICTS, WRITERS):
         collection_of(client, name).delete_one({"_id": pipeline.name}, session=session)
-    complete = {"_id": pipeline.name, "state": "destination primary"}
+    no_untried = {"$not": {"$elemMatch": {"problem": ""}}}
+    complete = {"_id": pipeline.name, "state": "destination primary", "conversions": no_untried}
     collection_of(client, CUTOVERS).delete_one(complete, session=session)
     collection_of(client, SOURCE_SCHEMA).delete_many(id_range(pipeline, "namespace"), session=session)
     return sum(

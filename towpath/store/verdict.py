@@ -5,7 +5,8 @@ history, found, id, at, …, origin}`. `origin` is JSON text, because it has nam
 field names. `history` says since when and why all verdicts and unfinished verifications of before are void; it is
 missing until that happens for the first time. `found` holds verdict's id → when that verification, or the
 `verify --follow` that continues it, proved a difference last. Only two things remove an entry: all that this
-verification has found is the same again, or a verdict on everything, which began later, is clean.
+verification has found is the same again, or a verdict on everything, which began later, is clean. Clocks of machines
+differ, and may be wrong: so what was stored when a verification began is older than it, whatever its date says.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -31,16 +33,30 @@ def read(client: Client, pipeline: Pipeline) -> tuple[dict[str, Any] | None, str
     return ({**document, "origin": json.loads(document["origin"])} if "id" in document else None), found
 
 
-def write(client: Client, pipeline: Pipeline, verdict: Mapping[str, Any]) -> None:
-    """Store a verdict on everything, unless one that began later is stored."""
-    document, began = {**verdict, "origin": json.dumps(verdict["origin"])}, verdict["since"]
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What was stored when a verification began: the id of the last verdict, and `found`."""
+
+    id: str | None = None
+    found: Mapping[str, str] = field(default_factory=dict)
+
+
+def before(client: Client, pipeline: Pipeline) -> Before:
+    """As it is stored now."""
+    document = _verdicts(client).find_one({"_id": pipeline.name}) or {}
+    return Before(document.get("id"), document.get("found") or {})
+
+
+def write(client: Client, pipeline: Pipeline, verdict: Mapping[str, Any], before: Before) -> None:
+    """Store a verdict on everything, unless one that began later is stored. `before`: when its verification began."""
+    document = {**verdict, "origin": json.dumps(verdict["origin"])}
     verdicts, of = _verdicts(client), {"_id": pipeline.name}
+    earlier = [{"since": {"$not": {"$gt": verdict["since"]}}}, *([{"id": before.id}] if before.id else [])]
     with suppress(DuplicateKeyError):  # of one that began later
-        verdicts.update_one({**of, "since": {"$not": {"$gt": began}}}, {"$set": document}, upsert=True)
+        verdicts.update_one({**of, "$or": earlier}, {"$set": document}, upsert=True)
     if verdict["verdict"] == "same" and verdict["clean"]:
-        for id, at in ((verdicts.find_one(of) or {}).get("found") or {}).items():
-            if at < began:
-                verdicts.update_one({**of, f"found.{id}": at}, {"$unset": {f"found.{id}": ""}})
+        for id, at in before.found.items():  # one that was found again since has another time
+            verdicts.update_one({**of, f"found.{id}": at}, {"$unset": {f"found.{id}": ""}})
 
 
 def note_found(client: Client, pipeline: Pipeline, id: str) -> None:

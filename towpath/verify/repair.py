@@ -71,35 +71,50 @@ class DocumentRef:
         return Reread(namespace=self.namespace, id=verdict_file.shown_id(self.id), id_bson=self.id.hex())
 
 
-def of_verdicts(places: Iterable[Path]) -> Iterator[DocumentRef]:
-    """The documents in these verdicts, each once. Raises `TowpathError` when a file is missing or incomplete."""
-    return _distinct(DocumentRef(one.namespace, one.key) for place in places for one in verdict_file.read(place))
+def of_verdicts(places: Iterable[Path]) -> dict[DocumentRef, str]:
+    """The documents in these verdicts, each once, with its kind: `extra` if one of them says so.
 
-
-def refuse_other_clusters(session: Session) -> None:
-    """Raise `Refused` where the last verdict is of other clusters, as of another pipeline with the same name here."""
-    place = verdict_file.path(session.pipeline.name)
-    before = Origin.from_json(verdict_file.counts(place).get("origin")) if place.exists() else None
-    now, _ = try_origin(session) if before else (None, "")
-    if before and now and (reason := before.clusters_doubt(now)):
-        raise Refused(
-            f"the last verdict on this machine is not of this pipeline: {reason}", "run `towpath verify` first"
-        )
-
-
-def found(places: Iterable[Path]) -> dict[Namespace, Counter[str]]:
-    """How many documents of each source namespace these verdicts found, by kind; each document once.
-
-    Repair deletes the `extra` ones, unless they are at the source by now.
+    Repair deletes the `extra` ones, unless they are at the source by now. Raises `TowpathError` when a file is missing
+    or incomplete.
     """
-    kinds: dict[tuple[Namespace, Key], str] = {}
+    found: dict[tuple[Namespace, Key], tuple[DocumentRef, str]] = {}
     for one in (one for place in places for one in verdict_file.read(place)):
-        document = one.namespace, id_key(one.key)
-        if kinds.get(document) != "extra":
-            kinds[document] = one.kind
+        document = DocumentRef(one.namespace, one.key)
+        if one.kind == "extra" or document.key not in found:
+            found[document.key] = document, one.kind
+    return dict(found.values())
+
+
+def of_these_clusters(session: Session, places: Iterable[Path]) -> dict[Path, str | None]:
+    """The verdicts in these files, by their ids, but for what `verify --follow` has found at other clusters.
+
+    Raises `Refused` where the last verdict is of other clusters, as of another pipeline with the same name here.
+    """
+    last = {place: verdict_file.counts(place) for place in places}
+    origins = {
+        place: Origin.from_json(counts.get("origin") or counts.get("follow", {}).get("origin"))
+        for place, counts in last.items()
+    }
+    now, _ = try_origin(session) if any(origins.values()) else (None, "")
+    ids = dict[Path, str | None]()
+    for place, before in origins.items():
+        reason = before.clusters_doubt(now) if before and now else ""
+        if not reason:
+            ids[place] = last[place].get("id")
+        elif place == verdict_file.path(session.pipeline.name):
+            raise Refused(
+                f"the last verdict on this machine is not of this pipeline: {reason}", "run `towpath verify` first"
+            )
+        else:
+            session.say(f"what `verify --follow` has found on this machine is not of this pipeline: {reason}")
+    return ids
+
+
+def by_kind(found: Mapping[DocumentRef, str]) -> dict[Namespace, Counter[str]]:
+    """How many documents of each source namespace `of_verdicts` has found, by kind."""
     counts: dict[Namespace, Counter[str]] = {}
-    for (namespace, _), kind in kinds.items():
-        counts.setdefault(namespace, Counter())[kind] += 1
+    for document, kind in found.items():
+        counts.setdefault(document.namespace, Counter())[kind] += 1
     return dict(sorted(counts.items()))
 
 

@@ -6,7 +6,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 from uuid import uuid4
@@ -24,6 +24,7 @@ from towpath.log.lag import pipeline_ends
 from towpath.session import Session
 from towpath.store import verdict as stored
 from towpath.store import verdict_file
+from towpath.store.verdict import Before
 from towpath.store.verdict_file import FollowState
 from towpath.verify import verdict as verdicts
 from towpath.verify.recent import RecentVerification
@@ -59,10 +60,11 @@ def run(
     examples, has_found = list[Example](), False
     # first: collections recreated during the run are not what the verdict is about
     now, unknown = verdicts.try_origin(session, listing=request.listing)
+    before = verdicts.before(session)
     if options.journal:
         if options.resume:
-            now = resumed(Journal(options.journal), now, unknown)
-        options = replace(options, origin=now and now.as_json())
+            now, before = resumed(Journal(options.journal), now, unknown, before)
+        options = replace(options, origin=now and {"origin": now.as_json(), "before": asdict(before)})
     with (
         nullcontext() if request.alone else asking(session, ends=True) as passed,
         verdict_file.writing(session.pipeline.name) as file,
@@ -90,23 +92,29 @@ def run(
         whole = last.as_json() | {"origin": now and now.as_json()}
         file.write(as_line(whole))
     if request.of == EVERYTHING:
-        verdicts.store(session, whole, unknown)
+        verdicts.store(session, whole, unknown, before)
     report(last)
     return result
 
 
-def resumed(journal: Journal, now: Origin | None, unknown: str) -> Origin | None:
-    """The origin of the run to resume, or `now` if there is none. Raises `Refused` when its ranges no longer count."""
+def resumed(journal: Journal, now: Origin | None, unknown: str, before: Before) -> tuple[Origin | None, Before]:
+    """Origin, and what was stored when it began, of the run to resume; `now` and `before` if there is none.
+
+    Raises `Refused` when its ranges no longer count.
+    """
     about = journal.about()
     if about is None:
-        return now
-    before = Origin.from_json(about.get("origin"))
-    if before == now or before is None:  # without an origin, the verdict does not count for a cutover
-        return before
-    doubt = f"cannot check what it belongs to: {unknown}" if now is None else before.doubt(now)
+        return now, before
+    known = about.get("origin") or {}
+    if "before" not in known:  # without an origin, the verdict does not count for a cutover
+        return None, Before()
+    before, began = Before(**known["before"]), Origin.from_json(known["origin"])
+    if began == now or began is None:
+        return began, before
+    doubt = f"cannot check what it belongs to: {unknown}" if now is None else began.doubt(now)
     if doubt:
         raise Refused(f"cannot resume the run in {journal.path}: {doubt}; run `towpath verify` without --resume")
-    return before
+    return began, before
 
 
 def _refuse_other_history(session: Session, began: Origin, lost_for: float) -> None:

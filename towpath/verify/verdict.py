@@ -13,7 +13,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Self
 
 from bson.errors import BSONError
@@ -32,6 +32,7 @@ from towpath.log.definitions import pipeline_topics
 from towpath.session import Session
 from towpath.store import state_files, verdict_file
 from towpath.store import verdict as stored
+from towpath.store.verdict import Before
 from towpath.store.verdict_file import KINDS
 
 #: The value of `of` in a verdict on all namespaces of its pipeline.
@@ -237,10 +238,11 @@ class VerdictContext:
         """The last verdict on everything; or None, and why it does not count (empty: there is none).
 
         `local`: the one stored on this machine. If the destination has lost it, it does not count: the destination may
-        have been reset to a state before that verdict.
+        have been reset to a state before that verdict. One of the future, whose clock was wrong, is not known to be the
+        newer one.
         """
         last = self.stored
-        if local is not None and (last is None or (local["id"] != last["id"] and local["since"] > last["since"])):
+        if local is not None and (last is None or (local["id"] != last["id"] and _is_later(local, last))):
             last = local
         if last is None:
             return None, ""
@@ -252,12 +254,28 @@ class VerdictContext:
         return last, ""
 
 
-def store(session: Session, verdict: Mapping[str, Any], unknown: str) -> None:
-    """Store a verdict on everything; say when it will not count everywhere. `unknown`: why it has no origin."""
+def _is_later(verdict: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return bool(other["since"] < verdict["since"] <= datetime.now(UTC).isoformat(timespec="milliseconds"))
+
+
+def before(session: Session) -> Before:
+    """What is stored at the destination when a verification begins; nothing if that cannot be read."""
+    try:
+        with session.destination.briefly() as client:
+            return stored.before(client, session.pipeline)
+    except _FAILURES:
+        return Before()
+
+
+def store(session: Session, verdict: Mapping[str, Any], unknown: str, before: Before) -> None:
+    """Store a verdict on everything; say when it will not count everywhere. `unknown`: why it has no origin.
+
+    `before`: when its verification began.
+    """
     if unknown:
         session.say(f"this verdict will not count for a cutover, because its deployment is not known: {unknown}")
     summary = {**asdict(Verdict.read(verdict)), "origin": verdict["origin"]}
-    reason = _written(session, lambda client: stored.write(client, session.pipeline, summary))
+    reason = _written(session, lambda client: stored.write(client, session.pipeline, summary, before))
     with state_files.writing(verdict_file.full_path(session.pipeline.name)) as file:
         file.write(json.dumps(summary | {"at_destination": not reason}))
     if reason:
