@@ -223,7 +223,7 @@ def killed(pipeline: Pipeline, folder: Path, step: str) -> None:
     running = begun(pipeline, folder, step)
     running.process.kill()
     running.process.wait()
-    assert "or interrupted" in towpath("cutover", pipeline.file, "--dry-run", expect=1).stdout
+    assert "if it was interrupted" in towpath("cutover", pipeline.file, "--dry-run", expect=1).stdout
     said = towpath("cutover", pipeline.file, "--undo").stdout
     assert "everything is as before: the source is primary" in said
     assert_as_before(pipeline)
