@@ -143,7 +143,7 @@ class Bounds(FakeCluster):
         self.asked.append(bounds)
         return super().connected()
 
-    def briefly(self) -> Any:
+    def briefly(self, **_: float) -> Any:
         self.asked.append("briefly")
         return super().connected()
 
