@@ -142,6 +142,8 @@ class World:
     name: str = OWN.name
     """Of the sink in the positions."""
     rebuilds: dict[Any, dict[str, Any]] = field(default_factory=dict)
+    sink_config: dict[str, str] = field(default_factory=dict)
+    """Of the pipeline."""
     offsets: dict[Any, dict[str, Any]] = field(default_factory=dict)
     documents: dict[str, dict[Any, dict[str, Any]]] = field(default_factory=lambda: {name: {} for name in NAMES})
     runs: bool = True
@@ -167,7 +169,7 @@ class World:
         self.documents["shop.one"]["damage"] = {"_id": "damage"}
 
     def session(self) -> Session:
-        connect = SimpleNamespace(resume=self._resume, config=lambda name: {})
+        connect = SimpleNamespace(resume=self._resume, config=lambda name: self.sink_config, put=self._put)
         cluster = SimpleNamespace(connected=lambda **_: nullcontext(Client(self)), address="there")
         topics = SimpleNamespace(all=lambda: {"move-replay-x.dead-letters"})
         return session_of(OWN, connect, topics, destination=cluster)
@@ -187,6 +189,10 @@ class World:
     def _resume(self, name: str) -> None:
         self.step()
         self.runs = True
+
+    def _put(self, name: str, config: dict[str, str]) -> None:
+        self.step()
+        self.sink_config = config
 
     def stop(self, *_: object) -> None:
         self.step()
@@ -301,6 +307,7 @@ def _replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rebuild.schema_changes, "exist", lambda *_: False)
     monkeypatch.setattr(rebuild.schema_changes, "forget", lambda *_: None)
     monkeypatch.setattr(rebuild.cutover, "refuse", lambda session: None)
+    monkeypatch.setattr(rebuild.cutover, "known", lambda session: None)
     monkeypatch.setattr(rebuild, "statuses", lambda *_: [])
     began = iter(range(10**9))
     monkeypatch.setattr(rebuild, "begin", lambda *_: (replace(PLAN, began=float(next(began))), None))
@@ -361,6 +368,51 @@ def test_what_a_zombie_task_writes_during_a_rebuild_is_removed_again(
 ) -> None:
     for turns, zombie_at in product(schedules(1), range(STEPS)):
         rebuilt(turns, eager, zombie_at, monkeypatch)
+
+
+def test_an_overtaken_rebuild_starts_no_sink_after_a_cutover(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The later command ends the rebuild, and a cutover follows, while the earlier one is suspended."""
+    for steps in range(1, STEPS):
+        world, done = World(), list[Any]()
+        world.filled()
+
+        def refuse(session: object, done: list[Any] = done) -> None:
+            if done:
+                raise Refused("it is cut over")
+
+        def cut_over(world: World = world, done: list[Any] = done) -> str:
+            world.step()
+            if world.rebuilds:
+                raise Refused("it is being rebuilt")
+            world.runs = False
+            done.append(SimpleNamespace(state="destination primary"))
+            return "cut over"
+
+        monkeypatch.setattr(rebuild.cutover, "refuse", refuse)
+        monkeypatch.setattr(rebuild.cutover, "known", lambda session, done=done: done and done[0] or None)
+        commands = [rebuilding(world, monkeypatch), rebuilding(world, monkeypatch), cut_over]
+        ended = world.play(commands, [(0, steps), (1, MOST), (2, MOST), (0, MOST)], eager=True)
+        assert not (done and world.runs), (steps, ended)
+        assert ended[2] == "cut over" or isinstance(ended[0], Overtaken | str), (steps, ended)
+
+
+def test_a_rebuild_that_is_over_leaves_no_setting_of_the_sink(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With it, a drop is not held: whichever command has ended the rebuild, and wherever another was suspended."""
+    monkeypatch.setattr(rebuild.schema_changes, "exist", lambda *_: True)
+    for first, second in product(range(1, STEPS + 3), repeat=2):  # with the setting, it has more steps
+        world, turns = World(), [(0, first), (1, second), (0, MOST), (1, MOST)]
+        world.filled()
+        ended = world.play([rebuilding(world, monkeypatch) for _ in range(2)], turns, eager=True)
+        if not world.rebuilds:
+            assert not world.sink_config, (turns, ended)
+
+
+def test_a_verdict_that_was_made_while_the_log_was_applied_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, did = World(), list[str]()
+    monkeypatch.setattr(rebuild.verdict, "begin_history", lambda client, pipeline, why: did.append(why))
+    monkeypatch.setattr(world, "wait_until_applied", lambda report: did.append("the log is applied"))
+    assert rebuilding(world, monkeypatch)() == "rebuilt"
+    assert did[-2:] == ["the log is applied", "a rebuild ended"] and not world.rebuilds
 
 
 def replaying(world: World, patch: pytest.MonkeyPatch, *, empties: bool) -> Callable[[], object]:
@@ -453,13 +505,25 @@ def test_a_replay_does_not_begin_where_something_has_written(monkeypatch: pytest
     session = world.session()
     facts: Any = SimpleNamespace(session=session, cluster=session.destination, targets=NAMES)
     unwritten = Replay(OWN, "x", ReplicaSet("rs", ()), "uri", PLAN)
+    marker = emptying.Marker(session.destination, unwritten.name)
+    marker.put()
     with pytest.raises(Refused, match=r"shop\.two"):
-        replay._require_unwritten(unwritten, facts)
+        replay._require_unwritten(unwritten, facts, marker)
     assert world.play([run], [(0, MOST)], eager=False) and world.plan is None
     world.documents["shop.two"].clear()
     Task(world, unwritten.name).turn()
+    marker.put()
     with pytest.raises(Refused, match="positions"):
-        replay._require_unwritten(unwritten, facts)
+        replay._require_unwritten(unwritten, facts, marker)
+
+
+def test_an_overtaken_replay_leaves_the_one_of_the_later_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    for steps in range(1, 16):
+        world = World("move-replay-x", runs=False)
+        commands = [replaying(world, monkeypatch, empties=False)] * 2
+        ended = world.play(commands, [(0, steps), (1, MOST), (0, MOST)], eager=True)
+        assert ended[1] != "replayed" or world.plan is not None, (steps, ended)
+        world.assert_whole((steps, ended))
 
 
 @pytest.mark.parametrize(("overtaken_at", "dropped"), [(1, []), (2, ["orders"]), (3, ["orders"])])
