@@ -20,6 +20,7 @@ from pymongo.errors import DuplicateKeyError
 
 from tests.checks.test_check_judgements import PIPELINE
 from tests.support.sessions import session_of
+from towpath.clients.kafka.topics import Topic
 from towpath.clients.mongo.replica_set import Collection, ReplicaSet
 from towpath.errors import NotYet, Overtaken, Refused, TowpathError
 from towpath.history import emptying, rebuild, replay
@@ -67,6 +68,7 @@ class Store:
     def update_one(self, query: dict[str, Any], change: dict[str, Any], session: object = None) -> Any:
         for document in (found := self._found(query)):
             document.update(change.get("$set", {}))
+            document.update({name: document.get(name, 0) + 1 for name in change.get("$inc", {})})
         return SimpleNamespace(matched_count=len(found))
 
     def find_one_and_update(self, query: dict[str, Any], change: dict[str, Any], **_: Any) -> Any:
@@ -152,6 +154,8 @@ class World:
     """In the configuration of the replay's connector."""
     zombie_at: int = -1
     """The step after which a zombie task acts."""
+    log: dict[Any, tuple[int, int]] = field(default_factory=lambda: dict(LOG))
+    """As Kafka has it."""
     steps: int = 0
     _in_transaction: bool = False
     _turns: dict[int, threading.Semaphore] = field(default_factory=dict)
@@ -171,7 +175,8 @@ class World:
     def session(self) -> Session:
         connect = SimpleNamespace(resume=self._resume, config=lambda name: self.sink_config, put=self._put)
         cluster = SimpleNamespace(connected=lambda **_: nullcontext(Client(self)), address="there")
-        topics = SimpleNamespace(all=lambda: {"move-replay-x.dead-letters"})
+        names = [*(topic for topic, _ in self.log), "move-replay-x.dead-letters"]
+        topics = SimpleNamespace(all=lambda: {name: Topic(name, 1) for name in names}, ends=lambda topics: self.log)
         return session_of(OWN, connect, topics, destination=cluster)
 
     def transaction(self, act: Callable[[object], None], *_: object) -> None:
@@ -313,7 +318,7 @@ def _replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rebuild, "begin", lambda *_: (replace(PLAN, began=float(next(began))), None))
 
 
-def rebuilding(world: World, patch: pytest.MonkeyPatch) -> Callable[[], object]:
+def rebuilding(world: World, patch: pytest.MonkeyPatch, *, force: bool = False) -> Callable[[], object]:
     """A command `replay --rebuild`."""
 
     def require_able(facts: Any) -> Plan | None:
@@ -324,7 +329,7 @@ def rebuilding(world: World, patch: pytest.MonkeyPatch) -> Callable[[], object]:
     patch.setattr(rebuild, "stop", world.stop)
     run = SimpleNamespace(wait_until_applied=world.wait_until_applied, verdict=lambda: "rebuilt")
     patch.setattr(rebuild, "SinkRun", lambda *_: run)
-    session, options = world.session(), Options(only=(), force=False, timeout=1)
+    session, options = world.session(), Options(only=(), force=force, timeout=1)
     return lambda: rebuild.rebuild(session, options, lambda *_: None, lambda question: None)
 
 
@@ -405,6 +410,40 @@ def test_a_rebuild_that_is_over_leaves_no_setting_of_the_sink(monkeypatch: pytes
         ended = world.play([rebuilding(world, monkeypatch) for _ in range(2)], turns, eager=True)
         if not world.rebuilds:
             assert not world.sink_config, (turns, ended)
+
+
+FIRST = ("move.shop.one", 0)
+CHANGES = [{FIRST: (1, 2)}, {FIRST: (0, 1)}, {("move.shop.three", 0): (0, 1)}]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_rebuild_of_a_log_that_has_changed_removes_nothing(
+    change: dict[Any, tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it asked, or since it was interrupted. One that has removed something continues with --force."""
+    begins = list[Any]()
+    monkeypatch.setattr(rebuild, "check_log", lambda *_, **__: "what the log lacks")
+    monkeypatch.setattr(rebuild.positions, "skip_to", lambda client, pipeline, late, *_: begins.append(late))
+    for steps in range(STEPS):
+        world = World()
+        world.filled()
+        before = deepcopy((world.documents, world.offsets))
+        if steps:
+            world.play([rebuilding(world, monkeypatch)], [(0, steps)], eager=False)
+        is_emptying = bool(world.rebuilds) and world.rebuilds[OWN.name]["phase"] == "emptying"
+        if steps and not is_emptying:  # it is not stored yet, or applies the log
+            continue
+        has_removed = (world.documents, world.offsets) != before
+        world.log |= change
+        (ended,) = world.play([rebuilding(world, monkeypatch)], [(0, MOST)], eager=False)
+        assert isinstance(ended, Refused) and "the log has changed since" in str(ended), (steps, ended)
+        assert has_removed == bool(world.rebuilds) == ("--force" in str(ended)), (steps, ended)
+        if not has_removed:
+            assert (world.documents, world.offsets) == before and not world.sink_config, steps
+            continue
+        (ended,) = world.play([rebuilding(world, monkeypatch, force=True)], [(0, MOST)], eager=False)
+        assert ended == "rebuilt" and not world.rebuilds, (steps, ended)
+        assert begins[-1] == {place: first for place, (first, _) in change.items() if first}, (steps, ended)
 
 
 def test_a_verdict_that_was_made_while_the_log_was_applied_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from towpath.config.pipeline import Pipeline
 from towpath.config.text import first_few
 from towpath.errors import Overtaken, Refused, TowpathError
 from towpath.history.emptying import Marker, empty
-from towpath.history.plan import Options, Plan, chosen
+from towpath.history.plan import Log, Options, Plan, change_topics, chosen
 from towpath.history.preconditions import OF_COMMAND, ReplayFacts
 from towpath.history.replay import Confirm, begin, check_log
 from towpath.history.sink_run import Report, SinkRun
@@ -129,10 +129,12 @@ def require_able(facts: ReplayFacts) -> Plan | None:
 
 
 def _begin(session: Session, plan: Plan, marker: Marker) -> None:
-    """Store the marker. Raises `Refused` when a cutover has begun since it was asked: see `docs/design/log.md`."""
+    """Store the marker. Raises `Refused` when a cutover has begun since it was asked, or the log has changed."""
     marker.insert(plan.as_json())
     try:
-        cutover.refuse(session)
+        cutover.refuse(session)  # see `docs/design/log.md`
+        if change := _change(plan, _log_now(session, plan)):
+            raise _begin_again(change)
     except Refused:
         marker.delete()
         raise
@@ -142,9 +144,61 @@ def _resume(facts: ReplayFacts, existing: Plan, marker: Marker, report: Report) 
     """Take the rebuild over, as it is stored by then."""
     session = facts.session
     session.say("continuing the rebuild that was started before")
-    plan = Plan.from_json(marker.take(existing.began))
+    stored = marker.take(existing.began)
+    plan = Plan.from_json(stored)
     cutover.refuse(session)
+    if plan.phase == "emptying":
+        plan = _with_log(facts, plan, marker, has_removed=bool(stored.get("changes")))
     return plan, check_log(facts, plan.log, report, force=True) if plan.forced else None
+
+
+def _with_log(facts: ReplayFacts, plan: Plan, marker: Marker, *, has_removed: bool) -> Plan:
+    """The plan, for the log as it is now. Raises `Refused` if that has changed, unless it is forced.
+
+    If nothing was removed yet, the rebuild ends, and another one has to begin.
+    """
+    session, log = facts.session, _log_now(facts.session, plan)
+    change = _change(plan, log)
+    if not change:
+        return plan
+    if not has_removed:
+        marker.require()
+        marker.delete()
+        _end_replay(session)
+        raise _begin_again(change)
+    if not (plan.forced or facts.options.force):
+        raise Refused(
+            f"{change}, and a part of what is to be rebuilt is removed already",
+            "with --force, it rebuilds what can be rebuilt, new topics included, and lists the rest",
+        )
+    plan = replace(plan, log=log, forced=True)
+    marker.change(lambda *_: None, {"forced": True, "log": plan.as_json()["log"]})
+    return plan
+
+
+def _log_now(session: Session, plan: Plan) -> Log:
+    topics = session.topics
+    return topics.ends(change_topics(session.pipeline, plan.only, topics.all()))
+
+
+def _change(plan: Plan, now: Log) -> str:
+    """What the log has lost since the plan was made, or which topics are new; empty if it still has the plan's part."""
+    lost = sorted(
+        f"{topic}, partition {number}"
+        for (topic, number), (first, end) in plan.log.items()
+        if (found := now.get((topic, number))) is None or found[0] > first or found[1] < end
+    )
+    new = sorted({topic for topic, _ in now.keys() - plan.log.keys()})
+    parts = [f"records are gone ({first_few(lost, 3)})"] if lost else []
+    parts += [f"there is more of it ({first_few(new, 3)})"] if new else []
+    return f"the log has changed since the rebuild was planned: {' and '.join(parts)}" if parts else ""
+
+
+def _begin_again(change: str) -> Refused:
+    return Refused(
+        f"{change}; nothing was removed, and this rebuild has ended",
+        "run the command again, which begins another one; `towpath resume` starts a sink that it has stopped",
+    )
 
 
 def _start(session: Session, marker: Marker) -> None:
