@@ -262,6 +262,27 @@ def test_positions_of_another_destination_are_not_moved(monkeypatch: pytest.Monk
         control.restart.main(["shop.toml", option], standalone_mode=False)
 
 
+@pytest.mark.parametrize("destination", [OTHER, DESTINATION])
+def test_resume_starts_nothing_whose_state_another_destination_stores(
+    monkeypatch: pytest.MonkeyPatch, destination: ReplicaSet
+) -> None:
+    """An older file names a cluster that knows nothing of a takeover, or of a rebuild that empties the new one."""
+    resumed = list[str]()
+    session = session_of(PIPELINE, SimpleNamespace(resume=resumed.append))
+    found = replace(GOOD, destination=destination)
+    monkeypatch.setattr(control, "opened", lambda _: nullcontext(session))
+    monkeypatch.setattr(type(session), "require_deployed", lambda _: None)
+    monkeypatch.setattr(target, "gather", lambda facts, with_source: found)
+    monkeypatch.setattr(control.cutover, "is_cut_over", lambda _: False)
+    for module, name in ((control.cutover, "refuse"), (control.rebuild, "refuse_emptying")):
+        monkeypatch.setattr(module, name, lambda _: None)
+    monkeypatch.setattr(control, "refuse_loop_on_resuming", lambda _: None)
+    monkeypatch.setattr(control, "wait_running", lambda *_: None)
+    with pytest.raises(Refused, match="not the destination of the deployed") if destination is OTHER else nullcontext():
+        control.resume.main([__file__], standalone_mode=False)
+    assert resumed == ([] if destination is OTHER else list(PIPELINE.connectors))
+
+
 def test_a_replay_of_the_same_name_from_another_kafka_is_another_writer() -> None:
     """Two pipelines of one name replay to one cluster: the label comes from the destination, and is the same."""
     ours, theirs = (registration("shop-replay-1", "shop.*", kafka=kafka) for kafka in ("k1", "k2"))
