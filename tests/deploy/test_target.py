@@ -416,6 +416,7 @@ def changed(**values: Any) -> Any:
         "namespaces": ("shop.a",),
         "targets": ("shop.a",),
         "existing": {name: Topic(name, 4) for name in ("move.shop.a", "move.requests", "move.dead-letters")},
+        "log": (Topic("move.shop.a", 4),),
         "written": frozenset(["move.shop.a"]),
         "captured": lambda topics: topics,
         "registration": OWN,
@@ -473,6 +474,16 @@ RED: list[tuple[Any, dict[str, Any], str]] = [
     ),
     (change.same_mode, deployed_as("move-sink", **{"connector.class": "x"}), "was deployed with mode ="),
     (change.same_mode, deployed_as("move-source", **{"towpath.copy": "x"}), "another [capture] copy"),
+    (
+        change.same_partitions,
+        {"pipeline": _BASE.pipeline.changed(kafka={"partitions": 8})},
+        "was deployed with [kafka] partitions = 4, and the file now says 8",
+    ),
+    (
+        change.same_partitions,  # someone else creates the topics, or `remove` has removed the connectors
+        {"registered": {"move": replace(OWN, partitions=3)}, "deployed": dict.fromkeys(_BASE.deployed)},
+        "was deployed with [kafka] partitions = 3, and the file now says 4",
+    ),
     (change.same_whole_documents, deployed_as("move-source-whole"), "looks up whole documents"),
     (
         change.same_capture,
@@ -542,6 +553,19 @@ def test_each_rule_of_a_change_is_red(
 def test_no_history_is_lost(facts: dict[str, Any]) -> None:
     rules = [Rule("deploy", rule) for rule in (change.kept_offsets, change.not_taken_in_again)]
     assert run(rules, changed(**facts)) == []
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"log": (), "pipeline": _BASE.pipeline.changed(kafka={"partitions": 8})},
+        {"registered": {"move": replace(OWN, partitions=0)}},
+        {"registered": {"move": replace(OWN, partitions=0)}, "deployed": dict.fromkeys(_BASE.deployed)},
+    ],
+    ids=["there is no log yet", "registered by an earlier version", "and `remove` has removed the connectors"],
+)
+def test_a_number_of_partitions_that_is_not_changed(facts: dict[str, Any]) -> None:
+    assert run([Rule("deploy", change.same_partitions)], changed(**facts)) == []
 
 
 def test_a_topic_without_a_committed_record_shows_no_capture() -> None:
