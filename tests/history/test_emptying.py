@@ -394,7 +394,7 @@ def test_an_overtaken_rebuild_starts_no_sink_after_a_cutover(monkeypatch: pytest
             return "cut over"
 
         monkeypatch.setattr(rebuild.cutover, "refuse", refuse)
-        monkeypatch.setattr(rebuild.cutover, "known", lambda session, done=done: done and done[0] or None)
+        monkeypatch.setattr(rebuild.cutover, "known", lambda session, done=done: next(iter(done), None))
         commands = [rebuilding(world, monkeypatch), rebuilding(world, monkeypatch), cut_over]
         ended = world.play(commands, [(0, steps), (1, MOST), (2, MOST), (0, MOST)], eager=True)
         assert not (done and world.runs), (steps, ended)

@@ -217,8 +217,8 @@ def same_partitions(facts: Facts) -> Iterator[Finding]:
     before = (registered and registered.partitions) or int(source.get(PARTITIONS, now))
     if before != now and facts.log:
         yield error(
-            f"{pipeline.name} was deployed with [kafka] partitions = {before}, and the file now says {now}: a document's"
-            " next changes would be in another partition than those before, without an order between them",
+            f"{pipeline.name} was deployed with [kafka] partitions = {before}, and the file now says {now}: the next"
+            " changes of a document would be in another partition than those before, without an order between them",
             f"set partitions = {before} again, or {_REMOVE}",
         )
 

@@ -211,12 +211,20 @@ def breaks_within(log: Window, topics: Topics, done: Mapping[Place, Applied]) ->
         for place, one in positions_within.items()
         if place not in ends and max(one.offset, one.clear) + 1 < log[place][1]  # the last offset is a control record
     }
-    codes: dict[Place, Code] = dict.fromkeys(shorter, "TWP-LOG-END") | dict.fromkeys(gone, "TWP-LOG-TOPIC")
-    lost = (
-        Break(code, *place, positions_within[place].offset, *ends.get(place, (0, 0)), None)
-        for place, code in sorted(codes.items())
+    return (
+        *breaks,
+        *(
+            Break(
+                "TWP-LOG-END" if place in ends else "TWP-LOG-TOPIC",
+                *place,
+                position=positions_within[place].offset,
+                first=ends.get(place, (0, 0))[0],
+                end=ends.get(place, (0, 0))[1],
+                last_at=None,
+            )
+            for place in sorted(shorter | gone)
+        ),
     )
-    return (*breaks, *lost)
 
 
 def still_in_log(log: Window, topics: Topics) -> dict[Place, tuple[int, int]]:
@@ -311,11 +319,12 @@ def _refuse_other_count(session: Session, breaks: Iterable[Break]) -> None:
     existing, count = session.topics.all() if recreated else {}, session.pipeline.kafka.partitions
     for name in recreated:
         if name in existing and existing[name].partitions != count:
-            deploys, file = session.pipeline.kafka.topics == "deploy", session.file
-            deploy, topics = f"run `towpath deploy {file}`, which creates it as it must be", f"`towpath topics {file}`"
+            create = f"run `towpath deploy {session.file}`, which creates it as it must be"
+            if session.pipeline.kafka.topics == "exist":
+                create = f"create it as `towpath topics {session.file}` prints it"
             raise Refused(
                 f"someone has created the topic {name} again, with {counted(existing[name].partitions, 'partition')}"
                 f" instead of {count}",
-                f"delete this topic, and {deploy if deploys else f'create it as {topics} prints it'}; then run this again",
+                f"delete this topic, and {create}; then run this again",
                 where=name,
             )

@@ -1,8 +1,8 @@
 """Who writes which namespaces of a destination, so that pipelines of other Connect clusters are seen as well.
 
 `towpath.writers` holds one document per pipeline and per replay: `{_id: name, kafka, source, include, exclude, only,
-renames, partitions, creating, topics, since, removed}`. `deploy` writes it before anything else exists of the pipeline. `remove`
-marks it as removed, and deletes it together with the log.
+renames, partitions, creating, topics, since, removed}`. `deploy` writes it before anything else exists of the pipeline.
+`remove` marks it as removed, and deletes it together with the log.
 """
 
 from __future__ import annotations
