@@ -133,6 +133,7 @@ def test_a_topic_that_is_not_as_the_file_says(change: dict[str, str], partitions
     ((found_level, finding),) = told(findings)
     assert found_level == level
     assert words in finding
+    assert not any("set [kafka] partitions" in one.advice for one in findings), "it would divide a document's changes"
 
 
 def test_advice_is_what_was_raised_as_such() -> None:

@@ -173,7 +173,11 @@ class Connected(Place):
         )
         self.session = replace(self.session, connect=connect)
         patch.setattr(gate.reverse_pipeline.rebuild, "running", lambda *_: None)
-        for module, name in ((control, "refuse_loop_on_resuming"), (control.rebuild, "refuse_emptying")):
+        for module, name in (
+            (control, "refuse_loop_on_resuming"),
+            (control.rebuild, "refuse_emptying"),
+            (control.target, "require_same"),
+        ):
             patch.setattr(module, name, lambda session: None)
 
     def _status(self, name: str) -> Connector:

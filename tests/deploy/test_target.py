@@ -264,6 +264,27 @@ def test_positions_of_another_destination_are_not_moved(monkeypatch: pytest.Monk
         control.restart.main(["shop.toml", option], standalone_mode=False)
 
 
+@pytest.mark.parametrize("destination", [OTHER, DESTINATION])
+def test_resume_starts_nothing_whose_state_another_destination_stores(
+    monkeypatch: pytest.MonkeyPatch, destination: ReplicaSet
+) -> None:
+    """An older file names a cluster that knows nothing of a takeover, or of a rebuild that empties the new one."""
+    resumed = list[str]()
+    session = session_of(PIPELINE, SimpleNamespace(resume=resumed.append))
+    found = replace(GOOD, destination=destination)
+    monkeypatch.setattr(control, "opened", lambda _: nullcontext(session))
+    monkeypatch.setattr(type(session), "require_deployed", lambda _: None)
+    monkeypatch.setattr(target, "gather", lambda facts, with_source: found)
+    monkeypatch.setattr(control.cutover, "is_cut_over", lambda _: False)
+    for module, name in ((control.cutover, "refuse"), (control.rebuild, "refuse_emptying")):
+        monkeypatch.setattr(module, name, lambda _: None)
+    monkeypatch.setattr(control, "refuse_loop_on_resuming", lambda _: None)
+    monkeypatch.setattr(control, "wait_running", lambda *_: None)
+    with pytest.raises(Refused, match="not the destination of the deployed") if destination is OTHER else nullcontext():
+        control.resume.main([__file__], standalone_mode=False)
+    assert resumed == ([] if destination is OTHER else list(PIPELINE.connectors))
+
+
 def test_a_replay_of_the_same_name_from_another_kafka_is_another_writer() -> None:
     """Two pipelines of one name replay to one cluster: the label comes from the destination, and is the same."""
     ours, theirs = (registration("shop-replay-1", "shop.*", kafka=kafka) for kafka in ("k1", "k2"))
@@ -397,6 +418,7 @@ def changed(**values: Any) -> Any:
         "namespaces": ("shop.a",),
         "targets": ("shop.a",),
         "existing": {name: Topic(name, 4) for name in ("move.shop.a", "move.requests", "move.dead-letters")},
+        "log": (Topic("move.shop.a", 4),),
         "written": frozenset(["move.shop.a"]),
         "captured": lambda topics: topics,
         "registration": OWN,
@@ -454,6 +476,16 @@ RED: list[tuple[Any, dict[str, Any], str]] = [
     ),
     (change.same_mode, deployed_as("move-sink", **{"connector.class": "x"}), "was deployed with mode ="),
     (change.same_mode, deployed_as("move-source", **{"towpath.copy": "x"}), "another [capture] copy"),
+    (
+        change.same_partitions,
+        {"pipeline": _BASE.pipeline.changed(kafka={"partitions": 8})},
+        "was deployed with [kafka] partitions = 4, and the file now says 8",
+    ),
+    (
+        change.same_partitions,  # someone else creates the topics, or `remove` has removed the connectors
+        {"registered": {"move": replace(OWN, partitions=3)}, "deployed": dict.fromkeys(_BASE.deployed)},
+        "was deployed with [kafka] partitions = 3, and the file now says 4",
+    ),
     (change.same_whole_documents, deployed_as("move-source-whole"), "looks up whole documents"),
     (
         change.same_capture,
@@ -539,6 +571,19 @@ def test_each_rule_of_a_change_is_red(
 def test_no_history_is_lost(facts: dict[str, Any]) -> None:
     rules = [Rule("deploy", rule) for rule in (change.kept_offsets, change.not_taken_in_again)]
     assert run(rules, changed(**facts)) == []
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"log": (), "pipeline": _BASE.pipeline.changed(kafka={"partitions": 8})},
+        {"registered": {"move": replace(OWN, partitions=0)}},
+        {"registered": {"move": replace(OWN, partitions=0)}, "deployed": dict.fromkeys(_BASE.deployed)},
+    ],
+    ids=["there is no log yet", "registered by an earlier version", "and `remove` has removed the connectors"],
+)
+def test_a_number_of_partitions_that_is_not_changed(facts: dict[str, Any]) -> None:
+    assert run([Rule("deploy", change.same_partitions)], changed(**facts)) == []
 
 
 def test_a_topic_without_a_committed_record_shows_no_capture() -> None:

@@ -20,6 +20,7 @@ from pymongo.errors import DuplicateKeyError
 
 from tests.checks.test_check_judgements import PIPELINE
 from tests.support.sessions import session_of
+from towpath.clients.kafka.topics import Topic
 from towpath.clients.mongo.replica_set import Collection, ReplicaSet
 from towpath.errors import NotYet, Overtaken, Refused, TowpathError
 from towpath.history import emptying, rebuild, replay
@@ -67,6 +68,7 @@ class Store:
     def update_one(self, query: dict[str, Any], change: dict[str, Any], session: object = None) -> Any:
         for document in (found := self._found(query)):
             document.update(change.get("$set", {}))
+            document.update({name: document.get(name, 0) + 1 for name in change.get("$inc", {})})
         return SimpleNamespace(matched_count=len(found))
 
     def find_one_and_update(self, query: dict[str, Any], change: dict[str, Any], **_: Any) -> Any:
@@ -142,6 +144,8 @@ class World:
     name: str = OWN.name
     """Of the sink in the positions."""
     rebuilds: dict[Any, dict[str, Any]] = field(default_factory=dict)
+    sink_config: dict[str, str] = field(default_factory=dict)
+    """Of the pipeline."""
     offsets: dict[Any, dict[str, Any]] = field(default_factory=dict)
     documents: dict[str, dict[Any, dict[str, Any]]] = field(default_factory=lambda: {name: {} for name in NAMES})
     runs: bool = True
@@ -150,6 +154,8 @@ class World:
     """In the configuration of the replay's connector."""
     zombie_at: int = -1
     """The step after which a zombie task acts."""
+    log: dict[Any, tuple[int, int]] = field(default_factory=lambda: dict(LOG))
+    """As Kafka has it."""
     steps: int = 0
     _in_transaction: bool = False
     _turns: dict[int, threading.Semaphore] = field(default_factory=dict)
@@ -167,9 +173,10 @@ class World:
         self.documents["shop.one"]["damage"] = {"_id": "damage"}
 
     def session(self) -> Session:
-        connect = SimpleNamespace(resume=self._resume, config=lambda name: {})
+        connect = SimpleNamespace(resume=self._resume, config=lambda name: self.sink_config, put=self._put)
         cluster = SimpleNamespace(connected=lambda **_: nullcontext(Client(self)), address="there")
-        topics = SimpleNamespace(all=lambda: {"move-replay-x.dead-letters"})
+        names = [*(topic for topic, _ in self.log), "move-replay-x.dead-letters"]
+        topics = SimpleNamespace(all=lambda: {name: Topic(name, 1) for name in names}, ends=lambda topics: self.log)
         return session_of(OWN, connect, topics, destination=cluster)
 
     def transaction(self, act: Callable[[object], None], *_: object) -> None:
@@ -187,6 +194,10 @@ class World:
     def _resume(self, name: str) -> None:
         self.step()
         self.runs = True
+
+    def _put(self, name: str, config: dict[str, str]) -> None:
+        self.step()
+        self.sink_config = config
 
     def stop(self, *_: object) -> None:
         self.step()
@@ -301,12 +312,13 @@ def _replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rebuild.schema_changes, "exist", lambda *_: False)
     monkeypatch.setattr(rebuild.schema_changes, "forget", lambda *_: None)
     monkeypatch.setattr(rebuild.cutover, "refuse", lambda session: None)
+    monkeypatch.setattr(rebuild.cutover, "known", lambda session: None)
     monkeypatch.setattr(rebuild, "statuses", lambda *_: [])
     began = iter(range(10**9))
     monkeypatch.setattr(rebuild, "begin", lambda *_: (replace(PLAN, began=float(next(began))), None))
 
 
-def rebuilding(world: World, patch: pytest.MonkeyPatch) -> Callable[[], object]:
+def rebuilding(world: World, patch: pytest.MonkeyPatch, *, force: bool = False) -> Callable[[], object]:
     """A command `replay --rebuild`."""
 
     def require_able(facts: Any) -> Plan | None:
@@ -317,7 +329,7 @@ def rebuilding(world: World, patch: pytest.MonkeyPatch) -> Callable[[], object]:
     patch.setattr(rebuild, "stop", world.stop)
     run = SimpleNamespace(wait_until_applied=world.wait_until_applied, verdict=lambda: "rebuilt")
     patch.setattr(rebuild, "SinkRun", lambda *_: run)
-    session, options = world.session(), Options(only=(), force=False, timeout=1)
+    session, options = world.session(), Options(only=(), force=force, timeout=1)
     return lambda: rebuild.rebuild(session, options, lambda *_: None, lambda question: None)
 
 
@@ -361,6 +373,85 @@ def test_what_a_zombie_task_writes_during_a_rebuild_is_removed_again(
 ) -> None:
     for turns, zombie_at in product(schedules(1), range(STEPS)):
         rebuilt(turns, eager, zombie_at, monkeypatch)
+
+
+def test_an_overtaken_rebuild_starts_no_sink_after_a_cutover(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The later command ends the rebuild, and a cutover follows, while the earlier one is suspended."""
+    for steps in range(1, STEPS):
+        world, done = World(), list[Any]()
+        world.filled()
+
+        def refuse(session: object, done: list[Any] = done) -> None:
+            if done:
+                raise Refused("it is cut over")
+
+        def cut_over(world: World = world, done: list[Any] = done) -> str:
+            world.step()
+            if world.rebuilds:
+                raise Refused("it is being rebuilt")
+            world.runs = False
+            done.append(SimpleNamespace(state="destination primary"))
+            return "cut over"
+
+        monkeypatch.setattr(rebuild.cutover, "refuse", refuse)
+        monkeypatch.setattr(rebuild.cutover, "known", lambda session, done=done: next(iter(done), None))
+        commands = [rebuilding(world, monkeypatch), rebuilding(world, monkeypatch), cut_over]
+        ended = world.play(commands, [(0, steps), (1, MOST), (2, MOST), (0, MOST)], eager=True)
+        assert not (done and world.runs), (steps, ended)
+        assert ended[2] == "cut over" or isinstance(ended[0], Overtaken | str), (steps, ended)
+
+
+def test_a_rebuild_that_is_over_leaves_no_setting_of_the_sink(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With it, a drop is not held: whichever command has ended the rebuild, and wherever another was suspended."""
+    monkeypatch.setattr(rebuild.schema_changes, "exist", lambda *_: True)
+    for first, second in product(range(1, STEPS + 3), repeat=2):  # with the setting, it has more steps
+        world, turns = World(), [(0, first), (1, second), (0, MOST), (1, MOST)]
+        world.filled()
+        ended = world.play([rebuilding(world, monkeypatch) for _ in range(2)], turns, eager=True)
+        if not world.rebuilds:
+            assert not world.sink_config, (turns, ended)
+
+
+FIRST = ("move.shop.one", 0)
+CHANGES = [{FIRST: (1, 2)}, {FIRST: (0, 1)}, {("move.shop.three", 0): (0, 1)}]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_rebuild_of_a_log_that_has_changed_removes_nothing(
+    change: dict[Any, tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it asked, or since it was interrupted. One that has removed something continues with --force."""
+    begins = list[Any]()
+    monkeypatch.setattr(rebuild, "check_log", lambda *_, **__: "what the log lacks")
+    monkeypatch.setattr(rebuild.positions, "skip_to", lambda client, pipeline, late, *_: begins.append(late))
+    for steps in range(STEPS):
+        world = World()
+        world.filled()
+        before = deepcopy((world.documents, world.offsets))
+        if steps:
+            world.play([rebuilding(world, monkeypatch)], [(0, steps)], eager=False)
+        is_emptying = bool(world.rebuilds) and world.rebuilds[OWN.name]["phase"] == "emptying"
+        if steps and not is_emptying:  # it is not stored yet, or applies the log
+            continue
+        has_removed = (world.documents, world.offsets) != before
+        world.log |= change
+        (ended,) = world.play([rebuilding(world, monkeypatch)], [(0, MOST)], eager=False)
+        assert isinstance(ended, Refused) and "the log has changed since" in str(ended), (steps, ended)
+        assert has_removed == bool(world.rebuilds) == ("--force" in str(ended)), (steps, ended)
+        if not has_removed:
+            assert (world.documents, world.offsets) == before and not world.sink_config, steps
+            continue
+        (ended,) = world.play([rebuilding(world, monkeypatch, force=True)], [(0, MOST)], eager=False)
+        assert ended == "rebuilt" and not world.rebuilds, (steps, ended)
+        assert begins[-1] == {place: first for place, (first, _) in change.items() if first}, (steps, ended)
+
+
+def test_a_verdict_that_was_made_while_the_log_was_applied_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, did = World(), list[str]()
+    monkeypatch.setattr(rebuild.verdict, "begin_history", lambda client, pipeline, why: did.append(why))
+    monkeypatch.setattr(world, "wait_until_applied", lambda report: did.append("the log is applied"))
+    assert rebuilding(world, monkeypatch)() == "rebuilt"
+    assert did[-2:] == ["the log is applied", "a rebuild ended"] and not world.rebuilds
 
 
 def replaying(world: World, patch: pytest.MonkeyPatch, *, empties: bool) -> Callable[[], object]:
@@ -453,13 +544,25 @@ def test_a_replay_does_not_begin_where_something_has_written(monkeypatch: pytest
     session = world.session()
     facts: Any = SimpleNamespace(session=session, cluster=session.destination, targets=NAMES)
     unwritten = Replay(OWN, "x", ReplicaSet("rs", ()), "uri", PLAN)
+    marker = emptying.Marker(session.destination, unwritten.name)
+    marker.put()
     with pytest.raises(Refused, match=r"shop\.two"):
-        replay._require_unwritten(unwritten, facts)
+        replay._require_unwritten(unwritten, facts, marker)
     assert world.play([run], [(0, MOST)], eager=False) and world.plan is None
     world.documents["shop.two"].clear()
     Task(world, unwritten.name).turn()
+    marker.put()
     with pytest.raises(Refused, match="positions"):
-        replay._require_unwritten(unwritten, facts)
+        replay._require_unwritten(unwritten, facts, marker)
+
+
+def test_an_overtaken_replay_leaves_the_one_of_the_later_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    for steps in range(1, 16):
+        world = World("move-replay-x", runs=False)
+        commands = [replaying(world, monkeypatch, empties=False)] * 2
+        ended = world.play(commands, [(0, steps), (1, MOST), (0, MOST)], eager=True)
+        assert ended[1] != "replayed" or world.plan is not None, (steps, ended)
+        world.assert_whole((steps, ended))
 
 
 @pytest.mark.parametrize(("overtaken_at", "dropped"), [(1, []), (2, ["orders"]), (3, ["orders"])])

@@ -118,6 +118,7 @@ def test_a_sink_is_not_resumed_while_a_rebuild_empties_the_destination(
     monkeypatch.setattr(Session, "require_deployed", lambda of: None)
     monkeypatch.setattr(control, "wait_running", lambda *of: None)
     monkeypatch.setattr(control, "refuse_loop_on_resuming", lambda of: None)
+    monkeypatch.setattr(control.target, "require_same", lambda of: None)
     monkeypatch.setattr(control.cutover, "refuse", lambda of: None)
     monkeypatch.setattr(control.cutover, "is_cut_over", lambda of: False)
     monkeypatch.setattr(control.bounds, "accept", lambda of: ())

@@ -12,9 +12,11 @@ import pytest
 
 from tests.checks.test_check_judgements import PIPELINE
 from tests.support.sessions import session_of
+from towpath.clients.connect.rest import Connector
 from towpath.config.events import Reread
 from towpath.errors import Refused, TowpathError
 from towpath.history import resnapshot
+from towpath.history.plan import Plan
 from towpath.history.resnapshot import Captures
 from towpath.store.cutover import Cutover
 from towpath.verify.repair import DocumentRef
@@ -48,6 +50,17 @@ def test_a_capture_that_a_takeover_has_stopped_while_it_asked_is_not_resumed(
     with pytest.raises(Refused, match="a takeover of move is under way"):
         resnapshot.run(session_of(OWN), NEW, 1.0)
     assert did == []
+
+
+def test_none_begins_while_a_rebuild_is_not_finished(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would compare with a destination that has a part of the documents."""
+    plan = Plan(only=(), forced=False, began=1.0, letters=0, log={}, phase="applying")
+    monkeypatch.setattr(resnapshot.target, "require_own", lambda session: None)
+    monkeypatch.setattr(resnapshot.cutovers, "refuse", lambda session: None)
+    monkeypatch.setattr(resnapshot.rebuild, "running", lambda client, pipeline: plan)
+    connect = SimpleNamespace(status=lambda name: Connector(name, "RUNNING", "", ()), url="http://connect")
+    with pytest.raises(Refused, match="move is being rebuilt"):
+        resnapshot.read(session_of(OWN, connect, SimpleNamespace(brokers=list)), ())
 
 
 def left(kind: str, reason: str) -> Reread:

@@ -124,8 +124,10 @@ def test_another_topic_is_another_log_wherever_it_is(log: tuple[int, int]) -> No
     assert code(Applied(10, 1, 0, "before"), log) == "TWP-LOG-TOPIC"
 
 
-def test_a_topic_that_is_gone_is_not_judged() -> None:
-    assert judge({PLACE: Applied(10, 1, 0, "id")}, {}, {}, transactional=True) == ()
+def test_a_topic_that_is_gone_is_told_unless_that_was_accepted() -> None:
+    (found,) = judge({PLACE: Applied(10, 1, 0, "id")}, {}, {}, transactional=True)
+    assert (found.code, found.position, found.resume_at) == ("TWP-LOG-TOPIC", 10, 0)
+    assert judge({PLACE: Applied(0, 2)}, {}, {}, transactional=True) == ()
 
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
@@ -392,6 +394,41 @@ def test_a_brokers_clock_that_went_back_is_no_break(topics: MemoryTopics, monkey
     assert found(bounds.suspected(session_of(OWN, topics=topics))) == []
 
 
+def test_a_topic_that_was_deleted_is_told_by_its_positions(
+    topics: MemoryTopics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was not applied of it looks applied. One that is excluded is not judged."""
+    monkeypatch.setattr(bounds, "_RECHECK", 0)
+    position(monkeypatch, p0=Applied(6, 1, 0, "id"), p1=Applied(4, 1, 0, "id"))
+    before = topics.ends([topics.all()["move.shop.one"]])
+    session = session_of(OWN, topics=topics)
+    bounds.refuse(session, before)
+    topics.make("move.shop.two")
+    del topics._topics["move.shop.one"]
+    assert found(bounds.suspected(session)) == [(ONE, "TWP-LOG-TOPIC", 6), (TWO, "TWP-LOG-TOPIC", 4)]
+    with pytest.raises(TowpathError, match=r"TWP-LOG-TOPIC: move\.shop\.one, partition 0: the topic was deleted"):
+        bounds.refuse(session, topics.ends([topics.all()["move.shop.two"]]))
+    excluded = OWN.changed(collections={"include": ("shop.*",), "exclude": ("shop.one",)})
+    assert found(bounds.suspected(session_of(excluded, topics=topics))) == []
+
+
+def test_a_topic_that_was_created_after_the_ends_were_read_is_not_gone(
+    topics: MemoryTopics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sink has applied some of it: the second reading finds it."""
+    monkeypatch.setattr(bounds, "_RECHECK", 0)
+    position(monkeypatch, p0=Applied(6, 1, 0, "id"))
+    bounds.refuse(session_of(OWN, topics=topics), {("move.shop.old", 0): (0, 9)})
+
+
+def test_of_the_log_of_a_replay_a_deleted_topic_must_be_applied(topics: MemoryTopics) -> None:
+    log, gone = {ONE: (6, 20), TWO: (0, 20)}, "TWP-LOG-TOPIC"
+    del topics._topics["move.shop.one"]
+    assert found(bounds.breaks_within(log, topics, {TWO: Applied(18, 1)})) == [(ONE, gone, 6), (TWO, gone, 18)]
+    whole = {ONE: Applied(19, 1, 0, "id"), TWO: Applied(9, 1, 20, "id")}
+    assert found(bounds.breaks_within(log, topics, whole)) == []
+
+
 def test_a_partition_with_a_break_is_named_once(topics: MemoryTopics, monkeypatch: pytest.MonkeyPatch) -> None:
     position(monkeypatch, p0=Applied(9, 1, 0, "before", at(1)))
     assert [code for _, code, _ in found(bounds.suspected(session_of(OWN, topics=topics)))] == ["TWP-LOG-TOPIC"]
@@ -463,3 +500,15 @@ def test_a_topic_with_another_number_of_partitions_is_not_accepted(monkeypatch: 
     assert not stopped
     accept(count)
     assert stopped
+
+
+@pytest.mark.parametrize(
+    ("creates", "words"), [("deploy", "`towpath deploy shop.toml`"), ("exist", "as `towpath topics shop.toml` prints")]
+)
+def test_who_creates_such_a_topic_is_advised(creates: str, words: str) -> None:
+    gap = Break("TWP-LOG-TOPIC", *PLACE, position=10, first=0, end=10, last_at=None)
+    session = session_of(PIPELINE.changed(kafka={"topics": creates}), topics=MemoryTopics(**{PLACE[0]: 1}))
+    with pytest.raises(Refused) as refused:
+        bounds._refuse_other_count(session, [gap])
+    assert refused.value.advice is not None and words in refused.value.advice
+    assert ("deploy" in refused.value.advice) == (creates == "deploy")

@@ -52,6 +52,8 @@ LATER = replace(NOW, history=GAP)
         ({"sets": {**NOW.sets, "destination": "b/h9:1"}}, "the destination was b/h3:1, and is b/h9:1"),
         ({"topics": {**NOW.topics, "shop.shop.a": "T9"}}, "the topic shop.shop.a is another one"),
         ({"topics": {}}, "the pipeline's log is gone"),
+        ({"topics": {"shop.requests": "T1"}}, "a part of the pipeline's log is gone: shop.shop.a"),
+        ({"topics": {"shop.requests": "T1"}, "selection": {}}, "the pipeline file named other collections then"),
         ({"uuids": {**NOW.uuids, "destination": {"shop.a": "09"}}}, "at the destination shop.a was dropped since"),
         ({"uuids": {**NOW.uuids, "source": {}}}, "at the source shop.a was dropped since"),
         ({"selection": {**NOW.selection, "include": ["*.*"]}}, "the pipeline file named other collections then"),

@@ -22,6 +22,7 @@ from towpath.config.namespaces import namespace_of, renames_of, topic_of
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted, first_few
 from towpath.errors import ConnectUnreachable, TowpathError
+from towpath.log.definitions import PARTITIONS
 from towpath.log.source_offsets import SELECTION, source_state
 from towpath.session import Session
 from towpath.store import cutover
@@ -206,6 +207,23 @@ def _unchanged(desired: Configurations, deployed: Configurations, name: str, key
     """Whether these settings of a deployed connector are as the file defines them; None if it is not deployed."""
     before, after = deployed.get(name), desired.get(name) or {}
     return None if before is None else all(before.get(key) == after.get(key) for key in keys)
+
+
+def same_partitions(facts: Facts) -> Iterator[Finding]:
+    """The log keeps its number of partitions, by which the key of a document decides its partition.
+
+    The registration knows it, also where someone else creates the topics, and after `remove`.
+    """
+    pipeline = facts.pipeline
+    now, registered = pipeline.kafka.partitions, facts.registered.get(pipeline.name)
+    source = facts.deployed[pipeline.source_connector] or {}
+    before = (registered and registered.partitions) or int(source.get(PARTITIONS, now))
+    if before != now and facts.log:
+        yield error(
+            f"{pipeline.name} was deployed with [kafka] partitions = {before}, and the file now says {now}: the next"
+            " changes of a document would be in another partition than those before, without an order between them",
+            f"set partitions = {before} again, or {_REMOVE}",
+        )
 
 
 def same_whole_documents(facts: Facts) -> Iterator[Finding]:
@@ -451,6 +469,7 @@ RULES = rules(
     no_loop,
     same_clusters,
     same_mode,
+    same_partitions,
     same_whole_documents,
     same_capture,
     copied,

@@ -73,8 +73,8 @@ def partition_count(topic: Topic, pipeline: Pipeline) -> Iterator[Finding]:
         yield error(
             f"{found} the file says {pipeline.kafka.partitions}: with another count a document's changes would be on"
             " two partitions, out of order",
-            "if only this topic differs, someone has created it again: docs/how-to/recover.md says what to do; if all"
-            f" topics have that number, set [kafka] partitions = {topic.partitions}",
+            "if the number in the file was changed since the first deploy, set it back; otherwise someone has created"
+            " the topic again, or added partitions: docs/how-to/recover.md says what to do",
         )
 
 

@@ -140,7 +140,7 @@ def _if_gone(name: str) -> str:
     return f"if that no longer exists, in mongosh at the destination: {MONGOSH_FORGET.format(name=name)}"
 
 
-#: Before something is removed, without the source: only what the pipeline itself has stored there.
+#: Where only what the pipeline itself has stored there counts, without the source: before that is removed, or decides.
 OF_REMOVAL: Sequence[Rule[Target]] = rules(
     _DESTINATION, same_as_deployed, lambda target: same_kafka(target.ours, target.registered)
 )
@@ -157,6 +157,12 @@ def require_own(session: Session, *, ended: bool = False, with_source: bool = Tr
     not asked, only what is deployed.
     """
     require(OF_WRITING, gather(Facts(session), ended=ended, with_source=with_source))
+
+
+def require_same(session: Session) -> None:
+    """Raise `Refused` unless the file names the destination of the deployed sink, which stores whether it may run."""
+    if session.pipeline.exactly_once:
+        require(OF_REMOVAL, gather(Facts(session), with_source=False))
 
 
 def no_sink_elsewhere(facts: Facts) -> Iterator[Finding]:

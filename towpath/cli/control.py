@@ -54,13 +54,15 @@ def resume(file: Path, timeout: float) -> None:
 
     Run it after `pause`, or if someone stopped a connector in Connect. After a cutover, the sink must stay stopped:
     then it resumes the capture only, and stops the sink if someone has started or paused it. It refuses during a
-    cutover, after a takeover, and while a rebuild empties the destination.
+    cutover, after a takeover, while a rebuild empties the destination, and if the file names another destination than
+    the deployed sink.
 
     Exit codes: 0 running; 1 a connector does not run yet; 2 it cannot be done.
     """
     with opened(file) as session:
         deployment.refuse_state(session.pipeline, "running")
         session.require_deployed()
+        target.require_same(session)
         if cutover.is_cut_over(session):
             _resume_capture(session, timeout)
             return

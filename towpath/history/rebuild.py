@@ -20,9 +20,9 @@ from towpath.clients.mongo.client import Client
 from towpath.config.events import Replayed
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import first_few
-from towpath.errors import Refused, TowpathError
+from towpath.errors import Overtaken, Refused, TowpathError
 from towpath.history.emptying import Marker, empty
-from towpath.history.plan import Options, Plan, chosen
+from towpath.history.plan import Log, Options, Plan, change_topics, chosen
 from towpath.history.preconditions import OF_COMMAND, ReplayFacts
 from towpath.history.replay import Confirm, begin, check_log
 from towpath.history.sink_run import Report, SinkRun
@@ -89,8 +89,7 @@ def _unfinished(session: Session) -> Refused:
 
 def rebuild(session: Session, options: Options, report: Report, confirm: Confirm) -> Replayed:
     """Run a rebuild to its end, or continue an interrupted one. Raises `Refused` for what is not supported."""
-    facts, pipeline, connect = ReplayFacts(session, options), session.pipeline, session.connect
-    sink, marker = pipeline.sink_connector, Marker(session.destination, pipeline.name)
+    facts, marker = ReplayFacts(session, options), Marker(session.destination, session.pipeline.name)
     if existing := require_able(facts):
         plan, check = _resume(facts, existing, marker, report)
     else:
@@ -99,14 +98,15 @@ def rebuild(session: Session, options: Options, report: Report, confirm: Confirm
         _begin(session, plan, marker)
     if plan.phase == "emptying":
         plan = _empty(session, plan, marker)
-    connect.resume(sink)
-    if any(connector.failures for connector in statuses(connect, [sink])):
-        connect.restart(sink, only_failed=True)
+    _start(session, marker)
     run = SinkRun(facts, plan, check)
     run.wait_until_applied(report)
     marker.require()
     _set_replay(session, None)
+    with session.destination.connected() as client:
+        verdict.begin_history(client, session.pipeline, "a rebuild ended")  # of before are those of a part
     marker.delete()
+    _end_replay(session)  # a command that was overtaken may have set it again
     return run.verdict()
 
 
@@ -129,10 +129,12 @@ def require_able(facts: ReplayFacts) -> Plan | None:
 
 
 def _begin(session: Session, plan: Plan, marker: Marker) -> None:
-    """Store the marker. Raises `Refused` when a cutover has begun since it was asked: see `docs/design/log.md`."""
+    """Store the marker. Raises `Refused` when a cutover has begun since it was asked, or the log has changed."""
     marker.insert(plan.as_json())
     try:
-        cutover.refuse(session)
+        cutover.refuse(session)  # see `docs/design/log.md`
+        if change := _change(plan, _log_now(session, plan)):
+            raise _begin_again(change)
     except Refused:
         marker.delete()
         raise
@@ -142,9 +144,78 @@ def _resume(facts: ReplayFacts, existing: Plan, marker: Marker, report: Report) 
     """Take the rebuild over, as it is stored by then."""
     session = facts.session
     session.say("continuing the rebuild that was started before")
-    plan = Plan.from_json(marker.take(existing.began))
+    stored = marker.take(existing.began)
+    plan = Plan.from_json(stored)
     cutover.refuse(session)
+    if plan.phase == "emptying":
+        plan = _with_log(facts, plan, marker, has_removed=bool(stored.get("changes")))
     return plan, check_log(facts, plan.log, report, force=True) if plan.forced else None
+
+
+def _with_log(facts: ReplayFacts, plan: Plan, marker: Marker, *, has_removed: bool) -> Plan:
+    """The plan, for the log as it is now. Raises `Refused` if that has changed, unless it is forced.
+
+    If nothing was removed yet, the rebuild ends, and another one has to begin.
+    """
+    session, log = facts.session, _log_now(facts.session, plan)
+    change = _change(plan, log)
+    if not change:
+        return plan
+    if not has_removed:
+        marker.require()
+        marker.delete()
+        _end_replay(session)
+        raise _begin_again(change)
+    if not (plan.forced or facts.options.force):
+        raise Refused(
+            f"{change}, and a part of what is to be rebuilt is removed already",
+            "with --force, it rebuilds what can be rebuilt, new topics included, and lists the rest",
+        )
+    plan = replace(plan, log=log, forced=True)
+    marker.change(lambda *_: None, {"forced": True, "log": plan.as_json()["log"]})
+    return plan
+
+
+def _log_now(session: Session, plan: Plan) -> Log:
+    topics = session.topics
+    return topics.ends(change_topics(session.pipeline, plan.only, topics.all()))
+
+
+def _change(plan: Plan, now: Log) -> str:
+    """What the log has lost since the plan was made, or which topics are new; empty if it still has the plan's part."""
+    lost = sorted(
+        f"{topic}, partition {number}"
+        for (topic, number), (first, end) in plan.log.items()
+        if (found := now.get((topic, number))) is None or found[0] > first or found[1] < end
+    )
+    new = sorted({topic for topic, _ in now.keys() - plan.log.keys()})
+    parts = [f"records are gone ({first_few(lost, 3)})"] if lost else []
+    parts += [f"there is more of it ({first_few(new, 3)})"] if new else []
+    return f"the log has changed since the rebuild was planned: {' and '.join(parts)}" if parts else ""
+
+
+def _begin_again(change: str) -> Refused:
+    return Refused(
+        f"{change}; nothing was removed, and this rebuild has ended",
+        "run the command again, which begins another one; `towpath resume` starts a sink that it has stopped",
+    )
+
+
+def _start(session: Session, marker: Marker) -> None:
+    """Start the sink. Raises `Overtaken` or `Refused` when another command has ended the rebuild, perhaps long ago.
+
+    A cutover may follow that end at once: if it is done when the sink has started, the sink is stopped again.
+    """
+    connect, sink = session.connect, session.pipeline.sink_connector
+    marker.require()
+    cutover.refuse(session)
+    connect.resume(sink)
+    found = cutover.known(session)
+    if found is not None and found.state == "destination primary":
+        stop(connect, sink)
+        cutover.refuse(session)
+    if any(connector.failures for connector in statuses(connect, [sink])):
+        connect.restart(sink, only_failed=True)
 
 
 def _note_breaks(session: Session, check: LogCheck | None) -> None:
@@ -185,9 +256,8 @@ def _remove(session: Session, plan: Plan, marker: Marker) -> None:
     with session.destination.connected() as client:
         verdict.begin_history(client, pipeline, "a rebuild began")
         changes_schema = pipeline.ddl.apply or schema_changes.exist(client, pipeline)
-    if changes_schema:
-        only = chosen(pipeline, plan.only).topic_regex(pipeline.name)
-        _set_replay(session, only if plan.only else "true")
+    if changes_schema:  # before the stored changes are removed, which show it
+        _begin_replay(session, plan, marker)
     marker.change(partial(_forget, pipeline, plan))
     empty(session, marker, plan.log)
 
@@ -210,6 +280,29 @@ def _forget(pipeline: Pipeline, plan: Plan, client: Client, transaction: ClientS
     of_topics = id_range(pipeline, "topic") | {"_id.topic": {"$in": plan.topics}}
     collection_of(client, OFFSETS).delete_many(of_topics, session=transaction)
     schema_changes.forget(client, pipeline, plan.topics if plan.only else None, transaction)
+
+
+def _begin_replay(session: Session, plan: Plan, marker: Marker) -> None:
+    """Have the sink make schema changes as a replay does, until the rebuild ends.
+
+    Raises `Overtaken` when another command has taken the rebuild over. If that has ended it, nothing stays set.
+    """
+    pipeline = session.pipeline
+    marker.require()
+    _set_replay(session, chosen(pipeline, plan.only).topic_regex(pipeline.name) if plan.only else "true")
+    try:
+        marker.require()
+    except Overtaken:
+        _end_replay(session)
+        raise
+
+
+def _end_replay(session: Session) -> None:
+    """Undo `_begin_replay`, unless a rebuild is not finished, which needs it and ends it."""
+    with session.destination.connected() as client:
+        is_over = running(client, session.pipeline) is None
+    if is_over:
+        _set_replay(session, None)
 
 
 def _set_replay(session: Session, value: str | None) -> None:

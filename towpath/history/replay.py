@@ -88,7 +88,7 @@ def _create(facts: ReplayFacts, plan: Plan) -> Replay:
     _register(replay, facts, marker)
     if facts.options.empty:
         empty(session, marker, plan.log)
-    _require_unwritten(replay, facts)
+    _require_unwritten(replay, facts, marker)
     topic = replay.sink.dead_letter_topic
     if topic not in session.topics.all():
         if facts.pipeline.kafka.topics == "exist":
@@ -104,17 +104,20 @@ def _create(facts: ReplayFacts, plan: Plan) -> Replay:
     return replay
 
 
-def _require_unwritten(replay: Replay, facts: ReplayFacts) -> None:
+def _require_unwritten(replay: Replay, facts: ReplayFacts, marker: Marker) -> None:
     """Raise `Refused` if something has written since the destination was empty.
 
-    A sink of the same replay, which another command has created since, is removed: its positions are gone.
+    A sink of the same replay, which another command has created since, is removed: its positions are gone. Raises
+    `Overtaken` if that command has taken the marker over: then its sink has its positions.
     """
     with facts.cluster.connected() as client:
         counts = document_counts(client, facts.targets)
         written = counts or positions.positions(client, replay.sink)  # last: a sink stores positions first
     if not written:
         return
-    if find(facts.session.connect, replay.pipeline, replay.label):
+    existing = find(facts.session.connect, replay.pipeline, replay.label)
+    marker.require()  # after `find`: a command creates no replay where there is one
+    if existing:
         remove(replay, facts.session, keep_letters=False)
     raise Refused(
         f"something has written to the destination since it was empty: {format_counts(counts) or 'positions'}",

@@ -28,6 +28,7 @@ from towpath.config.text import first_few
 from towpath.deploy import deployment
 from towpath.deploy.schema import Listing
 from towpath.errors import NotYet, TowpathError
+from towpath.history import rebuild
 from towpath.log import barrier, reread_requests
 from towpath.log.source_offsets import SourceState, read_state
 from towpath.session import Session, unsaid
@@ -107,6 +108,7 @@ def read(session: Session, only: tuple[str, ...]) -> Captures:
     session.require_deployed()
     target.require_own(session)
     cutovers.refuse(session)
+    rebuild.refuse_unfinished(session)
     with session.source.connected() as client:
         states = partial(read_state, session.connect)
         captured = read_captured(client, session.pipeline, states, session.connect.config)

@@ -23,7 +23,7 @@ from towpath.session import Session
 from towpath.store import verdict
 from towpath.store.positions import LOG_GAP, Applied, note_breaks, noted_breaks, positions, skip_to
 
-#: Records after the position are gone; the log ends before the position; the topic was deleted and recreated.
+#: Records after the position are gone; the log ends before the position; the topic is gone, or is another one.
 Code = Literal["TWP-LOG-GAP", "TWP-LOG-END", "TWP-LOG-TOPIC"]
 CODES = get_args(Code)
 _RECHECK = 1.0  # seconds until breaks are checked again: a transaction may be in progress
@@ -31,7 +31,7 @@ _RECHECK = 1.0  # seconds until breaks are checked again: a transaction may be i
 _MEANING: dict[Code, str] = {
     "TWP-LOG-GAP": "records that the sink has not applied are gone from the log",
     "TWP-LOG-END": "the log is shorter than what the sink has applied",
-    "TWP-LOG-TOPIC": "the topic was deleted and recreated",
+    "TWP-LOG-TOPIC": "the topic was deleted, and recreated if it exists",
 }
 _OVERGROWN = "brokers lost the end of the log, which has grown since, so the last applied record is not in it"
 
@@ -95,12 +95,16 @@ def judge(
 ) -> tuple[Break, ...]:
     """The positions that are not in the log. `ends` also count uncommitted records, and must be read after `done`.
 
+    A topic that is not in `ends` is gone. Nothing shows whether all of it was applied, so its positions are breaks,
+    unless they were moved since (`accept`): then they belong to no topic yet.
+
     `transactional`: whether producers write to the log in transactions, so that it ends in a control record.
     """
-    breaks = []
+    breaks, existing = [], {topic for topic, _ in ends}
     for (topic, partition), applied in sorted(done.items()):
-        first, end = ends.get((topic, partition), (0, applied.offset))
-        code = _code(applied, first, end, ids.get(topic), transactional=transactional)
+        is_gone = applied.topic_id is not None and topic not in existing
+        first, end = (0, 0) if is_gone else ends.get((topic, partition), (0, applied.offset))
+        code = "TWP-LOG-TOPIC" if is_gone else _code(applied, first, end, ids.get(topic), transactional=transactional)
         if code is not None:
             breaks.append(Break(code, topic, partition, applied.offset, first, end, applied.last_at))
     return tuple(breaks)
@@ -184,24 +188,41 @@ def _state(session: Session, known: Window | None = None, before: Window = NOTHI
 
 
 def _breaks(pipeline: Pipeline, topics: Topics, state: LogState) -> tuple[Break, ...]:
-    breaks = judge(state.done, state.ends, state.ids, transactional=pipeline.has_own_source)
+    done = {place: one for place, one in state.done.items() if pipeline.is_change_topic(place[0])}  # none excluded
+    breaks = judge(done, state.ends, state.ids, transactional=pipeline.has_own_source)
     known = {gap.place for gap in breaks} | state.unchanged
-    intact = {place: applied for place, applied in state.done.items() if place not in known}
+    intact = {place: applied for place, applied in done.items() if place not in known}
     return (*breaks, *_overgrown(pipeline, topics, intact, state.ends))
 
 
 def breaks_within(log: Window, topics: Topics, done: Mapping[Place, Applied]) -> tuple[Break, ...]:
-    """As `suspected`, for the positions of a replay or rebuild in its part of the log, which must still be there."""
-    positions_within = {place: done.get(place, Applied(first, 0)) for place, (first, _) in log.items()}
+    """As `suspected`, for the positions of a replay or rebuild in its part of the log, which must still be there.
+
+    A partition that no longer exists must be applied to the end of that part.
+    """
     ends = _ends(log, topics)
-    breaks = judge(positions_within, ends, topics.ids(topic for topic, _ in log), transactional=True)
-    shorter = {place for place, (_, end) in log.items() if place in ends and ends[place][1] < end}
+    positions_within = {place: done.get(place, Applied(first, 0)) for place, (first, _) in log.items()}
+    existing = {place: one for place, one in positions_within.items() if place in ends}
+    breaks = judge(existing, ends, topics.ids(topic for topic, _ in log), transactional=True)
+    shorter = {place for place in existing if ends[place][1] < log[place][1]}
     shorter -= {gap.place for gap in breaks}  # the sink has begun after that, so its position is in the log
+    gone = {
+        place
+        for place, one in positions_within.items()
+        if place not in ends and max(one.offset, one.clear) + 1 < log[place][1]  # the last offset is a control record
+    }
     return (
         *breaks,
         *(
-            Break("TWP-LOG-END", *place, positions_within[place].offset, *ends[place], None)
-            for place in sorted(shorter)
+            Break(
+                "TWP-LOG-END" if place in ends else "TWP-LOG-TOPIC",
+                *place,
+                position=positions_within[place].offset,
+                first=ends.get(place, (0, 0))[0],
+                end=ends.get(place, (0, 0))[1],
+                last_at=None,
+            )
+            for place in sorted(shorter | gone)
         ),
     )
 
@@ -298,10 +319,12 @@ def _refuse_other_count(session: Session, breaks: Iterable[Break]) -> None:
     existing, count = session.topics.all() if recreated else {}, session.pipeline.kafka.partitions
     for name in recreated:
         if name in existing and existing[name].partitions != count:
+            create = f"run `towpath deploy {session.file}`, which creates it as it must be"
+            if session.pipeline.kafka.topics == "exist":
+                create = f"create it as `towpath topics {session.file}` prints it"
             raise Refused(
                 f"someone has created the topic {name} again, with {counted(existing[name].partitions, 'partition')}"
                 f" instead of {count}",
-                f"delete this topic, and run `towpath deploy {session.file}`, which creates it as it must be; then run"
-                " this again",
+                f"delete this topic, and {create}; then run this again",
                 where=name,
             )

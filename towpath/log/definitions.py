@@ -58,6 +58,8 @@ TOPIC_SETTINGS = {
 }
 #: Of a source: what Connect's topics for later collections get. Without any, it creates none.
 _CREATION = "topic.creation.default."
+#: Of a source connector that creates the topics of new collections.
+PARTITIONS = f"{_CREATION}partitions"
 #: Heartbeats are of no use after a while; small segments let retention take them.
 HEARTBEAT_SETTINGS = {"cleanup.policy": "delete", "retention.ms": "3600000", "segment.ms": "3600000"}
 

@@ -1,8 +1,8 @@
 """Who writes which namespaces of a destination, so that pipelines of other Connect clusters are seen as well.
 
 `towpath.writers` holds one document per pipeline and per replay: `{_id: name, kafka, source, include, exclude, only,
-renames, creating, topics, since, removed}`. `deploy` writes it before anything else exists of the pipeline. `remove`
-marks it as removed, and deletes it together with the log.
+renames, partitions, creating, topics, since, removed}`. `deploy` writes it before anything else exists of the pipeline.
+`remove` marks it as removed, and deletes it together with the log.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ class Registration:
     selection: Selection
     """Of the source's names."""
     renames: Mapping[str, str]
+    partitions: int
+    """Of each change topic; 0 in a registration of a version that did not store it."""
     removed: bool = False
     """Whether it writes no longer: `remove` has left its log."""
     topics: frozenset[str] = field(default=frozenset(), compare=False)
@@ -47,7 +49,8 @@ class Registration:
     def of(cls, pipeline: Pipeline, kafka: str, source: object, only: Iterable[str] = ()) -> Self:
         """`only`: the patterns of a replay."""
         selection = Selection(pipeline.collections.include, pipeline.collections.exclude, tuple(only))
-        return cls(pipeline.name, kafka, str(source), selection, pipeline.collections.rename)
+        count = pipeline.kafka.partitions
+        return cls(pipeline.name, kafka, str(source), selection, pipeline.collections.rename, count)
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> Self:
@@ -57,6 +60,7 @@ class Registration:
             source=document["source"],
             selection=Selection(tuple(document["include"]), tuple(document["exclude"]), tuple(document["only"])),
             renames=dict(document["renames"]),
+            partitions=int(document.get("partitions", 0)),
             removed=bool(document["removed"]),
             topics=frozenset(document["topics"]),
             creating=frozenset(document["creating"]),
@@ -92,6 +96,7 @@ def register(client: Client, registration: Registration, creating: Iterable[str]
         "exclude": list(selection.exclude),
         "only": list(selection.only),
         "renames": [[old, new] for old, new in registration.renames.items()],
+        "partitions": registration.partitions,
         "removed": False,
     }
     adding = {"topics": {"$each": []}, "creating": {"$each": sorted(creating)}}

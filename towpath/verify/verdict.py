@@ -99,6 +99,8 @@ class Origin:
         recreated = (name for name in common if self.topics[name] != now.topics[name])
         if name := next(recreated, ""):
             return f"the pipeline was removed and deployed again since: the topic {name} is another one"
+        if self.selection == now.selection and (gone := sorted(self.topics.keys() - now.topics.keys())):
+            return f"a part of the pipeline's log is gone: {first_few(gone, _SHOWN)}"
         return ""
 
     def clusters_doubt(self, now: Origin) -> str:
