@@ -31,7 +31,7 @@ public record AddedCopy(Progress progress, SnapshotReads reads) {
                         ? page(namespace, copy.get(), time)
                         : List.of(progress.ledger().plan(namespace, reads.plan(namespace)));
             } catch (MongoException error) {
-                if (!ReadFault.isUnavailable(error)) throw error;
+                if (!ReadFault.isAboutTime(error)) throw error;
                 unavailable = error;
             }
         }
