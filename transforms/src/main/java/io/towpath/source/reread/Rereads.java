@@ -83,7 +83,7 @@ public final class Rereads implements AutoCloseable {
         this.progress = progress;
         this.reads = reads;
         this.schema = schema;
-        this.added = new AddedCopy(progress, reads);
+        this.added = new AddedCopy(progress, reads, schema);
         partition = progress.partitions().requests(topic);
         position = Position.of(reader.offset(partition));
         requests = consumer == null
