@@ -33,18 +33,11 @@ public final class ReadFault {
         return ServerError.SnapshotTooOld.is(error) || ServerError.SnapshotUnavailable.is(error);
     }
 
-    /**
-     * Whether the collection is not there as of the time that the read asks for, as the time is out of the server's reach, or as a view has
-     * its name by now.
-     */
-    public static boolean isUnavailable(MongoException error) {
-        return isAboutTime(error) || ServerError.CommandNotSupportedOnView.is(error) || isOfAView(error);
-    }
-
-    /** Whether the read has an option that no read of a view may have, such as the bounds of a range. */
-    private static boolean isOfAView(MongoException error) {
-        return ServerError.InvalidPipelineOperator.is(error)
-                && error.getMessage().contains("not supported in aggregation");
+    /** Whether a view has the collection's name by now, and the command, or an option of it, is none for views. */
+    public static boolean isOfAView(MongoException error) {
+        return ServerError.CommandNotSupportedOnView.is(error)
+                || ServerError.InvalidPipelineOperator.is(error)
+                        && error.getMessage().contains("not supported in aggregation");
     }
 
     public static boolean isInterrupt(MongoException error) {

@@ -99,6 +99,15 @@ final class Connection implements AutoCloseable {
         return offsets;
     }
 
+    /** As {@link Offsets#guard}. Returns the partitions that are consumed again, as the destination has lost what was applied of them. */
+    Set<TopicPartition> guard() {
+        offsets.guard(context);
+        Set<TopicPartition> takenBack = offsets.takenBack();
+        if (!takenBack.isEmpty()) writer.startOver();
+        stale.addAll(takenBack);
+        return takenBack;
+    }
+
     /** Writes these records, up to the first schema change in each partition. Throws as {@link BatchWriter#write}. */
     void write(List<SinkRecord> records, long untilNs) {
         Map<TopicPartition, Barrier> reached = barriers.in(records, offsets);

@@ -41,9 +41,9 @@ final class OffsetStore {
         return collection;
     }
 
-    /** Writes that survive a failover. */
+    /** Reads and writes what no failover takes back. */
     MongoCollection<BsonDocument> durable() {
-        return collection.withWriteConcern(WriteConcern.MAJORITY);
+        return collection.withReadConcern(ReadConcern.MAJORITY).withWriteConcern(WriteConcern.MAJORITY);
     }
 
     /** The document of a partition; null when there is none. */
@@ -57,14 +57,13 @@ final class OffsetStore {
         return stored == null ? null : OffsetDocument.of(stored);
     }
 
-    /** The documents of those of these partitions that have one, as no failover takes them back. */
-    Map<TopicPartition, BsonDocument> find(Collection<TopicPartition> partitions) {
+    /** The documents of those of these partitions that have one. */
+    Map<TopicPartition, BsonDocument> find(MongoCollection<BsonDocument> from, Collection<TopicPartition> partitions) {
         Map<TopicPartition, BsonDocument> documents = new HashMap<>();
         BsonArray ids = new BsonArray();
         partitions.forEach(
                 partition -> ids.add(OffsetDocument.filter(pipeline, partition).get("_id")));
-        for (BsonDocument stored :
-                collection.withReadConcern(ReadConcern.MAJORITY).find(in("_id", ids))) {
+        for (BsonDocument stored : from.find(in("_id", ids))) {
             BsonDocument id = stored.getDocument("_id");
             TopicPartition partition = new TopicPartition(
                     id.getString("topic").getValue(), id.getInt32("partition").getValue());

@@ -1,8 +1,10 @@
 package io.towpath.sink;
 
 import com.mongodb.MongoException;
+import com.mongodb.ReadConcern;
 import com.mongodb.client.ClientSession;
 import com.mongodb.client.MongoClient;
+import com.mongodb.client.MongoCollection;
 import com.mongodb.client.model.UpdateOneModel;
 import com.mongodb.client.model.Updates;
 import io.towpath.sink.ddl.Barrier;
@@ -15,6 +17,7 @@ import java.util.Map;
 import java.util.OptionalLong;
 import java.util.Set;
 import java.util.concurrent.TimeUnit;
+import java.util.function.LongSupplier;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.connect.sink.SinkRecord;
 import org.apache.kafka.connect.sink.SinkTaskContext;
@@ -31,6 +34,8 @@ import org.bson.BsonValue;
  */
 final class Offsets {
     private static final int PATIENCE_S = 2;
+    /** How often {@link #takenBack} looks. */
+    private static final long CHECK_NS = TimeUnit.SECONDS.toNanos(5);
 
     /** Where the stored offsets are, compared with where a transaction expects them. */
     enum Drift {
@@ -56,11 +61,23 @@ final class Offsets {
     private final Map<TopicPartition, OffsetDocument> positions = new HashMap<>();
     /** Partitions whose {@link OffsetDocument#clear} is not stored yet. */
     private final Set<TopicPartition> unstored = new HashSet<>();
+    /** Partitions whose positions a failover may take back, as far as is known. */
+    private final Set<TopicPartition> unproven = new HashSet<>();
+
+    private final LongSupplier clock;
+    private long checkedNs;
 
     Offsets(String pipeline, MongoClient client, DeleteGuard guard, LogGuard log) {
+        this(pipeline, client, guard, log, System::nanoTime);
+    }
+
+    /** @param clock in nanoseconds */
+    Offsets(String pipeline, MongoClient client, DeleteGuard guard, LogGuard log, LongSupplier clock) {
         this.store = new OffsetStore(pipeline, client);
         this.guard = guard;
         this.log = log;
+        this.clock = clock;
+        this.checkedNs = clock.getAsLong();
     }
 
     /** Takes a partition over from its owner. */
@@ -71,6 +88,7 @@ final class Offsets {
     private OffsetDocument load(TopicPartition partition, BsonDocument stored) {
         OffsetDocument position = OffsetDocument.of(stored);
         positions.put(partition, position);
+        unproven.add(partition);
         guard.opened(partition, stored);
         log.moved(partition, position);
         return position;
@@ -102,6 +120,7 @@ final class Offsets {
     void forget(TopicPartition partition) {
         positions.remove(partition);
         unstored.remove(partition);
+        unproven.remove(partition);
         guard.forget(partition);
         log.forget(partition);
     }
@@ -134,7 +153,8 @@ final class Offsets {
     /** The positions that are stored of these partitions, whosever they are. */
     Map<TopicPartition, OffsetDocument> stored(Collection<TopicPartition> partitions) {
         Map<TopicPartition, OffsetDocument> stored = new HashMap<>();
-        store.find(partitions).forEach((partition, document) -> stored.put(partition, OffsetDocument.of(document)));
+        store.find(store.durable(), partitions)
+                .forEach((partition, document) -> stored.put(partition, OffsetDocument.of(document)));
         return stored;
     }
 
@@ -203,7 +223,10 @@ final class Offsets {
     /** The transaction has been committed. */
     void advanced(Map<TopicPartition, End> ends) {
         ends.forEach((partition, end) -> {
-            positions.computeIfPresent(partition, (unused, from) -> from.movedTo(end.offset(), end.atMs()));
+            positions.computeIfPresent(partition, (unused, from) -> {
+                unproven.add(partition);
+                return from.movedTo(end.offset(), end.atMs());
+            });
             if (end.atMs() != null) guard.applied(partition, end.atMs());
         });
     }
@@ -242,6 +265,39 @@ final class Offsets {
         long soonMs = log.soonMs(positions);
         if (guard.isOn()) soonMs = soonMs < 0 ? guard.intervalMs() : Math.min(soonMs, guard.intervalMs());
         if (soonMs >= 0) context.timeout(soonMs);
+    }
+
+    /**
+     * From time to time, finds partitions of which a failover has taken back a transaction that seemed to be committed: while no records of
+     * them come, nothing else shows it. Uses their stored positions from now on. They have to be consumed again from there.
+     */
+    Set<TopicPartition> takenBack() {
+        long now = clock.getAsLong();
+        if (unproven.isEmpty() || now - checkedNs < CHECK_NS) return Set.of();
+        checkedNs = now;
+        try {
+            unproven.removeAll(unproven(store.durable(), false).keySet());
+            if (unproven.isEmpty()) return Set.of();
+            // not behind where only the other members lag
+            Map<TopicPartition, BsonDocument> behind =
+                    unproven(store.collection().withReadConcern(ReadConcern.LOCAL), true);
+            behind.forEach(this::load);
+            return behind.keySet();
+        } catch (MongoException error) {
+            return Set.of(); // the next time
+        }
+    }
+
+    /** The documents of unproven partitions, unless another task has taken them over, that are behind this task's positions, or are not. */
+    private Map<TopicPartition, BsonDocument> unproven(MongoCollection<BsonDocument> from, boolean areBehind) {
+        Map<TopicPartition, BsonDocument> documents =
+                store.find(from.withTimeout(PATIENCE_S, TimeUnit.SECONDS), unproven);
+        documents.entrySet().removeIf(entry -> {
+            OffsetDocument stored = OffsetDocument.of(entry.getValue());
+            OffsetDocument position = positions.get(entry.getKey());
+            return stored.epoch() != position.epoch() || stored.offset() < position.offset() != areBehind;
+        });
+        return documents;
     }
 
     /**

@@ -91,7 +91,7 @@ public final class TowpathSinkTask extends SinkTask {
         long untilNs = System.nanoTime() + settings.putTime().toNanos();
         try {
             connection.takeOver();
-            if (!polled.isMoreAvailable()) connection.offsets().guard(context); // once a transaction is enough
+            if (!polled.isMoreAvailable()) polled.forget(connection.guard()); // once a transaction is enough
             List<SinkRecord> ready = connection.awaited(records);
             connection.offsets().received(ready);
             polled.add(joined(ready));

@@ -50,16 +50,17 @@ class ReadFaultTest {
         assertEquals(RetryCause.NETWORK, RetryCause.of(cleared));
     }
 
-    /** A server reads a view by an aggregation, which has no bounds. */
+    /** A server reads a view by an aggregation, which has not all options of a find. */
     @Test
-    void aRangeOfWhatIsAViewByNowIsUnavailable() {
+    void whatNoViewHasIsToldFromOtherErrors() {
         BsonDocument reply = new BsonDocument("code", new BsonInt32(168));
-        assertTrue(ReadFault.isUnavailable(new MongoCommandException(
-                reply.clone().append("errmsg", new BsonString("Option min not supported in aggregation.")),
+        assertTrue(ReadFault.isOfAView(new MongoCommandException(
+                reply.clone()
+                        .append("errmsg", new BsonString("Option allowPartialResults not supported in aggregation.")),
                 new ServerAddress())));
-        assertFalse(ReadFault.isUnavailable(new MongoCommandException(
+        assertFalse(ReadFault.isOfAView(new MongoCommandException(
                 reply.append("errmsg", new BsonString("Unrecognized expression '$x'")), new ServerAddress())));
-        assertTrue(ReadFault.isUnavailable(command(166)));
+        assertTrue(ReadFault.isOfAView(command(166)));
     }
 
     private static MongoCommandException command(int code) {

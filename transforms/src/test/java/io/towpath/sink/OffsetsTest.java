@@ -4,9 +4,11 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 
 import com.mongodb.MongoClientSettings;
 import com.mongodb.MongoTimeoutException;
+import com.mongodb.ReadConcern;
 import com.mongodb.client.FindIterable;
 import com.mongodb.client.MongoClient;
 import com.mongodb.client.MongoCollection;
+import com.mongodb.client.MongoCursor;
 import com.mongodb.client.MongoDatabase;
 import com.mongodb.client.model.UpdateOneModel;
 import io.towpath.support.Context;
@@ -14,11 +16,14 @@ import java.lang.reflect.InvocationHandler;
 import java.lang.reflect.Proxy;
 import java.util.ArrayList;
 import java.util.Collection;
+import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.OptionalLong;
+import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Supplier;
 import org.apache.kafka.common.TopicPartition;
 import org.bson.BsonDocument;
 import org.bson.BsonInt64;
@@ -35,12 +40,18 @@ class OffsetsTest {
     /** The values of `clear` that were written. */
     private final List<BsonDocument> written = new ArrayList<>();
 
+    /** What the primary has of the partition. */
+    private BsonDocument local = STORED;
+    /** What a majority has of it. */
+    private BsonDocument durable = STORED;
+
     private long nowNs = TimeUnit.DAYS.toNanos(1);
     private final Offsets offsets = new Offsets(
             "test",
             client(),
             new DeleteGuard(LogSettings.of(Map.of())),
-            new LogGuard(log(), LogSettings.of(Map.of()).lagMs(), () -> nowNs));
+            new LogGuard(log(), LogSettings.of(Map.of()).lagMs(), () -> nowNs),
+            () -> nowNs);
 
     /** Else a later start finds markers that retention has deleted, and takes them for records. */
     @Test
@@ -60,6 +71,40 @@ class OffsetsTest {
         offsets.guard(context);
         BsonDocument clear = new BsonDocument("$set", new BsonDocument("clear", new BsonInt64(11)));
         assertEquals(List.of(clear), written, "once is enough");
+    }
+
+    /** With a write concern of 1 others may lag for long. Then the destination has everything. */
+    @Test
+    void aPositionIsTakenBackOnceThePrimaryLacksItAndNeverOnceAMajorityHasIt() {
+        offsets.open(PARTITION, new BsonDocument());
+        durable = at(1, 5);
+        assertEquals(Set.of(), takenBack());
+        assertEquals(10, offsets.next(PARTITION).getAsLong());
+
+        responds = false;
+        local = at(1, 7);
+        assertEquals(Set.of(), takenBack());
+        responds = true;
+        assertEquals(Set.of(), offsets.takenBack(), "it is not asked at each poll");
+        assertEquals(Set.of(PARTITION), takenBack());
+        assertEquals(7, offsets.next(PARTITION).getAsLong());
+
+        local = at(2, 3);
+        assertEquals(Set.of(), takenBack(), "another task has taken it over");
+        local = at(1, 7);
+        durable = at(1, 7);
+        assertEquals(Set.of(), takenBack());
+        durable = null;
+        assertEquals(Set.of(), takenBack(), "nothing is asked any more");
+    }
+
+    private Set<TopicPartition> takenBack() {
+        nowNs += TimeUnit.SECONDS.toNanos(6);
+        return Set.copyOf(offsets.takenBack());
+    }
+
+    private static BsonDocument at(long epoch, long offset) {
+        return new BsonDocument("epoch", new BsonInt64(epoch)).append("offset", new BsonInt64(offset));
     }
 
     /** A log that ends with the marker of a transaction. */
@@ -89,12 +134,14 @@ class OffsetsTest {
     private MongoClient client() {
         return fake(
                 MongoClient.class,
-                (client, ofClient, unused) -> fake(MongoDatabase.class, (database, ofDatabase, name) -> collection()));
+                (client, ofClient, unused) ->
+                        fake(MongoDatabase.class, (database, ofDatabase, name) -> collection(() -> local)));
     }
 
-    private MongoCollection<?> collection() {
+    private MongoCollection<?> collection(Supplier<BsonDocument> stored) {
         return fake(MongoCollection.class, (collection, method, given) -> switch (method.getName()) {
-            case "find" -> fake(FindIterable.class, (found, first, none) -> STORED);
+            case "withReadConcern" -> collection(given[0] == ReadConcern.MAJORITY ? () -> durable : () -> local);
+            case "find" -> found(stored.get());
             case "findOneAndUpdate" -> STORED;
             case "bulkWrite" -> {
                 if (!responds) throw new MongoTimeoutException("no primary");
@@ -103,6 +150,22 @@ class OffsetsTest {
             }
             default -> collection; // with…
         });
+    }
+
+    private FindIterable<?> found(BsonDocument stored) {
+        if (!responds) throw new MongoTimeoutException("no primary");
+        Iterator<BsonDocument> documents = List.of(identified(stored)).iterator();
+        MongoCursor<?> cursor = fake(
+                MongoCursor.class,
+                (all, method, none) -> method.getName().equals("hasNext") ? documents.hasNext() : documents.next());
+        return fake(
+                FindIterable.class,
+                (all, method, none) -> method.getName().equals("iterator") ? cursor : identified(stored));
+    }
+
+    private static BsonDocument identified(BsonDocument stored) {
+        return stored.clone()
+                .append("_id", OffsetDocument.filter("test", PARTITION).get("_id"));
     }
 
     private static BsonDocument bson(Bson update) {

@@ -187,6 +187,22 @@ class RedeliveredServerTest extends DestinationTest {
         }
     }
 
+    /** Neither a write nor a restart shows it. */
+    @Test
+    @Timeout(60)
+    void aPartitionThatAFailoverTookBackIsReadAgainThoughNothingComes() throws Exception {
+        try (TestTask sink = impatient()) {
+            Worker worker = worker(sink);
+            worker.drain();
+            List<BsonDocument> expected = TestTask.stored(collection);
+            undo(sink, 1, 3);
+            while (!TestTask.stored(collection).equals(expected)) {
+                assertTrue(worker.iterate(), worker::toString);
+                Thread.sleep(100);
+            }
+        }
+    }
+
     @Test
     void aBatchThatTakesTooLongGoesOnInTheNextPut() throws Exception {
         String[] slow = {SinkSettings.BATCH_RECORDS, "2", SinkSettings.POLL_INTERVAL, "1000"};

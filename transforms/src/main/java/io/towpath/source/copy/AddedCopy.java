@@ -3,6 +3,7 @@ package io.towpath.source.copy;
 import com.mongodb.MongoException;
 import io.towpath.net.ReadFault;
 import io.towpath.record.ClusterTime;
+import io.towpath.source.ddl.SchemaCapture;
 import io.towpath.source.progress.CollectionCopy;
 import io.towpath.source.progress.Progress;
 import java.util.List;
@@ -10,8 +11,12 @@ import java.util.Map;
 import java.util.Optional;
 import org.apache.kafka.connect.source.SourceRecord;
 
-/** Copies collections that were added to a running pipeline, a page at a time, as of the stream's position. */
-public record AddedCopy(Progress progress, SnapshotReads reads) {
+/**
+ * Copies collections that were added to a running pipeline, a page at a time, as of the stream's position.
+ *
+ * @param schema null unless schema changes are captured; not closed by this
+ */
+public record AddedCopy(Progress progress, SnapshotReads reads, SchemaCapture schema) {
     /** Of one page. */
     private static final PageRead.Size MOST = new PageRead.Size(Integer.MAX_VALUE, 8 << 20);
 
@@ -19,7 +24,7 @@ public record AddedCopy(Progress progress, SnapshotReads reads) {
      * The next plan or page; empty when there is none. Throws the driver's exceptions. A collection that the source does not hold as of that
      * time, as it is replaced again and again, holds up no other one.
      */
-    public List<SourceRecord> next(ClusterTime time) {
+    public List<SourceRecord> next(ClusterTime time) throws InterruptedException {
         MongoException unavailable = null;
         for (Map.Entry<String, Optional<CollectionCopy>> entry :
                 progress.ledger().rows().copies().entrySet()) {
@@ -31,12 +36,20 @@ public record AddedCopy(Progress progress, SnapshotReads reads) {
                         ? page(namespace, copy.get(), time)
                         : List.of(progress.ledger().plan(namespace, reads.plan(namespace)));
             } catch (MongoException error) {
-                if (!ReadFault.isUnavailable(error)) throw error;
+                if (!ReadFault.isAboutTime(error)) throw error;
+                if (isNeverRead(namespace)) return schema.endCopy(namespace, time);
                 unavailable = error;
             }
         }
         if (unavailable != null) throw unavailable;
         return List.of();
+    }
+
+    /** Whether the collection is capped, and no schema change is to come that takes it. */
+    private boolean isNeverRead(String namespace) throws InterruptedException {
+        return schema != null
+                && reads.source().isCapped(namespace)
+                && schema.mayBeGone(namespace).equals(Optional.of(false));
     }
 
     private List<SourceRecord> page(String namespace, CollectionCopy copy, ClusterTime time) {

@@ -4,6 +4,7 @@ import com.mongodb.MongoException;
 import com.mongodb.ReadPreference;
 import com.mongodb.client.MongoCursor;
 import io.towpath.debezium.SourceCluster;
+import io.towpath.net.ReadFault;
 import io.towpath.net.ServerError;
 import io.towpath.source.progress.RecordIds;
 import java.util.List;
@@ -40,7 +41,7 @@ record PhysicalTable(String member, String name, long documents, long bytes) {
                     stats.getNumber("count", new BsonInt32(0)).longValue(),
                     stats.getNumber("size", new BsonInt32(0)).longValue()));
         } catch (MongoException error) {
-            if (!ServerError.NamespaceNotFound.is(error)) throw error;
+            if (!ServerError.NamespaceNotFound.is(error) && !ReadFault.isOfAView(error)) throw error;
             return Optional.empty();
         }
     }

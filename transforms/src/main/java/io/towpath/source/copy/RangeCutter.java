@@ -3,6 +3,7 @@ package io.towpath.source.copy;
 import com.mongodb.MongoException;
 import com.mongodb.client.FindIterable;
 import com.mongodb.client.MongoCollection;
+import io.towpath.net.ReadFault;
 import io.towpath.net.ServerError;
 import io.towpath.record.BsonBytes;
 import io.towpath.record.BsonOrder;
@@ -44,14 +45,14 @@ final class RangeCutter {
         return (int) Math.min(Math.min(MAX_RANGES, documents), (bytes + rangeBytes - 1) / rangeBytes);
     }
 
-    /** Empty when the collection does not exist. */
+    /** Empty when the collection does not exist, or is a view by now. */
     private static BsonDocument sizes(MongoCollection<BsonDocument> collection) {
         BsonDocument stage = BsonDocument.parse("{$collStats: {storageStats: {}}}");
         try {
             BsonDocument stats = collection.aggregate(List.of(stage)).first();
             return stats == null ? new BsonDocument() : stats.getDocument("storageStats");
         } catch (MongoException error) {
-            if (!ServerError.NamespaceNotFound.is(error)) throw error;
+            if (!ServerError.NamespaceNotFound.is(error) && !ReadFault.isOfAView(error)) throw error;
             return new BsonDocument();
         }
     }

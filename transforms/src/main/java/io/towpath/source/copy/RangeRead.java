@@ -1,7 +1,6 @@
 package io.towpath.source.copy;
 
 import com.mongodb.client.ClientSession;
-import com.mongodb.client.MongoCursor;
 import io.towpath.record.BsonOrder;
 import io.towpath.record.CanonicalKey;
 import io.towpath.record.ClusterTime;
@@ -29,7 +28,7 @@ final class RangeRead implements PageRead {
     private final Range range;
     private final Size page;
     private ClientSession session;
-    private MongoCursor<byte[]> cursor;
+    private DocumentCursor cursor;
     private boolean atEnd;
     private final ClusterTime time;
     private byte[] ahead;
@@ -72,13 +71,13 @@ final class RangeRead implements PageRead {
         return time == null || earliest.isAfter(ClusterTime.of(time));
     }
 
-    private MongoCursor<byte[]> open(byte[] from) {
-        return reads.range(session, range, from).iterator();
+    private DocumentCursor open(byte[] from) {
+        return reads.range(session, range, from);
     }
 
     private byte[] read() {
         if (!cursor.hasNext() && !atEnd) {
-            cursor = reads.documents(range.namespace, session, MAX_KEY).iterator();
+            cursor = reads.documents(range.namespace, session, MAX_KEY);
             atEnd = true;
         }
         return cursor.hasNext() ? cursor.next() : null;

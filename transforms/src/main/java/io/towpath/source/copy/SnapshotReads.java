@@ -2,9 +2,7 @@ package io.towpath.source.copy;
 
 import com.mongodb.client.ClientSession;
 import com.mongodb.client.FindIterable;
-import com.mongodb.client.MongoIterable;
 import io.towpath.debezium.SourceCluster;
-import io.towpath.record.BsonBytes;
 import io.towpath.source.progress.RangePlan;
 import io.towpath.source.rules.Rules;
 import io.towpath.source.rules.Selection;
@@ -39,13 +37,13 @@ public record SnapshotReads(SourceCluster source, CopySettings settings, Rules r
     }
 
     /** The documents of a namespace that match a filter. */
-    public MongoIterable<byte[]> documents(String namespace, ClientSession session, BsonDocument filter) {
-        return find(namespace, session, filter).map(BsonBytes::of);
+    public DocumentCursor documents(String namespace, ClientSession session, BsonDocument filter) {
+        return DocumentCursor.open(find(namespace, session, filter));
     }
 
     /** Of these documents only their {@code _id}s, as {@code {_id: …}}. */
-    public MongoIterable<byte[]> ids(String namespace, ClientSession session, BsonDocument filter) {
-        return find(namespace, session, filter).projection(BY_ID).map(BsonBytes::of);
+    public DocumentCursor ids(String namespace, ClientSession session, BsonDocument filter) {
+        return DocumentCursor.open(find(namespace, session, filter).projection(BY_ID));
     }
 
     private FindIterable<RawBsonDocument> find(String namespace, ClientSession session, BsonDocument filter) {
@@ -69,13 +67,13 @@ public record SnapshotReads(SourceCluster source, CopySettings settings, Rules r
      *
      * @param from key of the first {@code _id}; empty for the beginning
      */
-    MongoIterable<byte[]> range(ClientSession session, RangeRead.Range range, byte[] from) {
+    DocumentCursor range(ClientSession session, RangeRead.Range range, byte[] from) {
         FindIterable<RawBsonDocument> documents = find(range.namespace(), session, new BsonDocument());
         byte[] to = range.plan().to(range.index());
         if (from.length > 0) documents.min(new RawBsonDocument(from));
         if (to.length > 0) documents.max(new RawBsonDocument(to));
         documents.batchSize(
                 (int) Math.min(BATCH_DOCUMENTS, range.plan().documentsIn(BATCHES_BYTES / settings.threads())));
-        return documents.map(BsonBytes::of);
+        return DocumentCursor.open(documents);
     }
 }

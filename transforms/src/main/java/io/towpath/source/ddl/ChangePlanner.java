@@ -95,10 +95,13 @@ final class ChangePlanner {
                 : change(event, Kind.REPLACE, event.to(), "", now.options, now.indexes);
         List<String> gone = wasSelected ? List.of(event.namespace(), event.to()) : List.of(event.to());
         if (!now.isCapped()) return planned(event, List.of(change), gone, Optional.of(event.to()), "");
-        String problem =
-                "%s is capped, and no server reads a capped collection as of a known time: after its rename the log does not have its documents"
-                        .formatted(event.to());
-        return planned(event, List.of(change), gone, Optional.empty(), problem);
+        return planned(event, List.of(change), gone, Optional.empty(), cappedProblem(event.to()));
+    }
+
+    /** What users should know of a capped collection whose rows would have to follow. */
+    static String cappedProblem(String namespace) {
+        return "%s is capped, and no server reads a capped collection as of a known time: the log does not have the documents that it had before"
+                .formatted(namespace);
     }
 
     private Optional<PlannedChange> plan(SchemaEvent event) throws InterruptedException {

@@ -318,6 +318,19 @@ public final class SchemaCapture implements AutoCloseable {
         return marks;
     }
 
+    /**
+     * Ends the copy of a capped collection, of which the log will not have the rows: no server reads it as of a known time.
+     *
+     * @param time everything up to then is emitted, and no single document was read later
+     */
+    public List<SourceRecord> endCopy(String namespace, ClusterTime time) {
+        List<SourceRecord> ended = new ArrayList<>(ledger.gone(List.of(namespace), time.next()));
+        state.closeRefills(namespace, time);
+        report(ChangePlanner.cappedProblem(namespace));
+        ended.add(records.offset("schema changes: no rows of " + namespace));
+        return ended;
+    }
+
     private boolean isCopied(SchemaOffset.Refill refill) {
         Optional<CollectionCopy> copy = ledger.rows().copies().get(refill.namespace());
         return copy == null || copy.filter(CollectionCopy::isDone).isPresent();

@@ -13,6 +13,9 @@ import java.util.stream.Collectors;
 
 /** The cluster times as of which single documents were read, by a digest, as an {@code _id} may be large. */
 final class DocumentTimes {
+    /** Digits of a digest that are of the namespace; the rest is of the key. */
+    private static final int NAMESPACE_DIGITS = 16;
+
     private final Map<String, ClusterTime> times = new HashMap<>();
 
     /** From {@code digest=seconds:ordinal,…}. */
@@ -33,6 +36,15 @@ final class DocumentTimes {
     /** The cluster time as of which a document was read, if it was. */
     Optional<ClusterTime> timeOf(String namespace, byte[] key) {
         return times.isEmpty() ? Optional.empty() : Optional.ofNullable(times.get(digest(namespace, key)));
+    }
+
+    /** Whether a document of a collection was read as of {@code time} or later. */
+    boolean isAhead(String namespace, ClusterTime time) {
+        if (times.isEmpty()) return false;
+        String digits = digits(namespace);
+        return times.entrySet().stream()
+                .anyMatch(
+                        read -> !time.isAfter(read.getValue()) && read.getKey().startsWith(digits));
     }
 
     Optional<ClusterTime> largestTime() {
@@ -60,11 +72,16 @@ final class DocumentTimes {
     }
 
     private static String digest(String namespace, byte[] key) {
+        return digits(namespace) + sha256(key).substring(NAMESPACE_DIGITS);
+    }
+
+    private static String digits(String namespace) {
+        return sha256(namespace.getBytes(UTF_8)).substring(0, NAMESPACE_DIGITS);
+    }
+
+    private static String sha256(byte[] bytes) {
         try {
-            MessageDigest digest = MessageDigest.getInstance("SHA-256");
-            digest.update(namespace.getBytes(UTF_8));
-            digest.update((byte) 0);
-            return HexFormat.of().formatHex(digest.digest(key));
+            return HexFormat.of().formatHex(MessageDigest.getInstance("SHA-256").digest(bytes));
         } catch (NoSuchAlgorithmException error) {
             throw new IllegalStateException(error);
         }

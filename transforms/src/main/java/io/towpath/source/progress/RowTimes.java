@@ -185,18 +185,18 @@ public final class RowTimes {
         return refilled.contains(namespace);
     }
 
-    /** Whether single documents are remembered. */
-    boolean holdsDocuments() {
-        return !documents.isEmpty();
-    }
-
     boolean isFullOfDocuments() {
         return documents.size() >= MOST_DOCUMENTS;
     }
 
-    /** Whether rows of a collection, or single documents, were read after {@code time}, or documents of it are pending. */
+    /** Whether a single document of a collection was read as of {@code time} or later. */
+    boolean isDocumentAhead(String namespace, ClusterTime time) {
+        return documents.isAhead(namespace, time);
+    }
+
+    /** Whether rows of a collection, or single documents of it, were read as of {@code time} or later, or documents of it are pending. */
     boolean isAhead(String namespace, ClusterTime time) {
-        return holdsDocuments()
+        return isDocumentAhead(namespace, time)
                 || pending.containsKey(namespace)
                 || Stream.concat(
                                 Stream.ofNullable(abandoned.get(namespace)).map(Times::last),

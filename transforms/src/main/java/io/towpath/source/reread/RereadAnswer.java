@@ -1,9 +1,9 @@
 package io.towpath.source.reread;
 
 import com.mongodb.client.ClientSession;
-import com.mongodb.client.MongoCursor;
 import io.towpath.record.CanonicalKey;
 import io.towpath.record.ClusterTime;
+import io.towpath.source.copy.DocumentCursor;
 import io.towpath.source.copy.Rows;
 import io.towpath.source.copy.SnapshotReads;
 import io.towpath.source.progress.Progress;
@@ -62,8 +62,7 @@ record RereadAnswer(String namespace, ClusterTime time, List<byte[]> keys, Map<B
             Map<ByteBuffer, byte[]> documents) {
         long bytes = 0;
         try (ClientSession session = reads.source().snapshot(time);
-                MongoCursor<byte[]> cursor =
-                        reads.documents(namespace, session, filter(keys)).iterator()) {
+                DocumentCursor cursor = reads.documents(namespace, session, filter(keys))) {
             while (cursor.hasNext()) {
                 if (bytes >= MOST_BYTES && keys.size() > 1) return false;
                 byte[] document = cursor.next();

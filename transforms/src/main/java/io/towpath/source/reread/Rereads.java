@@ -8,6 +8,7 @@ import io.towpath.net.ServerError;
 import io.towpath.record.CanonicalKey;
 import io.towpath.record.ClusterTime;
 import io.towpath.source.copy.AddedCopy;
+import io.towpath.source.copy.DocumentCursor;
 import io.towpath.source.copy.DriverKey;
 import io.towpath.source.copy.SnapshotReads;
 import io.towpath.source.ddl.SchemaCapture;
@@ -82,7 +83,7 @@ public final class Rereads implements AutoCloseable {
         this.progress = progress;
         this.reads = reads;
         this.schema = schema;
-        this.added = new AddedCopy(progress, reads);
+        this.added = new AddedCopy(progress, reads, schema);
         partition = progress.partitions().requests(topic);
         position = Position.of(reader.offset(partition));
         requests = consumer == null
@@ -130,7 +131,7 @@ public final class Rereads implements AutoCloseable {
                 try {
                     return readPending(namespace, time, Set.of());
                 } catch (MongoException error) {
-                    if (!ReadFault.isUnavailable(error)) throw error;
+                    if (!ReadFault.isAboutTime(error)) throw error;
                     unavailable = error; // a collection that cannot be read holds up no other one
                 }
             }
@@ -141,7 +142,7 @@ public final class Rereads implements AutoCloseable {
             return unavailable == null ? List.of() : pause(unavailable, time);
         } catch (MongoException error) {
             if (ReadFault.isInterrupt(error)) return List.of();
-            if (!ReadFault.isTransient(error) && !ReadFault.isUnavailable(error)) {
+            if (!ReadFault.isTransient(error)) {
                 throw new ConnectException(
                         "documents cannot be re-read at the source: " + ReadFault.message(error), error);
             }
@@ -163,7 +164,7 @@ public final class Rereads implements AutoCloseable {
             List<SourceRecord> records = readPending(namespace, time, before);
             return pausedUntil == pausedBefore ? Optional.of(records) : Optional.empty();
         } catch (MongoException error) {
-            if (!ReadFault.isUnavailable(error)) throw error;
+            if (!ReadFault.isAboutTime(error)) throw error;
             progress.metrics().retried(RetryCause.of(error), ReadFault.message(error));
             LOGGER.warn("changed documents of {} have to wait: {}", namespace, ReadFault.message(error));
             return Optional.empty();
@@ -243,8 +244,9 @@ public final class Rereads implements AutoCloseable {
         try (ClientSession session = reads.source().snapshot(time)) {
             for (List<byte[]> rest = keys; !rest.isEmpty(); ) {
                 List<byte[]> some = RereadAnswer.firstKeys(rest);
-                reads.ids(namespace, session, RereadAnswer.filter(some))
-                        .forEach(id -> found.add(ByteBuffer.wrap(CanonicalKey.of(id))));
+                try (DocumentCursor ids = reads.ids(namespace, session, RereadAnswer.filter(some))) {
+                    ids.forEachRemaining(id -> found.add(ByteBuffer.wrap(CanonicalKey.of(id))));
+                }
                 rest = rest.subList(some.size(), rest.size());
             }
         }
@@ -324,7 +326,7 @@ public final class Rereads implements AutoCloseable {
         try {
             for (ClusterTime time : times) found.addAll(find(namespace, keys, time));
         } catch (MongoException error) {
-            if (!ReadFault.isUnavailable(error)) throw error;
+            if (!ReadFault.isAboutTime(error)) throw error;
             return keys;
         }
         return keys.stream().filter(key -> found.contains(ByteBuffer.wrap(key))).toList();

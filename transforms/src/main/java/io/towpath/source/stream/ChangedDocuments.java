@@ -156,8 +156,7 @@ final class ChangedDocuments {
             Optional<Set<ByteBuffer>> selected = rereads.selected(namespace, List.copyOf(keys), end.previous());
             if (selected.isPresent()) return selected.get();
         } catch (MongoException error) {
-            if (!ReadFault.isTransient(error) && !ReadFault.isUnavailable(error) && !ReadFault.isInterrupt(error))
-                throw error;
+            if (!ReadFault.isTransient(error) && !ReadFault.isInterrupt(error)) throw error;
         }
         for (byte[] key : keys) progress.ledger().addPending(namespace, key);
         return Set.of();

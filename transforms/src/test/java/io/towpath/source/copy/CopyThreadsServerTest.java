@@ -7,6 +7,9 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import com.mongodb.ReadPreference;
 import com.mongodb.client.MongoCollection;
 import io.towpath.debezium.SourceCluster;
+import io.towpath.record.BsonBytes;
+import io.towpath.record.CanonicalKey;
+import io.towpath.source.progress.Page;
 import io.towpath.source.progress.RangePlan;
 import io.towpath.source.progress.RecordIds;
 import io.towpath.support.Server;
@@ -50,6 +53,45 @@ class CopyThreadsServerTest {
             assertEquals("shop.orders", failed.namespace());
             assertEquals(error, failed.cause());
         }
+    }
+
+    /** What a view has are documents of other collections. */
+    @Test
+    void ofANameThatIsAViewsByNowNothingIsCopied() throws InterruptedException {
+        try (Server server = new Server();
+                SourceCluster source = Sources.connected(Sources.configuration())) {
+            MongoCollection<RawBsonDocument> people = server.fresh("people");
+            people.insertMany(List.of(document(1), document(7)));
+            String users = server.fresh("users").getNamespace().getFullName();
+            server.run("{create: 'users', viewOn: 'people', pipeline: [{$match: {_id: {$gt: 0}}}]}");
+            SnapshotReads reads = Sources.reads(source);
+
+            RangePlan divided = new RangePlan(List.of(CanonicalKey.of(BsonBytes.of(document(5)))), 2, 2, 1);
+            for (RangePlan plan : List.of(new RangePlan(List.of(), 2, 2, 1), divided)) {
+                for (int range = 0; range < plan.ranges(); range++) {
+                    RangeRead.Range read = new RangeRead.Range(users, plan, range, RangePlan.OPEN_END);
+                    Page page = assertInstanceOf(CopyReports.Copied.class, first(reads, read))
+                            .page();
+                    assertEquals(List.of(), page.documents());
+                    assertTrue(page.isLast());
+                }
+            }
+
+            String namespace = people.getNamespace().getFullName();
+            PhysicalTable table = PhysicalTable.of(source, namespace, ReadPreference.primary())
+                    .orElseThrow();
+            RecordIds recordIds = new RecordIds(table.member(), table.name(), source.now());
+            assertInstanceOf(CopyReports.Outdated.class, first(reads, range(users, recordIds, HOUR)));
+            try (NaturalReads natural = new NaturalReads(reads, source.now())) {
+                RangePlan plan = natural.plan(users);
+                assertEquals(List.of(), plan.bounds());
+                assertEquals(0, plan.documents());
+            }
+        }
+    }
+
+    private static RawBsonDocument document(int id) {
+        return RawBsonDocument.parse("{_id: %d}".formatted(id));
     }
 
     @Test
@@ -103,6 +145,14 @@ class CopyThreadsServerTest {
             threads.start();
             CopyReports.Report first = threads.next(30_000);
             return first instanceof CopyReports.Copied ? first : threads.next(30_000);
+        }
+    }
+
+    private static CopyReports.Report first(SnapshotReads reads, RangeRead.Range range) throws InterruptedException {
+        try (CopyThreads threads = new CopyThreads(reads, "p", reads.source().now())) {
+            threads.read(range);
+            threads.start();
+            return threads.next(30_000);
         }
     }
 }

@@ -10,11 +10,15 @@ import com.mongodb.client.MongoCollection;
 import com.mongodb.client.MongoDatabase;
 import com.mongodb.client.model.Filters;
 import com.mongodb.client.model.Updates;
+import io.towpath.debezium.SourceCluster;
+import io.towpath.record.BsonBytes;
 import io.towpath.record.CanonicalKey;
 import io.towpath.record.SchemaChange;
+import io.towpath.source.progress.Ledger;
 import io.towpath.source.progress.Partitions;
 import io.towpath.support.Fuzz;
 import io.towpath.support.Server;
+import io.towpath.support.Sources;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Comparator;
@@ -602,6 +606,51 @@ class SchemaCaptureServerTest {
         catchUp();
         assertEquals(Map.of(), live.collections.get(name(left)).documents);
         assertEquals(1, live.collections.get(name(stays)).documents.size());
+    }
+
+    /** Read as of now, in place of an event that is too large: it has everything up to now. */
+    private void readInPlaceOfAnEvent(String collection) {
+        try (SourceCluster cluster = Sources.connected(source.configuration)) {
+            Ledger ledger = new Ledger(new Partitions("p"), source.context);
+            byte[] key = CanonicalKey.of(BsonBytes.of(BsonDocument.parse("{_id: 1}")));
+            ledger.addDocument(name(collection), key, cluster.now(), true);
+            source.context.store(List.of(ledger.rootRecord()));
+        }
+    }
+
+    /** Otherwise it would replace what a user has kept of a collection of its name. */
+    @Test
+    void aCollectionThatIsCreatedReplacesNothingWhileADocumentOfAnotherIsAhead() throws InterruptedException {
+        source.begin();
+        insert("a", 1);
+        catchUp();
+        source.stop();
+        int from = live.changes.size();
+        run("{create: 'b', capped: true, size: 4096}");
+        readInPlaceOfAnEvent("a");
+        source.begin();
+        catchUp();
+        assertEquals(List.of("create b"), kinds(from));
+        sameOnBothSides();
+    }
+
+    /** No server reads it as of a known time. */
+    @Test
+    void theCopyOfACappedCollectionEnds() throws InterruptedException {
+        source.begin();
+        insert("a", 1);
+        catchUp();
+        source.stop();
+        int from = live.changes.size();
+        run("{drop: 'a'}");
+        run("{create: 'a', capped: true, size: 4096}");
+        readInPlaceOfAnEvent("a");
+        source.begin();
+        source.commitUntil(() -> kinds(from).size() == 2 && openRefills() == 0);
+        assertEquals(List.of("drop a", "replace a"), kinds(from));
+        assertTrue(new SchemaOffset(source.offset()).problem().startsWith(name("a") + " is capped"));
+        Ledger ledger = new Ledger(new Partitions("p"), source.context);
+        assertFalse(ledger.rows().copies().containsKey(name("a")));
     }
 
     private void select(String collection, boolean isSelected) {

@@ -521,6 +521,24 @@ class LedgerTest {
     }
 
     @Test
+    void aDocumentInPlaceOfAnEventSaysNothingOfOtherCollectionsNorOfLaterChanges() throws Exception {
+        Ledger ledger = new Ledger(partitions, reader());
+        ledger.begin("x", START, List.of());
+        ledger.beginStream();
+        ClusterTime read = new ClusterTime(200, 1);
+        ledger.addDocument(ORDERS, id(1), read, true);
+        store(List.of(ledger.rootRecord()));
+        for (Ledger each : List.of(ledger, restored())) {
+            assertTrue(each.isAhead(ORDERS, read));
+            assertFalse(each.isAhead(ORDERS, read.next()), "the document is of the collection before the change");
+            assertFalse(each.isAhead("shop.other", read));
+            each.gone(List.of(ORDERS), read.next());
+            each.gone(List.of("shop.other", ORDERS), read);
+            assertEquals(Map.of(ORDERS, Optional.empty()), each.rows().copies());
+        }
+    }
+
+    @Test
     void theLogLacksStatesOfACollectionThatIsGoneBeforeItWasRead() throws Exception {
         Ledger ledger = begun();
         ClusterTime before = ledger.history().copied();

@@ -29,7 +29,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.TimeUnit;
-import java.util.function.Consumer;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.MockConsumer;
 import org.apache.kafka.connect.source.SourceRecord;
@@ -102,8 +101,8 @@ class RereadsServerTest {
     }
 
     @ParameterizedTest
-    @ValueSource(strings = {"drop", "rename"})
-    void nothingIsDeletedBeforeTheChangeThatTookTheCollection(String how) throws InterruptedException {
+    @ValueSource(strings = {"drop", "rename", "view"})
+    void nothingIsReadOrDeletedBeforeTheChangeThatTookTheCollection(String how) throws InterruptedException {
         take(how);
 
         assertEquals(0, of(rereads.read(position)), "records of documents");
@@ -194,7 +193,7 @@ class RereadsServerTest {
     }
 
     @ParameterizedTest
-    @ValueSource(strings = {"drop", "rename"})
+    @ValueSource(strings = {"drop", "rename", "view"})
     void aDocumentInPlaceOfALargeChangeIsLeftToTheChangeThatTookTheCollection(String how) throws InterruptedException {
         take(how);
 
@@ -243,11 +242,12 @@ class RereadsServerTest {
     }
 
     private void take(String how) {
-        Consumer<MongoCollection<RawBsonDocument>> change = how.equals("drop")
-                ? MongoCollection::drop
-                : taken -> taken.renameCollection(
-                        new MongoNamespace(collection.getNamespace().getDatabaseName(), "elsewhere"));
-        change.accept(collection);
+        MongoNamespace name = collection.getNamespace();
+        if (how.equals("rename")) collection.renameCollection(new MongoNamespace(name.getDatabaseName(), "elsewhere"));
+        else collection.drop();
+        // of a collection that has a document with the same _id
+        if (how.equals("view"))
+            server.run("{create: '%s', viewOn: 'other', pipeline: []}".formatted(name.getCollectionName()));
     }
 
     private long of(List<SourceRecord> records) {

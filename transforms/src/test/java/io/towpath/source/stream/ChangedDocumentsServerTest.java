@@ -304,7 +304,7 @@ class ChangedDocumentsServerTest {
             List<byte[]> rows = new ArrayList<>();
             try (ClientSession session = source.snapshot(source.now())) {
                 SnapshotReads reads = Sources.reads(source, Map.of(), rules);
-                reads.documents(namespace, session, new BsonDocument()).into(rows);
+                reads.documents(namespace, session, new BsonDocument()).forEachRemaining(rows::add);
                 ClusterTime time = ClusterTime.of(session.getSnapshotTimestamp());
                 copied = time;
                 Page page = new Page(namespace, 0, rows, 0, time, true);
@@ -412,7 +412,7 @@ class ChangedDocumentsServerTest {
             try (ClientSession session = source.snapshot(time)) {
                 SnapshotReads reads = Sources.reads(source, Map.of(), rules);
                 reads.documents(namespace, session, new BsonDocument())
-                        .forEach(document -> documents.add(new RawBsonDocument(document)));
+                        .forEachRemaining(document -> documents.add(new RawBsonDocument(document)));
             }
             assertEquals(documents, folded());
         }
