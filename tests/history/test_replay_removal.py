@@ -58,12 +58,12 @@ def test_the_next_removal_finds_what_an_interrupted_one_has_left(
     monkeypatch.setattr(replay, "stop", does("stop"))
     monkeypatch.setattr(replay.positions, "forget", does("forget"))
     monkeypatch.setattr(topics, "delete", does("delete topics", lambda names: topics._topics.pop(*names)))
-    monkeypatch.setattr(Path, "unlink", does("unlink", lambda file: file.exists() and file.rename(tmp_path / "gone")))
     monkeypatch.setattr(Cluster, "of_replay", lambda uri: FakeCluster("replay"))
     credentials.write(sink.secrets_file, credentials.replay_properties(sink, "c"))
     for name in ("move", "move-replay-c"):  # pipelines
         it = pipeline.changed(name=name)
         credentials.write(it.secrets_file, credentials.properties(it, "a", "b"))
+    monkeypatch.setattr(Path, "unlink", does("unlink", lambda file: file.exists() and file.rename(tmp_path / "gone")))
     session = session_of(pipeline, connect, topics)
 
     def remove() -> int:
