@@ -129,12 +129,15 @@ def require_able(facts: ReplayFacts) -> Plan | None:
 
 
 def _begin(session: Session, plan: Plan, marker: Marker) -> None:
-    """Store the marker. Raises `Refused` when a cutover has begun since it was asked, or the log has changed."""
+    """Store the marker. Raises `Refused` when the log has changed since it was asked, or a cutover has begun.
+
+    See `docs/design/log.md`.
+    """
+    if change := _change(plan, _log_now(session, plan)):
+        raise _begin_again(change)
     marker.insert(plan.as_json())
     try:
-        cutover.refuse(session)  # see `docs/design/log.md`
-        if change := _change(plan, _log_now(session, plan)):
-            raise _begin_again(change)
+        cutover.refuse(session)
     except Refused:
         marker.delete()
         raise
