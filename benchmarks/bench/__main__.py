@@ -28,6 +28,7 @@ from benchmarks.bench import (
     copying,
     draining,
     following,
+    growing,
     indexing,
     lag,
     loading,
@@ -88,12 +89,19 @@ BENCHES = {
         "the first copy, from end to end",
         loading.bench,
         {
-            **{"documents": 50_000, "tiny": 10_000, "mixed": 300_000, "large": 1_500_000, "scattered": 1_000_000},
+            **{"documents": 50_000, "tiny": 1_000_000, "mixed": 300_000, "large": 1_500_000, "scattered": 1_000_000},
             **{"threads": 4, "repetitions": 3, "seed": 1},
         },
         {"documents": 2_000, "tiny": 500, "mixed": 3_000, "large": 4_000, "scattered": 2_000, "repetitions": 1},
-        _USUAL,
+        {**_USUAL, "metrics": False},  # so that worker and broker start as they do for users
         ("documents", "tiny", "mixed", "large", "scattered"),
+    ),
+    "growth": Bench(
+        "the first copy of more documents, into more partitions, by more workers",
+        growing.bench,
+        {"documents": 1_000_000, "threads": 4, "repetitions": 2, "seed": 1},
+        {"documents": 4_000, "repetitions": 1},
+        {**_USUAL, "metrics": False, "connect_workers": 2},
     ),
     "stream": Bench(
         "a mixed workload through the change stream: rate, lag",

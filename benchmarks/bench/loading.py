@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import resource
-import shutil
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
 from bson import ObjectId
 
-from benchmarks.bench import load
+from benchmarks.bench import load, peers
 from benchmarks.bench.measured import (
     DESTINATION,
-    PROCESSES,
     SOURCE,
     WORKER,
     Client,
@@ -26,17 +22,21 @@ from benchmarks.bench.measured import (
     last_write,
     newest,
     processor,
+    running,
     steady,
     used_since,
     watched,
 )
 from benchmarks.bench.pairs import pairs
-from benchmarks.bench.report import BASE, IN_ALL, STEADY, Found, Goal, Part, at_least, at_most, number, told
+from benchmarks.bench.peers import CLUSTERSYNC, DUMP
+from benchmarks.bench.report import BASE, IN_ALL, STEADY, Found, Goal, Part, at_least, at_most
 from benchmarks.bench.sides import COLLECTION, DATABASE, Settings, Side, Way, is_state, way
 from tests.support import control
 from towpath import stack as embedded
 
-DUMP, _TOOLS = "mongodump to mongorestore", "tools"
+#: Towpath on a worker that has copied nothing before. The worker of `BASE` has copied the same twice at least.
+COLD = f"{BASE}, worker just started"
+_TOOLS = "tools"
 _TINY = tuple(f"tiny{number}" for number in range(4))
 _RATE = "documents/s"
 _Check = Callable[[], None]
@@ -46,7 +46,7 @@ _Check = Callable[[], None]
 class DataSet:
     """What is copied: `documents` of 0.9 KB, `tiny` ones in each of four collections.
 
-    `wanted`: the rate that Towpath should have against mongodump and mongorestore.
+    `wanted`: the least rate of the first side against the second one, for sets on which other tools are compared.
     """
 
     name: str
@@ -54,8 +54,7 @@ class DataSet:
     documents: int = 0
     tiny: int = 0
     identify: Callable[[int], Any] = load.identity
-    sides: Sequence[str] = (BASE,)
-    wanted: float | None = None
+    wanted: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
@@ -78,66 +77,79 @@ def bench(
     repetitions: int,
     seed: int,
 ) -> Found:
-    random, stock = Random(seed), (BASE, "stock")
+    random = Random(seed)
     sets = [
-        DataSet("documents", "of mixed _ids", documents, sides=stock),
-        DataSet("tiny", "", tiny=tiny, sides=stock),
-        DataSet("mixed", "of mixed _ids", mixed, mixed // 3, wanted=1),
-        DataSet("large", "whose _ids rise", large, identify=load.rising, wanted=1.2),
-        DataSet("scattered", "of random _ids", scattered, identify=lambda _: ObjectId(random.randbytes(12)), wanted=1),
+        DataSet("documents", "of mixed _ids", documents),
+        DataSet("tiny", "", tiny=tiny, wanted=_wanted(cold=1, warm=1.3)),
+        DataSet("mixed", "of mixed _ids", mixed, mixed // 3, wanted=_wanted(cold=0.9, warm=1.15, clustersync=0.7)),
+        DataSet(
+            "large",
+            "whose _ids rise",
+            large,
+            identify=load.rising,
+            wanted=_wanted(cold=1.2, warm=1.5, clustersync=1.1),
+        ),
+        DataSet(
+            "scattered",
+            "of random _ids",
+            scattered,
+            identify=lambda _: ObjectId(random.randbytes(12)),
+            wanted=_wanted(cold=1, warm=1.3, clustersync=1.05),
+        ),
     ]
-    parts: list[Part] = []
-    goals: list[Goal] = []
-    for data in (one for one in sets if one.count):
-        part, first = _part(stack, data, seed, repetitions, threads)
-        parts.append(part)
-        goals += [*_goals(data, part.medians()), _cold(data, first)]
-    return Found(parts, goals, list(_notes()))
+    parts = [(data, _part(stack, data, seed, repetitions, threads)) for data in sets if data.count]
+    goals = [goal for data, part in parts for goal in _goals(data, part.medians())]
+    return Found([part for _, part in parts], goals, [*_NOTES, *peers.versions()])
 
 
-def _notes() -> Iterator[str]:
-    yield "From the beginning of the deployment, on a running worker, to the last write at the destination."
-    yield "Steady: from a third to nine tenths of the documents at the destination."
-    if _has_tools():
-        version = subprocess.run(["mongodump", "--version"], capture_output=True, text=True, check=True).stdout
-        yield f"{version.splitlines()[0]}; both tools with their default options, `--archive` between them."
+def _wanted(*, cold: float, warm: float, clustersync: float | None = None) -> dict[tuple[str, str], float]:
+    against = {(BASE, CLUSTERSYNC): clustersync} if clustersync else {}
+    return {(COLD, DUMP): cold, (BASE, DUMP): warm, **against}
 
 
-def _part(stack: embedded.Stack, data: DataSet, seed: int, repetitions: int, threads: int) -> tuple[Part, Run]:
-    """The measured runs of one set, and the first run before them, on a worker that has just started."""
-    control.restart(stack.directory, WORKER)
-    stack, first = embedded.status(stack.directory), list[Run]()
+_NOTES = (
+    "From the beginning of the deployment, on a running worker, to the last write at the destination.",
+    "Steady: from a third to nine tenths of the documents at the destination.",
+)
+
+
+def _part(stack: embedded.Stack, data: DataSet, seed: int, repetitions: int, threads: int) -> Part:
+    tools = peers.present()
+    sides = [BASE, COLD, *tools] if data.wanted else [BASE, "stock"]
     with Client(stack.source) as source, Client(stack.destination) as destination:
         load.fill(source[DATABASE][COLLECTION], seed, data.documents, data.identify)
         for name in _TINY:
             load.fill_tiny(source[DATABASE][name], data.tiny)
         wanted = _hashes(source, data)
 
+        def towpath(name: str, side: Side = BASE) -> Run:
+            destination.drop_database(DATABASE)
+            return _loaded(embedded.status(stack.directory), destination, data, name, side, threads)
+
         def one(name: str, side: str, warming: bool) -> Run:
             destination.drop_database(DATABASE)
-            if side == DUMP:
-                run = _dumped(stack, destination, data)
+            if side in tools:
+                run = _copied(embedded.status(stack.directory), destination, data, side, tools[side])
+            elif side == COLD:
+                control.restart(stack.directory, WORKER)
+                run = replace(towpath(name), side=COLD)
+                towpath(f"{name}-again")  # so that the next one is the third
             else:
-                run = _loaded(stack, destination, data, name, side, threads)  # type: ignore[arg-type]
+                run = towpath(name, side)  # type: ignore[arg-type]
             if side != "stock" and _hashes(destination, data) != wanted:  # stock changes types
                 raise ValueError(f"{side}: the destination is not the same as the source after a load of {data.name}")
-            first.append(run)
             return run
 
-        runs = pairs(f"load-{data.name}", [*data.sides, *([DUMP] if _has_tools() else [])], repetitions, one)
+        runs = pairs(f"load-{data.name}", sides, repetitions, one)
         for client in (source, destination):
             client.drop_database(DATABASE)
-    return Part(f"load of {_words(data)}", "document", runs), first[0]
+    return Part(f"load of {_words(data)}", "document", runs)
 
 
 def _words(data: DataSet) -> str:
     each = f"{data.tiny:,} tiny documents in each of {len(_TINY)} collections"
     many = f"{data.documents:,} documents of 0.9 KB {data.title}"
     return f"{data.name}: {' and '.join([*([many] if data.documents else []), *([each] if data.tiny else [])])}"
-
-
-def _has_tools() -> bool:
-    return bool(shutil.which("mongodump") and shutil.which("mongorestore"))
 
 
 def _hashes(client: Client, data: DataSet) -> Mapping[str, str]:
@@ -151,14 +163,14 @@ def _loaded(stack: embedded.Stack, client: Client, data: DataSet, name: str, sid
     with ExitStack() as opened:
 
         def deploy() -> _Check:
-            return _create(opened.enter_context(way(stack, name, side, Settings(namespaces, threads=threads))))
+            return create(opened.enter_context(way(stack, name, side, Settings(namespaces, threads=threads))))
 
         with watched(stack, lambda: _count(client, data.collections)) as samples:
-            seconds, cpu = _timed(stack, client, data.collections, data.count, deploy)
+            seconds, cpu = timed(stack, client, data.collections, data.count, deploy)
     return Run(side, data.count, seconds, cpu, steady=steady(side, data.count, samples))
 
 
-def _create(it: Way) -> _Check:
+def create(it: Way) -> _Check:
     """Create the connectors; the function that is returned raises ValueError when one has failed."""
     for connector in (it.source, it.sink):
         it.connect.put(connector, it.definitions[connector])
@@ -172,14 +184,14 @@ def _create(it: Way) -> _Check:
 
 def first_copy(stack: embedded.Stack, client: Client, it: Way, documents: int) -> tuple[float, dict[str, float]]:
     """Seconds from the creation of the connectors to the last write, and processor time."""
-    return _timed(stack, client, [COLLECTION], documents, lambda: _create(it))
+    return timed(stack, client, [COLLECTION], documents, lambda: create(it))
 
 
-def _timed(
+def timed(
     stack: embedded.Stack, client: Client, collections: Sequence[str], documents: int, begin: Callable[[], _Check]
 ) -> tuple[float, dict[str, float]]:
     """Seconds until the last write at the destination, and processor time until it holds so many documents."""
-    before, after, start = processor(stack, *PROCESSES), newest(client), time.time()
+    before, after, start = processor(stack, *running(stack)), newest(client), time.time()
     check = begin()
 
     def is_there() -> bool:
@@ -195,23 +207,18 @@ def _count(client: Client, collections: Sequence[str]) -> int:
     return sum(client[DATABASE][name].estimated_document_count() for name in collections)
 
 
-def _dumped(stack: embedded.Stack, client: Client, data: DataSet) -> Run:
-    """MongoDB's own tools, one into the other."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+def _copied(stack: embedded.Stack, client: Client, data: DataSet, side: str, peer: peers.Peer) -> Run:
+    """By another tool."""
+    before = peers.processor_of_children()
+    with peer(stack.source, stack.destination) as start:
 
-    def begin() -> _Check:
-        dump = ["mongodump", f"--uri={stack.source}", f"--db={DATABASE}", "--archive", "--quiet"]
-        with subprocess.Popen(dump, stdout=subprocess.PIPE) as dumping:
-            restore = ["mongorestore", f"--uri={stack.destination}", "--archive", "--quiet"]
-            subprocess.run(restore, stdin=dumping.stdout, check=True)
-        if dumping.returncode:
-            raise ValueError(f"mongodump ended with {dumping.returncode}")
-        return lambda: None
+        def begin() -> _Check:
+            start()
+            return lambda: None
 
-    seconds, cpu = _timed(stack, client, data.collections, data.count, begin)
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    tools = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
-    return Run(DUMP, data.count, seconds, {SOURCE: cpu[SOURCE], DESTINATION: cpu[DESTINATION], _TOOLS: tools})
+        seconds, cpu = timed(stack, client, data.collections, data.count, begin)
+    used = {SOURCE: cpu[SOURCE], DESTINATION: cpu[DESTINATION], _TOOLS: peers.processor_of_children() - before}
+    return Run(side, data.count, seconds, used)
 
 
 def _goals(data: DataSet, medians: Mapping[str, Mapping[str, float]]) -> Iterator[Goal]:
@@ -224,9 +231,14 @@ def _goals(data: DataSet, medians: Mapping[str, Mapping[str, float]]) -> Iterato
         yield at_least("rate of the load against stock", towpath[_RATE] / stock[_RATE], 2.5)
         words = "CPU of Connect and destination per document against stock"
         yield at_most(words, 100 * used / used_by_stock, 40, "%")
-    if data.wanted and DUMP in medians:
-        words = f"rate of the load against mongodump | mongorestore, {data.name}"
-        yield at_least(words, towpath[_RATE] / medians[DUMP][_RATE], data.wanted)
+    for (side, other), wanted in data.wanted.items():
+        if other in medians:
+            words = f"{data.name}: rate of {side} against {other}"
+            yield at_least(words, medians[side][_RATE] / medians[other][_RATE], wanted)
+    if data.name == "mixed":
+        yield at_most("mixed: Connect's CPU per document", towpath[_cpu(WORKER)], 10, "µs")
+        yield at_most("mixed: Connect's CPU per document, worker just started", medians[COLD][_cpu(WORKER)], 20, "µs")
+        yield at_most("mixed: CPU per document in all", towpath[_cpu(IN_ALL)], 33, "µs")
     if data.name == "large":
         yield at_most("Connect's CPU per document, large, steady", towpath[f"{STEADY}: {_cpu(WORKER)}"], 20, "µs")
         yield at_most("CPU per document in all, large, steady", towpath[f"{STEADY}: {_cpu(IN_ALL)}"], 50, "µs")
@@ -234,8 +246,3 @@ def _goals(data: DataSet, medians: Mapping[str, Mapping[str, float]]) -> Iterato
 
 def _cpu(process: str) -> str:
     return f"{process}: CPU µs/document"
-
-
-def _cold(data: DataSet, run: Run) -> Goal:
-    numbers = f"{run.per_second:,.0f} documents/s, Connect {number(run.micros(WORKER))} µs a document"
-    return told(f"first load on a worker that has just started, {data.name}", numbers)

@@ -58,6 +58,12 @@ def processor(stack: embedded.Stack, *names: str) -> dict[str, float]:
     return used
 
 
+def running(stack: embedded.Stack) -> list[str]:
+    """The names of `PROCESSES`, and of further workers that run."""
+    workers = (name for name in stack.options.workers if name != WORKER and stack.processes[name].running)
+    return [*PROCESSES, *workers]
+
+
 def used_since(stack: embedded.Stack, before: Mapping[str, float]) -> dict[str, float]:
     return {name: now - before[name] for name, now in processor(stack, *before).items()}
 
@@ -81,7 +87,7 @@ def watched(stack: embedded.Stack, done: Callable[[], float]) -> Iterator[list[S
         over = False
         while not over:
             over = ended.is_set()
-            samples.append(Sample(time.monotonic(), done(), processor(stack, *PROCESSES)))
+            samples.append(Sample(time.monotonic(), done(), processor(stack, *running(stack))))
             ended.wait(0.2)
 
     with ThreadPoolExecutor(1) as thread:

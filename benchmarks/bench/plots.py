@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.bench import hops
 from benchmarks.bench.measured import DESTINATION, WORKER
-from benchmarks.bench.report import per_second
+from benchmarks.bench.report import STEADY, per_second
 
 _SIZE = (7.5, 4.0)  # inches
 _COLOURS = {"towpath": "#1b6ca8", "stock": "#d1495b", "plain": "#edae49"}
@@ -63,6 +63,17 @@ def _rates(axes: Axes, found: Mapping[str, Any]) -> None:
     axes.set(ylabel=f"{parts[0]['item']}s a second")
 
 
+def _steady_rates(axes: Axes, found: Mapping[str, Any]) -> None:
+    rates = {
+        side: of[f"{STEADY}: {per_second(part['item'])}"]
+        for part in found["parts"]
+        for side, of in part["medians"].items()
+    }
+    axes.bar([fill(side, 12) for side in rates], list(rates.values()), color=_COLOURS["towpath"])
+    axes.set(ylabel="documents a second, steady")
+    axes.tick_params(axis="x", labelsize=8)
+
+
 def _processors(axes: Axes, found: Mapping[str, Any]) -> None:
     part = found["parts"][0]
     names = [f"{process}: CPU µs/{part['item']}" for process in (WORKER, DESTINATION)]
@@ -109,6 +120,7 @@ _PICTURES: dict[str, tuple[tuple[str, str, _Draw], ...]] = {
         ("arrays-growth", "One push of 100 bytes, by the length of its array", _growth),
         ("arrays-hops", "One push of 100 bytes into a long document, hop by hop, at a pace", _bytes),
     ),
+    "growth": (("growth", "First copy: more documents, partitions, workers", _steady_rates),),
     "load": (("load", "First copy, from end to end", _rates),),
     "stream": (("stream-lag", "Lag from the source's primary to the destination's", _lags),),
     "bulking": (("bulking", "CPU of interleaved changes from a full log", _processors),),
