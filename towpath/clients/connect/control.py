@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -109,7 +110,8 @@ class Wait:
             connectors = statuses(self.connect, self.names)
             failed = missing(self.connect, connectors, "was it removed in the meantime?") or failure(connectors)
             for name in self._unassigned.due(connectors, time.monotonic()):
-                self.connect.restart(name, only_failed=False)
+                with suppress(TowpathError):  # as while the leading worker is away: the next time
+                    self.connect.restart(name, only_failed=False)
         except self.passing as error:
             last = error
         is_error = not isinstance(last, NotYet)
