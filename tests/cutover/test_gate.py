@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -78,6 +79,8 @@ class Case:
     sink: Connector = STOPPED
     start: ClusterTime | None = SWITCH
     """Where the capture of the reverse pipeline began."""
+    switch: ClusterTime = SWITCH
+    """By when it had begun, as the marker says."""
 
     def fake(self, name: str, value: Any, of: Any = gate) -> None:
         self.patch.setattr(of, name, value)
@@ -114,7 +117,7 @@ class Case:
 
     def checks(self) -> list[Any]:
         readiness = Readiness(
-            self.session("shop"), self.session("shop-back"), self.options, self.report, self.returns, True, SWITCH
+            self.session("shop"), self.session("shop-back"), self.options, self.report, self.returns, True, self.switch
         )
         readiness.__dict__.update(status=self.status, verdict=self.verdict)
         return run((*GATE, *PRECONDITIONS), readiness)
@@ -321,6 +324,31 @@ def test_a_reverse_pipeline_that_began_again_since_the_switch_fails_back_once_al
     case.returns, case.start = True, ClusterTime(1_800_000_001, 0)
     (line,) = (check for check in case.checks() if check.subject == "verified")
     assert line.level == "ok" and "not since the switch; same: 7 documents" in line.finding
+
+
+@pytest.mark.parametrize(
+    ("log", "days", "age", "is_needed", "is_green"),
+    [
+        ('retention = "3d"', 2, 0, False, True),
+        ('retention = "3d"', 4, 7000, True, True),
+        ('retention = "1h"', 4, 7000, True, False),
+        ("compact = true", 7, 0, False, True),
+        ("compact = true", 9, 7000, True, True),
+        ('retention = "forever"', 900, 0, False, True),
+    ],
+)
+def test_a_fail_back_needs_a_verdict_for_what_the_logs_no_longer_name(
+    case: Case, log: str, days: float, age: int, is_needed: bool, is_green: bool
+) -> None:
+    """What something else wrote to the source since the switch is found in the log, or by a verification."""
+    case.returns, case.more = True, f"[log]\n{log}"
+    case.options = replace(case.options, max_age=7200)
+    case.start = case.switch = ClusterTime(int(time.time() - days * 86400), 0)
+    case.verdict = Verification(verdict(age=age), verdict(age=age))
+    lines = [line for line in case.checks() if line.subject == "verified"]
+    assert (bool(lines), not red(lines)) == (is_needed, is_green)
+    assert all("the logs name all changes for" in line.finding for line in lines)
+    assert all(line.advice == f"towpath verify {case.folder / 'shop-back.toml'}" for line in red(lines))
 
 
 @pytest.mark.parametrize(("name", "breaks", "found"), RED, ids=[f"{name}: {found}" for name, _, found in RED])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -14,15 +15,19 @@ import pytest
 
 from tests.support import cutover_world
 from tests.support.cutover_world import OPTIONS, RESTORE_TTL, STOP_TTL, TIMES, World
+from towpath.clients.kafka.topics import Place
 from towpath.config import events
 from towpath.config.events import CutoverNote
-from towpath.cutover import steps
+from towpath.config.pipeline import Pipeline
+from towpath.cutover import machine, steps
 from towpath.cutover.pause import Pause
 from towpath.cutover.sides import CUTOVER, FAIL_BACK, Sides
 from towpath.cutover.steps import CutoverOptions, Work
 from towpath.cutover.writes import ANSWER
 from towpath.deploy.schema import Plan, Step
 from towpath.errors import TowpathError
+from towpath.log import changed_keys
+from towpath.session import Session
 from towpath.signals import Interrupts
 from towpath.verify.recent import DocumentsDiffer
 from towpath_verifier import Command
@@ -198,6 +203,51 @@ def test_changes_that_nothing_replicated_to_the_source_are_explained(
         " run towpath repair shop.toml,"
         " which gives the source the destination's documents"
     )
+
+
+def test_a_fail_back_compares_what_has_changed_since_all_was_proven_to_be_the_same(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An hour more, as clocks may differ; of the forward log at most what its sink has not applied."""
+    asked, made = list[tuple[str, float]](), list[tuple[str, str, Mapping[Place, int]]]()
+
+    def positions_at(pipeline: Pipeline, topics: object, seconds: float) -> dict[Place, int]:
+        asked.append((pipeline.name, seconds))
+        return {("t", 0): 7, ("t", 1): 3}
+
+    def verification(session: Session, logged: Session, start: Mapping[Place, int]) -> Any:
+        made.append((session.pipeline.name, logged.pipeline.name, start))
+        return SimpleNamespace(verify_new=lambda: 4)
+
+    monkeypatch.setattr(changed_keys, "positions_at", positions_at)
+    monkeypatch.setattr(steps, "IncrementalVerification", verification)
+    applied = {("t", number): SimpleNamespace(offset=offset) for number, offset in enumerate((5, 9, 2))}
+    monkeypatch.setattr(steps, "positions", lambda client, pipeline: applied)
+    with ExitStack() as contexts:
+        work = work_of(world, contexts, FAIL_BACK)
+        assert steps.proven(work.session, None) == {} and not asked
+        work.proven_since = 10_000.0
+        assert steps.proven(work.session, work.proven_since) == {("t", 0): 7, ("t", 1): 3}
+        assert steps._verify_echoes(work) == 4
+    assert asked == [("shop-back", 6_400.0), ("shop", 6_400.0)]
+    assert made == [("shop-back", "shop", {("t", 0): 7, ("t", 1): 9, ("t", 2): 2})]
+
+
+@pytest.mark.parametrize("since", [None, 10_000.0])
+def test_the_verdict_of_the_gate_says_where_a_fail_back_begins_to_compare(
+    world: World, monkeypatch: pytest.MonkeyPatch, since: float | None
+) -> None:
+    assert world.cut_over(world.command(Interrupts(once=True)))
+    monkeypatch.setattr(machine.Readiness, "verdict", SimpleNamespace(proven_since=since))
+    monkeypatch.setattr(machine, "run", lambda *_: [])
+    monkeypatch.setattr(machine.target, "require_own", lambda *_: None)
+    monkeypatch.setattr(Session, "require_deployed", lambda *_: None)
+    command, asked = world.command(Interrupts(once=True)), list[float | None]()
+    assert command._is_ready_to_return()
+    for module in (machine, steps):
+        monkeypatch.setattr(module, "proven", lambda logged, known: asked.append(known) or {})
+    assert world.go_back(command)
+    assert asked == [since, since]
 
 
 def test_drops_come_first_when_a_schema_is_relaxed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

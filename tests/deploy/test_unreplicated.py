@@ -1,6 +1,7 @@
 """What is told of drops, renames, options and indexes at the source, and what resolves it."""
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -152,3 +153,26 @@ def test_nothing_at_the_old_source_is_told_while_the_destination_is_primary(monk
     session = SimpleNamespace(pipeline=PIPELINE, file=FILE)
     assert unreplicated.unresolved(session, [of("collMod")], remember=False) == ()
     assert bool(asked) is not leads
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        ((), {"shop.away"}),
+        ((of("drop", "shop.a"),), {"shop.away", "shop.a"}),
+        ((of("rename", "shop.b", "shop.a"),), {"shop.away", "shop.b", "shop.a"}),
+        ((of("drop", "shop.other"), of("createIndexes", "shop.a"), of("unseen", "")), {"shop.away"}),
+    ],
+)
+def test_documents_that_only_the_destination_may_have_are_known(monkeypatch, events, expected):
+    """Those of a namespace that the source does not have, or that an unresolved drop or rename is about."""
+    names = {"shop": ["a", "b"], "more": []}
+    client = {
+        database: SimpleNamespace(list_collection_names=lambda found=found: found) for database, found in names.items()
+    }
+    session = SimpleNamespace(source=SimpleNamespace(briefly=lambda: nullcontext(client)))
+    monkeypatch.setattr(unreplicated, "observed", lambda session: events)
+    monkeypatch.setattr(unreplicated, "unresolved", lambda session, changes, *, remember: () if remember else changes)
+    assert unreplicated.gone(session, ["shop.a", "shop.b", "shop.away"]) == expected
+    assert unreplicated.gone(session, ["more.c"]) == {"more.c"}
+    assert unreplicated.gone(session, []) == set()

@@ -356,6 +356,29 @@ def test_the_cleaner_is_let_at_an_old_log_once_it_is_protected_and_taken_off_aga
     assert policy(pipeline) == {"cleanup.policy": "delete", "min.compaction.lag.ms": "600000"}
 
 
+@pytest.mark.nightly
+def test_documents_of_a_dropped_collection_are_not_re_read_as_that_would_delete_them(
+    make_pipeline: MakePipeline,
+) -> None:
+    """The only copy is at the destination, until someone decides; also when the application makes the name again."""
+    pipeline = make_pipeline(Settings(partitions=1, extra=logged(lag=600)))
+    pipeline.source("docs").insert_many([{"_id": n} for n in range(5)])
+    pipeline.source("others").insert_one({"_id": 1})
+    pipeline.deploy()
+    pipeline.wait()
+    pipeline.source("docs").update_many({}, {"$set": {"n": 1}})
+    pipeline.wait()
+    pipeline.source("docs").drop()
+    for _ in range(2):
+        until("drop that is seen", lambda: "was dropped" in towpath("ddl", pipeline.file, expect=1).stdout)
+        said = towpath("compact", pipeline.file, "--once", expect=1)
+        assert "requested 0 documents, 0 arrived, 5 cannot be requested" in said.stdout
+        assert "has dropped or renamed" in said.stderr
+        pipeline.source("docs").replace_one({"_id": 9}, {}, upsert=True)
+        pipeline.wait()
+    assert {one["_id"] for one in pipeline.destination("docs").find()} == {0, 1, 2, 3, 4, 9}
+
+
 def earliest_point(pipeline: Pipeline) -> ClusterTime:
     """The earliest point in time that a replay accepts."""
     return cluster_time(json.loads(towpath("replay", pipeline.file, "--dry-run", "--json").stdout)["earliest"])

@@ -257,6 +257,28 @@ def test_dead_letters_while_a_side_is_away_are_not_forgotten(file: Path, monkeyp
     assert aside.remaining == 1
 
 
+def test_dead_letters_of_a_dropped_collection_wait_for_a_person(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their repair would delete the documents, which the destination alone has."""
+    key = bson.encode({"_id": 5})
+    letter = DeadLetter(("shop.shop.orders", 0, 7), "shop.orders", "121", "refused", None, key, None, at=3)
+    monkeypatch.setattr(dead_letters, "end", lambda *_: 4)
+    monkeypatch.setattr(dead_letters, "letters", lambda *_, follow, start: [letter] if start <= letter.at else [])
+    monkeypatch.setattr(DeadLetterRetries, "_differing", lambda self, refusals: {one.target.key for one in refusals})
+    gone, repair = {"shop.orders"}, child("pass", "repair")
+    monkeypatch.setattr(dead_letter_retries.unreplicated, "gone", lambda session, names: gone & set(names))
+    monkeypatch.setattr(children.Child, "start", lambda *_: repair)
+    with opened(file) as it:
+        aside = DeadLetterRetries(it)
+        list(aside.read(0.0))
+        [words] = aside.turn(6.0, launcher)
+        assert words.startswith("not repaired: 1 document of shop.orders, which the source has dropped or renamed")
+        assert (aside.children, aside.remaining) == ([], 1)
+        assert list(aside.turn(7.0, launcher)) == [], "the next try is later"
+        gone.clear()
+        list(aside.turn(100.0, launcher))
+        assert len(aside.children) == 1
+
+
 def test_dead_letters_beyond_those_that_are_remembered_are_not_forgotten(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -38,6 +38,7 @@ from towpath.history.plan import Plan as Rebuild
 from towpath.session import Session, unsaid
 from towpath.signals import Interrupts
 from towpath.store.cutover import SWITCHED, Conversion, Cutover, Redirect
+from towpath.verify.verdict import Verification
 from towpath_verifier import Command, Verdict
 from towpath_verifier.metadata import NEVER
 
@@ -467,6 +468,7 @@ def world(folder: Path, patch: pytest.MonkeyPatch) -> World:
     patch.setattr(old_source.barrier, "asking", lambda session: nullcontext())
     patch.setattr(takeover, "restoring", lambda known: plan(known, final=True).steps)
     patch.setattr(takeover, "relaxing", relaxing)
+    patch.setattr(machine.Readiness, "verdict", Verification())
     patch.setattr(takeover, "stop_reverse", it.does("stop reverse", stop_reverse))
     patch.setattr(takeover, "not_applied", it.does("look for refusals", lambda *_: []))
     patch.setattr(takeover, "source_states", it.does("offsets", lambda session: {}))

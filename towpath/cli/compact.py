@@ -90,7 +90,7 @@ def _print_pass(event: Pass) -> None:
     for topic in event.switched_on:
         say(f"{topic} is protected: cleanup.policy now lets Kafka's log cleaner compact it")
     oldest = "none" if event.oldest_seconds is None else f"{event.oldest_seconds:,.0f} s old"
-    unreadable = f", {event.unreadable:,} cannot be requested (odd _id)" if event.unreadable else ""
+    unreadable = f", {event.unreadable:,} cannot be requested" if event.unreadable else ""
     click.echo(
         f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime())} UTC  read {counted(event.records, 'record')} of"
         f" {counted(event.partitions, 'partition')}; requested {counted(event.asked, 'document')},"

@@ -448,6 +448,13 @@ class Log(Section):
     delete_retention: Time = Field(default="7d", validate_default=True)
     """How long deletes stay after that."""
 
+    @property
+    def complete_s(self) -> float:
+        """For how many seconds it names every document that has changed; infinite where nothing is removed."""
+        limits = [self.retention] if self.retention >= 0 else []
+        limits += [self.compaction_lag + self.delete_retention] if self.compact else []
+        return min(limits, default=math.inf) / 1000
+
 
 class Run(Section):
     """What `towpath run` does in addition to supervising the connectors."""

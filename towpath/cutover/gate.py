@@ -6,6 +6,7 @@ wait.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -86,14 +87,22 @@ class Readiness:
 
     @cached_property
     def gap(self) -> str:
-        """Why the reverse pipeline may lack writes since the switch, in words; empty if it captures since then."""
+        """In a fail back, why the logs do not name all documents that changed since the switch; empty if they do."""
         if self.captured_since is None:
             return ""
+        if (age := time.time() - self.captured_since.seconds) > self.complete_s:
+            return f"the switch was {duration(age)} ago, and the logs name all changes for {duration(self.complete_s)}"
         connect, names = self.session.connect, self.session.pipeline.source_connectors
         starts = {name: read_state(connect, name).start for name in names}
         late = {name: start for name, start in starts.items() if start is None or start > self.captured_since}
         words = (f"{name} captures {f'since {utc(at.seconds)}' if at else 'nothing yet'}" for name, at in late.items())
         return f"{'; '.join(words)}, not since the switch" if late else ""
+
+    @property
+    def complete_s(self) -> float:
+        """In a fail back, for how many seconds both logs name every document that has changed; else infinite."""
+        logs = (self.forward.pipeline.log, self.session.pipeline.log) if self.returns else ()
+        return min((log.complete_s for log in logs), default=math.inf)
 
     @cached_property
     def listing(self) -> Listing:
@@ -237,18 +246,17 @@ def _ddl(readiness: Readiness) -> Result:
 
 
 def verified(readiness: Readiness) -> Result:
-    file, limit = readiness.session.file, readiness.options.max_age
+    file, limit = readiness.session.file, min(readiness.options.max_age, readiness.complete_s)
     verdict = readiness.verdict
     if (full := verdict.full) is None:
         return False, verdict.doubt or "never: no verdict on everything is known", f"towpath verify {file}"
-    good = full.verdict == "same" and full.clean and 0 <= full.age <= limit
-    good = good and not verdict.left and not verdict.unresolved
+    good = verdict.proven_since is not None and full.age <= limit
     since = f"; {counted(verdict.left, 'difference')} found since" if verdict.left else ""
     since += f"; {verdict.found_words}" if verdict.found_words else ""
     since += f"; {counted(verdict.unresolved, 'document')} not judged since" if verdict.unresolved else ""
     since += f"; not compared, because created since: {verdict.created_names}" if verdict.created else ""
     advice = f"towpath {'repair' if verdict.left else 'status' if verdict.unresolved else 'verify'} {file}"
-    advice += ", or allow more: --verified-within" if full.age > limit else ""
+    advice += ", or allow more: --verified-within" if limit < full.age <= readiness.complete_s else ""
     return good, f"{full.line}{since} (limit {duration(limit)})", advice
 
 

@@ -38,6 +38,7 @@ from towpath.cutover.steps import (
     CutoverOptions,
     Step,
     Work,
+    proven,
 )
 from towpath.cutover.takeover import Loss
 from towpath.cutover.writes import allow, hook, writes_through
@@ -89,6 +90,8 @@ class Machine:
     """Raises `TowpathError` when the report cannot be written."""
     has_reverse: bool = True
     """Whether the command asks for a reverse pipeline."""
+    _proven_since: float | None = None
+    """In a fail back: see `Verification.proven_since`."""
     _left: list[str] = field(default_factory=list)
     """What is left to do after the switch."""
 
@@ -328,8 +331,13 @@ class Machine:
             self._apply_backlog()
         # if the source still blocks writes, the reverse pipeline cannot apply: the gate could not pass
         is_blocked = self.sides.marker.blocked and red(preconditions)
-        checks = [] if is_blocked else run(GATE, self._readiness(returns=True))
-        return self._passed([*checks, *preconditions])
+        readiness = self._readiness(returns=True)
+        checks = [] if is_blocked else run(GATE, readiness)
+        if not self._passed([*checks, *preconditions]):
+            return False
+        with suppress(*ERRORS):  # not known: all that has changed since the cutover is compared
+            self._proven_since = readiness.verdict.proven_since
+        return True
 
     def _is_lost(self) -> bool:
         """Check the gate of a takeover, and return whether it is to begin."""
@@ -434,8 +442,9 @@ class Machine:
 
     def _perform(self, steps: Iterable[Step]) -> Work:
         with ExitStack() as contexts:
-            changes = IncrementalVerification(self.sides.session, self.sides.session)
-            work = Work(self.sides, self.options, self.report, contexts, Pause(self.options.max_pause), changes)
+            session, pause = self.sides.session, Pause(self.options.max_pause)
+            changes = IncrementalVerification(session, session, proven(session, self._proven_since))
+            work = Work(self.sides, self.options, self.report, contexts, pause, changes, self._proven_since)
             for step in steps:
                 if step.when(work):
                     self._perform_step(step, work)

@@ -25,6 +25,7 @@ from towpath.checks.plan import LONGEST_S
 from towpath.checks.rule import require
 from towpath.clients.connect.control import wait_running, wait_stopped
 from towpath.clients.kafka.consume import Window
+from towpath.clients.kafka.topics import Place
 from towpath.clients.mongo import write_block
 from towpath.clients.mongo.client import ClusterTime
 from towpath.clients.mongo.replica_set import operation_time
@@ -39,7 +40,7 @@ from towpath.cutover.writes import ANSWER, allow, hook, writes_through
 from towpath.deploy import conversions, deployment, schema
 from towpath.deploy.schema import Listing, Plan, apply, as_text, of_text, plan, plan_in_place, without_enforcement
 from towpath.errors import MongoUnreachable, NoSuchConnector, TowpathError
-from towpath.log import barrier, bounds
+from towpath.log import barrier, bounds, changed_keys
 from towpath.session import Session, unsaid
 from towpath.store.positions import positions
 from towpath.verify.recent import DocumentsDiffer, IncrementalVerification, require_same
@@ -48,6 +49,7 @@ from towpath_verifier import Options, Verification
 
 _SHORT_S, _ROUNDS = 2.0, 5  # the pause begins once a comparison takes no longer than this, or after so many
 _BATCH = 100  # commands to change a schema, between two checks of whose the marker is
+_CLOCKS_S = 3600.0  # by which the clocks of brokers and of a machine that verifies may differ
 _LATE_S = 0.2  # after the limit of the pause, so that an error names it
 _BLOCK_S, _REPORT_S = 33.0, 3.0  # seconds for open transactions to end, and of those to find out whose they are
 
@@ -91,6 +93,8 @@ class Work:
     contexts: ExitStack
     pause: Pause
     changes: IncrementalVerification
+    proven_since: float | None = None
+    """In a fail back: see `Verification.proven_since`."""
     schemas: SchemaWatches = field(init=False)
     restore: Plan = field(default_factory=Plan)
     """What the new primary lacks of the old one's schema."""
@@ -172,6 +176,11 @@ def _verify_until_short(work: Work) -> int:
     return compared
 
 
+def proven(logged: Session, since: float | None) -> dict[Place, int]:
+    """The positions in a log up to which a verification that began then (seconds since the epoch) has compared all."""
+    return {} if since is None else changed_keys.positions_at(logged.pipeline, logged.topics, since - _CLOCKS_S)
+
+
 def _verify_captured(work: Work) -> int:
     forward = work.sides.forward
     barrier.wait_captured(forward, work.options.timeout, forward.say)
@@ -187,7 +196,9 @@ def _verify_echoes(work: Work) -> int:
     if work.echoes is None:
         with forward.destination.connected() as client:
             applied = {place: position.offset for place, position in positions(client, forward.pipeline).items()}
-        work.echoes = IncrementalVerification(work.reverse, forward, applied)
+        known = proven(forward, work.proven_since)
+        start = {place: max(offset, known.get(place, 0)) for place, offset in applied.items()}
+        work.echoes = IncrementalVerification(work.reverse, forward, start)
     try:
         return work.echoes.verify_new()
     except DocumentsDiffer as error:

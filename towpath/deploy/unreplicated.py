@@ -74,6 +74,21 @@ def unresolved(session: Session, changes: Iterable[Ddl], *, remember: bool = Tru
     return unreplicated
 
 
+def gone(session: Session, namespaces: Iterable[str]) -> frozenset[str]:
+    """Those of these namespaces whose documents the destination alone may have, as the source dropped or renamed them.
+
+    To re-read such documents is to delete them at the destination, which only a person may want. Raises `TowpathError`
+    when a side does not answer.
+    """
+    names = frozenset(namespaces)
+    databases = {name.partition(".")[0] for name in names}
+    with session.source.briefly() as client:
+        existing = {f"{database}.{name}" for database in databases for name in client[database].list_collection_names()}
+    changes = unresolved(session, observed(session), remember=False) if names else ()
+    events = (change for change in changes if change.kind in (source_offsets.DROP, source_offsets.RENAME))
+    return names - existing | {name for event in events for name in (event.namespace, event.to) if name in names}
+
+
 def _sides(session: Session, changes: Sequence[Ddl]) -> Sides:
     pipeline = session.pipeline
     names = {name for ddl in changes for name in ddl.namespaces if pipeline.selection.matches(name)}

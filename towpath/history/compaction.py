@@ -24,6 +24,8 @@ from towpath.clients.kafka.topics import Place, Topics, interruptible
 from towpath.config.events import Pass
 from towpath.config.namespaces import namespace_of
 from towpath.config.pipeline import Log, Pipeline
+from towpath.config.text import first_few
+from towpath.deploy import unreplicated
 from towpath.errors import NotYet, Refused, TopicError, TowpathError
 from towpath.history.chunks import DECIDED_MS, Sweeper
 from towpath.history.unprotected import Part, summary
@@ -48,6 +50,7 @@ _JOIN_S = 60.0  # until the group must have assigned partitions
 _REBALANCE_S = 10.0  # to wait for partitions that other instances give up
 _ANSWER_S = 15.0  # for one request to the brokers
 _NOTHING = object()
+_SHOWN = 3  # namespaces in a message
 _SEARCHED = 1_000  # records that are searched for a document
 _GROUP = {
     "auto.offset.reset": "earliest",
@@ -384,9 +387,22 @@ class Compactor:
 
         Returns how many were requested, and how many of them were not re-read.
         """
-        readable = [document for document in documents if not unreadable(document[1])]
+        readable = self._present([document for document in documents if not unreadable(document[1])])
         batches = (readable[at : at + _AT_ONCE] for at in range(0, len(readable), _AT_ONCE))
         return len(readable), sum(map(self._reread_batch, batches))
+
+    def _present(self, documents: list[Document]) -> list[Document]:
+        """Those of collections that the source still has. Raises `TowpathError` when that cannot be read."""
+        if not documents:
+            return []
+        namespaces = {place: namespace_of(self._pipeline.name, place[0]) for place, _ in documents}
+        if gone := unreplicated.gone(self._session, namespaces.values()):
+            self._report(
+                f"the source has dropped or renamed {first_few(sorted(gone), _SHOWN)}, so that a re-read of these"
+                f" documents would delete them at the destination: they stay unprotected; `towpath ddl"
+                f" {self._session.file}` says what to do"
+            )
+        return [document for document in documents if namespaces[document[0]] not in gone]
 
     def _reread_batch(self, batch: list[Document]) -> int:
         namespaces: dict[str, list[bytes]] = {}

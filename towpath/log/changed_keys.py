@@ -63,6 +63,12 @@ def ids_after(
     yield from _Reader(pipeline, topics).documents(window)
 
 
+def positions_at(pipeline: Pipeline, topics: Topics, seconds: float) -> dict[Place, int]:
+    """Where the records begin that came at or after a time, by the brokers' clocks, in seconds since the epoch."""
+    window = _from(topics, pipeline_ends(pipeline, topics), int(seconds * 1000))
+    return {place: start for place, (start, _) in window.items()}
+
+
 def _newest(topics: Topics, within: Window, count: int) -> Window:
     """The shortest time up to now that covers at least `count` offsets, as a window of each partition.
 

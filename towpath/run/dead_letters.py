@@ -16,6 +16,7 @@ from operator import attrgetter
 from towpath.clients.mongo.client import ANSWER_S
 from towpath.config.events import BadLine, Reread, parse
 from towpath.config.text import counted
+from towpath.deploy import unreplicated
 from towpath.log import dead_letters
 from towpath.log.field_rules import pair_of
 from towpath.run.children import Child, Launcher
@@ -136,11 +137,19 @@ class DeadLetterRetries:
             pause = self._pause(group[0])
             pause.failed(now)
             if pause.is_due(now):
+                pause.tried()
+                namespace = group[0].target.namespace
+                if unreplicated.gone(self.session, [namespace]):
+                    yield (
+                        f"not repaired: {counted(len(group), 'document')} of {namespace}, which the source has dropped"
+                        f" or renamed: a repair would delete them at the destination; `towpath ddl"
+                        f" {self.session.file}` says what to do"
+                    )
+                    return
                 differing = self._differing(group)
                 for refusal in group:
                     if refusal.target.key not in differing:
                         del self._refusals[refusal.target.key]
-                pause.tried()
                 if target := next((r for r in group if r.target.key in differing and r.shown_id), None):
                     self._start_repair([target], launcher)
                 return

@@ -366,6 +366,16 @@ class Verification:
         return replace(self, full=full, follow=self.follow and self.follow.as_of_now())
 
     @property
+    def proven_since(self) -> float | None:
+        """When the last full verification began, seconds since the epoch; None unless both sides were the same, and
+        nothing has been found since.
+        """
+        full = self.full
+        if full is None or full.verdict != "same" or not full.clean or full.age < 0 or self.left or self.unresolved:
+            return None
+        return full.began
+
+    @property
     def left(self) -> int:
         """Differences found since the verdict on everything, as far as this machine knows their number."""
         later = self.last if self.full is None or (self.last and self.last.id != self.full.id) else None
