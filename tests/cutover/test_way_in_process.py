@@ -107,6 +107,11 @@ def test_a_cutover_checks_everything_and_then_switches(world: World, gate: Gate)
     assert ends(world)[-1].startswith("already cut over") and world.marker.state == "destination primary"
     assert not {"stop shop", "block", "insert"} & set(world.calls)
     assert "write beside shop.toml" in world.calls, "it may have run on another machine"
+    assert "`towpath cutover --back` fails back" in ends(world)[-1]
+    again = command(world)
+    again.sides.forward.connect.config = lambda name: None  # type: ignore[method-assign]
+    assert again.run()
+    assert "run towpath deploy " in ends(world)[-1] and "--back" not in ends(world)[-1]
 
 
 @pytest.mark.parametrize("table", [GATE, PRECONDITIONS])

@@ -89,7 +89,7 @@ def test_what_a_cutover_has_stopped_is_a_state_and_all_else_is_as_before(
 def read(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Report]:
     """The status of a pipeline whose servers say this."""
 
-    def read(cutover: Cutover | None, connectors: tuple[Connector, ...]) -> Report:
+    def read(cutover: Cutover | None, connectors: tuple[Connector, ...], missing: str = "") -> Report:
         sink = gather._Sink({}, cutover=cutover, changes=SchemaChanges())
         monkeypatch.setattr(gather, "statuses", lambda *_: connectors)
         monkeypatch.setattr(gather._Gathering, "read_sink", lambda self: sink)
@@ -98,7 +98,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Report]:
         monkeypatch.setattr(gather._Gathering, "copies", lambda *_: ())
         monkeypatch.setattr(gather.bounds, "confirmed", lambda *_: ())
         monkeypatch.setattr(gather.dead_letters, "summarize", lambda *_: None)
-        connect = SimpleNamespace(url="http://connect")
+        connect = SimpleNamespace(url="http://connect", config=lambda name: None if name == missing else {})
         return gather.read_status(session_of(SHOP, connect, NoTopics(), Path("shop.toml")))
 
     return read
@@ -131,6 +131,21 @@ def test_after_a_cutover_the_reverse_pipeline_is_named(capsys: pytest.CaptureFix
     assert "takeover" not in said and "would be lost" not in said
     assert "watch" not in described(cut_over(cutover=ALONE)) + described(cut_over(cutover=LOST))
     assert exit_code(cut_over()) == 1, "it does not run"
+
+
+@pytest.mark.parametrize("missing", ["shop-back-source", "shop-back-sink"])
+def test_a_reverse_pipeline_that_was_removed_is_no_way_back(read: Callable[..., Report], missing: str) -> None:
+    found = read(SWITCHED, both("RUNNING", "STOPPED"), missing)
+    deploy = "its reverse pipeline is not deployed: to be able to fail back, run towpath deploy shop-back.toml"
+    assert described(found) == f"destination primary; cutover: {PRIMARY}; {deploy}"
+    fields: dict[str, Any] = {"state": found.state, "cutover": SWITCHED, "raw": found.raw}
+    head = text("head", **fields)
+    assert "To be able to fail back: towpath deploy shop-back.toml" in head and "Watch" not in head
+    assert "towpath cutover" not in text("cutover", **fields)
+    away = cut_over(cutover=None, changes=None).after(found)
+    assert deploy.rpartition(" ")[0] in described(away), "while the destination does not answer"
+    for cutover in (ALONE, LOST, FAILING_BACK, RETURNED):
+        assert "shop-back.toml" not in described(read(cutover, both("RUNNING", "STOPPED"), missing))
 
 
 def test_the_page_names_it_and_nothing_is_red() -> None:

@@ -138,6 +138,7 @@ class World:
             stop=self.does(f"stop {name}", lambda connector: self._put(name, connector, "STOPPED")),
             resume=self.does(f"resume {name}", lambda connector: self._put(name, connector, "RUNNING")),
             renew=lambda: None,
+            config=lambda connector: {},
         )
         clusters = FakeCluster(source, side=source), FakeCluster(other, side=other)
         topics = SimpleNamespace(open_transactions=dict)

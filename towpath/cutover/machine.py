@@ -47,7 +47,7 @@ from towpath.errors import Overtaken, Refused, TowpathError, fields
 from towpath.history import rebuild
 from towpath.session import ERRORS, Session
 from towpath.signals import Interrupts
-from towpath.store.cutover import TAKEOVERS, UNDER_WAY, Redirect, State
+from towpath.store.cutover import TAKEOVERS, UNDER_WAY, Redirect, State, lacks_reverse_pipeline
 from towpath.verify.recent import IncrementalVerification
 
 T = TypeVar("T")
@@ -159,7 +159,10 @@ class Machine:
             if not self.dry_run and self._convert():
                 left = conversions.pending(self.sides.forward)
                 self.sides.marker = replace(self.sides.marker, conversions=left)
-            self._end(f"already cut over: {self.sides.marker.description}")
+            reverse, missing = self.sides.reverse, ""
+            if reverse is not None and lacks_reverse_pipeline(self.sides.forward, self.sides.marker):
+                missing = str(reverse.file)
+            self._end(f"already cut over: {self.sides.marker.described(missing)}")
             self._require_nothing_left()
             return
         self._refuse_dry_run(None)

@@ -331,6 +331,8 @@ class Raw:
     source does not answer."""
     idle: str = ""
     """Why a cutover has the connectors of a reverse pipeline stopped or removed, in words; empty for all others."""
+    lacks_reverse_pipeline: bool = False
+    """Whether a cutover is done whose reverse pipeline is not deployed any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -407,7 +409,7 @@ class Report:
         if self.cutover is None:
             return self.raw.idle
         watch = f"; watch {self.reverse_file}" if self.reverse_file else ""
-        return f"{self.cutover.description}{watch}"
+        return f"{self.cutover.described(self.missing_file)}{watch}"
 
     @property
     def remedy(self) -> str:
@@ -426,8 +428,17 @@ class Report:
     def reverse_file(self) -> str:
         """The file of the reverse pipeline that replicates now; empty if there is none."""
         found = self.cutover
-        replicates = found is not None and found.state == "destination primary" and found.has_reverse_pipeline
-        return str(reverse_file_path(Path(self.file))) if replicates else ""
+        is_due = found is not None and found.state == "destination primary" and found.has_reverse_pipeline
+        return self._reverse_path if is_due and not self.raw.lacks_reverse_pipeline else ""
+
+    @property
+    def missing_file(self) -> str:
+        """The file of the reverse pipeline that should replicate now, and is not deployed; empty otherwise."""
+        return self._reverse_path if self.raw.lacks_reverse_pipeline else ""
+
+    @property
+    def _reverse_path(self) -> str:
+        return str(reverse_file_path(Path(self.file)))
 
     @property
     def is_partial(self) -> bool:
@@ -438,7 +449,8 @@ class Report:
         """While the destination does not answer: with what was known of it last and may not change in the meantime."""
         if last is None or self.raw.changes is not None:
             return self
-        return replace(self, cutover=last.cutover, schema_changes=last.schema_changes)
+        raw = replace(self.raw, lacks_reverse_pipeline=last.raw.lacks_reverse_pipeline)
+        return replace(self, cutover=last.cutover, schema_changes=last.schema_changes, raw=raw)
 
     @property
     def copying(self) -> bool:

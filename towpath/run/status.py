@@ -99,7 +99,9 @@ class _Gathering:
 
     def connected(self) -> _Connected:
         """What Connect knows."""
-        return _Connected(tuple(statuses(self.connect, self.pipeline.connectors)), self.sources(), self.configs())
+        connectors = tuple(statuses(self.connect, self.pipeline.connectors))
+        lacks_reverse_pipeline = marker.lacks_reverse_pipeline(self.session, self.sink.cutover)
+        return _Connected(connectors, self.sources(), self.configs(), lacks_reverse_pipeline)
 
     def sources(self) -> dict[str, SourceState]:
         """Connector → the state that it has committed; an empty state for a connector that does not exist."""
@@ -210,6 +212,7 @@ class _Connected:
     connectors: tuple[Connector, ...]
     sources: Mapping[str, SourceState]
     configs: Mapping[str, Mapping[str, str]]
+    lacks_reverse_pipeline: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +300,7 @@ def read_status(session: Session) -> Report:
             letters=letters.examples if letters else (),
             uncaptured_seconds=behind(now, needed),
             idle="" if state == "running" else part(lambda: marker.why_idle(session), "", found.errors),
+            lacks_reverse_pipeline=from_connect.lacks_reverse_pipeline,
         ),
         errors=tuple(map(Problem.of, found.errors)),
     )

@@ -117,15 +117,21 @@ class Cutover:
 
     @property
     def description(self) -> str:
+        return self.described()
+
+    def described(self, missing: str = "") -> str:
+        """`missing`: the file of the reverse pipeline, if that is not deployed any more."""
         if self.state == "destination primary" and self.is_takeover:
             return (
                 f"the destination took over at {utc(self.switched_at)}, when the source was lost; it has every change"
                 f" before the source's cluster time {self.cluster_time}{self._left}"
             )
         if self.state == "destination primary":
-            back = (
-                "`towpath cutover --back` fails back" if self.has_reverse_pipeline else "there is no reverse pipeline"
-            )
+            back = "there is no reverse pipeline"
+            if missing:
+                back = f"its reverse pipeline is not deployed: to be able to fail back, run towpath deploy {missing}"
+            elif self.has_reverse_pipeline:
+                back = "`towpath cutover --back` fails back"
             return f"the destination has been primary since {utc(self.switched_at)}; {back}{self._left}"
         if self.state == "source primary":
             return f"the source is primary again; `towpath cutover --back` completes the return{self._left}"
@@ -171,6 +177,14 @@ def known(session: Session, *, briefly: bool = False) -> Cutover | None:
     destination = session.destination
     with destination.briefly() if briefly else destination.connected(answer=ANSWER_S) as client:
         return if_allowed(lambda: read(client, session.pipeline))
+
+
+def lacks_reverse_pipeline(session: Session, cutover: Cutover | None) -> bool:
+    """Whether a cutover is done whose reverse pipeline lacks a connector, so that nothing can fail back."""
+    if cutover is None or cutover.state != "destination primary" or not cutover.has_reverse_pipeline:
+        return False
+    names = session.pipeline.changed(name=f"{session.pipeline.name}{REVERSE}").connectors
+    return any(session.connect.config(name) is None for name in names)
 
 
 def insert(client: Client, pipeline: Pipeline, cutover: Cutover) -> None:
@@ -345,7 +359,9 @@ def refuse(session: Session) -> None:
             raise Refused(
                 f"{pipeline.name} is cut over: the destination is primary, so its sink must stay stopped and its schema"
                 " must stay as it is: what the source has is older",
-                "`towpath cutover --back` returns to the source",
+                "`towpath cutover --back` returns to the source"
+                if marker and marker.has_reverse_pipeline
+                else "there is no reverse pipeline, so nothing returns to the source",
             )
         case "source primary":
             raise Refused(
