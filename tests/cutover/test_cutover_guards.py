@@ -44,6 +44,7 @@ class Place:
         self.marker: Cutover | None = None
         self.removed = False
         self.on_question: Callable[[], object] = lambda: None
+        self.topics = {"shop.shop.orders": "1"}
         self.session = session_of(pipeline_of(folder), topics=SimpleNamespace(brokers=lambda: [1]))
         patch.setattr(cutovers, "read", lambda client, pipeline: self.marker)
         patch.setattr(control, "opened", lambda file: nullcontext(self.session))
@@ -55,7 +56,7 @@ class Place:
         patch.setattr(click, "confirm", lambda *_, **__: self.on_question())
 
     def _facts(self) -> Any:
-        topics = OwnTopics({"shop.shop.orders": "1"})
+        topics = OwnTopics(self.topics)
         return SimpleNamespace(session=self.session, pipeline=self.session.pipeline, own_topics=topics)
 
     def _remove(self, *_: Any, **__: Any) -> None:
@@ -124,6 +125,40 @@ def test_what_the_server_refuses_to_convert_does_not_keep_the_log_and_is_told(
     assert place.removed
     told = "not done: restore the TTL of n of shop.users; by hand: db.getSiblingDB"
     assert told in capsys.readouterr().err
+
+
+TAKEN_OVER = replace(CUT_OVER, is_takeover=True, has_reverse_pipeline=False, cluster_time="1795870931:4")
+
+
+@pytest.mark.parametrize("topics", [{"shop.shop.orders": "1"}, {}], ids=["topics", "no topic"])
+def test_a_takeover_is_not_forgotten_without_a_question(
+    place: Place, capsys: pytest.CaptureFixture[str], topics: dict[str, str]
+) -> None:
+    """Then nothing shows that the destination is primary, and nothing refuses to copy the old source over it."""
+    place.marker, place.topics = TAKEN_OVER, topics
+
+    def no() -> None:
+        raise click.Abort
+
+    place.on_question = no
+    told = "would copy the old source over the new primary: put the file away"
+    with pytest.raises(click.Abort):
+        place.does(control.remove, "--topics")
+    assert not place.removed and told in capsys.readouterr().err
+    place.does(control.remove, "--topics", "--dry-run")
+    assert "every change before the source's cluster time 1795870931:4; what is removed" in capsys.readouterr().err
+    place.does(control.remove, "--topics", "--yes")
+    assert place.removed and told in capsys.readouterr().err
+    place.does(control.remove)
+    assert told not in capsys.readouterr().err, "the marker stays"
+
+
+def test_that_the_source_is_blocked_is_told_before_the_marker_goes(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place.marker = replace(CUT_OVER, blocked=True)
+    place.does(control.remove, "--topics", "--yes")
+    assert place.removed and "setUserWriteBlockMode: 1, global: false" in capsys.readouterr().err
 
 
 UNTRIED: list[Any] = [{"problem": ""}, {"problem": "refused"}]

@@ -196,7 +196,8 @@ def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -
     source's oplog still holds the changes since. With --topics the pipeline's replays also end, because their log is
     gone; it lists the topics that were made for the pipeline, and leaves others whose names are like theirs. It is
     refused while a cutover or a takeover is under way, or was interrupted; with --topics also while a TTL is to be
-    restored or an index to be converted after one. It prints the commands of those that the server has refused.
+    restored or an index to be converted after one. It prints what nothing else knows then: the commands of those that
+    the server has refused, and that the destination has taken over, or that the source's writes are blocked.
 
     Exit codes: 0 removed; 2 it cannot be done, or you did not confirm.
     """
@@ -215,15 +216,16 @@ def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -
             replays += find_interrupted(session.connect, session.topics, session.pipeline)
         topics = facts.own_topics if log else OwnTopics({})
         deleted = () if session.pipeline.kafka.topics == "exist" else tuple(topics.ids)
-        if log and session.pipeline.exactly_once:
-            for words in conversions.by_hand(session):
-                say(words)
+        has_marker = log and session.pipeline.exactly_once
+        lost = [*conversions.by_hand(session), *cutover.known_to_marker(session)] if has_marker else []
+        for words in lost:
+            say(words)
         if dry_run:
             for name in (*(replay.name for replay in replays), *session.pipeline.connectors, *deleted):
                 say(f"would remove {name}")
             _report_others(topics)
             return
-        if topics.ids and not yes:
+        if (topics.ids or lost) and not yes:
             for name in deleted:
                 say(f"topic {name}")
             ending = f" and end {len(replays)} replays" if replays else ""

@@ -7,7 +7,7 @@ commands, on several machines, one at most continues.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any, Literal
 from uuid import uuid4
@@ -17,6 +17,7 @@ from pymongo import ReturnDocument
 from pymongo.collection import Collection
 from pymongo.errors import DuplicateKeyError
 
+from towpath.clients.mongo import write_block
 from towpath.clients.mongo.client import ANSWER_S, Client
 from towpath.clients.mongo.privileges import if_allowed
 from towpath.config.loading import REVERSE
@@ -339,6 +340,19 @@ def refuse_removal(session: Session, *, log: bool) -> None:
             " says how",
             f"`towpath prepare {session.file}` does it; then run this again",
         )
+
+
+def known_to_marker(session: Session) -> Iterator[str]:
+    """What only the marker of a cutover or takeover that is done knows, in words; it goes when the log is removed."""
+    marker = known(session)
+    if marker is not None and marker.is_takeover:
+        yield (
+            f"{marker.description}; what is removed is the only mark of that. After it, `towpath takeover --return` is"
+            f" no longer possible, and `towpath deploy {session.file}` would copy the old source over the new primary:"
+            " put the file away"
+        )
+    if marker is not None and marker.blocked:
+        yield f"the cutover has blocked the writes to the source; to allow them there: {write_block.MONGOSH_UNDO}"
 
 
 def refuse(session: Session) -> None:
