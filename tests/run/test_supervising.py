@@ -88,6 +88,7 @@ STEPPED = "Caused by: com.mongodb.MongoNotPrimaryException: Command failed with 
         ("x: TWP-HISTORY-LOST: the source's oplog no longer holds the changes", ["resnapshot", "verify"]),
         ("x: TWP-COLLATION: shop.orders cannot be captured", ["check", "deploy"]),
         ("x: TWP-SHARED-POSITION: another task has taken over", ["restart"]),
+        ("x: TWP-POSITION-LOST: the destination no longer", ["remove", "deploy", "replay", "prepare", "verify"]),
         ("x: TWP-CONFIG: transaction.boundary is 'interval'", ["check", "deploy"]),
         ("x: TWP-NOT-EXACTLY-ONCE: this worker writes without transactions", ["check"]),
     ],

@@ -20,6 +20,7 @@ _AFTER_MISSED_DELETES = (("restart", MISSED_DELETES), ("verify",), ("repair",))
 _AFTER_LOG_GAP = (("restart", LOG_GAP), ("verify",), ("repair",))
 _RESNAPSHOT = (("resnapshot",), ("verify",))
 _CONFIG = (("check",), ("deploy",))
+_REBUILD = (("remove",), ("deploy",), ("replay", "--rebuild"), ("prepare",), ("verify",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,7 @@ _LASTING: Mapping[str, Lasting] = {
     "TWP-COPY-PENDING": Lasting("its worker's heap is too small for what changed during the copy", _CONFIG),
     **dict.fromkeys(("TWP-CONFIG", "TWP-COLLATION"), Lasting("its configuration cannot work", _CONFIG)),
     "TWP-SHARED-POSITION": Lasting("another connector applies the same log: remove one of the two", (("restart",),)),
+    "TWP-POSITION-LOST": Lasting("the destination was emptied, or its positions were removed", _REBUILD),
     "TWP-SCHEMA-RECORD": Lasting("the log has a schema change of a later version: upgrade its plugin", (("restart",),)),
     "TWP-NOT-EXACTLY-ONCE": Lasting("its worker writes without transactions", (("check",),)),
 }

@@ -3,7 +3,9 @@ package io.towpath.sink;
 import com.mongodb.MongoException;
 import io.towpath.sink.Offsets.Drift;
 import io.towpath.sink.Offsets.Fenced;
+import io.towpath.sink.Offsets.Owner;
 import java.util.Collection;
+import java.util.Map;
 import java.util.Set;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.connect.errors.ConnectException;
@@ -16,6 +18,9 @@ import org.apache.kafka.connect.sink.SinkTaskContext;
  */
 final class Displacement {
     private static final long PAUSE_MS = 500;
+    /** What a restart does not cure has a code. */
+    private static final Map<Owner, String> CODES =
+            Map.of(Owner.LATER, "TWP-SHARED-POSITION: ", Owner.EARLIER, "", Owner.NONE, "TWP-POSITION-LOST: ");
 
     private final SinkSettings settings;
     private final SinkTaskContext context;
@@ -32,7 +37,7 @@ final class Displacement {
         this.retry = retry;
     }
 
-    /** Throws {@link RetriableException} when another task owns a partition, and {@link ConnectException} when it still does much later. */
+    /** Throws {@link RetriableException} when this task does not own a partition, and {@link ConnectException} when it still does not much later. */
     Collection<Drift> drifts(Set<TopicPartition> partitions) {
         while (true) {
             try {
@@ -52,17 +57,33 @@ final class Displacement {
         fencedSince = -1;
     }
 
-    /** Connect revokes the partition when it polls Kafka again. If it does not, two connectors write as one pipeline. */
+    /**
+     * If a later task owns the partition, Connect revokes it when this one polls Kafka again. If it does not, two connectors write as one
+     * pipeline. Otherwise someone has changed the destination: a task that starts again continues at an older position, but not without one.
+     */
     private RuntimeException displaced(Fenced fenced) {
-        String message = "another task has taken over %s, so this one writes nothing more of it: "
-                .formatted(fenced.getMessage());
         long now = System.nanoTime();
         if (fencedSince < 0) fencedSince = now;
-        if (now - fencedSince > settings.retryTimeout().toNanos()) {
-            return new ConnectException("TWP-SHARED-POSITION: " + message
-                    + "%s '%s' is used by two connectors".formatted(SinkSettings.PIPELINE, settings.pipeline()));
-        }
+        boolean isLasting = now - fencedSince > settings.retryTimeout().toNanos();
+        String partition = fenced.getMessage();
+        String words =
+                switch (fenced.owner()) {
+                    case LATER -> "another task has taken over " + partition
+                            + ", so this one writes nothing more of it: "
+                            + (isLasting ? twoConnectors() : "it was cut off from Kafka for too long");
+                    case EARLIER -> "the destination has an older position of " + partition
+                            + " than this task's: it was"
+                            + " restored to an earlier state, or emptied and used again; `towpath restart` continues there";
+                    case NONE -> "the destination no longer has the position of " + partition
+                            + ": it was emptied, or someone"
+                            + " removed its database towpath; docs/how-to/rebuild.md says how to continue";
+                };
+        if (isLasting) return new ConnectException(CODES.get(fenced.owner()) + words);
         context.timeout(PAUSE_MS);
-        return new RetriableException(message + "it was cut off from Kafka for too long");
+        return new RetriableException(words);
+    }
+
+    private String twoConnectors() {
+        return "%s '%s' is used by two connectors".formatted(SinkSettings.PIPELINE, settings.pipeline());
     }
 }

@@ -47,6 +47,16 @@ final class Offsets {
         BEHIND
     }
 
+    /** Who owns a partition instead of this task. Epochs only increase, and no task deletes a position. */
+    enum Owner {
+        /** A task that has taken it over. */
+        LATER,
+        /** A task before this one: the destination was restored to an earlier state, or emptied and used again. */
+        EARLIER,
+        /** No task has a position: the destination was emptied. */
+        NONE
+    }
+
     /**
      * Where a transaction ends in a partition.
      *
@@ -308,9 +318,10 @@ final class Offsets {
         Map<TopicPartition, BsonDocument> documents = new HashMap<>();
         for (TopicPartition partition : partitions) {
             BsonDocument stored = store.find(partition);
-            if (stored == null
-                    || OffsetDocument.of(stored).epoch()
-                            != positions.get(partition).epoch()) throw new Fenced(partition);
+            if (stored == null) throw new Fenced(partition, Owner.NONE);
+            int owner = Long.compare(
+                    OffsetDocument.of(stored).epoch(), positions.get(partition).epoch());
+            if (owner != 0) throw new Fenced(partition, owner > 0 ? Owner.LATER : Owner.EARLIER);
             documents.put(partition, stored);
         }
         Map<TopicPartition, Drift> drifts = new HashMap<>();
@@ -332,12 +343,19 @@ final class Offsets {
         }
     }
 
-    /** Another task has taken a partition over. */
+    /** This task does not own a partition any more. */
     static final class Fenced extends Exception {
         private static final long serialVersionUID = 1;
 
-        private Fenced(TopicPartition partition) {
+        private final Owner owner;
+
+        private Fenced(TopicPartition partition, Owner owner) {
             super(partition.toString());
+            this.owner = owner;
+        }
+
+        Owner owner() {
+            return owner;
         }
     }
 }

@@ -1,6 +1,8 @@
 package io.towpath.sink;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.mongodb.MongoClientSettings;
 import com.mongodb.MongoTimeoutException;
@@ -19,12 +21,16 @@ import java.util.Collection;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Supplier;
+import java.util.stream.Stream;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.connect.errors.ConnectException;
+import org.apache.kafka.connect.errors.RetriableException;
 import org.bson.BsonDocument;
 import org.bson.BsonInt64;
 import org.bson.conversions.Bson;
@@ -98,6 +104,42 @@ class OffsetsTest {
         assertEquals(Set.of(), takenBack(), "nothing is asked any more");
     }
 
+    /** A destination that was emptied or restored is no second connector. */
+    @Test
+    void aTaskThatIsNoOwnerSaysWhy() {
+        String two = "TWP-SHARED-POSITION: another task has taken over t-0, so this one writes nothing more of it: "
+                + "towpath.pipeline 'test' is used by two connectors";
+        assertEquals(two, lasting(at(2, 10)));
+        assertEquals(two, lasting(at(2, 0)), "wherever it is");
+        String restored = lasting(at(0, 10));
+        assertTrue(restored.startsWith("the destination has an older position of t-0 than this task's"), restored);
+        String emptied = lasting(null);
+        assertTrue(emptied.startsWith("TWP-POSITION-LOST: the destination no longer has the position of t-0"), emptied);
+    }
+
+    /** What a task fails with once the destination has had this for as long as it retries. */
+    private String lasting(BsonDocument stored) {
+        local = STORED;
+        offsets.open(PARTITION, new BsonDocument());
+        local = stored;
+        Map<String, String> given = Map.of(
+                "connection.uri",
+                "mongodb://127.0.0.1:1",
+                "topics",
+                "t",
+                "towpath.pipeline",
+                "test",
+                "towpath.retry.timeout.ms",
+                "0");
+        SinkSettings settings = SinkSettings.of(given);
+        SinkMetrics metrics = new SinkMetrics("displaced" + System.nanoTime(), "test", 0);
+        Displacement displacement =
+                new Displacement(settings, context, offsets, metrics, new Retry(settings.retryTimeout(), context));
+        assertThrows(RetriableException.class, () -> displacement.drifts(Set.of(PARTITION)));
+        ConnectException late = assertThrows(ConnectException.class, () -> displacement.drifts(Set.of(PARTITION)));
+        return late.getMessage();
+    }
+
     private Set<TopicPartition> takenBack() {
         nowNs += TimeUnit.SECONDS.toNanos(6);
         return Set.copyOf(offsets.takenBack());
@@ -154,13 +196,18 @@ class OffsetsTest {
 
     private FindIterable<?> found(BsonDocument stored) {
         if (!responds) throw new MongoTimeoutException("no primary");
-        Iterator<BsonDocument> documents = List.of(identified(stored)).iterator();
+        Iterator<BsonDocument> documents =
+                Stream.ofNullable(stored).map(OffsetsTest::identified).iterator();
         MongoCursor<?> cursor = fake(
                 MongoCursor.class,
                 (all, method, none) -> method.getName().equals("hasNext") ? documents.hasNext() : documents.next());
         return fake(
                 FindIterable.class,
-                (all, method, none) -> method.getName().equals("iterator") ? cursor : identified(stored));
+                (all, method, none) -> method.getName().equals("iterator")
+                        ? cursor
+                        : Optional.ofNullable(stored)
+                                .map(OffsetsTest::identified)
+                                .orElse(null));
     }
 
     private static BsonDocument identified(BsonDocument stored) {
