@@ -634,6 +634,24 @@ class SchemaCaptureServerTest {
         sameOnBothSides();
     }
 
+    /** The document was read once it was gone from the collection that has the name by then. */
+    @Test
+    void aDeleteInACollectionThatFollowsTheOneOfADocumentInPlaceOfAnEventIsInTheLog() throws InterruptedException {
+        source.begin();
+        insert("a", 1);
+        insert("b", 1);
+        catchUp();
+        source.stop();
+        int from = live.changes.size();
+        rename("a", "b", true);
+        collection("b").deleteOne(Filters.eq("_id", 1));
+        readInPlaceOfAnEvent("b");
+        source.begin();
+        catchUp();
+        assertEquals(List.of("rename a b", "complete b"), kinds(from));
+        sameOnBothSides();
+    }
+
     /** No server reads it as of a known time. */
     @Test
     void theCopyOfACappedCollectionEnds() throws InterruptedException {
@@ -642,15 +660,14 @@ class SchemaCaptureServerTest {
         catchUp();
         source.stop();
         int from = live.changes.size();
-        run("{drop: 'a'}");
-        run("{create: 'a', capped: true, size: 4096}");
-        readInPlaceOfAnEvent("a");
+        rename("a", "b", false);
+        run("{convertToCapped: 'b', size: 4096}");
         source.begin();
         source.commitUntil(() -> kinds(from).size() == 2 && openRefills() == 0);
-        assertEquals(List.of("drop a", "replace a"), kinds(from));
-        assertTrue(new SchemaOffset(source.offset()).problem().startsWith(name("a") + " is capped"));
+        assertEquals(List.of("rename a b", "collMod b"), kinds(from));
+        assertTrue(new SchemaOffset(source.offset()).problem().startsWith(name("b") + " is capped"));
         Ledger ledger = new Ledger(new Partitions("p"), source.context);
-        assertFalse(ledger.rows().copies().containsKey(name("a")));
+        assertFalse(ledger.rows().copies().containsKey(name("b")));
     }
 
     private void select(String collection, boolean isSelected) {
