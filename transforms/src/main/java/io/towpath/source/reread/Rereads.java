@@ -215,7 +215,7 @@ public final class Rereads implements AutoCloseable {
             answer = RereadAnswer.read(request, index, time, reads);
         } catch (MongoException error) {
             if (isRefusal(error)) return skip(request, ReadFault.message(error));
-            if (ReadFault.isAboutTime(error) && reads.source().isCapped(request.namespace()))
+            if (ReadFault.isOfACapped(error))
                 return skip(request, "it is a capped collection, which no server reads as of a known time");
             throw error;
         }
