@@ -181,7 +181,7 @@ public final class Rereads implements AutoCloseable {
     }
 
     private List<SourceRecord> pause(MongoException error, ClusterTime time) {
-        String reason = ReadFault.isAboutTime(error)
+        String reason = ReadFault.isAboutTime(error) && !ReadFault.isOfACapped(error)
                 ? "the source does not hold its state of %s: capture lags behind by more than the source's minSnapshotHistoryWindowInSeconds, or a collection or its indexes changed since"
                         .formatted(new ClusterTime(time.seconds(), 0))
                 : ReadFault.message(error);
