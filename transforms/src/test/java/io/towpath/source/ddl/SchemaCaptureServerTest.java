@@ -608,12 +608,15 @@ class SchemaCaptureServerTest {
         assertEquals(1, live.collections.get(name(stays)).documents.size());
     }
 
+    private static byte[] key(int id) {
+        return CanonicalKey.of(BsonBytes.of(new BsonDocument("_id", new BsonInt32(id))));
+    }
+
     /** Read as of now, in place of an event that is too large: it has everything up to now. */
     private void readInPlaceOfAnEvent(String collection) {
         try (SourceCluster cluster = Sources.connected(source.configuration)) {
             Ledger ledger = new Ledger(new Partitions("p"), source.context);
-            byte[] key = CanonicalKey.of(BsonBytes.of(BsonDocument.parse("{_id: 1}")));
-            ledger.addDocument(name(collection), key, cluster.now(), true);
+            ledger.addDocument(name(collection), key(1), cluster.now(), true);
             source.context.store(List.of(ledger.rootRecord()));
         }
     }
@@ -650,6 +653,26 @@ class SchemaCaptureServerTest {
         catchUp();
         assertEquals(List.of("rename a b", "complete b"), kinds(from));
         sameOnBothSides();
+    }
+
+    /** No rows of it would follow. */
+    @Test
+    void aCappedCollectionOfWhichADocumentIsPendingKeepsTheOthersInARename() throws InterruptedException {
+        source.begin();
+        run("{create: 'a', capped: true, size: 4096}");
+        insert("a", 1);
+        insert("a", 2);
+        catchUp();
+        source.stop();
+        int from = live.changes.size();
+        Ledger ledger = new Ledger(new Partitions("p"), source.context);
+        ledger.addPending(name("a"), key(1));
+        source.context.store(ledger.newPending());
+        rename("a", "b", false);
+        source.begin();
+        source.commitUntil(() -> !kinds(from).isEmpty());
+        assertEquals(List.of("rename a b"), kinds(from));
+        assertEquals(2, live.collections.get(name("b")).documents.size());
     }
 
     /** No server reads it as of a known time. */
