@@ -34,7 +34,6 @@ import java.util.function.Predicate;
 import java.util.regex.Pattern;
 import java.util.regex.PatternSyntaxException;
 import org.apache.kafka.connect.errors.ConnectException;
-import org.bson.BsonBoolean;
 import org.bson.BsonDocument;
 import org.bson.BsonInt32;
 import org.bson.BsonRegularExpression;
@@ -236,14 +235,6 @@ public final class SourceCluster implements AutoCloseable {
     public boolean isView(String namespace) {
         return described(namespace).stream()
                 .anyMatch(found -> !found.getString("type").getValue().equals("collection"));
-    }
-
-    /** Whether a collection is capped: no server reads such a one as of a known time. */
-    public boolean isCapped(String namespace) {
-        return described(namespace).stream().anyMatch(collection -> collection
-                .getDocument("options", new BsonDocument())
-                .getBoolean("capped", BsonBoolean.FALSE)
-                .getValue());
     }
 
     /** The collection as {@code listCollections} describes it; empty if there is none of this name. */

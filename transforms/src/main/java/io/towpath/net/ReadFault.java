@@ -33,6 +33,11 @@ public final class ReadFault {
         return ServerError.SnapshotTooOld.is(error) || ServerError.SnapshotUnavailable.is(error);
     }
 
+    /** Whether the collection is capped, and the server reads none such as of a cluster time: before 8.0, none does. */
+    public static boolean isOfACapped(MongoException error) {
+        return ServerError.SnapshotUnavailable.is(error) && error.getMessage().contains("capped collection");
+    }
+
     /** Whether a view has the collection's name by now, and the command, or an option of it, is none for views. */
     public static boolean isOfAView(MongoException error) {
         return ServerError.CommandNotSupportedOnView.is(error)

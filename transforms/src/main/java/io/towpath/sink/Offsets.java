@@ -259,7 +259,7 @@ final class Offsets {
         }
         guard.check(unread())
                 .forEach((partition, atMs) -> updates.add(new UpdateOneModel<>(
-                        store.owned(partition, positions.get(partition)),
+                        store.at(partition, positions.get(partition)), // a failover may have taken it back
                         Updates.set(DeleteGuard.AT, new BsonDateTime(atMs)))));
         if (updates.isEmpty()) return;
         try {

@@ -63,6 +63,19 @@ class ReadFaultTest {
         assertTrue(ReadFault.isOfAView(command(166)));
     }
 
+    /** Other such errors pass, also those of a capped collection from 8.0 on. */
+    @Test
+    void thatNoCappedCollectionIsReadIsToldFromATimeThatIsNotHeld() {
+        BsonDocument reply = new BsonDocument("code", new BsonInt32(246));
+        String capped = "Reading from capped collections with readConcern snapshot is not supported";
+        assertTrue(ReadFault.isOfACapped(new MongoCommandException(
+                reply.clone().append("errmsg", new BsonString(capped)), new ServerAddress())));
+        String changed = "Unable to read from a snapshot due to pending collection catalog changes";
+        assertFalse(ReadFault.isOfACapped(
+                new MongoCommandException(reply.append("errmsg", new BsonString(changed)), new ServerAddress())));
+        assertFalse(ReadFault.isOfACapped(command(239)));
+    }
+
     private static MongoCommandException command(int code) {
         return new MongoCommandException(new BsonDocument("code", new BsonInt32(code)), new ServerAddress());
     }

@@ -13,6 +13,7 @@ import com.mongodb.client.MongoCollection;
 import com.mongodb.client.MongoCursor;
 import com.mongodb.client.MongoDatabase;
 import com.mongodb.client.model.UpdateOneModel;
+import com.mongodb.client.model.Updates;
 import io.towpath.support.Context;
 import java.lang.reflect.InvocationHandler;
 import java.lang.reflect.Proxy;
@@ -23,6 +24,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalLong;
+import java.util.Properties;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
@@ -31,6 +33,7 @@ import java.util.stream.Stream;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.errors.RetriableException;
+import org.bson.BsonDateTime;
 import org.bson.BsonDocument;
 import org.bson.BsonInt64;
 import org.bson.conversions.Bson;
@@ -39,12 +42,15 @@ import org.junit.jupiter.api.Test;
 /** What a sink stores of its positions while the destination does not always respond. */
 class OffsetsTest {
     private static final TopicPartition PARTITION = new TopicPartition("t", 0);
-    private static final BsonDocument STORED = BsonDocument.parse("{epoch: {$numberLong: '1'}, offset: 10}");
+    private static final BsonDocument STORED =
+            BsonDocument.parse("{epoch: {$numberLong: '1'}, offset: 10, began: {$date: 0}, at: {$date: 0}}");
 
     private final Context context = new Context();
     private boolean responds = true;
     /** The values of `clear` that were written. */
     private final List<BsonDocument> written = new ArrayList<>();
+    /** What the documents have to match in which they were written. */
+    private final List<BsonDocument> matched = new ArrayList<>();
 
     /** What the primary has of the partition. */
     private BsonDocument local = STORED;
@@ -140,6 +146,19 @@ class OffsetsTest {
         return late.getMessage();
     }
 
+    /** Else deletes that a failover took back would count as applied, and the log may lose them unnoticed. */
+    @Test
+    void upToWhenAnIdlePartitionIsAppliedIsStoredAtItsPositionOnly() {
+        LogSettings log = new LogSettings(Optional.empty(), Map.of(), 8_000, 8_000, true, new Properties());
+        DeleteGuard guard = new DeleteGuard(log, unread -> Map.of(PARTITION, OptionalLong.empty()), () -> 9_000);
+        Offsets compacted = new Offsets("test", client(), guard, new LogGuard(null, -1), () -> nowNs);
+        compacted.open(PARTITION, new BsonDocument());
+        compacted.guard(context);
+        assertEquals(List.of(bson(Updates.set(DeleteGuard.AT, new BsonDateTime(9_000)))), written);
+        OffsetDocument position = compacted.position(PARTITION);
+        assertEquals(List.of(bson(new OffsetStore("test", client()).at(PARTITION, position))), matched);
+    }
+
     private Set<TopicPartition> takenBack() {
         nowNs += TimeUnit.SECONDS.toNanos(6);
         return Set.copyOf(offsets.takenBack());
@@ -187,7 +206,11 @@ class OffsetsTest {
             case "findOneAndUpdate" -> STORED;
             case "bulkWrite" -> {
                 if (!responds) throw new MongoTimeoutException("no primary");
-                for (Object update : (List<?>) given[0]) written.add(bson(((UpdateOneModel<?>) update).getUpdate()));
+                for (Object each : (List<?>) given[0]) {
+                    UpdateOneModel<?> update = (UpdateOneModel<?>) each;
+                    written.add(bson(update.getUpdate()));
+                    matched.add(bson(update.getFilter()));
+                }
                 yield null;
             }
             default -> collection; // with…

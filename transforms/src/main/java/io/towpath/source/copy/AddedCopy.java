@@ -37,7 +37,7 @@ public record AddedCopy(Progress progress, SnapshotReads reads, SchemaCapture sc
                         : List.of(progress.ledger().plan(namespace, reads.plan(namespace)));
             } catch (MongoException error) {
                 if (!ReadFault.isAboutTime(error)) throw error;
-                if (isNeverRead(namespace)) return schema.endCopy(namespace, time);
+                if (ReadFault.isOfACapped(error) && willStay(namespace)) return schema.endCopy(namespace, time);
                 unavailable = error;
             }
         }
@@ -45,11 +45,9 @@ public record AddedCopy(Progress progress, SnapshotReads reads, SchemaCapture sc
         return List.of();
     }
 
-    /** Whether the collection is capped, and no schema change is to come that takes it. */
-    private boolean isNeverRead(String namespace) throws InterruptedException {
-        return schema != null
-                && reads.source().isCapped(namespace)
-                && schema.mayBeGone(namespace).equals(Optional.of(false));
+    /** Whether no schema change is to come that takes the collection. */
+    private boolean willStay(String namespace) throws InterruptedException {
+        return schema != null && schema.mayBeGone(namespace).equals(Optional.of(false));
     }
 
     private List<SourceRecord> page(String namespace, CollectionCopy copy, ClusterTime time) {

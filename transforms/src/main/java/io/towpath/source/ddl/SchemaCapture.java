@@ -230,7 +230,10 @@ public final class SchemaCapture implements AutoCloseable {
         boolean isOfOthers = first.kind() == Kind.RENAME
                 && !first.isView()
                 && !progress.rules().selectAlike(first.namespace(), first.to());
-        if (isAhead && first.kind() == Kind.RENAME || isOfOthers) changes.add(again(first, first.to()));
+        // of a capped collection no rows would follow: nothing would be left of what the destination has
+        boolean isRenamedAhead =
+                isAhead && first.kind() == Kind.RENAME && change.refilled().isPresent();
+        if (isRenamedAhead || isOfOthers) changes.add(again(first, first.to()));
         if (isAhead && first.kind() == Kind.CREATE) return emit(change.again(again(first, first.namespace())));
         List<SourceRecord> effects = new ArrayList<>(ledger.gone(change.gone(), change.time()));
         change.refilled().ifPresent(namespace -> effects.addAll(ledger.refill(namespace)));

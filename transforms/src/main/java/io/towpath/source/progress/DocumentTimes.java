@@ -56,6 +56,12 @@ final class DocumentTimes {
         return times.values().removeIf(position::isAfter);
     }
 
+    /** Forgets those of a collection. */
+    void forget(String namespace) {
+        String digits = digits(namespace);
+        times.keySet().removeIf(digest -> digest.startsWith(digits));
+    }
+
     int size() {
         return times.size();
     }

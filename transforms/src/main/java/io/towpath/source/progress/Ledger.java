@@ -204,9 +204,8 @@ public final class Ledger {
     }
 
     /**
-     * Collections that are others from now on, or none: their rows in the log, and what is pending because of them, mean nothing any more.
-     * A document that was read later than its event may be of the other collection, and then its changes were dropped: so such a collection
-     * is copied again. Of one that was not read completely, the log lacks the states up to then.
+     * Collections that are others from now on, or none: their rows in the log, documents in place of events, and what is pending because of
+     * them, mean nothing any more. Of one that was not read completely, the log lacks the states up to then.
      *
      * @param time since when they are others
      */
@@ -214,9 +213,7 @@ public final class Ledger {
         if (namespaces.isEmpty()) return List.of();
         if (namespaces.stream().anyMatch(rows::isPartial)) history.copiedAt(time);
         List<SourceRecord> records = forget(namespaces);
-        rows.add(namespaces.stream()
-                .filter(namespace -> rows.isDocumentAhead(namespace, time))
-                .toList());
+        rows.forgetDocuments(namespaces);
         records.add(rootRecord());
         return records;
     }

@@ -189,14 +189,9 @@ public final class RowTimes {
         return documents.size() >= MOST_DOCUMENTS;
     }
 
-    /** Whether a single document of a collection was read as of {@code time} or later. */
-    boolean isDocumentAhead(String namespace, ClusterTime time) {
-        return documents.isAhead(namespace, time);
-    }
-
     /** Whether rows of a collection, or single documents of it, were read as of {@code time} or later, or documents of it are pending. */
     boolean isAhead(String namespace, ClusterTime time) {
-        return isDocumentAhead(namespace, time)
+        return documents.isAhead(namespace, time)
                 || pending.containsKey(namespace)
                 || Stream.concat(
                                 Stream.ofNullable(abandoned.get(namespace)).map(Times::last),
@@ -491,6 +486,12 @@ public final class RowTimes {
         boolean hasPassed = documents.forget(position);
         if (hasPassed) isLargestKnown = false;
         return hasPassed;
+    }
+
+    /** Forgets the documents of these collections. */
+    void forgetDocuments(Collection<String> namespaces) {
+        namespaces.forEach(documents::forget);
+        timesChanged();
     }
 
     void clearDocuments() {

@@ -32,7 +32,7 @@ public record EventDocument(Progress progress, SnapshotReads reads, SchemaCaptur
 
     /**
      * The records in place of Debezium's, which has the offset; none where the document is to be re-read later, as too many others are
-     * remembered; empty when the read has to be retried.
+     * remembered, or its name is that of a capped collection by now; empty when the read has to be retried.
      */
     public Optional<List<SourceRecord>> of(SourceRecord record, EventKey event) throws InterruptedException {
         if (!DriverKey.isExact(event.key())) {
@@ -40,11 +40,7 @@ public record EventDocument(Progress progress, SnapshotReads reads, SchemaCaptur
                     "a change of %s %s is too large for a change stream, or changes a field whose name holds a dot, and the document cannot be read by its _id, which no driver sends unchanged. Remove the document, or exclude the collection"
                             .formatted(event.namespace(), new RawBsonDocument(event.key()).toJson()));
         }
-        if (progress.ledger().isFullOfDocuments()) {
-            progress.ledger().addPending(event.namespace(), event.key());
-            progress.metrics().dropped();
-            return Optional.of(List.of());
-        }
+        if (progress.ledger().isFullOfDocuments()) return later(event);
         try {
             return read(record, event, Optional.of(event.time()));
         } catch (MongoException error) {
@@ -53,8 +49,15 @@ public record EventDocument(Progress progress, SnapshotReads reads, SchemaCaptur
         try {
             return read(record, event, Optional.empty());
         } catch (MongoException error) {
-            return retry(error);
+            return ReadFault.isOfACapped(error) ? later(event) : retry(error);
         }
+    }
+
+    /** Its changes wait until it is re-read, or its collection is gone. */
+    private Optional<List<SourceRecord>> later(EventKey event) {
+        progress.ledger().addPending(event.namespace(), event.key());
+        progress.metrics().dropped();
+        return Optional.of(List.of());
     }
 
     private Optional<List<SourceRecord>> retry(MongoException error) {

@@ -181,7 +181,7 @@ public final class Rereads implements AutoCloseable {
     }
 
     private List<SourceRecord> pause(MongoException error, ClusterTime time) {
-        String reason = ReadFault.isAboutTime(error)
+        String reason = ReadFault.isAboutTime(error) && !ReadFault.isOfACapped(error)
                 ? "the source does not hold its state of %s: capture lags behind by more than the source's minSnapshotHistoryWindowInSeconds, or a collection or its indexes changed since"
                         .formatted(new ClusterTime(time.seconds(), 0))
                 : ReadFault.message(error);
@@ -215,7 +215,7 @@ public final class Rereads implements AutoCloseable {
             answer = RereadAnswer.read(request, index, time, reads);
         } catch (MongoException error) {
             if (isRefusal(error)) return skip(request, ReadFault.message(error));
-            if (ReadFault.isAboutTime(error) && reads.source().isCapped(request.namespace()))
+            if (ReadFault.isOfACapped(error))
                 return skip(request, "it is a capped collection, which no server reads as of a known time");
             throw error;
         }

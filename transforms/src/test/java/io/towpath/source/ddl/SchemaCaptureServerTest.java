@@ -608,12 +608,15 @@ class SchemaCaptureServerTest {
         assertEquals(1, live.collections.get(name(stays)).documents.size());
     }
 
+    private static byte[] key(int id) {
+        return CanonicalKey.of(BsonBytes.of(new BsonDocument("_id", new BsonInt32(id))));
+    }
+
     /** Read as of now, in place of an event that is too large: it has everything up to now. */
     private void readInPlaceOfAnEvent(String collection) {
         try (SourceCluster cluster = Sources.connected(source.configuration)) {
             Ledger ledger = new Ledger(new Partitions("p"), source.context);
-            byte[] key = CanonicalKey.of(BsonBytes.of(BsonDocument.parse("{_id: 1}")));
-            ledger.addDocument(name(collection), key, cluster.now(), true);
+            ledger.addDocument(name(collection), key(1), cluster.now(), true);
             source.context.store(List.of(ledger.rootRecord()));
         }
     }
@@ -634,6 +637,44 @@ class SchemaCaptureServerTest {
         sameOnBothSides();
     }
 
+    /** The document was read once it was gone from the collection that has the name by then. */
+    @Test
+    void aDeleteInACollectionThatFollowsTheOneOfADocumentInPlaceOfAnEventIsInTheLog() throws InterruptedException {
+        source.begin();
+        insert("a", 1);
+        insert("b", 1);
+        catchUp();
+        source.stop();
+        int from = live.changes.size();
+        rename("a", "b", true);
+        collection("b").deleteOne(Filters.eq("_id", 1));
+        readInPlaceOfAnEvent("b");
+        source.begin();
+        catchUp();
+        assertEquals(List.of("rename a b", "complete b"), kinds(from));
+        sameOnBothSides();
+    }
+
+    /** No rows of it would follow. */
+    @Test
+    void aCappedCollectionOfWhichADocumentIsPendingKeepsTheOthersInARename() throws InterruptedException {
+        source.begin();
+        run("{create: 'a', capped: true, size: 4096}");
+        insert("a", 1);
+        insert("a", 2);
+        catchUp();
+        source.stop();
+        int from = live.changes.size();
+        Ledger ledger = new Ledger(new Partitions("p"), source.context);
+        ledger.addPending(name("a"), key(1));
+        source.context.store(ledger.newPending());
+        rename("a", "b", false);
+        source.begin();
+        source.commitUntil(() -> !kinds(from).isEmpty());
+        assertEquals(List.of("rename a b"), kinds(from));
+        assertEquals(2, live.collections.get(name("b")).documents.size());
+    }
+
     /** No server reads it as of a known time. */
     @Test
     void theCopyOfACappedCollectionEnds() throws InterruptedException {
@@ -642,15 +683,14 @@ class SchemaCaptureServerTest {
         catchUp();
         source.stop();
         int from = live.changes.size();
-        run("{drop: 'a'}");
-        run("{create: 'a', capped: true, size: 4096}");
-        readInPlaceOfAnEvent("a");
+        rename("a", "b", false);
+        run("{convertToCapped: 'b', size: 4096}");
         source.begin();
         source.commitUntil(() -> kinds(from).size() == 2 && openRefills() == 0);
-        assertEquals(List.of("drop a", "replace a"), kinds(from));
-        assertTrue(new SchemaOffset(source.offset()).problem().startsWith(name("a") + " is capped"));
+        assertEquals(List.of("rename a b", "collMod b"), kinds(from));
+        assertTrue(new SchemaOffset(source.offset()).problem().startsWith(name("b") + " is capped"));
         Ledger ledger = new Ledger(new Partitions("p"), source.context);
-        assertFalse(ledger.rows().copies().containsKey(name("a")));
+        assertFalse(ledger.rows().copies().containsKey(name("b")));
     }
 
     private void select(String collection, boolean isSelected) {

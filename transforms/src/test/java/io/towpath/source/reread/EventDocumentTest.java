@@ -5,6 +5,8 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import com.mongodb.MongoCommandException;
+import com.mongodb.ServerAddress;
 import com.mongodb.client.ClientSession;
 import com.mongodb.client.FindIterable;
 import com.mongodb.client.MongoClient;
@@ -32,6 +34,7 @@ import java.util.Optional;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.bson.BsonDocument;
 import org.bson.BsonInt32;
+import org.bson.BsonString;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 
@@ -41,6 +44,9 @@ class EventDocumentTest {
     private static final ClusterTime TIME = new ClusterTime(5, 1);
     /** As many as the root offset has. */
     private static final int MOST = 5_000;
+
+    /** What the source says to each read; null where it answers. */
+    private String error;
 
     private final SourceContext context = new SourceContext(Map.of());
     private final Ledger ledger = new Ledger(new Partitions("p"), context);
@@ -88,6 +94,18 @@ class EventDocumentTest {
         assertFalse(ledger.rows().isPending(NAMESPACE, key(MOST + 1)));
     }
 
+    /** Otherwise the stream would wait for it forever, also for the change that takes the collection. */
+    @Test
+    void ofACappedCollectionTheDocumentWaitsAndTheStreamDoesNot() throws InterruptedException {
+        ledger.begin("", new ClusterTime(1, 1), List.of());
+        ledger.beginStream();
+        error = "Reading from capped collections with readConcern snapshot is not supported";
+        assertEquals(0, read(1).size());
+        assertTrue(ledger.holds(NAMESPACE, key(1), TIME.next()), "until it is re-read");
+        ledger.gone(List.of(NAMESPACE), TIME.next());
+        assertFalse(ledger.holds(NAMESPACE, key(1), TIME.next()));
+    }
+
     private List<SourceRecord> read(int id) throws InterruptedException {
         SourceRecord record =
                 new SourceRecord(Map.of("server_id", "p"), Map.of("sec", 5, "ord", 1), "p", null, null, null);
@@ -101,20 +119,31 @@ class EventDocumentTest {
     }
 
     /** Of a source without documents. */
-    private static MongoClient client() {
+    private MongoClient client() {
         MongoCursor<?> cursor = fake(
                 MongoCursor.class, (none, method, given) -> method.getName().equals("hasNext") ? false : null);
-        FindIterable<?> found = fake(
-                FindIterable.class,
-                (find, method, given) -> method.getName().equals("iterator") ? cursor : find); // sort, hint, map…
+        FindIterable<?> found = fake(FindIterable.class, (find, method, given) -> {
+            if (error != null) throw unavailable();
+            return method.getName().equals("iterator") ? cursor : find; // sort, hint, map…
+        });
         MongoCollection<?> collection = fake(
                 MongoCollection.class, (all, method, given) -> method.getName().equals("find") ? found : all);
-        MongoDatabase database = fake(MongoDatabase.class, (all, method, given) -> collection);
+        BsonDocument now = new BsonDocument("operationTime", TIME.timestamp());
+        MongoDatabase database = fake(MongoDatabase.class, (all, method, given) -> switch (method.getName()) {
+            case "getCollection" -> collection;
+            case "runCommand" -> now;
+            default -> all; // with…
+        });
         return fake(MongoClient.class, (client, method, given) -> switch (method.getName()) {
             case "getDatabase" -> database;
             case "startSession" -> fake(ClientSession.class, (session, call, argument) -> null);
             default -> null;
         });
+    }
+
+    private MongoCommandException unavailable() {
+        BsonDocument reply = new BsonDocument("code", new BsonInt32(246)).append("errmsg", new BsonString(error));
+        return new MongoCommandException(reply, new ServerAddress());
     }
 
     private static <T> T fake(Class<T> type, InvocationHandler handler) {
