@@ -1,10 +1,12 @@
-"""`restore.py` and `merge.py` of the page about a point in time: what they take for the mistake, without a server."""
+"""`restore.py`, `merge.py` and `check.py` of the pages: what they take from the log, without a server."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import util
 from pathlib import Path
 from types import ModuleType
@@ -32,6 +34,25 @@ class Rebuilt:
     def find_one(self, wanted: dict[str, Any], session: object = None) -> RawBSONDocument | None:
         found = self.documents.get(wanted["_id"]["$eq"])
         return None if found is None else RawBSONDocument(bson.encode(found))
+
+
+class Source(Rebuilt):
+    """The source, as `restore` uses it. Its client and its sessions are itself."""
+
+    @property
+    def database(self) -> Source:
+        return self
+
+    client = database
+
+    @contextmanager
+    def start_session(self) -> Iterator[Source]:
+        yield self
+
+    start_transaction = start_session
+
+    def insert_one(self, document: RawBSONDocument, session: object) -> None:
+        self.documents[document["_id"]] = bson.decode(document.raw)
 
 
 def loaded(file: Path) -> ModuleType:
@@ -70,6 +91,7 @@ def histories(restore: ModuleType, rebuilt: Rebuilt, *log: dict[str, Any], until
 
 
 NULL: dict[str, Any] = {"$set": {"total": None}}
+PAID: dict[str, Any] = {"$set": {"note": "paid"}}
 
 
 def test_a_change_with_correct_fields_is_listed_and_not_undone(restore: ModuleType) -> None:
@@ -114,6 +136,84 @@ def test_a_deleted_document_that_the_set_lacks_is_listed(restore: ModuleType) ->
     rebuilt = Rebuilt({"_id": 1, "status": "paid"}, {"_id": 2, "status": "open"})
     found = histories(restore, rebuilt, *(change(id, "delete", None, op="d") for id in (1, 2, 3)))
     assert {id: one.before is not None for id, one in found.items()} == {2: True, 3: False}
+
+
+def test_only_what_came_in_the_time_of_the_mistake_is_its_own(restore: ModuleType) -> None:
+    rebuilt = Rebuilt(*({"_id": n, "status": "open", "total": 1} for n in range(4)))
+    late = f"{SECOND + 601}:1"
+    found = histories(
+        restore,
+        rebuilt,
+        change(0, "delete", None, f"{SECOND + 600}:9"),
+        change(1, "delete", None, late),
+        change(2, "update", NULL, late),
+    )
+    assert [(id, one.deleted) for id, one in found.items()] == [(0, True)]
+
+
+def test_what_the_mistake_changed_and_then_deleted_after_a_change_of_others_comes_back(restore: ModuleType) -> None:
+    rebuilt = Rebuilt(*({"_id": n, "status": "open", "total": 1} for n in range(3)))
+    log = [change(id, *what) for id in range(3) for what in (("update", NULL), ("update", PAID), ("delete", None))]
+    found = histories(restore, rebuilt, *log, change(2, "document", {"_id": 2, "note": "again"}))
+    assert [one.deleted for one in found.values()] == [True, True, False]
+    damaged = {"_id": 1, "status": "open", "total": None, "note": "paid"}
+    source = Source({"_id": 2, "note": "again"})
+    tried = [restore.restore(source, found[id], restore.digest(source.documents.get(id)), False) for id in (0, 1)]
+    assert tried == ["MERGE, would come back"] * 2
+    assert restore.restore(source, found[1], None, True) == "MERGE, brought back"
+    assert restore.restore(source, found[2], None, True) == "MERGE"
+    assert source.documents == {1: damaged, 2: {"_id": 2, "note": "again"}}
+    line = json_util.loads(found[1].shown)
+    assert (line["before"]["total"], line["later"]) == (1, [PAID])
+
+
+def test_a_document_that_was_only_read_again_is_no_change_but_one_in_place_of_an_event_is(restore: ModuleType) -> None:
+    rebuilt = Rebuilt(*({"_id": n, "status": "open", "total": 1} for n in range(2)))
+    found = histories(
+        restore,
+        rebuilt,
+        change(0, "document", {"_id": 0, "status": "open", "total": 1}, op="r"),
+        change(0, "delete", None),
+        change(0, "delete", None),  # asked for again
+        change(1, "document", {"_id": 1, "status": "paid", "total": None}, op="r"),
+    )
+    assert {id: (one.mistakes, len(one.later)) for id, one in found.items()} == {0: (1, 0), 1: (1, 1)}
+
+
+def test_a_change_in_chunks_is_listed(restore: ModuleType) -> None:
+    chunks = {"$chunks": {"of": b"0" * 16, "count": 2, "size": 9, "document": False}}
+    found = histories(restore, Rebuilt({"_id": 1, "total": 1}), change(1, "update", chunks), change(1, "update", NULL))
+    assert restore.restore(Source({"_id": 1}), found[1], None, True) == "MERGE"
+
+
+def test_each_document_is_in_one_part(restore: ModuleType) -> None:
+    rebuilt = Rebuilt(*({"_id": n, "total": 1} for n in range(20)))
+    log = [change(n, "update", NULL) for n in range(20)]
+    histories(restore, rebuilt, *log)
+    parts = [restore.histories("shop.toml", "shop.orders", UNTIL, rebuilt, part, 3) for part in (1, 2, 3)]
+    assert all(parts)
+    assert sorted(history.id for part in parts for history in part.values()) == list(range(20))
+
+
+def test_the_log_adds_up_to_the_documents_of_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "update.py").write_text(page_s_code())
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "update", raising=False)
+    check = loaded(program("verifier.md", '"""check.py', tmp_path))
+    log = [
+        change(1, "document", {"_id": 1, "n": Int64(1)}, op="r"),
+        change(2, "document", {"_id": 2}),
+        change(3, "document", {"_id": 3}),
+        {**change(1, "ddl", {"ddl": "drop"}, op="ddl"), "partition": 1},
+        change(1, "update", {"$set": {"m": 2}}),
+        change(2, "delete", None),
+        change(4, "update", {"$set": {"m": 2}}),  # its row follows
+    ]
+    log = [{"partition": 0} | one for one in log]
+    places = {(one["partition"], one["key"]): json_util.loads(one["key"])["_id"] for one in log if one["op"] != "ddl"}
+    found = check.as_of(log, {place for place, id in places.items() if id != 3})
+    assert {places[place]: document for place, document in found.items()} == {1: {"_id": 1, "n": 1, "m": 2}, 2: None}
+    assert check.as_of([*log, {**log[3], "partition": 0}], places) == {}
 
 
 @pytest.mark.parametrize(
