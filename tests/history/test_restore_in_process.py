@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import util
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import bson
@@ -19,6 +19,7 @@ from bson.raw_bson import RawBSONDocument
 
 from tests.support.page import program
 from tests.support.reference import page_s_code
+from towpath_verifier import Difference
 
 UNTIL = "2026-11-21T18:00:00+01:00"
 SECOND = 1795280400  # of UNTIL
@@ -64,16 +65,27 @@ def loaded(file: Path) -> ModuleType:
 
 
 @pytest.fixture
-def restore(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The page's program, with a `towpath` that prints what `log` has."""
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the pages' programs need: `update.py`, and a `towpath` whose `tail` prints what `log` has."""
     (tmp_path / "update.py").write_text(page_s_code())
     towpath = tmp_path / "towpath"
-    towpath.write_text(f"#!/bin/sh\ncat {tmp_path / 'log'}\n")
+    towpath.write_text(
+        f"#!/bin/sh\ncase $1 in tail) cat {tmp_path / 'log'} ;; rules) echo '{{\"collections\": []}}' ;; esac\n"
+    )
     towpath.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "update", raising=False)
+
+
+@pytest.fixture
+def restore(environment: None, tmp_path: Path) -> ModuleType:
     return loaded(program(PAGE, '"""restore.py', tmp_path))
+
+
+@pytest.fixture
+def check(environment: None, tmp_path: Path) -> ModuleType:
+    return loaded(program("verifier.md", '"""check.py', tmp_path))
 
 
 def change(id: int, kind: str, value: object, time: str = f"{SECOND + 5}:1", op: str = "u") -> dict[str, Any]:
@@ -186,6 +198,35 @@ def test_a_change_in_chunks_is_listed(restore: ModuleType) -> None:
     assert restore.restore(Source({"_id": 1}), found[1], None, True) == "MERGE"
 
 
+def test_its_exit_code_says_whether_all_is_restored_and_lines_whether_the_document_is_gone(
+    restore: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rebuilt = Rebuilt(*({"_id": n, "status": "open", "total": 1} for n in range(3)))
+    source = Source({"_id": 1, "status": "open", "total": None, "note": "paid"})
+    sides = {"source": {"shop": {"orders": source}}, "rebuilt": {"shop": {"orders": rebuilt}}}
+    monkeypatch.setattr(restore, "MongoClient", lambda uri, **_: sides[uri])
+    for side in sides:
+        monkeypatch.setenv(side.upper(), side)
+    monkeypatch.chdir(tmp_path)
+    deleted, merged = change(0, "delete", None), [change(1, "update", NULL), change(1, "update", PAID)]
+    arguments = "shop.toml", "shop.orders", UNTIL
+    histories(restore, rebuilt, deleted)
+    assert restore.main(*arguments) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        'would be restored        {"_id": 0}  (1 by the mistake, 0 by others since, deleted)',
+        "1 would be restored",
+    ]
+    histories(restore, rebuilt, deleted, *merged)
+    assert restore.main(*arguments, "--write") == 1
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        'MERGE                    {"_id": 1}  (1 by the mistake, 1 by others since)',
+        "1 restored; 1 MERGE",
+    ]
+    assert source.documents[0]["status"] == "open"
+    [text] = max(tmp_path.glob("merge-*.jsonl")).read_text().splitlines()
+    assert json_util.loads(text)["_id"] == 1
+
+
 def test_each_document_is_in_one_part(restore: ModuleType) -> None:
     rebuilt = Rebuilt(*({"_id": n, "total": 1} for n in range(20)))
     log = [change(n, "update", NULL) for n in range(20)]
@@ -195,11 +236,38 @@ def test_each_document_is_in_one_part(restore: ModuleType) -> None:
     assert sorted(history.id for part in parts for history in part.values()) == list(range(20))
 
 
-def test_the_log_adds_up_to_the_documents_of_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "update.py").write_text(page_s_code())
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "update", raising=False)
-    check = loaded(program("verifier.md", '"""check.py', tmp_path))
+@pytest.mark.parametrize(("total", "wrong"), [(1, []), (2, ["WRONG: not as of the time 1"])])
+def test_a_set_as_of_a_later_time_is_wrong(
+    check: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    total: int,
+    wrong: list[str],
+) -> None:
+    differs = Difference("shop.orders", bson.encode({"_id": 2}), None, bson.encode({"_id": 2}))
+    verdict = SimpleNamespace(tallies=[SimpleNamespace(documents=1)], errors=[])
+
+    class Compared(list[Difference]):
+        def __init__(self, *_: object) -> None:
+            super().__init__([differs] if wrong else [])
+            self.verdict = verdict
+
+    rebuilt = Rebuilt({"_id": 1, "total": total})
+    monkeypatch.setattr(check, "Verification", Compared)
+    monkeypatch.setattr(check, "MongoClient", lambda uri, **_: {"shop": {"orders": rebuilt}})
+    for side in ("SOURCE", "REBUILT"):
+        monkeypatch.setenv(side, side)
+    first = change(1, "document", {"_id": 1, "total": 1}, f"{SECOND - 9}:1", op="r")
+    later = change(1, "update", {"$set": {"total": 2}})
+    logs = {"--until": [first], "--since": [later]}
+    monkeypatch.setattr(check, "records", lambda _, __, bound, ___: [{"partition": 0} | one for one in logs[bound]])
+    assert check.main("shop.toml", "shop.orders", UNTIL) == bool(wrong)
+    last = f"1 documents; 1 in the log since {UNTIL}; {2 if wrong else 0} WRONG"
+    assert capsys.readouterr().out.splitlines() == [*(["WRONG: extra 2"] if wrong else []), *wrong, last]
+
+
+def test_the_log_adds_up_to_the_documents_of_a_time(check: ModuleType) -> None:
     log = [
         change(1, "document", {"_id": 1, "n": Int64(1)}, op="r"),
         change(2, "document", {"_id": 2}),
