@@ -246,7 +246,7 @@ def restored(lines: list[str]) -> dict[int, tuple[str, int]]:
     """What `restore.py` printed: _id → what it did, and how many changes others made."""
     found = {}
     for line in lines[:-1]:
-        parts = re.fullmatch(r"(.{24}) (\{.*\})  \(\d+ by the mistake, (\d+) by others since\)", line)
+        parts = re.fullmatch(r"(.{24}) (\{.*\})  \(\d+ by the mistake, (\d+) by others since(?:, deleted)?\)", line)
         assert parts, line
         found[json_util.loads(parts[2])["_id"]] = (parts[1].rstrip(), int(parts[3]))
     return found
@@ -260,7 +260,7 @@ def test_what_only_the_mistake_changed_is_restored_at_the_source_and_what_others
     orders, namespace = pipeline.source("orders"), pipeline.namespace("orders")
     orders.insert_many(
         [
-            {"_id": n, "status": "open" if n in (20, 21, 22) else "paid", "total": Int64(n), "lines": [{"n": 1.0}]}
+            {"_id": n, "status": "open" if 20 <= n < 25 else "paid", "total": Int64(n), "lines": [{"n": 1.0}]}
             for n in range(40)
         ]
     )
@@ -273,8 +273,9 @@ def test_what_only_the_mistake_changed_is_restored_at_the_source_and_what_others
     orders.insert_one({"_id": 50, "total": 1})
     orders.insert_many([{"_id": 51, "status": "open"}, {"_id": 52, "status": "open"}])
     orders.update_many({"_id": {"$in": [22, 52]}}, {"$set": {"status": "paid"}})
-    orders.update_many({"_id": {"$in": [*range(10), 50]}}, {"$set": {"total": None}})  # the mistake
-    orders.delete_many({"_id": {"$in": [20, 21, 51]}})  # the mistake, too
+    orders.update_many({"_id": {"$in": [*range(10), 24, 50]}}, {"$set": {"total": None}})  # the mistake
+    orders.update_one({"_id": 24}, {"$set": {"note": 1}})  # by the application, after it
+    orders.delete_many({"_id": {"$in": [20, 21, 24, 51]}})  # the mistake, too
     orders.delete_many({"_id": {"$in": [22, 52]}})  # by the application: they were paid
     orders.update_one({"_id": 32}, {"$set": {"total": None, "mixed": True}})  # the mistake, with a correct field
     orders.update_one({"_id": 2}, {"$unset": {"lines": ""}})  # by the application, after the mistake
@@ -283,6 +284,7 @@ def test_what_only_the_mistake_changed_is_restored_at_the_source_and_what_others
     over = next_second(pipeline)
     orders.update_one({"_id": 3}, {"$set": {"paid": True}})
     orders.insert_one({"_id": 21, "total": 1})
+    orders.delete_one({"_id": 23})  # by the application: the mistake was over
     (tmp_path / "ids").write_text("4\n15\n")
     towpath("repair", pipeline.file, "--ids", namespace, tmp_path / "ids")  # a re-read is no change
     pipeline.wait()
@@ -292,9 +294,14 @@ def test_what_only_the_mistake_changed_is_restored_at_the_source_and_what_others
     assert oracle.differences(expected, state(rebuilt)) == []
 
     (tmp_path / "update.py").write_text(page_s_code())
+    restore = program("how-to/point-in-time.md", '"""restore.py', tmp_path)
+    for time, its in (("2026-11-21T18:00:01+01:00", before), ("2026-11-21T18:10:00+01:00", over)):  # FROM, TO
+        text = restore.read_text()
+        assert text.count(time) == 1
+        restore.write_text(text.replace(time, its))
     programs = Programs(
         program("verifier.md", '"""check.py', tmp_path),
-        program("how-to/point-in-time.md", '"""restore.py', tmp_path),
+        restore,
         program("how-to/point-in-time.md", '"""merge.py', tmp_path),
         os.environ
         | {"PATH": f"{TOWPATH.parent}:{os.environ['PATH']}"}
@@ -302,37 +309,44 @@ def test_what_only_the_mistake_changed_is_restored_at_the_source_and_what_others
     )
     arguments = (pipeline.file, namespace, before)
     [said] = programs.run(programs.check, *arguments)
-    assert said.endswith(f" documents; 17 differ, 0 of them without a change since {before}")
-    rebuilt.update_one({"_id": 15}, {"$set": {"total": 0}})
-    assert programs.run(programs.check, *arguments, expect=1)[0] == "WRONG: different 15"
-    rebuilt.update_one({"_id": 15}, {"$set": {"total": Int64(15)}})
+    assert said.endswith(f" documents; 22 in the log since {before}; 0 WRONG"), said
+    for id in (10, 15):  # one without a record since, and one with
+        rebuilt.update_one({"_id": id}, {"$set": {"total": 0}})
+    lines = programs.run(programs.check, *arguments, expect=1)
+    assert lines[:-1] == ["WRONG: different 10", "WRONG: not as of the time 15"]
+    for id in (10, 15):
+        rebuilt.update_one({"_id": id}, {"$set": {"total": Int64(id)}})
 
     damaged = state(orders)
     others = {2: ("MERGE", 1), 3: ("MERGE", 1), 21: ("MERGE", 1), 32: ("MERGE", 1)}
     alone = (0, 1, 4, 5, 6, 7, 8, 9, 20, 50, 51)
     lacking = [one for one in (rebuilt.find_one_and_delete({"_id": id}) for id in (7, 20)) if one]
     would = (
-        others | dict.fromkeys(alone, ("would be restored", 0)) | dict.fromkeys((7, 20), ("KEPT, nothing before", 0))
+        others
+        | {24: ("MERGE, would come back", 1)}
+        | dict.fromkeys(alone, ("would be restored", 0))
+        | dict.fromkeys((7, 20), ("KEPT, nothing before", 0))
     )
-    assert restored(programs.run(programs.restore, *arguments)) == would
+    assert restored(programs.run(programs.restore, *arguments, expect=1)) == would
     assert oracle.differences(damaged, state(orders)) == []
     rebuilt.insert_many(lacking)
-    done = others | dict.fromkeys(alone, ("restored", 0))
-    assert restored(programs.run(programs.restore, *arguments, "--write")) == done
+    done = others | {24: ("MERGE, brought back", 1)} | dict.fromkeys(alone, ("restored", 0))
+    assert restored(programs.run(programs.restore, *arguments, "--write", expect=1)) == done
     file = max(tmp_path.glob("merge-*.jsonl"))
     merges = {(line := json_util.loads(text))["_id"]: line for text in file.read_text().splitlines()}
     assert (merges[3]["before"]["total"], merges[3]["later"]) == (3, [{"$set": {"paid": True}}])
     assert (merges[21]["before"]["status"], merges[21]["later"]) == ("open", [{"_id": 21, "total": 1}])
-    assert len(oracle.differences(expected, state(orders))) == len({*others, 5, 22, 30, 31, 50, 51})
+    assert len(oracle.differences(expected, state(orders))) == len({*others, 5, 22, 23, 24, 30, 31, 50, 51})
     merged = (file, namespace, "total", "null")
-    tried = programs.run(programs.merge, *merged)
+    tried = programs.run(programs.merge, *merged, expect=1)
     assert tried[0] == 'KEPT {"_id": 21}'
-    assert set(tried[-1].split("; ")) == {"3 set back", "1 KEPT, has another value"}
-    assert len(oracle.differences(damaged, state(orders))) == len(alone)
-    assert programs.run(programs.merge, *merged, "--write") == tried
+    assert set(tried[-1].split("; ")) == {"4 set back", "1 KEPT, has another value"}
+    assert len(oracle.differences(damaged, state(orders))) == len({*alone, 24})
+    assert programs.run(programs.merge, *merged, "--write", expect=1) == tried
     assert isinstance((orders.find_one({"_id": 3}) or {})["total"], Int64)
-    assert [orders.find_one({"_id": id}, {"_id": 0, "lines": 0}) for id in (3, 32)] == [
+    assert [orders.find_one({"_id": id}, {"_id": 0, "lines": 0}) for id in (3, 24, 32)] == [
         {"status": "paid", "total": Int64(3), "paid": True},
+        {"status": "open", "total": Int64(24), "note": 1},
         {"status": "paid", "total": Int64(32), "mixed": True},
     ]
     fifth = {"_id": 5, "status": "paid", "total": Int64(5), "lines": [{"n": 1.0}], "paid": True}
@@ -341,16 +355,16 @@ def test_what_only_the_mistake_changed_is_restored_at_the_source_and_what_others
         {"_id": 50, "total": 1},
         {"_id": 51, "status": "open"},
     ]
-    again = {id: (words, count + (id != 21)) for id, (words, count) in others.items()}
+    again = {id: (words, count + (id != 21)) for id, (words, count) in others.items()} | {24: ("MERGE", 3)}
     again |= dict.fromkeys(alone, ("as before", 1))
-    assert restored(programs.run(programs.restore, *arguments, "--write")) == again
+    assert restored(programs.run(programs.restore, *arguments, "--write", expect=1)) == again
     pipeline.wait()
     pipeline.assert_same("orders", at_least=40)
 
     lines = towpath("tail", pipeline.file, namespace, "--id", "20", "--no-follow", "--json").stdout.splitlines()
     assert [json.loads(line)["op"] for line in lines] == ["r", "d", "c"]
     lines = towpath("tail", pipeline.file, namespace, "--since", before, "--until", over).stdout.splitlines()
-    assert len(lines) == 6 + 11 + 3 + 2 + 4
+    assert len(lines) == 6 + 12 + 1 + 4 + 2 + 4
     assert all(before[:10] in line and line.split()[3] in ("update", "delete", "document") for line in lines)
 
 

@@ -1,13 +1,15 @@
-"""`restore.py` and `merge.py` of the page about a point in time: what they take for the mistake, without a server."""
+"""`restore.py`, `merge.py` and `check.py` of the pages: what they take from the log, without a server."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import util
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import bson
@@ -17,6 +19,7 @@ from bson.raw_bson import RawBSONDocument
 
 from tests.support.page import program
 from tests.support.reference import page_s_code
+from towpath_verifier import Difference
 
 UNTIL = "2026-11-21T18:00:00+01:00"
 SECOND = 1795280400  # of UNTIL
@@ -34,6 +37,25 @@ class Rebuilt:
         return None if found is None else RawBSONDocument(bson.encode(found))
 
 
+class Source(Rebuilt):
+    """The source, as `restore` uses it. Its client and its sessions are itself."""
+
+    @property
+    def database(self) -> Source:
+        return self
+
+    client = database
+
+    @contextmanager
+    def start_session(self) -> Iterator[Source]:
+        yield self
+
+    start_transaction = start_session
+
+    def insert_one(self, document: RawBSONDocument, session: object) -> None:
+        self.documents[document["_id"]] = bson.decode(document.raw)
+
+
 def loaded(file: Path) -> ModuleType:
     spec = util.spec_from_file_location(file.stem, file)
     assert spec and spec.loader
@@ -43,16 +65,27 @@ def loaded(file: Path) -> ModuleType:
 
 
 @pytest.fixture
-def restore(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The page's program, with a `towpath` that prints what `log` has."""
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the pages' programs need: `update.py`, and a `towpath` whose `tail` prints what `log` has."""
     (tmp_path / "update.py").write_text(page_s_code())
     towpath = tmp_path / "towpath"
-    towpath.write_text(f"#!/bin/sh\ncat {tmp_path / 'log'}\n")
+    towpath.write_text(
+        f"#!/bin/sh\ncase $1 in tail) cat {tmp_path / 'log'} ;; rules) echo '{{\"collections\": []}}' ;; esac\n"
+    )
     towpath.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "update", raising=False)
+
+
+@pytest.fixture
+def restore(environment: None, tmp_path: Path) -> ModuleType:
     return loaded(program(PAGE, '"""restore.py', tmp_path))
+
+
+@pytest.fixture
+def check(environment: None, tmp_path: Path) -> ModuleType:
+    return loaded(program("verifier.md", '"""check.py', tmp_path))
 
 
 def change(id: int, kind: str, value: object, time: str = f"{SECOND + 5}:1", op: str = "u") -> dict[str, Any]:
@@ -70,6 +103,7 @@ def histories(restore: ModuleType, rebuilt: Rebuilt, *log: dict[str, Any], until
 
 
 NULL: dict[str, Any] = {"$set": {"total": None}}
+PAID: dict[str, Any] = {"$set": {"note": "paid"}}
 
 
 def test_a_change_with_correct_fields_is_listed_and_not_undone(restore: ModuleType) -> None:
@@ -114,6 +148,140 @@ def test_a_deleted_document_that_the_set_lacks_is_listed(restore: ModuleType) ->
     rebuilt = Rebuilt({"_id": 1, "status": "paid"}, {"_id": 2, "status": "open"})
     found = histories(restore, rebuilt, *(change(id, "delete", None, op="d") for id in (1, 2, 3)))
     assert {id: one.before is not None for id, one in found.items()} == {2: True, 3: False}
+
+
+def test_only_what_came_in_the_time_of_the_mistake_is_its_own(restore: ModuleType) -> None:
+    rebuilt = Rebuilt(*({"_id": n, "status": "open", "total": 1} for n in range(4)))
+    late = f"{SECOND + 601}:1"
+    found = histories(
+        restore,
+        rebuilt,
+        change(0, "delete", None, f"{SECOND + 600}:9"),
+        change(1, "delete", None, late),
+        change(2, "update", NULL, late),
+    )
+    assert [(id, one.deleted) for id, one in found.items()] == [(0, True)]
+
+
+def test_what_the_mistake_changed_and_then_deleted_after_a_change_of_others_comes_back(restore: ModuleType) -> None:
+    rebuilt = Rebuilt(*({"_id": n, "status": "open", "total": 1} for n in range(3)))
+    log = [change(id, *what) for id in range(3) for what in (("update", NULL), ("update", PAID), ("delete", None))]
+    found = histories(restore, rebuilt, *log, change(2, "document", {"_id": 2, "note": "again"}))
+    assert [one.deleted for one in found.values()] == [True, True, False]
+    damaged = {"_id": 1, "status": "open", "total": None, "note": "paid"}
+    source = Source({"_id": 2, "note": "again"})
+    tried = [restore.restore(source, found[id], restore.digest(source.documents.get(id)), False) for id in (0, 1)]
+    assert tried == ["MERGE, would come back"] * 2
+    assert restore.restore(source, found[1], None, True) == "MERGE, brought back"
+    assert restore.restore(source, found[2], None, True) == "MERGE"
+    assert source.documents == {1: damaged, 2: {"_id": 2, "note": "again"}}
+    line = json_util.loads(found[1].shown)
+    assert (line["before"]["total"], line["later"]) == (1, [PAID])
+
+
+def test_a_document_that_was_only_read_again_is_no_change_but_one_in_place_of_an_event_is(restore: ModuleType) -> None:
+    rebuilt = Rebuilt(*({"_id": n, "status": "open", "total": 1} for n in range(2)))
+    found = histories(
+        restore,
+        rebuilt,
+        change(0, "document", {"_id": 0, "status": "open", "total": 1}, op="r"),
+        change(0, "delete", None),
+        change(0, "delete", None),  # asked for again
+        change(1, "document", {"_id": 1, "status": "paid", "total": None}, op="r"),
+    )
+    assert {id: (one.mistakes, len(one.later)) for id, one in found.items()} == {0: (1, 0), 1: (1, 1)}
+
+
+def test_a_change_in_chunks_is_listed(restore: ModuleType) -> None:
+    chunks = {"$chunks": {"of": b"0" * 16, "count": 2, "size": 9, "document": False}}
+    found = histories(restore, Rebuilt({"_id": 1, "total": 1}), change(1, "update", chunks), change(1, "update", NULL))
+    assert restore.restore(Source({"_id": 1}), found[1], None, True) == "MERGE"
+
+
+def test_its_exit_code_says_whether_all_is_restored_and_lines_whether_the_document_is_gone(
+    restore: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rebuilt = Rebuilt(*({"_id": n, "status": "open", "total": 1} for n in range(3)))
+    source = Source({"_id": 1, "status": "open", "total": None, "note": "paid"})
+    sides = {"source": {"shop": {"orders": source}}, "rebuilt": {"shop": {"orders": rebuilt}}}
+    monkeypatch.setattr(restore, "MongoClient", lambda uri, **_: sides[uri])
+    for side in sides:
+        monkeypatch.setenv(side.upper(), side)
+    monkeypatch.chdir(tmp_path)
+    deleted, merged = change(0, "delete", None), [change(1, "update", NULL), change(1, "update", PAID)]
+    arguments = "shop.toml", "shop.orders", UNTIL
+    histories(restore, rebuilt, deleted)
+    assert restore.main(*arguments) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        'would be restored        {"_id": 0}  (1 by the mistake, 0 by others since, deleted)',
+        "1 would be restored",
+    ]
+    histories(restore, rebuilt, deleted, *merged)
+    assert restore.main(*arguments, "--write") == 1
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        'MERGE                    {"_id": 1}  (1 by the mistake, 1 by others since)',
+        "1 restored; 1 MERGE",
+    ]
+    assert source.documents[0]["status"] == "open"
+    [text] = max(tmp_path.glob("merge-*.jsonl")).read_text().splitlines()
+    assert json_util.loads(text)["_id"] == 1
+
+
+def test_each_document_is_in_one_part(restore: ModuleType) -> None:
+    rebuilt = Rebuilt(*({"_id": n, "total": 1} for n in range(20)))
+    log = [change(n, "update", NULL) for n in range(20)]
+    histories(restore, rebuilt, *log)
+    parts = [restore.histories("shop.toml", "shop.orders", UNTIL, rebuilt, part, 3) for part in (1, 2, 3)]
+    assert all(parts)
+    assert sorted(history.id for part in parts for history in part.values()) == list(range(20))
+
+
+@pytest.mark.parametrize(("total", "wrong"), [(1, []), (2, ["WRONG: not as of the time 1"])])
+def test_a_set_as_of_a_later_time_is_wrong(
+    check: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    total: int,
+    wrong: list[str],
+) -> None:
+    differs = Difference("shop.orders", bson.encode({"_id": 2}), None, bson.encode({"_id": 2}))
+    verdict = SimpleNamespace(tallies=[SimpleNamespace(documents=1)], errors=[])
+
+    class Compared(list[Difference]):
+        def __init__(self, *_: object) -> None:
+            super().__init__([differs] if wrong else [])
+            self.verdict = verdict
+
+    rebuilt = Rebuilt({"_id": 1, "total": total})
+    monkeypatch.setattr(check, "Verification", Compared)
+    monkeypatch.setattr(check, "MongoClient", lambda uri, **_: {"shop": {"orders": rebuilt}})
+    for side in ("SOURCE", "REBUILT"):
+        monkeypatch.setenv(side, side)
+    first = change(1, "document", {"_id": 1, "total": 1}, f"{SECOND - 9}:1", op="r")
+    later = change(1, "update", {"$set": {"total": 2}})
+    logs = {"--until": [first], "--since": [later]}
+    monkeypatch.setattr(check, "records", lambda _, __, bound, ___: [{"partition": 0} | one for one in logs[bound]])
+    assert check.main("shop.toml", "shop.orders", UNTIL) == bool(wrong)
+    last = f"1 documents; 1 in the log since {UNTIL}; {2 if wrong else 0} WRONG"
+    assert capsys.readouterr().out.splitlines() == [*(["WRONG: extra 2"] if wrong else []), *wrong, last]
+
+
+def test_the_log_adds_up_to_the_documents_of_a_time(check: ModuleType) -> None:
+    log = [
+        change(1, "document", {"_id": 1, "n": Int64(1)}, op="r"),
+        change(2, "document", {"_id": 2}),
+        change(3, "document", {"_id": 3}),
+        {**change(1, "ddl", {"ddl": "drop"}, op="ddl"), "partition": 1},
+        change(1, "update", {"$set": {"m": 2}}),
+        change(2, "delete", None),
+        change(4, "update", {"$set": {"m": 2}}),  # its row follows
+    ]
+    log = [{"partition": 0} | one for one in log]
+    places = {(one["partition"], one["key"]): json_util.loads(one["key"])["_id"] for one in log if one["op"] != "ddl"}
+    found = check.as_of(log, {place for place, id in places.items() if id != 3})
+    assert {places[place]: document for place, document in found.items()} == {1: {"_id": 1, "n": 1, "m": 2}, 2: None}
+    assert check.as_of([*log, {**log[3], "partition": 0}], places) == {}
 
 
 @pytest.mark.parametrize(
