@@ -174,7 +174,7 @@ def parts() -> str:
         (
             "Kafka Connect",
             tools.version("kafka.version"),
-            "before 3.8: a class of Kafka that MongoSource needs is missing",
+            "no other was tried; before 3.8, a class of Kafka that MongoSource needs is missing",
         ),
         ("Debezium", tools.version("debezium.version"), "in the plugin"),
         ("mongo-kafka", tools.version("mongo-kafka.version"), "in the plugin"),

@@ -1,6 +1,7 @@
 """Pairs of versions of MongoDB, each on a separate stack. `scripts/test --servers` runs the whole core on each.
 
-TOWPATH_TEST_MONGOD names a mongod of yours, such as one of 8.0, which then is a pair with itself.
+TOWPATH_TEST_MONGOD names two programs of yours, such as a mongod of 7.0 as source and one of 8.0 as destination. One
+alone is a pair with itself.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from towpath import stack as embedded
 
 pytestmark = [pytest.mark.servers, pytest.mark.nightly]
 
-_OWN = os.environ.get("TOWPATH_TEST_MONGOD", "")
+_OWN = os.environ.get("TOWPATH_TEST_MONGOD", "").split()
 EVERYTHING = Settings()
 
 
@@ -94,7 +95,7 @@ def test_a_source_of_5_0_is_copied_streamed_and_replayed_and_told_what_it_lacks(
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("pair", [*PAIRS, *([Pair(_OWN, _OWN)] if _OWN else [])], ids=str)
+@pytest.mark.parametrize("pair", [*PAIRS, *([Pair(_OWN[0], _OWN[-1])] if _OWN else [])], ids=str)
 def test_the_core(pair: Pair, tmp_path: Path, seed: int) -> None:
     with pipeline_of(pair, tmp_path) as pipeline:
         core.run(pipeline, seed, tmp_path, lambda: kill_the_worker(pipeline), lambda: third(pair, tmp_path))
