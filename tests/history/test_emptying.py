@@ -446,6 +446,30 @@ def test_a_rebuild_of_a_log_that_has_changed_removes_nothing(
         assert begins[-1] == {place: first for place, (first, _) in change.items() if first}, (steps, ended)
 
 
+@pytest.mark.parametrize("begins", [True, False], ids=["while it asked", "while it emptied"])
+def test_a_forced_rebuild_goes_on_where_retention_deletes_more_of_a_beginning_that_was_gone(
+    begins: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would never begin with a large log, whose check takes longer than retention lets it be."""
+    starts, world = list[Any](), World()
+    world.filled()
+    log = LOG | {FIRST: (1, 2)}
+    plan = replace(PLAN, forced=True, log=log)
+    monkeypatch.setattr(rebuild.positions, "skip_to", lambda client, pipeline, late, *_: starts.append(late))
+    monkeypatch.setattr(rebuild, "begin", lambda *_: (plan, None))
+    removes = emptying.empty
+
+    def empty(*of: Any) -> None:
+        removes(*of)
+        world.log[FIRST] = (2, 2)
+
+    if not begins:
+        monkeypatch.setattr(rebuild, "empty", empty)
+    world.log = log | ({FIRST: (2, 2)} if begins else {})
+    assert rebuilding(world, monkeypatch, force=True)() == "rebuilt"
+    assert starts == [{FIRST: 2}], "the sink would stop at a position that is gone"
+
+
 def test_a_verdict_that_was_made_while_the_log_was_applied_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     world, did = World(), list[str]()
     monkeypatch.setattr(rebuild.verdict, "begin_history", lambda client, pipeline, why: did.append(why))

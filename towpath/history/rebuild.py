@@ -16,6 +16,7 @@ from towpath.checks.change import refuse_loop_on_resuming
 from towpath.checks.rule import require
 from towpath.clients.connect.control import statuses, stop
 from towpath.clients.connect.rest import code_of
+from towpath.clients.kafka.topics import Place
 from towpath.clients.mongo.client import Client
 from towpath.config.events import Replayed
 from towpath.config.pipeline import Pipeline
@@ -185,11 +186,17 @@ def _log_now(session: Session, plan: Plan) -> Log:
 
 
 def _change(plan: Plan, now: Log) -> str:
-    """What the log has lost since the plan was made, or which topics are new; empty if it still has the plan's part."""
+    """What the log has lost since the plan was made, or which topics are new; empty if it still has the plan's part.
+
+    In one that is forced, retention may delete more of a beginning that was gone: it never waits for a rebuild.
+    """
+    late = plan.late if plan.forced else {}
     lost = sorted(
         f"{topic}, partition {number}"
         for (topic, number), (first, end) in plan.log.items()
-        if (found := now.get((topic, number))) is None or found[0] > first or found[1] < end
+        if (found := now.get((topic, number))) is None
+        or (found[0] > first and (topic, number) not in late)
+        or found[1] < end
     )
     new = sorted({topic for topic, _ in now.keys() - plan.log.keys()})
     parts = [f"records are gone ({first_few(lost, 3)})"] if lost else []
@@ -270,7 +277,10 @@ def _emptied(session: Session, plan: Plan, marker: Marker) -> Plan:
     pipeline, now = session.pipeline, datetime.now(UTC)
     with session.destination.connected() as client:
         verdict.begin_history(client, pipeline, "a rebuild had emptied the destination")
-    late = plan.late if plan.forced else {}  # otherwise the sink stops where the beginning is gone
+    late = dict[Place, int]()  # the sink stops where the beginning is gone, unless it is forced
+    if plan.forced:
+        now_in_log = _log_now(session, plan)
+        late = {place: max(first, now_in_log.get(place, (first,))[0]) for place, first in plan.late.items()}
     plan = replace(plan, phase="applying")
     marker.change(
         lambda client, transaction: positions.skip_to(client, pipeline, late, now, transaction), {"phase": plan.phase}
