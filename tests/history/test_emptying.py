@@ -424,6 +424,7 @@ def test_a_rebuild_of_a_log_that_has_changed_removes_nothing(
     begins = list[Any]()
     monkeypatch.setattr(rebuild, "check_log", lambda *_, **__: "what the log lacks")
     monkeypatch.setattr(rebuild.positions, "skip_to", lambda client, pipeline, late, *_: begins.append(late))
+    monkeypatch.setattr(rebuild.positions, "note_breaks", lambda *_: None)
     for steps in range(STEPS):
         world = World()
         world.filled()
@@ -468,6 +469,26 @@ def test_a_forced_rebuild_goes_on_where_retention_deletes_more_of_a_beginning_th
     world.log = log | ({FIRST: (2, 2)} if begins else {})
     assert rebuilding(world, monkeypatch, force=True)() == "rebuilt"
     assert starts == [{FIRST: 2}], "the sink would stop at a position that is gone"
+
+
+@pytest.mark.parametrize(("now", "code"), [(None, "TWP-LOG-TOPIC"), ((0, 1), "TWP-LOG-END")])
+def test_what_a_rebuild_has_lost_of_its_log_stays_known(
+    now: tuple[int, int] | None, code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rest is whole, and its positions, which would tell, are removed. Also if it is interrupted once more."""
+    noted, checked, world = dict[Any, str](), list[Any](), World()
+    monkeypatch.setattr(rebuild, "check_log", lambda facts, log, *_, **__: checked.append(dict(log)))
+    monkeypatch.setattr(rebuild.positions, "note_breaks", lambda client, pipeline, codes, at: noted.update(codes))
+    world.filled()
+    world.play([rebuilding(world, monkeypatch)], [(0, 9)], eager=False)
+    assert world.rebuilds[OWN.name]["changes"], "it has removed something"
+    world.log = {place: found for place in LOG if (found := now if place == FIRST else LOG[place])}
+    for _ in range(2):
+        world.play([rebuilding(world, monkeypatch, force=True)], [(0, 5)], eager=False)
+    assert noted == {FIRST: code}
+    assert checked[-1] == LOG | {FIRST: now or (0, 0)}, "`cut_short` tells of what is in the log that is checked"
+    assert world.play([rebuilding(world, monkeypatch, force=True)], [(0, MOST)], eager=False) == ["rebuilt"]
+    assert checked[-1] == LOG | {FIRST: now or (0, 0)}
 
 
 def test_a_verdict_that_was_made_while_the_log_was_applied_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:

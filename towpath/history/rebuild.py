@@ -27,7 +27,7 @@ from towpath.history.plan import Log, Options, Plan, change_topics, chosen
 from towpath.history.preconditions import OF_COMMAND, ReplayFacts
 from towpath.history.replay import Confirm, begin, check_log
 from towpath.history.sink_run import Report, SinkRun
-from towpath.log.bounds import still_in_log
+from towpath.log.bounds import Code, still_in_log
 from towpath.log.definitions import DDL_REPLAY
 from towpath.log.integrity import LogCheck
 from towpath.log.lag import measure
@@ -175,7 +175,11 @@ def _with_log(facts: ReplayFacts, plan: Plan, marker: Marker, *, has_removed: bo
             f"{change}, and a part of what is to be rebuilt is removed already",
             "with --force, it rebuilds what can be rebuilt, new topics included, and lists the rest",
         )
-    plan = replace(plan, log=log, forced=True)
+    lost = _lost(plan, log)
+    with session.destination.connected() as client:  # else nothing tells: the positions are removed
+        codes = {place: code for place, code in lost.items() if code != "TWP-LOG-GAP"}
+        positions.note_breaks(client, session.pipeline, codes, datetime.now(UTC))
+    plan = replace(plan, log={**dict.fromkeys(lost, (0, 0)), **log}, forced=True)
     marker.change(lambda *_: None, {"forced": True, "log": plan.as_json()["log"]})
     return plan
 
@@ -186,22 +190,28 @@ def _log_now(session: Session, plan: Plan) -> Log:
 
 
 def _change(plan: Plan, now: Log) -> str:
-    """What the log has lost since the plan was made, or which topics are new; empty if it still has the plan's part.
-
-    In one that is forced, retention may delete more of a beginning that was gone: it never waits for a rebuild.
-    """
-    late = plan.late if plan.forced else {}
-    lost = sorted(
-        f"{topic}, partition {number}"
-        for (topic, number), (first, end) in plan.log.items()
-        if (found := now.get((topic, number))) is None
-        or (found[0] > first and (topic, number) not in late)
-        or found[1] < end
-    )
+    """What the log has lost since the plan was made, or which topics are new; empty if it still has the plan's part."""
+    lost = sorted(f"{topic}, partition {number}" for topic, number in _lost(plan, now))
     new = sorted({topic for topic, _ in now.keys() - plan.log.keys()})
     parts = [f"records are gone ({first_few(lost, 3)})"] if lost else []
     parts += [f"there is more of it ({first_few(new, 3)})"] if new else []
     return f"the log has changed since the rebuild was planned: {' and '.join(parts)}" if parts else ""
+
+
+def _lost(plan: Plan, now: Log) -> dict[Place, Code]:
+    """Where the log has lost records since the plan was made, and how.
+
+    In one that is forced, retention may delete more of a beginning that was gone: it never waits for a rebuild.
+    """
+    lost, late = dict[Place, Code](), plan.late if plan.forced else {}
+    for place, (first, end) in plan.log.items():
+        if (found := now.get(place)) is None:
+            lost[place] = "TWP-LOG-TOPIC"
+        elif found[1] < end:
+            lost[place] = "TWP-LOG-END"
+        elif found[0] > first and place not in late:
+            lost[place] = "TWP-LOG-GAP"
+    return lost
 
 
 def _begin_again(change: str) -> Refused:
