@@ -491,6 +491,26 @@ def test_what_a_rebuild_has_lost_of_its_log_stays_known(
     assert checked[-1] == LOG | {FIRST: now or (0, 0)}
 
 
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize(("now", "waits_for"), [(None, (0, 0)), ((0, 1), (0, 1)), ((1, 2), (0, 2))])
+def test_a_rebuild_whose_log_was_cut_while_it_was_applied_ends_with_force(
+    now: tuple[int, int] | None, waits_for: tuple[int, int], force: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would wait forever for what is gone. What retention deletes was applied; new topics are no part of it."""
+    noted, world, place = dict[Any, str](), World(), ("move.shop.new", 0)
+    monkeypatch.setattr(rebuild, "check_log", lambda *_, **__: "what the log lacks")
+    monkeypatch.setattr(rebuild.positions, "note_breaks", lambda client, pipeline, codes, at: noted.update(codes))
+    world.rebuilds[OWN.name] = PLAN.as_json() | {"_id": OWN.name, "phase": "applying", "token": "", "changes": 2}
+    world.log = {one: found for one in LOG if (found := now if one == FIRST else LOG[one])} | {place: (0, 5)}
+    facts: Any = SimpleNamespace(session=world.session(), options=Options(only=(), force=force, timeout=1))
+    marker = emptying.Marker(facts.session.destination, OWN.name)
+    plan, check = rebuild._resume(facts, replace(PLAN, phase="applying"), marker, lambda *_: None)
+    assert plan.log == LOG | {FIRST: waits_for if force else (0, 2)} and plan.phase == "applying"
+    is_cut = force and now != (1, 2)
+    assert (plan.forced, bool(check), bool(noted)) == (is_cut, is_cut, is_cut)
+    assert Plan.from_json(world.rebuilds[OWN.name]) == plan
+
+
 def test_a_verdict_that_was_made_while_the_log_was_applied_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     world, did = World(), list[str]()
     monkeypatch.setattr(rebuild.verdict, "begin_history", lambda client, pipeline, why: did.append(why))

@@ -5,6 +5,7 @@ Its plan is written to the destination first and deleted last, so that a rebuild
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -153,6 +154,8 @@ def _resume(facts: ReplayFacts, existing: Plan, marker: Marker, report: Report) 
     cutover.refuse(session)
     if plan.phase == "emptying":
         plan = _with_log(facts, plan, marker, has_removed=bool(stored.get("changes")))
+    elif facts.options.force:
+        plan = _without_lost(session, plan, marker)
     return plan, check_log(facts, plan.log, report, force=True) if plan.forced else None
 
 
@@ -175,9 +178,22 @@ def _with_log(facts: ReplayFacts, plan: Plan, marker: Marker, *, has_removed: bo
             f"{change}, and a part of what is to be rebuilt is removed already",
             "with --force, it rebuilds what can be rebuilt, new topics included, and lists the rest",
         )
-    lost = _lost(plan, log)
-    with session.destination.connected() as client:  # else nothing tells: the positions are removed
-        codes = {place: code for place, code in lost.items() if code != "TWP-LOG-GAP"}
+    return _take(session, plan, marker, log, _lost(plan, log))
+
+
+def _without_lost(session: Session, plan: Plan, marker: Marker) -> Plan:
+    """The plan of a rebuild that applies the log, without what is gone by now: it would wait for that forever."""
+    now = _log_now(session, plan)
+    lost = {place: code for place, code in _lost(plan, now).items() if code != "TWP-LOG-GAP"}
+    left = {place: now[place] for place in lost if place in now}
+    kept = {place: bounds for place, bounds in plan.log.items() if place not in lost}
+    return _take(session, plan, marker, kept | left, lost) if lost else plan
+
+
+def _take(session: Session, plan: Plan, marker: Marker, log: Log, lost: Mapping[Place, Code]) -> Plan:
+    """The plan with this log, stored. What is lost is noted: no position shows it any more."""
+    codes = {place: code for place, code in lost.items() if code != "TWP-LOG-GAP"}
+    with session.destination.connected() as client:
         positions.note_breaks(client, session.pipeline, codes, datetime.now(UTC))
     plan = replace(plan, log={**dict.fromkeys(lost, (0, 0)), **log}, forced=True)
     marker.change(lambda *_: None, {"forced": True, "log": plan.as_json()["log"]})
