@@ -424,6 +424,7 @@ def test_a_rebuild_of_a_log_that_has_changed_removes_nothing(
     begins = list[Any]()
     monkeypatch.setattr(rebuild, "check_log", lambda *_, **__: "what the log lacks")
     monkeypatch.setattr(rebuild.positions, "skip_to", lambda client, pipeline, late, *_: begins.append(late))
+    monkeypatch.setattr(rebuild.positions, "note_breaks", lambda *_: None)
     for steps in range(STEPS):
         world = World()
         world.filled()
@@ -444,6 +445,70 @@ def test_a_rebuild_of_a_log_that_has_changed_removes_nothing(
         (ended,) = world.play([rebuilding(world, monkeypatch, force=True)], [(0, MOST)], eager=False)
         assert ended == "rebuilt" and not world.rebuilds, (steps, ended)
         assert begins[-1] == {place: first for place, (first, _) in change.items() if first}, (steps, ended)
+
+
+@pytest.mark.parametrize("begins", [True, False], ids=["while it asked", "while it emptied"])
+def test_a_forced_rebuild_goes_on_where_retention_deletes_more_of_a_beginning_that_was_gone(
+    begins: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would never begin with a large log, whose check takes longer than retention lets it be."""
+    starts, world = list[Any](), World()
+    world.filled()
+    log = LOG | {FIRST: (1, 2)}
+    plan = replace(PLAN, forced=True, log=log)
+    monkeypatch.setattr(rebuild.positions, "skip_to", lambda client, pipeline, late, *_: starts.append(late))
+    monkeypatch.setattr(rebuild, "begin", lambda *_: (plan, None))
+    removes = emptying.empty
+
+    def empty(*of: Any) -> None:
+        removes(*of)
+        world.log[FIRST] = (2, 2)
+
+    if not begins:
+        monkeypatch.setattr(rebuild, "empty", empty)
+    world.log = log | ({FIRST: (2, 2)} if begins else {})
+    assert rebuilding(world, monkeypatch, force=True)() == "rebuilt"
+    assert starts == [{FIRST: 2}], "the sink would stop at a position that is gone"
+
+
+@pytest.mark.parametrize(("now", "code"), [(None, "TWP-LOG-TOPIC"), ((0, 1), "TWP-LOG-END")])
+def test_what_a_rebuild_has_lost_of_its_log_stays_known(
+    now: tuple[int, int] | None, code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rest is whole, and its positions, which would tell, are removed. Also if it is interrupted once more."""
+    noted, checked, world = dict[Any, str](), list[Any](), World()
+    monkeypatch.setattr(rebuild, "check_log", lambda facts, log, *_, **__: checked.append(dict(log)))
+    monkeypatch.setattr(rebuild.positions, "note_breaks", lambda client, pipeline, codes, at: noted.update(codes))
+    world.filled()
+    world.play([rebuilding(world, monkeypatch)], [(0, 9)], eager=False)
+    assert world.rebuilds[OWN.name]["changes"], "it has removed something"
+    world.log = {place: found for place in LOG if (found := now if place == FIRST else LOG[place])}
+    for _ in range(2):
+        world.play([rebuilding(world, monkeypatch, force=True)], [(0, 5)], eager=False)
+    assert noted == {FIRST: code}
+    assert checked[-1] == LOG | {FIRST: now or (0, 0)}, "`cut_short` tells of what is in the log that is checked"
+    assert world.play([rebuilding(world, monkeypatch, force=True)], [(0, MOST)], eager=False) == ["rebuilt"]
+    assert checked[-1] == LOG | {FIRST: now or (0, 0)}
+
+
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize(("now", "waits_for"), [(None, (0, 0)), ((0, 1), (0, 1)), ((1, 2), (0, 2))])
+def test_a_rebuild_whose_log_was_cut_while_it_was_applied_ends_with_force(
+    now: tuple[int, int] | None, waits_for: tuple[int, int], force: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would wait forever for what is gone. What retention deletes was applied; new topics are no part of it."""
+    noted, world, place = dict[Any, str](), World(), ("move.shop.new", 0)
+    monkeypatch.setattr(rebuild, "check_log", lambda *_, **__: "what the log lacks")
+    monkeypatch.setattr(rebuild.positions, "note_breaks", lambda client, pipeline, codes, at: noted.update(codes))
+    world.rebuilds[OWN.name] = PLAN.as_json() | {"_id": OWN.name, "phase": "applying", "token": "", "changes": 2}
+    world.log = {one: found for one in LOG if (found := now if one == FIRST else LOG[one])} | {place: (0, 5)}
+    facts: Any = SimpleNamespace(session=world.session(), options=Options(only=(), force=force, timeout=1))
+    marker = emptying.Marker(facts.session.destination, OWN.name)
+    plan, check = rebuild._resume(facts, replace(PLAN, phase="applying"), marker, lambda *_: None)
+    assert plan.log == LOG | {FIRST: waits_for if force else (0, 2)} and plan.phase == "applying"
+    is_cut = force and now != (1, 2)
+    assert (plan.forced, bool(check), bool(noted)) == (is_cut, is_cut, is_cut)
+    assert Plan.from_json(world.rebuilds[OWN.name]) == plan
 
 
 def test_a_verdict_that_was_made_while_the_log_was_applied_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:

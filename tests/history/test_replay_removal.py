@@ -78,3 +78,16 @@ def test_the_next_removal_finds_what_an_interrupted_one_has_left(
     assert remove() == (0 if (step, after) == ("unlink", True) else 1)
     assert not configs and LETTERS not in topics.all() and "forget" in did
     assert sorted(file.name for file in tmp_path.iterdir()) == ["gone", "move-replay-c.properties", "move.properties"]
+
+
+def test_the_replay_of_another_pipeline_is_no_leftover(tmp_path: Path) -> None:
+    """One that is called as a replay of this one, in another Connect cluster."""
+    pipeline = PIPELINE.changed(connect={"secrets": tmp_path})
+    connect: Any = SimpleNamespace(config=lambda name: None)
+    for name in ("move-replay", "move-replay-c"):
+        sink = sink_of(pipeline.changed(name=name), "b", "mongodb://c:1/")
+        credentials.write(sink.secrets_file, credentials.replay_properties(sink, "c"))
+    assert find_interrupted(connect, MemoryTopics(), pipeline) == ()
+    ours = sink_of(pipeline, "a", "mongodb://c:1/")
+    credentials.write(ours.secrets_file, credentials.replay_properties(ours, "c"))
+    assert [one.label for one in find_interrupted(connect, MemoryTopics(), pipeline)] == ["a"]

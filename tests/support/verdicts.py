@@ -38,7 +38,8 @@ class Verdicts:
                     holder = document.setdefault(first, {})
                 if operator == "$unset":
                     holder.pop(name, None)
-                elif operator == "$set" or value > holder.get(name, ""):
+                else:
+                    assert operator == "$set"
                     holder[name] = value
 
     def replace_one(self, query: Mapping[str, Any], document: Mapping[str, Any], upsert: bool) -> None:

@@ -481,6 +481,29 @@ def test_a_clean_run_removes_what_was_found_before_it_began_whatever_the_clocks_
     assert machines.gate[0], "it was found before"
 
 
+def test_a_difference_that_is_found_again_during_a_clean_run_stays_if_the_clock_was_set_back(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Corrected(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            return datetime.now(tz) - timedelta(seconds=60)
+
+    machines.verify(missing(1), only=ORDERS)
+    (id,) = machines.destination.client().find_one({"_id": "shop"})["found"]  # type: ignore[attr-defined]
+
+    def found_again() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(stored, "datetime", Corrected)
+            verdicts.note_found(machines.session, id)
+
+    machines.use("b")
+    machines.verify(found_again)
+    assert not machines.gate[0], "it was found after that run began"
+    machines.verify()
+    assert machines.gate[0]
+
+
 def test_a_run_that_is_resumed_removes_what_was_found_before_its_first_part(machines: Machines) -> None:
     machines.verify(missing(1), only=ORDERS)
     journal = machines.folder / "journal"

@@ -247,7 +247,10 @@ def find_all(connect: Connect, pipeline: Pipeline) -> tuple[Replay, ...]:
 
 
 def find_interrupted(connect: Connect, topics: Topics, pipeline: Pipeline) -> tuple[Replay, ...]:
-    """What is left of replays whose removal was interrupted: the connector is gone, the file of secrets is here."""
+    """What is left of replays whose removal was interrupted: the connector is gone, the file of secrets is here.
+
+    None whose name may be that of another pipeline's, such as of `a-replay-b`, whose connectors may be elsewhere.
+    """
     prefix = sink_of(pipeline, "").name
     files = sorted(pipeline.secrets_file.parent.glob("*.properties"))
     labels = [
@@ -255,6 +258,7 @@ def find_interrupted(connect: Connect, topics: Topics, pipeline: Pipeline) -> tu
         for file in files
         if file.stem.startswith(prefix) and credentials.is_of_replay(file)
     ]
+    labels = [label for label in labels if "-replay-" not in f"-{label}"]
     left = (find_leftovers(topics, pipeline, label) for label in labels if connect.config(prefix + label) is None)
     return tuple(replay for replay in left if replay is not None)
 

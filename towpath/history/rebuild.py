@@ -5,6 +5,7 @@ Its plan is written to the destination first and deleted last, so that a rebuild
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -16,6 +17,7 @@ from towpath.checks.change import refuse_loop_on_resuming
 from towpath.checks.rule import require
 from towpath.clients.connect.control import statuses, stop
 from towpath.clients.connect.rest import code_of
+from towpath.clients.kafka.topics import Place
 from towpath.clients.mongo.client import Client
 from towpath.config.events import Replayed
 from towpath.config.pipeline import Pipeline
@@ -26,7 +28,7 @@ from towpath.history.plan import Log, Options, Plan, change_topics, chosen
 from towpath.history.preconditions import OF_COMMAND, ReplayFacts
 from towpath.history.replay import Confirm, begin, check_log
 from towpath.history.sink_run import Report, SinkRun
-from towpath.log.bounds import still_in_log
+from towpath.log.bounds import Code, still_in_log
 from towpath.log.definitions import DDL_REPLAY
 from towpath.log.integrity import LogCheck
 from towpath.log.lag import measure
@@ -152,6 +154,8 @@ def _resume(facts: ReplayFacts, existing: Plan, marker: Marker, report: Report) 
     cutover.refuse(session)
     if plan.phase == "emptying":
         plan = _with_log(facts, plan, marker, has_removed=bool(stored.get("changes")))
+    elif facts.options.force:
+        plan = _without_lost(session, plan, marker)
     return plan, check_log(facts, plan.log, report, force=True) if plan.forced else None
 
 
@@ -174,7 +178,24 @@ def _with_log(facts: ReplayFacts, plan: Plan, marker: Marker, *, has_removed: bo
             f"{change}, and a part of what is to be rebuilt is removed already",
             "with --force, it rebuilds what can be rebuilt, new topics included, and lists the rest",
         )
-    plan = replace(plan, log=log, forced=True)
+    return _take(session, plan, marker, log, _lost(plan, log))
+
+
+def _without_lost(session: Session, plan: Plan, marker: Marker) -> Plan:
+    """The plan of a rebuild that applies the log, without what is gone by now: it would wait for that forever."""
+    now = _log_now(session, plan)
+    lost = {place: code for place, code in _lost(plan, now).items() if code != "TWP-LOG-GAP"}
+    left = {place: now[place] for place in lost if place in now}
+    kept = {place: bounds for place, bounds in plan.log.items() if place not in lost}
+    return _take(session, plan, marker, kept | left, lost) if lost else plan
+
+
+def _take(session: Session, plan: Plan, marker: Marker, log: Log, lost: Mapping[Place, Code]) -> Plan:
+    """The plan with this log, stored. What is lost is noted: no position shows it any more."""
+    codes = {place: code for place, code in lost.items() if code != "TWP-LOG-GAP"}
+    with session.destination.connected() as client:
+        positions.note_breaks(client, session.pipeline, codes, datetime.now(UTC))
+    plan = replace(plan, log={**dict.fromkeys(lost, (0, 0)), **log}, forced=True)
     marker.change(lambda *_: None, {"forced": True, "log": plan.as_json()["log"]})
     return plan
 
@@ -186,15 +207,27 @@ def _log_now(session: Session, plan: Plan) -> Log:
 
 def _change(plan: Plan, now: Log) -> str:
     """What the log has lost since the plan was made, or which topics are new; empty if it still has the plan's part."""
-    lost = sorted(
-        f"{topic}, partition {number}"
-        for (topic, number), (first, end) in plan.log.items()
-        if (found := now.get((topic, number))) is None or found[0] > first or found[1] < end
-    )
+    lost = sorted(f"{topic}, partition {number}" for topic, number in _lost(plan, now))
     new = sorted({topic for topic, _ in now.keys() - plan.log.keys()})
     parts = [f"records are gone ({first_few(lost, 3)})"] if lost else []
     parts += [f"there is more of it ({first_few(new, 3)})"] if new else []
     return f"the log has changed since the rebuild was planned: {' and '.join(parts)}" if parts else ""
+
+
+def _lost(plan: Plan, now: Log) -> dict[Place, Code]:
+    """Where the log has lost records since the plan was made, and how.
+
+    In one that is forced, retention may delete more of a beginning that was gone: it never waits for a rebuild.
+    """
+    lost, late = dict[Place, Code](), plan.late if plan.forced else {}
+    for place, (first, end) in plan.log.items():
+        if (found := now.get(place)) is None:
+            lost[place] = "TWP-LOG-TOPIC"
+        elif found[1] < end:
+            lost[place] = "TWP-LOG-END"
+        elif found[0] > first and place not in late:
+            lost[place] = "TWP-LOG-GAP"
+    return lost
 
 
 def _begin_again(change: str) -> Refused:
@@ -270,7 +303,10 @@ def _emptied(session: Session, plan: Plan, marker: Marker) -> Plan:
     pipeline, now = session.pipeline, datetime.now(UTC)
     with session.destination.connected() as client:
         verdict.begin_history(client, pipeline, "a rebuild had emptied the destination")
-    late = plan.late if plan.forced else {}  # otherwise the sink stops where the beginning is gone
+    late = dict[Place, int]()  # the sink stops where the beginning is gone, unless it is forced
+    if plan.forced:
+        now_in_log = _log_now(session, plan)
+        late = {place: max(first, now_in_log.get(place, (first,))[0]) for place, first in plan.late.items()}
     plan = replace(plan, phase="applying")
     marker.change(
         lambda client, transaction: positions.skip_to(client, pipeline, late, now, transaction), {"phase": plan.phase}

@@ -89,7 +89,13 @@ class SinkRun:
                 f"run the same command again to see its progress and to finish it; {hint}",
             ) from None
         if breaks := breaks_within(plan.log, session.topics, self._applied()):  # they look like applied records
-            raise TowpathError(f"{connector} has not applied all of the log: {breaks[0].description}")
+            raise TowpathError(
+                f"{connector} has not applied all of the log: {breaks[0].description}",
+                f"`towpath remove PIPELINE --{name}`, and begin another one"
+                if facts.is_replay
+                else "`towpath restart PIPELINE --accept-log-gap` if `status` shows it as well; then the same command"
+                " with --force ends with what is left, and lists the rest",
+            )
 
     def _applied(self) -> dict[Place, Applied]:
         with self.facts.cluster.connected() as client:

@@ -60,9 +60,12 @@ def write(client: Client, pipeline: Pipeline, verdict: Mapping[str, Any], before
 
 
 def note_found(client: Client, pipeline: Pipeline, id: str) -> None:
-    """Store that the verification with this id has proven a difference by now."""
+    """Store that the verification with this id has proven a difference by now.
+
+    The time differs from the one before also if the clock was set back: `write` goes by that.
+    """
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
-    _verdicts(client).update_one({"_id": pipeline.name}, {"$max": {f"found.{id}": now}}, upsert=True)
+    _verdicts(client).update_one({"_id": pipeline.name}, {"$set": {f"found.{id}": now}}, upsert=True)
 
 
 def forget_found(client: Client, pipeline: Pipeline, ids: Iterable[str]) -> None:

@@ -37,19 +37,24 @@ def missing(connect: Connect, connectors: Iterable[Connector], advice: str) -> N
 class Unassigned:
     """Which connectors have been UNASSIGNED for so long, themselves or a task, that a restart is worth it.
 
-    Either no worker has them: then a restart does nothing. Or they run, and Connect does not know: a worker writes
-    UNASSIGNED and then RUNNING to the status topic, and retries each without regard to the other. While a broker
-    restarts, UNASSIGNED can be written last, and stays until the connector is restarted (seen with Kafka 4.3.1).
+    Either no worker has them: then a restart helps nothing, and also restarts the tasks that run. Or they run, and
+    Connect does not know: a worker writes UNASSIGNED and then RUNNING to the status topic, and retries each without
+    regard to the other. While a broker restarts, UNASSIGNED can be written last, and stays until the connector is
+    restarted (seen with Kafka 4.3.1).
     """
 
-    _since: dict[str, float] = field(default_factory=dict)
+    _next: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """When to restart each, and how long to wait then."""
 
     def due(self, connectors: Iterable[Connector], now: float) -> list[str]:
-        """Those to restart now, of all connectors; each again after as long. `now` in seconds of one clock."""
+        """Those to restart now, of all connectors; each again after twice as long. `now` in seconds of one clock."""
         found = {c.name for c in connectors if "UNASSIGNED" in (c.state, *(task.state for task in c.tasks))}
-        self._since = {name: self._since.get(name, now) for name in found}
-        due = sorted(name for name, since in self._since.items() if now - since >= _UNASSIGNED_S)
-        self._since |= dict.fromkeys(due, now)
+        first = now + _UNASSIGNED_S, 2 * _UNASSIGNED_S
+        self._next = {name: self._next.get(name, first) for name in found}
+        due = sorted(name for name, (at, _) in self._next.items() if now >= at)
+        for name in due:
+            pause = self._next[name][1]
+            self._next[name] = now + pause, 2 * pause
         return due
 
 
