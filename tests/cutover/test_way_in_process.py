@@ -15,6 +15,7 @@ from tests.cutover.test_undo import begin
 from tests.support import cutover_world
 from tests.support.cutover_world import Killed, World
 from towpath.checks.rule import Finding
+from towpath.clients.connect.rest import Connector, Task
 from towpath.config.events import CutoverNote
 from towpath.cutover import machine
 from towpath.cutover.gate import GATE, PRECONDITIONS, Readiness
@@ -397,7 +398,20 @@ def test_the_sink_that_an_undo_has_started_runs_before_the_gate_looks(
         world.on_call = fails("wait running", error)
     assert command(world).run()
     assert at_gate[-1] == "wait running" and "resume shop" in at_gate
-    assert "waiting until shop-sink, which the undo has started, is running, up to 9 s" in said
+    assert "waiting until shop-sink is running, up to 9 s" in said
+
+
+@pytest.mark.parametrize(("state", "waits"), [("UNASSIGNED", True), ("FAILED", False)])
+def test_what_connect_shows_as_unassigned_is_waited_for_before_the_gate_looks(
+    world: World, gate: Gate, state: str, waits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after the restart of a broker."""
+    said = list[str]()
+    world.say = said.append
+    shown = [Connector("shop-sink", "RUNNING", "w", (Task(0, state, "w", ""),))]
+    monkeypatch.setattr(machine, "statuses", lambda connect, names: shown if "shop-sink" in names else [])
+    assert command(world).run()
+    assert ("waiting until shop-source, shop-sink is running, up to 9 s" in said) is waits
 
 
 def test_a_wait_for_the_sink_can_be_interrupted(world: World, gate: Gate) -> None:

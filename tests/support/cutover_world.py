@@ -498,6 +498,7 @@ def world(folder: Path, patch: pytest.MonkeyPatch) -> World:
     everywhere("positions", lambda client, pipeline: {("destination", "shop"): APPLIED}[client, pipeline.name])
     everywhere("LateWrites", late_writes)
     everywhere("wait_stopped", it.does("wait stopped", nothing))
+    everywhere("statuses", lambda connect, names: [])
     everywhere("wait_running", it.does("wait running", running))
     patch.setattr(steps.barrier, "wait", it.does("wait", awaited))
     patch.setattr(steps.barrier, "wait_applied", it.does("wait", applied))

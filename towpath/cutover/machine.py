@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from towpath.checks import target
 from towpath.checks.rule import Finding, run
-from towpath.clients.connect.control import wait_running
+from towpath.clients.connect.control import statuses, wait_running
 from towpath.clients.mongo.client import cluster_time
 from towpath.clients.mongo.write_block import MONGOSH_UNDO
 from towpath.config import events
@@ -297,14 +297,19 @@ class Machine:
             raise _NotDone(f"{undone}, and nothing else was started: interrupted")
         self.signals.release()
         if starts:
-            self._interruptible(lambda: self._await_sink(session))
+            self._interruptible(lambda: self._await_running(session, [session.pipeline.sink_connector]))
 
-    def _await_sink(self, session: Session) -> None:
-        """If it does not run in time, the gate says why."""
-        sink, timeout = session.pipeline.sink_connector, self.options.timeout
-        self._say(f"waiting until {sink}, which the undo has started, is running, up to {timeout:.0f} s")
+    def _await_running(self, session: Session, names: Sequence[str]) -> None:
+        """If one does not run in time, the gate says why."""
+        self._say(f"waiting until {', '.join(names)} is running, up to {self.options.timeout:.0f} s")
         with suppress(TowpathError):
-            wait_running(session.connect, [sink], timeout)
+            wait_running(session.connect, names, self.options.timeout)
+
+    def _await_assigned(self, session: Session, names: Sequence[str]) -> None:
+        """Wait for what Connect shows as UNASSIGNED, as after the restart of a broker: else the gate would be red."""
+        with suppress(TowpathError):
+            if not self.dry_run and any(one.unassigned for one in statuses(session.connect, names)):
+                self._await_running(session, names)
 
     def take(self) -> None:
         """Take the cutover over. Raises `Overtaken` when its command has continued since the marker was read."""
@@ -318,6 +323,7 @@ class Machine:
         """Check the gate, and return whether the cutover is to begin: not in a dry run. Raises `_NotDone`."""
         self.sides.forward.require_deployed()
         target.require_own(self.sides.forward)
+        self._await_assigned(self.sides.forward, self.sides.forward.pipeline.connectors)
         return self._passed(run((*GATE, *PRECONDITIONS), self._readiness(returns=False)))
 
     def _is_ready_to_return(self) -> bool:
@@ -325,6 +331,7 @@ class Machine:
         assert self.sides.reverse is not None and self.sides.marker is not None
         self.sides.reverse.require_deployed()
         target.require_own(self.sides.reverse)
+        self._await_assigned(self.sides.reverse, self.sides.reverse.pipeline.connectors)
         if not self.dry_run and any(one.expires for one in self.sides.marker.conversions):
             for _ in conversions.complete(self.sides.forward, only_ttl=True):  # the gate names what is left of it
                 pass
@@ -347,6 +354,7 @@ class Machine:
         forward = self.sides.forward
         forward.require_deployed()
         target.require_own(forward, with_source=False)
+        self._await_assigned(forward, [forward.pipeline.sink_connector])
         return self._passed(run(takeover.GATE, Loss(forward, self.options)))
 
     def _readiness(self, *, returns: bool) -> Readiness:

@@ -48,7 +48,7 @@ class Unassigned:
 
     def due(self, connectors: Iterable[Connector], now: float) -> list[str]:
         """Those to restart now, of all connectors; each again after twice as long. `now` in seconds of one clock."""
-        found = {c.name for c in connectors if "UNASSIGNED" in (c.state, *(task.state for task in c.tasks))}
+        found = {connector.name for connector in connectors if connector.unassigned}
         first = now + _UNASSIGNED_S, 2 * _UNASSIGNED_S
         self._next = {name: self._next.get(name, first) for name in found}
         due = sorted(name for name, (at, _) in self._next.items() if now >= at)

@@ -110,6 +110,11 @@ class Connector:
     def running(self) -> bool:
         return self.state == "RUNNING" and bool(self.tasks) and all(t.state == "RUNNING" for t in self.tasks)
 
+    @property
+    def unassigned(self) -> bool:
+        """Whether Connect shows it, or a task, as UNASSIGNED: see `towpath.clients.connect.control.Unassigned`."""
+        return "UNASSIGNED" in (self.state, *(task.state for task in self.tasks))
+
     @computed_field  # type: ignore[prop-decorator]
     @property
     def failures(self) -> tuple[Failure, ...]:
