@@ -236,6 +236,58 @@ def test_each_document_is_in_one_part(restore: ModuleType) -> None:
     assert sorted(history.id for part in parts for history in part.values()) == list(range(20))
 
 
+CHUNKS: dict[str, Any] = {"$chunks": {"of": b"0" * 16, "count": 2, "size": 9, "document": True}}
+
+
+@pytest.mark.parametrize(
+    ("log", "later"),
+    [
+        ([("document", {"_id": 1, "total": 1}), ("update", CHUNKS)], ("update", NULL, "u")),  # the set lacks the update
+        ([("document", CHUNKS)], ("update", NULL, "u")),
+        ([], ("update", NULL, "u")),  # retention has deleted the document
+        ([], ("delete", None, "d")),
+    ],
+)
+def test_a_document_that_the_log_does_not_give_is_not_proven(
+    check: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    log: list[Any],
+    later: tuple[str, Any, str],
+) -> None:
+    found = [{"_id": 1, "total": 1}] if len(log) == 2 else []
+    assert checked(check, monkeypatch, found, [change(1, *one) for one in log], change(1, *later[:2], op=later[2])) == 1
+    assert "WRONG: not as of the time 1" in capsys.readouterr().out
+
+
+def test_a_document_that_was_inserted_later_is_not_wrong(check: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    inserted = change(1, "document", {"_id": 1}, op="c")
+    assert checked(check, monkeypatch, [], [], inserted, change(1, "update", NULL)) == 0
+
+
+def checked(
+    check: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    rebuilt: list[dict[str, Any]],
+    until: list[dict[str, Any]],
+    *since: dict[str, Any],
+) -> int:
+    """The exit code of `check.py`, where the two sides do not differ otherwise."""
+
+    class Compared(list[Difference]):
+        def __init__(self, *_: object) -> None:
+            self.verdict = SimpleNamespace(tallies=[SimpleNamespace(documents=1)], errors=[])
+
+    monkeypatch.setattr(check, "Verification", Compared)
+    monkeypatch.setattr(check, "MongoClient", lambda uri, **_: {"shop": {"orders": Rebuilt(*rebuilt)}})
+    for side in ("SOURCE", "REBUILT"):
+        monkeypatch.setenv(side, side)
+    logs = {"--until": until, "--since": since}
+    monkeypatch.setattr(check, "records", lambda _, __, bound, ___: [{"partition": 0} | one for one in logs[bound]])
+    code: int = check.main("shop.toml", "shop.orders", UNTIL)
+    return code
+
+
 @pytest.mark.parametrize(("total", "wrong"), [(1, []), (2, ["WRONG: not as of the time 1"])])
 def test_a_set_as_of_a_later_time_is_wrong(
     check: ModuleType,
