@@ -227,13 +227,152 @@ def test_its_exit_code_says_whether_all_is_restored_and_lines_whether_the_docume
     assert json_util.loads(text)["_id"] == 1
 
 
+def test_what_stands_for_changes_that_the_log_lacks_is_listed_at_any_time(restore: ModuleType) -> None:
+    rebuilt = Rebuilt({"_id": 1, "total": 1}, {"_id": 2, "total": 1})
+    late = f"{SECOND + 9000}:1"  # when it was read: the change itself came in the time of the mistake
+    read = change(1, "document", {"_id": 1, "total": None}, late, op="r")
+    same = change(2, "document", {"_id": 2, "total": 1}, late, op="r")
+    found = histories(restore, rebuilt, read, same)
+    assert {id: one.unclear for id, one in found.items()} == {1: True}  # perhaps a customer's own null
+
+
+def test_types_that_python_does_not_have_are_not_written_as_others(restore: ModuleType) -> None:
+    symbol = bson.encode({"_id": 1, "s": "x", "total": 1}).replace(b"\x02s\0", b"\x0es\0")
+    rebuilt = Rebuilt()
+    rebuilt.find_one = lambda *_, **__: RawBSONDocument(symbol)  # type: ignore[method-assign]
+    (found,) = histories(restore, rebuilt, change(1, "update", NULL)).values()
+    assert (found.before.raw, found.later) == (symbol, [])
+    (found,) = histories(restore, rebuilt, change(1, "update", PAID), change(1, "update", NULL)).values()
+    assert len(found.later) == 1
+
+
+@pytest.mark.parametrize("kind", ["drop", "rename", "replace"])
+def test_documents_of_a_collection_that_was_dropped_since_do_not_come_back(restore: ModuleType, kind: str) -> None:
+    rebuilt = Rebuilt({"_id": 1, "total": 1})
+    ddl = {**change(1, "ddl", {"ddl": kind}, op="ddl"), "key": '{"ddl": "x"}'}
+    with pytest.raises(SystemExit, match="by hand"):
+        histories(restore, rebuilt, change(1, "update", NULL), ddl)
+    before = ddl | {"cluster_time": f"{SECOND}:3"}
+    assert len(histories(restore, rebuilt, before, change(1, "update", NULL))) == 1
+
+
+def merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, field: str = "total") -> list[dict[str, Any]]:
+    """What `merge.py` writes to the document of a line, which has the damaged value."""
+    merge = loaded(program(PAGE, '"""merge.py', tmp_path))
+    written: list[dict[str, Any]] = []
+
+    def update_one(_: object, change: dict[str, Any]) -> SimpleNamespace:
+        written.append(change)
+        return SimpleNamespace(matched_count=1)
+
+    source = SimpleNamespace(update_one=update_one)
+    monkeypatch.setattr(merge, "MongoClient", lambda _: {"shop": {"orders": source}})
+    monkeypatch.setenv("SOURCE", "source")
+    (tmp_path / "merge.jsonl").write_text(line)
+    assert merge.main(tmp_path / "merge.jsonl", "shop.orders", field, "null", "--write") == (not written)
+    return written
+
+
+@pytest.mark.parametrize(
+    ("since", "is_set_back"),
+    [
+        ([("update", PAID)], True),
+        ([("update", {"$set": {"totals": 1, "status": "paid", "total": None}})], True),
+        ([("document", {"_id": 1, "note": "paid", "total": None})], True),
+        ([("update", {"$set": {"total": 9}}), ("update", NULL)], False),  # by a customer, and the mistake came again
+        (
+            [("document", {"_id": 1, "total": Int64(5)}), ("update", {"$set": {"total": None, "n": 1}})],
+            False,
+        ),  # restored
+        ([("update", {"$unset": {"total": ""}}), ("update", NULL)], False),
+        ([("document", {"_id": 1}), ("update", NULL)], False),
+        (
+            [("update", {"$chunks": {"of": b"0" * 16, "count": 2, "size": 9, "document": False}}), ("update", NULL)],
+            False,
+        ),
+        ([("delete", None), ("document", {"_id": 1, "total": None})], False),  # a customer's new document
+    ],
+)
+def test_a_field_is_set_back_only_if_it_had_no_other_value_since(
+    restore: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, since: list[Any], is_set_back: bool
+) -> None:
+    rebuilt = Rebuilt({"_id": 1, "status": "open", "total": Int64(5)})
+    log = [change(1, kind, value) for kind, value in [("update", NULL), *since]]
+    (found,) = histories(restore, rebuilt, *log).values()
+    assert merged(tmp_path, monkeypatch, found.shown) == ([{"$set": {"total": Int64(5)}}] if is_set_back else [])
+
+
+def test_what_an_earlier_run_has_brought_back_is_merged(
+    restore: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    damaged = {"_id": 1, "status": "open", "total": None, "note": "paid"}
+    log = ("update", NULL), ("update", PAID), ("delete", None), ("document", damaged)
+    (found,) = histories(
+        restore, Rebuilt({"_id": 1, "status": "open", "total": 5}), *(change(1, *one) for one in log)
+    ).values()
+    assert merged(tmp_path, monkeypatch, found.shown) == [{"$set": {"total": 5}}]
+
+
 def test_each_document_is_in_one_part(restore: ModuleType) -> None:
     rebuilt = Rebuilt(*({"_id": n, "total": 1} for n in range(20)))
     log = [change(n, "update", NULL) for n in range(20)]
     histories(restore, rebuilt, *log)
-    parts = [restore.histories("shop.toml", "shop.orders", UNTIL, rebuilt, part, 3) for part in (1, 2, 3)]
-    assert all(parts)
-    assert sorted(history.id for part in parts for history in part.values()) == list(range(20))
+    for numbers in ((1, 2, 3), (0, 1, 2)):
+        parts = [restore.histories("shop.toml", "shop.orders", UNTIL, rebuilt, part, 3) for part in numbers]
+        assert all(parts)
+        assert sorted(history.id for part in parts for history in part.values()) == list(range(20))
+
+
+CHUNKS: dict[str, Any] = {"$chunks": {"of": b"0" * 16, "count": 2, "size": 9, "document": True}}
+
+
+@pytest.mark.parametrize(
+    ("log", "later"),
+    [
+        ([("document", {"_id": 1, "total": 1}), ("update", CHUNKS)], ("update", NULL, "u")),  # the set lacks the update
+        ([("document", CHUNKS)], ("update", NULL, "u")),
+        ([], ("update", NULL, "u")),  # retention has deleted the document
+        ([], ("delete", None, "d")),
+    ],
+)
+def test_a_document_that_the_log_does_not_give_is_not_proven(
+    check: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    log: list[Any],
+    later: tuple[str, Any, str],
+) -> None:
+    found = [{"_id": 1, "total": 1}] if len(log) == 2 else []
+    assert checked(check, monkeypatch, found, [change(1, *one) for one in log], change(1, *later[:2], op=later[2])) == 1
+    assert "WRONG: not as of the time 1" in capsys.readouterr().out
+
+
+def test_a_document_that_was_inserted_later_is_not_wrong(check: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    inserted = change(1, "document", {"_id": 1}, op="c")
+    assert checked(check, monkeypatch, [], [], inserted, change(1, "update", NULL)) == 0
+
+
+def checked(
+    check: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    rebuilt: list[dict[str, Any]],
+    until: list[dict[str, Any]],
+    *since: dict[str, Any],
+) -> int:
+    """The exit code of `check.py`, where the two sides do not differ otherwise."""
+
+    class Compared(list[Difference]):
+        def __init__(self, *_: object) -> None:
+            self.verdict = SimpleNamespace(tallies=[SimpleNamespace(documents=1)], errors=[])
+
+    monkeypatch.setattr(check, "Verification", Compared)
+    monkeypatch.setattr(check, "MongoClient", lambda uri, **_: {"shop": {"orders": Rebuilt(*rebuilt)}})
+    for side in ("SOURCE", "REBUILT"):
+        monkeypatch.setenv(side, side)
+    logs = {"--until": until, "--since": since}
+    monkeypatch.setattr(check, "records", lambda _, __, bound, ___: [{"partition": 0} | one for one in logs[bound]])
+    code: int = check.main("shop.toml", "shop.orders", UNTIL)
+    return code
 
 
 @pytest.mark.parametrize(("total", "wrong"), [(1, []), (2, ["WRONG: not as of the time 1"])])
