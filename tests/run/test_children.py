@@ -279,6 +279,34 @@ def test_dead_letters_of_a_dropped_collection_wait_for_a_person(file: Path, monk
         assert len(aside.children) == 1
 
 
+def test_dead_letters_of_a_dropped_collection_that_are_the_same_by_now_are_forgotten(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The destination refused documents that it never had: no repair would delete anything there."""
+    keys = [bson.encode({"_id": n}) for n in (5, 6)]
+    refused = [
+        DeadLetter(("shop.shop.orders", 0, n), "shop.orders", "121", "refused", None, key, None, at=n)
+        for n, key in enumerate(keys)
+    ]
+    differing = set(map(id_key, keys))
+    monkeypatch.setattr(dead_letters, "end", lambda *_: len(refused))
+    monkeypatch.setattr(dead_letters, "letters", lambda *_, follow, start: refused[start:])
+    monkeypatch.setattr(
+        DeadLetterRetries,
+        "_differing",
+        lambda self, refusals: {one.target.key for one in refusals if one.target.key[1] in differing},
+    )
+    monkeypatch.setattr(dead_letter_retries.unreplicated, "gone", lambda session, names: set(names))
+    with opened(file) as it:
+        aside = DeadLetterRetries(it)
+        list(aside.read(0.0))
+        differing.remove(id_key(keys[0]))
+        [words] = aside.turn(6.0, launcher)
+        assert words.startswith("not repaired: 1 document of shop.orders") and aside.remaining == 1
+        differing.clear()
+        assert [*aside.turn(7.0, launcher), *aside.turn(100.0, launcher)] == [] and aside.remaining == 0
+
+
 def test_dead_letters_beyond_those_that_are_remembered_are_not_forgotten(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
