@@ -266,13 +266,14 @@ def verified(readiness: Readiness) -> Result:
     verdict = readiness.verdict
     if (full := verdict.full) is None:
         return False, verdict.doubt or "never: no verdict on everything is known", f"towpath verify {file}"
-    good = verdict.proven_since is not None and full.age <= limit
+    age = full.age + verdict.ahead
+    good = verdict.proven_since is not None and age <= limit
     since = f"; {counted(verdict.left, 'difference')} found since" if verdict.left else ""
     since += f"; {verdict.found_words}" if verdict.found_words else ""
     since += f"; {counted(verdict.unresolved, 'document')} not judged since" if verdict.unresolved else ""
     since += f"; not compared, because created since: {verdict.created_names}" if verdict.created else ""
     advice = f"towpath {'repair' if verdict.left else 'status' if verdict.unresolved else 'verify'} {file}"
-    advice += ", or allow more: --verified-within" if limit < full.age <= readiness.complete_s else ""
+    advice += ", or allow more: --verified-within" if limit < age <= readiness.complete_s else ""
     return good, f"{full.line}{since} (limit {duration(limit)})", advice
 
 
