@@ -13,7 +13,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Self
 
 from bson.errors import BSONError
@@ -425,7 +425,8 @@ def _ahead(full: Mapping[str, Any] | None) -> float:
     """See `Verification.ahead`; 0 for a verdict that is not stored at the destination."""
     if full is None or "written" not in full:
         return 0.0
-    return max(0.0, (datetime.fromisoformat(full["at"]) - full["written"]).total_seconds())
+    late: timedelta = datetime.fromisoformat(full["at"]) - full["written"]
+    return max(0.0, late.total_seconds())
 
 
 def found_words(found: str) -> str:
