@@ -467,6 +467,22 @@ def before(world: World, writers: Writers, way: str) -> Callable[..., bool]:
     return run
 
 
+@pytest.mark.parametrize("dry_run", [False, True])
+@pytest.mark.parametrize(
+    ("way", "names"),
+    [("there", "shop-source, shop-sink"), ("back", "shop-back-source, shop-back-sink"), ("lost", "shop-sink")],
+)
+def test_each_way_waits_for_what_is_unassigned_but_for_a_dry_run(
+    world: World, writers: Writers, way: str, names: str, dry_run: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, said = before(world, writers, way), list[str]()
+    world.say = said.append
+    shown = Connector(names.split(", ")[-1], "UNASSIGNED", "w", ())
+    monkeypatch.setattr(machine, "statuses", lambda connect, asked: [shown] if shown.name in asked else [])
+    run(dry_run=dry_run)
+    assert (f"waiting until {names} is running, up to 9 s" in said) is not dry_run
+
+
 LATER = [(way, again) for way in WAYS for again in ("with it", "without it")] + [("back", "--undo")]
 
 
