@@ -204,7 +204,7 @@ class DeadLetterRetries:
             self._pauses.pop(cause, None)
             yield f"repaired {counted(len(repaired), 'document')} of {namespace} that the destination had refused"
             rest = [refusal for refusal in self._refusals.values() if refusal.cause == cause and refusal.shown_id]
-            if rest:
+            if rest and not unreplicated.gone(self.session, [namespace]):
                 self._start_repair(rest, launcher)
         if len(repaired) < len(group):
             for refusal in group:  # to the end, so that another document of the cause is tried next
