@@ -358,6 +358,16 @@ def test_a_fail_back_needs_a_verdict_for_what_the_logs_no_longer_name(
     assert all(line.advice == f"towpath verify {case.folder / 'shop-back.toml'}" for line in red(lines))
 
 
+def test_where_a_verification_takes_longer_than_the_logs_are_kept_a_fail_back_says_what_helps(case: Case) -> None:
+    """Each verdict would be too old at its end."""
+    case.returns, case.more = True, '[log]\nretention = "1h"'
+    case.start = case.switch = ClusterTime(int(time.time() - 4 * 86400), 0)
+    case.verdict = Verification(verdict(age=4000), verdict(age=4000, seconds=3700.0))
+    (line,) = red(case.checks())
+    files = " and ".join(str(case.folder / name) for name in ("shop.toml", "shop-back.toml"))
+    assert line.subject == "verified" and line.advice.startswith(f"set a longer [log] retention in {files}, and deploy")
+
+
 LOST = Break("TWP-LOG-GAP", "shop.shop.orders", 0, 5, 7, 9, None)
 
 

@@ -274,6 +274,9 @@ def verified(readiness: Readiness) -> Result:
     since += f"; not compared, because created since: {verdict.created_names}" if verdict.created else ""
     advice = f"towpath {'repair' if verdict.left else 'status' if verdict.unresolved else 'verify'} {file}"
     advice += ", or allow more: --verified-within" if limit < age <= readiness.complete_s else ""
+    if full.seconds > readiness.complete_s:  # any verdict would be too old at its end
+        both = f"{readiness.forward.file} and {file}"
+        advice = f"set a longer [log] retention in {both}, and deploy both; then {advice}"
     return good, f"{full.line}{since} (limit {duration(limit)})", advice
 
 
