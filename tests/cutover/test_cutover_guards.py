@@ -153,6 +153,16 @@ def test_a_takeover_is_not_forgotten_without_a_question(
     assert told not in capsys.readouterr().err, "the marker stays"
 
 
+def test_a_cutover_is_not_forgotten_silently(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """As after a takeover, nothing refuses then to copy the old source over the new primary."""
+    place.marker = CUT_OVER
+    place.does(control.remove, "--topics", "--dry-run")
+    told = capsys.readouterr().err
+    assert "`towpath cutover --back` is no longer possible" in told and "put the file away" in told
+    place.does(control.remove, "--topics", "--yes")
+    assert place.removed and capsys.readouterr().err.startswith(told.splitlines()[0])
+
+
 def test_that_the_source_is_blocked_is_told_before_the_marker_goes(
     place: Place, capsys: pytest.CaptureFixture[str]
 ) -> None:

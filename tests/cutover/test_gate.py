@@ -32,6 +32,7 @@ from towpath.cutover.gate import GATE, PRECONDITIONS, Readiness, red
 from towpath.deploy.schema import Listing, Metadata, Plan, Step
 from towpath.deploy.schema_changes import SchemaChanges
 from towpath.errors import MongoError, MongoUnreachable, Refused
+from towpath.log.bounds import Break
 from towpath.log.source_offsets import SourceState
 from towpath.run.report import Copied, Copy, Lag, Problem, Waiting
 from towpath.session import Session
@@ -81,6 +82,10 @@ class Case:
     """Where the capture of the reverse pipeline began."""
     switch: ClusterTime = SWITCH
     """By when it had begun, as the marker says."""
+    first: int = 0
+    """Where the log of the reverse pipeline begins."""
+    breaks: tuple[Break, ...] = ()
+    """Of the pipeline's log, after what its sink had applied at the switch."""
 
     def fake(self, name: str, value: Any, of: Any = gate) -> None:
         self.patch.setattr(of, name, value)
@@ -108,6 +113,8 @@ class Case:
             self.fake(name, lambda *_, **__: Plan(collections=(step("shop.orders", "collMod"),)))
         self.fake("round_trip", lambda client: 0.001)
         self.fake("_documents", lambda client, namespace: 1_000_000)
+        self.fake("pipeline_ends", lambda pipeline, topics: {("shop-back.shop.orders", 0): (self.first, 9)})
+        self.fake("suspected", lambda session: self.breaks, gate.bounds)
         self.fake("read_state", lambda connect, name: SourceState(None, start=self.start))
         self.fake("statuses", lambda connect, names: [self.sink if "shop-sink" in names else self.capture])
 
@@ -349,6 +356,38 @@ def test_a_fail_back_needs_a_verdict_for_what_the_logs_no_longer_name(
     assert (bool(lines), not red(lines)) == (is_needed, is_green)
     assert all("the logs name all changes for" in line.finding for line in lines)
     assert all(line.advice == f"towpath verify {case.folder / 'shop-back.toml'}" for line in red(lines))
+
+
+def test_where_a_verification_takes_longer_than_the_logs_are_kept_a_fail_back_says_what_helps(case: Case) -> None:
+    """Each verdict would be too old at its end."""
+    case.returns, case.more = True, '[log]\nretention = "1h"'
+    case.start = case.switch = ClusterTime(int(time.time() - 4 * 86400), 0)
+    case.verdict = Verification(verdict(age=4000), verdict(age=4000, seconds=3700.0))
+    (line,) = red(case.checks())
+    files = " and ".join(str(case.folder / name) for name in ("shop.toml", "shop-back.toml"))
+    assert line.subject == "verified" and line.advice.startswith(f"set a longer [log] retention in {files}, and deploy")
+
+
+LOST = Break("TWP-LOG-GAP", "shop.shop.orders", 0, 5, 7, 9, None)
+
+
+@pytest.mark.parametrize(
+    ("first", "breaks", "words"),
+    [
+        (7, (), "shop-back.shop.orders, partition 0, begins at offset 7"),
+        (0, (LOST,), "TWP-LOG-GAP: shop.shop.orders, partition 0"),
+    ],
+)
+@pytest.mark.parametrize("is_verified", [True, False])
+def test_a_fail_back_needs_a_verdict_for_what_a_log_has_lost_whatever_its_settings_say(
+    case: Case, first: int, breaks: tuple[Break, ...], words: str, is_verified: bool
+) -> None:
+    """The topics may have other settings, such as retention.bytes, or had others since the switch."""
+    case.returns, case.first, case.breaks = True, first, breaks
+    if not is_verified:
+        case.verdict = Verification()
+    (line,) = (check for check in case.checks() if check.subject == "verified")
+    assert words in line.finding and (line.level == "ok") is is_verified
 
 
 @pytest.mark.parametrize(("name", "breaks", "found"), RED, ids=[f"{name}: {found}" for name, _, found in RED])

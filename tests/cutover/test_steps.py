@@ -221,7 +221,8 @@ def test_a_fail_back_compares_what_has_changed_since_all_was_proven_to_be_the_sa
 
     monkeypatch.setattr(changed_keys, "positions_at", positions_at)
     monkeypatch.setattr(steps, "IncrementalVerification", verification)
-    applied = {("t", number): SimpleNamespace(offset=offset) for number, offset in enumerate((5, 9, 2))}
+    applied = {("t", number): SimpleNamespace(offset=offset) for number, offset in enumerate((5, 9, 2, 8))}
+    monkeypatch.setattr(steps.bounds, "suspected", lambda session: [SimpleNamespace(place=("t", 3))])
     monkeypatch.setattr(steps, "positions", lambda client, pipeline: applied)
     with ExitStack() as contexts:
         work = work_of(world, contexts, FAIL_BACK)
@@ -230,7 +231,7 @@ def test_a_fail_back_compares_what_has_changed_since_all_was_proven_to_be_the_sa
         assert steps.proven(work.session, work.proven_since) == {("t", 0): 7, ("t", 1): 3}
         assert steps._verify_echoes(work) == 4
     assert asked == [("shop-back", 6_400.0), ("shop", 6_400.0)]
-    assert made == [("shop-back", "shop", {("t", 0): 7, ("t", 1): 9, ("t", 2): 2})]
+    assert made == [("shop-back", "shop", {("t", 0): 7, ("t", 1): 9, ("t", 2): 2, ("t", 3): 0})]
 
 
 @pytest.mark.parametrize("since", [None, 10_000.0])

@@ -20,7 +20,7 @@ from towpath.config.events import CutoverNote
 from towpath.cutover import machine
 from towpath.cutover.gate import GATE, PRECONDITIONS, Readiness
 from towpath.cutover.machine import Machine
-from towpath.errors import MongoUnreachable, NoSuchConnector, Refused, TowpathError
+from towpath.errors import ConnectUnreachable, MongoUnreachable, NoSuchConnector, Refused, TowpathError
 from towpath.session import Session
 from towpath.signals import Interrupts
 from towpath.store.cutover import Cutover
@@ -113,6 +113,20 @@ def test_a_cutover_checks_everything_and_then_switches(world: World, gate: Gate)
     again.sides.forward.connect.config = lambda name: None  # type: ignore[method-assign]
     assert again.run()
     assert "run towpath deploy " in ends(world)[-1] and "--back" not in ends(world)[-1]
+
+
+def test_what_is_left_after_a_switch_is_told_also_while_connect_is_away(world: World, gate: Gate) -> None:
+    cut_over(world)
+    it = command(world)
+
+    def config(name: str) -> Any:
+        raise ConnectUnreachable("Connect does not answer")
+
+    it.sides.forward.connect.config = config  # type: ignore[method-assign]
+    it._left.append("redirect the writers to the destination by other means")
+    with pytest.raises(TowpathError, match="redirect the writers"):
+        it.run()
+    assert ends(world)[-1].startswith("already cut over")
 
 
 @pytest.mark.parametrize("table", [GATE, PRECONDITIONS])
@@ -465,6 +479,22 @@ def before(world: World, writers: Writers, way: str) -> Callable[..., bool]:
         return by(it)
 
     return run
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+@pytest.mark.parametrize(
+    ("way", "names"),
+    [("there", "shop-source, shop-sink"), ("back", "shop-back-source, shop-back-sink"), ("lost", "shop-sink")],
+)
+def test_each_way_waits_for_what_is_unassigned_but_for_a_dry_run(
+    world: World, writers: Writers, way: str, names: str, dry_run: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, said = before(world, writers, way), list[str]()
+    world.say = said.append
+    shown = Connector(names.split(", ")[-1], "UNASSIGNED", "w", ())
+    monkeypatch.setattr(machine, "statuses", lambda connect, asked: [shown] if shown.name in asked else [])
+    run(dry_run=dry_run)
+    assert (f"waiting until {names} is running, up to 9 s" in said) is not dry_run
 
 
 LATER = [(way, again) for way in WAYS for again in ("with it", "without it")] + [("back", "--undo")]

@@ -176,3 +176,58 @@ def test_documents_that_only_the_destination_may_have_are_known(monkeypatch, eve
     assert unreplicated.gone(session, ["shop.a", "shop.b", "shop.away"]) == expected
     assert unreplicated.gone(session, ["more.c"]) == {"more.c"}
     assert unreplicated.gone(session, []) == set()
+
+
+ENDED = [of("drop", "shop.other"), of("drop", "shop.b")]
+
+
+@pytest.mark.parametrize(
+    ("names", "events", "expected"),
+    [
+        (["shop.a", "shop.b"], ENDED[:1], set()),
+        (["shop.a", "shop.b"], ENDED, {"shop.b"}),
+        (["shop.away"], (), {"shop.away"}),
+    ],
+)
+def test_a_destination_that_does_not_answer_keeps_no_other_collection_from_a_re_read(
+    monkeypatch, names, events, expected
+):
+    """Else compaction would stop, and the cleaner would remove what the sink has still to apply."""
+
+    def is_away(*_, **__):
+        raise TowpathError("the destination does not answer")
+
+    client = {"shop": SimpleNamespace(list_collection_names=lambda: ["a", "b"])}
+    session = SimpleNamespace(source=SimpleNamespace(briefly=lambda: nullcontext(client)), pipeline=PIPELINE)
+    session.destination = SimpleNamespace(briefly=is_away)
+    monkeypatch.setattr(unreplicated, "observed", lambda session: events)
+    monkeypatch.setattr(unreplicated, "resolved", lambda name: set())
+    monkeypatch.setattr(unreplicated.cutover, "leads", is_away)
+    assert unreplicated.gone(session, names) == expected
+
+
+@pytest.mark.parametrize(
+    ("seen", "passed", "left", "expected"),
+    [
+        (True, True, None, set()),
+        (True, True, {"_id": 1}, {"shop.away"}),
+        (True, False, None, {"shop.away"}),
+        (False, True, None, {"shop.away"}),
+    ],
+)
+def test_a_collection_that_neither_side_has_any_more_may_be_re_read(monkeypatch, seen, passed, left, expected):
+    """A record of it closes its last segment, so that the cleaner can remove what was deleted. The sink must be past
+    the drop: what it has still to apply may be the only copy."""
+    drop = of("drop", "shop.away")
+    found = SimpleNamespace(list_collection_names=list)
+    there = {"moved": {"away": SimpleNamespace(find_one=lambda *_: left)}}
+    pipeline = SimpleNamespace(name="shop", renamed=lambda name: name.replace("shop.", "moved."))
+    session = SimpleNamespace(
+        source=SimpleNamespace(briefly=lambda: nullcontext({"shop": found})),
+        destination=SimpleNamespace(briefly=lambda: nullcontext(there)),
+        pipeline=pipeline,
+    )
+    monkeypatch.setattr(unreplicated, "observed", lambda session: (drop,) if seen else ())
+    monkeypatch.setattr(unreplicated, "unresolved", lambda *_, **__: ())
+    monkeypatch.setattr(unreplicated, "_passed", lambda session, changes: tuple(c.mark for c in changes if passed))
+    assert unreplicated.gone(session, ["shop.away"]) == expected

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import bson
 import pytest
@@ -282,3 +282,54 @@ def test_a_lag_that_is_raised_is_known_by_the_one_before(lags: list[int], new: i
         assert deployment._raised_from(now, {}) is None
     assert deployment._raised_from(never, {MARK: str(new)}) is None
     assert deployment._raised_from([{"cleanup.policy": "compact", MARK: "0"}], {MARK: str(new)}) == 0
+
+
+def compacting(documents: int, patch: pytest.MonkeyPatch, gone: set[str], said: list[str]) -> tuple[Any, Any]:
+    """A compactor and its reader, of a partition with so many unprotected updates; `gone`: what the source dropped."""
+    keys = [bson.encode({"_id": n}) for n in range(documents)]
+    parts = {("move.shop.a", 0): part(*((key, UPDATE) for key in keys)), ("move.shop.b", 0): part((A, UPDATE))}
+    reader = SimpleNamespace(parts=parts, reads=0)
+    session: Any = SimpleNamespace(pipeline=COMPACTED, topics=None, say=said.append, file="move.toml")
+    patch.setattr(compaction.unreplicated, "gone", lambda session, names: gone & set(names))
+    return compaction.Compactor(session, cast(Any, reader)), reader
+
+
+def test_documents_of_a_collection_that_is_dropped_while_others_are_re_read_are_not_requested(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The answers may take hours, and those of dropped documents are deletes."""
+    gone, said, requested = set[str](), list[str](), list[Place]()
+    compactor, _ = compacting(5, monkeypatch, gone, said)
+    monkeypatch.setattr(compaction, "_AT_ONCE", 2)
+
+    def reread(batch: list[compaction.Document]) -> int:
+        requested.extend(place for place, _ in batch)
+        gone.add("shop.a")
+        return 0
+
+    monkeypatch.setattr(compactor, "_reread_batch", reread)
+    assert compactor._reread(compactor._dirty()) == (2, 0)
+    assert sorted(requested) == [("move.shop.a", 0), ("move.shop.b", 0)]
+
+
+def test_many_documents_of_a_dropped_collection_do_not_end_the_pause_between_two_passes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They stay, so that each pass would follow the one before at once, for as long as no one decides."""
+    gone, said, reads = {"shop.a"}, list[str](), list[float]()
+    compactor, reader = compacting(5, monkeypatch, gone, said)
+    monkeypatch.setattr(compaction, "MOST_DIRTY", 3)
+    monkeypatch.setattr(compactor, "_reread_batch", lambda batch: 0)
+    monkeypatch.setattr(compactor, "_commit", lambda: None)
+    reader.dirty, reader.read = 6, reads.append
+
+    def paused() -> bool:
+        compactor._sweeping = iter([None] * 9)
+        reads.clear()
+        compactor.pause(0.01)
+        return bool(reads)
+
+    assert not paused(), "as far as is known, they can be requested"
+    assert compactor._reread(compactor._dirty()) == (1, 0) and paused()
+    gone.clear()  # the application has made it again, and someone has decided
+    assert compactor._reread(compactor._dirty()) == (6, 0) and not paused()

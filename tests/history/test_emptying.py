@@ -25,6 +25,9 @@ from towpath.clients.mongo.replica_set import Collection, ReplicaSet
 from towpath.errors import NotYet, Overtaken, Refused, TowpathError
 from towpath.history import emptying, rebuild, replay
 from towpath.history.plan import Options, Plan, Replay
+from towpath.history.sink_run import missing
+from towpath.log import bounds
+from towpath.log.integrity import LogCheck
 from towpath.session import Session
 
 OWN = PIPELINE.changed(mode="exactly-once")
@@ -314,6 +317,7 @@ def _replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rebuild.cutover, "refuse", lambda session: None)
     monkeypatch.setattr(rebuild.cutover, "known", lambda session: None)
     monkeypatch.setattr(rebuild, "statuses", lambda *_: [])
+    monkeypatch.setattr(bounds, "noted_breaks", lambda *_: {})
     began = iter(range(10**9))
     monkeypatch.setattr(rebuild, "begin", lambda *_: (replace(PLAN, began=float(next(began))), None))
 
@@ -327,7 +331,7 @@ def rebuilding(world: World, patch: pytest.MonkeyPatch, *, force: bool = False) 
 
     patch.setattr(rebuild, "require_able", require_able)
     patch.setattr(rebuild, "stop", world.stop)
-    run = SimpleNamespace(wait_until_applied=world.wait_until_applied, verdict=lambda: "rebuilt")
+    run = SimpleNamespace(check=None, wait_until_applied=world.wait_until_applied, verdict=lambda: "rebuilt")
     patch.setattr(rebuild, "SinkRun", lambda *_: run)
     session, options = world.session(), Options(only=(), force=force, timeout=1)
     return lambda: rebuild.rebuild(session, options, lambda *_: None, lambda question: None)
@@ -412,7 +416,7 @@ def test_a_rebuild_that_is_over_leaves_no_setting_of_the_sink(monkeypatch: pytes
             assert not world.sink_config, (turns, ended)
 
 
-FIRST = ("move.shop.one", 0)
+FIRST, SECOND = LOG
 CHANGES = [{FIRST: (1, 2)}, {FIRST: (0, 1)}, {("move.shop.three", 0): (0, 1)}]
 
 
@@ -509,6 +513,23 @@ def test_a_rebuild_whose_log_was_cut_while_it_was_applied_ends_with_force(
     is_cut = force and now != (1, 2)
     assert (plan.forced, bool(check), bool(noted)) == (is_cut, is_cut, is_cut)
     assert Plan.from_json(world.rebuilds[OWN.name]) == plan
+
+
+@pytest.mark.parametrize("check", [None, LogCheck(4, (), (), None, cut_short={SECOND: "cut"})])
+def test_a_rebuild_is_not_whole_if_a_break_of_its_log_was_accepted_while_it_was_applied(
+    check: LogCheck | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic that was created again may have as many offsets as the one before."""
+    noted, world = {FIRST: "TWP-LOG-TOPIC", ("move.shop.other", 0): "TWP-LOG-END"}, World()
+    world.rebuilds[OWN.name] = PLAN.as_json() | {"_id": OWN.name, "phase": "applying", "token": "", "changes": 2}
+    rebuild_now = rebuilding(world, monkeypatch)
+    run = SimpleNamespace(check=check, wait_until_applied=world.wait_until_applied)
+    run.verdict = lambda: missing(run.check)
+    monkeypatch.setattr(rebuild, "SinkRun", lambda *_: run)
+    monkeypatch.setattr(bounds, "noted_breaks", lambda client, pipeline: noted)
+    told = [{"topic": FIRST[0], "partition": 0, "reason": "TWP-LOG-TOPIC: the sink continued in spite of it"}]
+    told += [{"topic": SECOND[0], "partition": 0, "reason": "cut"}] if check else []
+    assert rebuild_now() == told
 
 
 def test_a_verdict_that_was_made_while_the_log_was_applied_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, cast
 
 import bson
 import platformdirs
@@ -277,6 +277,59 @@ def test_dead_letters_of_a_dropped_collection_wait_for_a_person(file: Path, monk
         gone.clear()
         list(aside.turn(100.0, launcher))
         assert len(aside.children) == 1
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_a_collection_that_is_dropped_while_its_first_dead_letter_is_repaired_is_left_alone(
+    file: Path, monkeypatch: pytest.MonkeyPatch, is_gone: bool
+) -> None:
+    keys = [bson.encode({"_id": n}) for n in (5, 6)]
+    refused = [
+        DeadLetter(("shop.shop.orders", 0, n), "shop.orders", "121", "refused", None, key, None, at=n)
+        for n, key in enumerate(keys)
+    ]
+    monkeypatch.setattr(dead_letters, "end", lambda *_: len(refused))
+    monkeypatch.setattr(dead_letters, "letters", lambda *_, follow, start: refused[start:])
+    monkeypatch.setattr(DeadLetterRetries, "_differing", lambda self, refusals: {one.target.key for one in refusals})
+    monkeypatch.setattr(dead_letter_retries.unreplicated, "gone", lambda session, names: names if is_gone else [])
+    done, started = SimpleNamespace(exit_code=0, lines=list, started=0.0), list[str]()
+    monkeypatch.setattr(children.Child, "start", lambda name, command, ids: started.append(ids) or done)
+    with opened(file) as it:
+        aside = DeadLetterRetries(it)
+        list(aside.read(0.0))
+        aside._running = cast(Any, (done, list(aside._refusals.values())[:1]))
+        aside._results = cast(Any, [SimpleNamespace(result="repaired", id_bson=keys[0].hex())])
+        [words] = aside.turn(6.0, launcher)
+    assert words.startswith("repaired 1 document of shop.orders") and aside.remaining == 1
+    assert bool(started) is not is_gone
+
+
+def test_dead_letters_of_a_dropped_collection_that_are_the_same_by_now_are_forgotten(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The destination refused documents that it never had: no repair would delete anything there."""
+    keys = [bson.encode({"_id": n}) for n in (5, 6)]
+    refused = [
+        DeadLetter(("shop.shop.orders", 0, n), "shop.orders", "121", "refused", None, key, None, at=n)
+        for n, key in enumerate(keys)
+    ]
+    differing = set(map(id_key, keys))
+    monkeypatch.setattr(dead_letters, "end", lambda *_: len(refused))
+    monkeypatch.setattr(dead_letters, "letters", lambda *_, follow, start: refused[start:])
+    monkeypatch.setattr(
+        DeadLetterRetries,
+        "_differing",
+        lambda self, refusals: {one.target.key for one in refusals if one.target.key[1] in differing},
+    )
+    monkeypatch.setattr(dead_letter_retries.unreplicated, "gone", lambda session, names: set(names))
+    with opened(file) as it:
+        aside = DeadLetterRetries(it)
+        list(aside.read(0.0))
+        differing.remove(id_key(keys[0]))
+        [words] = aside.turn(6.0, launcher)
+        assert words.startswith("not repaired: 1 document of shop.orders") and aside.remaining == 1
+        differing.clear()
+        assert [*aside.turn(7.0, launcher), *aside.turn(100.0, launcher)] == [] and aside.remaining == 0
 
 
 def test_dead_letters_beyond_those_that_are_remembered_are_not_forgotten(

@@ -503,6 +503,7 @@ def world(folder: Path, patch: pytest.MonkeyPatch) -> World:
     patch.setattr(steps.barrier, "wait", it.does("wait", awaited))
     patch.setattr(steps.barrier, "wait_applied", it.does("wait", applied))
     patch.setattr(steps.bounds, "refuse", it.does("look for gaps", complete))
+    patch.setattr(steps.bounds, "suspected", lambda session: ())
     patch.setattr(steps.barrier, "wait_captured", it.does("wait captured", awaited))
     patch.setattr(steps.target, "gather", gathered)
     patch.setattr(steps.deployment, "remove", it.does("remove", removed))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ from towpath.store import verdict
 class Verdicts:
     def __init__(self) -> None:
         self.documents: dict[str, dict[str, Any]] = {}
+        self.ahead_s = 0.0
+        """By how many seconds the clocks of all machines are ahead of the server's."""
 
     def find_one(self, query: Mapping[str, Any], projection: Mapping[str, int] | None = None) -> dict[str, Any] | None:
         found = next((one for one in self.documents.values() if _matches(one, query)), None)
@@ -38,6 +41,8 @@ class Verdicts:
                     holder = document.setdefault(first, {})
                 if operator == "$unset":
                     holder.pop(name, None)
+                elif operator == "$currentDate":
+                    holder[name] = datetime.now(UTC) - timedelta(seconds=self.ahead_s)
                 else:
                     assert operator == "$set"
                     holder[name] = value

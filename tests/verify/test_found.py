@@ -134,6 +134,21 @@ def interrupted() -> None:
 ORDERS, CUSTOMERS = ("shop.orders",), ("shop.customers",)
 
 
+@pytest.mark.parametrize(
+    ("ahead", "is_late", "is_green"), [(0, 0, True), (5_400, 5_400, True), (-5_400, 0, True), (9_000, 9_000, False)]
+)
+def test_what_a_verdict_proves_begins_by_the_destination_s_clock(
+    machines: Machines, ahead: float, is_late: float, is_green: bool
+) -> None:
+    """A fail back compares only what changed since: a machine ahead by hours would leave out what changed in these."""
+    machines.destination.client().ahead_s = ahead
+    before = time.time()
+    machines.verify(since=before - 60)
+    since = machines.known.proven_since
+    assert since is not None and abs(since - (before - 60 - is_late)) < 5
+    assert machines.gate[0] is is_green
+
+
 def test_a_later_verdict_on_another_part_does_not_hide_a_difference(machines: Machines) -> None:
     machines.verify()
     assert machines.gate[0]

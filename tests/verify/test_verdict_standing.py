@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import math
 import os
 import re
 import subprocess
@@ -197,7 +198,10 @@ def test_collections_that_no_verdict_compared_are_named(state: Path) -> None:
 def gate_of(verified: Verification) -> gate.Result:
     """What the gate says about a verdict, which may be two hours old."""
     readiness: Any = SimpleNamespace(
-        session=SimpleNamespace(file="shop.toml"), options=SimpleNamespace(max_age=7_200.0), verdict=verified
+        session=SimpleNamespace(file="shop.toml"),
+        options=SimpleNamespace(max_age=7_200.0),
+        verdict=verified,
+        complete_s=math.inf,
     )
     return gate.verified(readiness)
 

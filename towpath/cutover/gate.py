@@ -26,7 +26,7 @@ from towpath.clients.mongo import write_block
 from towpath.clients.mongo.client import Client, Cluster, ClusterTime
 from towpath.clients.mongo.privileges import Privileges, privileges
 from towpath.clients.mongo.replica_set import destination_set, source_set
-from towpath.config.text import counted, duration, utc
+from towpath.config.text import counted, duration, first_few, utc
 from towpath.cutover import reverse_pipeline
 from towpath.cutover.steps import CutoverOptions
 from towpath.cutover.watches import watch
@@ -36,6 +36,8 @@ from towpath.deploy.schema import Listing, Plan, Step, compared, plan_in_place, 
 from towpath.deploy.schema_changes import UNREAD
 from towpath.errors import Refused, TowpathError
 from towpath.history import rebuild
+from towpath.log import bounds
+from towpath.log.lag import pipeline_ends
 from towpath.log.source_offsets import read_state
 from towpath.run.dead_letters import DeadLetterRetries
 from towpath.run.report import Report
@@ -92,11 +94,25 @@ class Readiness:
             return ""
         if (age := time.time() - self.captured_since.seconds) > self.complete_s:
             return f"the switch was {duration(age)} ago, and the logs name all changes for {duration(self.complete_s)}"
+        if lost := self._lost:
+            return f"a log has lost records since the switch: {lost}"
         connect, names = self.session.connect, self.session.pipeline.source_connectors
         starts = {name: read_state(connect, name).start for name in names}
         late = {name: start for name, start in starts.items() if start is None or start > self.captured_since}
         words = (f"{name} captures {f'since {utc(at.seconds)}' if at else 'nothing yet'}" for name, at in late.items())
         return f"{'; '.join(words)}, not since the switch" if late else ""
+
+    @property
+    def _lost(self) -> str:
+        """What shows in a fail back that records since the switch are gone, whatever the files say of retention."""
+        ends = pipeline_ends(self.session.pipeline, self.session.topics)  # a reverse pipeline begins with empty topics
+        lost = [
+            f"{topic}, partition {number}, begins at offset {first:,}"
+            for (topic, number), (first, _) in ends.items()
+            if first > 0
+        ]
+        lost += [gap.description for gap in bounds.suspected(self.forward)]
+        return first_few(sorted(lost), _SHOWN)
 
     @property
     def complete_s(self) -> float:
@@ -250,13 +266,17 @@ def verified(readiness: Readiness) -> Result:
     verdict = readiness.verdict
     if (full := verdict.full) is None:
         return False, verdict.doubt or "never: no verdict on everything is known", f"towpath verify {file}"
-    good = verdict.proven_since is not None and full.age <= limit
+    age = full.age + verdict.ahead
+    good = verdict.proven_since is not None and age <= limit
     since = f"; {counted(verdict.left, 'difference')} found since" if verdict.left else ""
     since += f"; {verdict.found_words}" if verdict.found_words else ""
     since += f"; {counted(verdict.unresolved, 'document')} not judged since" if verdict.unresolved else ""
     since += f"; not compared, because created since: {verdict.created_names}" if verdict.created else ""
     advice = f"towpath {'repair' if verdict.left else 'status' if verdict.unresolved else 'verify'} {file}"
-    advice += ", or allow more: --verified-within" if limit < full.age <= readiness.complete_s else ""
+    advice += ", or allow more: --verified-within" if limit < age <= readiness.complete_s else ""
+    if full.seconds > readiness.complete_s:  # any verdict would be too old at its end
+        both = f"{readiness.forward.file} and {file}"
+        advice = f"set a longer [log] retention in {both}, and deploy both; then {advice}"
     return good, f"{full.line}{since} (limit {duration(limit)})", advice
 
 

@@ -160,8 +160,9 @@ class Machine:
                 left = conversions.pending(self.sides.forward)
                 self.sides.marker = replace(self.sides.marker, conversions=left)
             reverse, missing = self.sides.reverse, ""
-            if reverse is not None and lacks_reverse_pipeline(self.sides.forward, self.sides.marker):
-                missing = str(reverse.file)
+            with suppress(TowpathError):  # Connect may be away, which keeps nothing of what is left from being told
+                if reverse is not None and lacks_reverse_pipeline(self.sides.forward, self.sides.marker):
+                    missing = str(reverse.file)
             self._end(f"already cut over: {self.sides.marker.described(missing)}")
             self._require_nothing_left()
             return

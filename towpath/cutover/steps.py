@@ -196,6 +196,7 @@ def _verify_echoes(work: Work) -> int:
     if work.echoes is None:
         with forward.destination.connected() as client:
             applied = {place: position.offset for place, position in positions(client, forward.pipeline).items()}
+        applied |= {gap.place: 0 for gap in bounds.suspected(forward)}  # a topic that was made again, for example
         known = proven(forward, work.proven_since)
         start = {place: max(offset, known.get(place, 0)) for place, offset in applied.items()}
         work.echoes = IncrementalVerification(work.reverse, forward, start)

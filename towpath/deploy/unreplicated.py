@@ -77,16 +77,38 @@ def unresolved(session: Session, changes: Iterable[Ddl], *, remember: bool = Tru
 def gone(session: Session, namespaces: Iterable[str]) -> frozenset[str]:
     """Those of these namespaces whose documents the destination alone may have, as the source dropped or renamed them.
 
-    To re-read such documents is to delete them at the destination, which only a person may want. Raises `TowpathError`
-    when a side does not answer.
+    To re-read such documents is to delete them at the destination, which only a person may want. As long as it is not
+    known what the destination has, it may have them. Raises `TowpathError` when the source or Connect does not answer.
     """
-    names = frozenset(namespaces)
+    if not (names := frozenset(namespaces)):
+        return names
     databases = {name.partition(".")[0] for name in names}
     with session.source.briefly() as client:
         existing = {f"{database}.{name}" for database in databases for name in client[database].list_collection_names()}
-    changes = unresolved(session, observed(session), remember=False) if names else ()
-    events = (change for change in changes if change.kind in (source_offsets.DROP, source_offsets.RENAME))
-    return names - existing | {name for event in events for name in (event.namespace, event.to) if name in names}
+    kinds, lacking = (source_offsets.DROP, source_offsets.RENAME), names - existing
+    changes = [ddl for ddl in observed(session) if ddl.kind in kinds and not names.isdisjoint(ddl.namespaces)]
+    try:
+        unreplicated = unresolved(session, changes, remember=False)
+        left = {name for change in unreplicated for name in (change.namespace, change.to)}
+        return names & (lacking - _at_neither(session, lacking, changes) | left)
+    except TowpathError:
+        return names & (lacking | {name for ddl in changes for name in ddl.namespaces})
+
+
+def _at_neither(session: Session, lacking: Iterable[str], changes: Iterable[Ddl]) -> frozenset[str]:
+    """Those of these namespaces without documents at the destination, whose sink is past the change that ended them."""
+    of = {name: {ddl.mark: ddl for ddl in changes if name in ddl.namespaces} for name in lacking}
+    past = set(_passed(session, [ddl for known in of.values() for ddl in known.values()]))
+    names = [name for name, known in of.items() if known and known.keys() <= past]
+    if not names:
+        return frozenset()
+    with session.destination.briefly() as client:
+        return frozenset(name for name in names if not _has_documents(client, session.pipeline.renamed(name)))
+
+
+def _has_documents(client: Any, namespace: str) -> bool:
+    database, name = namespace.split(".", 1)
+    return client[database][name].find_one({}, {"_id": 1}) is not None
 
 
 def _sides(session: Session, changes: Sequence[Ddl]) -> Sides:

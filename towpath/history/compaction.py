@@ -268,6 +268,8 @@ class Compactor:
         self._deadline = None if timeout is None else time.monotonic() + timeout
         self._reported: dict[str, float] = {}
         self._enabled: set[str] = set()
+        self._gone: frozenset[str] = frozenset()
+        """Collections whose documents were not requested at the last try: see `unreplicated.gone`."""
         self._committed = time.monotonic()
         self._sweeper = Sweeper(self._topics, reader.parts, self._log, self._report, decided_ms)
         self._sweeping = self._sweeper.steps()
@@ -304,7 +306,7 @@ class Compactor:
         It also deletes chunks that no value needs; what is not done continues in the next pause.
         """
         until = time.monotonic() + seconds
-        while (remaining := until - time.monotonic()) > 0 and self._reader.dirty <= MOST_DIRTY:
+        while (remaining := until - time.monotonic()) > 0 and not self._is_full:
             is_sweeping = next(self._sweeping, _NOTHING) is None
             self._reader.read(min(remaining, _READ_S if is_sweeping else _REPEAT_S))
             if not is_sweeping:
@@ -358,8 +360,15 @@ class Compactor:
         ends = self._reader.ends()
         while not self._reader.has_read(ends):
             self._read_on("the log is not read to its end")
-            if self._reader.dirty > MOST_DIRTY:
+            if self._is_full:
                 self._reread(self._dirty())
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether too many documents have unprotected updates: then they are requested at once, as far as they can."""
+        name, parts, gone = self._pipeline.name, self._reader.parts, self._gone
+        stay = (len(part.dirty) for place, part in parts.items() if gone and namespace_of(name, place[0]) in gone)
+        return self._reader.dirty - sum(stay) > MOST_DIRTY
 
     def _dirty(self) -> list[Document]:
         """The documents with unprotected updates, the oldest first."""
@@ -387,16 +396,20 @@ class Compactor:
 
         Returns how many were requested, and how many of them were not re-read.
         """
-        readable = self._present([document for document in documents if not unreadable(document[1])])
-        batches = (readable[at : at + _AT_ONCE] for at in range(0, len(readable), _AT_ONCE))
-        return len(readable), sum(map(self._reread_batch, batches))
+        readable = [document for document in documents if not unreadable(document[1])]
+        asked = unanswered = 0
+        for at in range(0, len(readable), _AT_ONCE):
+            batch = self._present(readable[at : at + _AT_ONCE])  # a collection may be dropped since the last batch
+            asked += len(batch)
+            unanswered += self._reread_batch(batch)
+        return asked, unanswered
 
     def _present(self, documents: list[Document]) -> list[Document]:
         """Those of collections that the source still has. Raises `TowpathError` when that cannot be read."""
-        if not documents:
-            return []
         namespaces = {place: namespace_of(self._pipeline.name, place[0]) for place, _ in documents}
-        if gone := unreplicated.gone(self._session, namespaces.values()):
+        gone = unreplicated.gone(self._session, namespaces.values())
+        self._gone = self._gone - {*namespaces.values()} | gone
+        if gone:
             self._report(
                 f"the source has dropped or renamed {first_few(sorted(gone), _SHOWN)}, so that a re-read of these"
                 f" documents would delete them at the destination: they stay unprotected; `towpath ddl"
@@ -417,7 +430,7 @@ class Compactor:
         start, full = time.monotonic(), False
         next_query = start + _STATUS_S
         while self._reader.awaited:
-            full = self._reader.dirty > MOST_DIRTY
+            full = self._is_full
             self._reader.pause(paused=full)
             self._read_on(f"{self._reader.awaited:,} requested documents have not arrived")
             if time.monotonic() > next_query:

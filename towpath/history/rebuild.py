@@ -28,6 +28,7 @@ from towpath.history.plan import Log, Options, Plan, change_topics, chosen
 from towpath.history.preconditions import OF_COMMAND, ReplayFacts
 from towpath.history.replay import Confirm, begin, check_log
 from towpath.history.sink_run import Report, SinkRun
+from towpath.log import bounds
 from towpath.log.bounds import Code, still_in_log
 from towpath.log.definitions import DDL_REPLAY
 from towpath.log.integrity import LogCheck
@@ -103,6 +104,7 @@ def rebuild(session: Session, options: Options, report: Report, confirm: Confirm
     _start(session, marker)
     run = SinkRun(facts, plan, check)
     run.wait_until_applied(report)
+    run.check = _with_accepted(session, plan, run.check)
     marker.require()
     _set_replay(session, None)
     with session.destination.connected() as client:
@@ -260,6 +262,14 @@ def _note_breaks(session: Session, check: LogCheck | None) -> None:
     if codes:
         with session.destination.connected() as client:
             positions.note_breaks(client, session.pipeline, codes, datetime.now(UTC))
+
+
+def _with_accepted(session: Session, plan: Plan, check: LogCheck | None) -> LogCheck | None:
+    """What the log lacks, with the breaks that were accepted while it was applied, which its offsets need not show."""
+    with session.destination.connected() as client:
+        found = {place: why for place, why in bounds.accepted(client, session.pipeline).items() if place in plan.log}
+    base = check or LogCheck(plan.offsets, (), (), None)
+    return replace(base, cut_short={**found, **base.cut_short}) if found else check
 
 
 def _empty(session: Session, plan: Plan, marker: Marker) -> Plan:

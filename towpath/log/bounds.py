@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args
 from towpath.clients.connect.control import stop
 from towpath.clients.kafka.consume import NOTHING, Window, messages
 from towpath.clients.kafka.topics import Place, Topics
+from towpath.clients.mongo.client import Client
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted
 from towpath.errors import Refused, TowpathError
@@ -263,11 +264,16 @@ def cut_short(session: Session, log: Window) -> dict[Place, str]:
     """
     pipeline, topics = session.pipeline, session.topics
     with session.destination.briefly() as client:
-        codes, done = noted_breaks(client, pipeline), positions(client, pipeline)
+        reasons, done = accepted(client, pipeline), positions(client, pipeline)
     breaks = _breaks(pipeline, topics, LogState(done, _ends(log, topics), topics.ids(topic for topic, _ in log)))
-    reasons = {place: f"{code}: the sink continued in spite of it" for place, code in codes.items()}
     reasons |= {gap.place: f"{gap.code}: {gap.meaning}" for gap in breaks if gap.code != "TWP-LOG-GAP"}
     return {place: reasons[place] for place in sorted(reasons) if place in log}
+
+
+def accepted(client: Client, pipeline: Pipeline) -> dict[Place, str]:
+    """Why the log is incomplete where a break of it was noted."""
+    codes = noted_breaks(client, pipeline)
+    return {place: f"{code}: the sink continued in spite of it" for place, code in codes.items()}
 
 
 def refuse(session: Session, applied: Window | None = None, before: Window = NOTHING) -> None:

@@ -138,19 +138,18 @@ class DeadLetterRetries:
             pause.failed(now)
             if pause.is_due(now):
                 pause.tried()
-                namespace = group[0].target.namespace
-                if unreplicated.gone(self.session, [namespace]):
-                    yield (
-                        f"not repaired: {counted(len(group), 'document')} of {namespace}, which the source has dropped"
-                        f" or renamed: a repair would delete them at the destination; `towpath ddl"
-                        f" {self.session.file}` says what to do"
-                    )
-                    return
                 differing = self._differing(group)
                 for refusal in group:
                     if refusal.target.key not in differing:
                         del self._refusals[refusal.target.key]
-                if target := next((r for r in group if r.target.key in differing and r.shown_id), None):
+                namespace, left = group[0].target.namespace, [r for r in group if r.target.key in differing]
+                if left and unreplicated.gone(self.session, [namespace]):
+                    yield (
+                        f"not repaired: {counted(len(left), 'document')} of {namespace}, which the source has dropped"
+                        f" or renamed: a repair would delete them at the destination; `towpath ddl"
+                        f" {self.session.file}` says what to do"
+                    )
+                elif target := next((refusal for refusal in left if refusal.shown_id), None):
                     self._start_repair([target], launcher)
                 return
 
@@ -205,7 +204,7 @@ class DeadLetterRetries:
             self._pauses.pop(cause, None)
             yield f"repaired {counted(len(repaired), 'document')} of {namespace} that the destination had refused"
             rest = [refusal for refusal in self._refusals.values() if refusal.cause == cause and refusal.shown_id]
-            if rest:
+            if rest and not unreplicated.gone(self.session, [namespace]):
                 self._start_repair(rest, launcher)
         if len(repaired) < len(group):
             for refusal in group:  # to the end, so that another document of the cause is tried next

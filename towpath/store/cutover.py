@@ -345,11 +345,14 @@ def refuse_removal(session: Session, *, log: bool) -> None:
 def known_to_marker(session: Session) -> Iterator[str]:
     """What only the marker of a cutover or takeover that is done knows, in words; it goes when the log is removed."""
     marker = known(session)
-    if marker is not None and marker.is_takeover:
+    if marker is not None and marker.state == "destination primary":
+        back = "takeover --return" if marker.is_takeover else "cutover --back"
+        since = (
+            marker.description if marker.is_takeover else f"the destination is primary since {utc(marker.switched_at)}"
+        )
         yield (
-            f"{marker.description}; what is removed is the only mark of that. After it, `towpath takeover --return` is"
-            f" no longer possible, and `towpath deploy {session.file}` would copy the old source over the new primary:"
-            " put the file away"
+            f"{since}; what is removed is the only mark of that. After it, `towpath {back}` is no longer possible, and"
+            f" `towpath deploy {session.file}` would copy the old source over the new primary: put the file away"
         )
     if marker is not None and marker.blocked:
         yield f"the cutover has blocked the writes to the source; to allow them there: {write_block.MONGOSH_UNDO}"

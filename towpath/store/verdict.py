@@ -1,12 +1,13 @@
 """The last verdict of a full verification, its history, and what was found since, stored at the destination.
 
 Every machine can read them. The collection `towpath.verdicts` holds one document per pipeline: `{_id: pipeline,
-history, found, id, at, …, origin}`. `origin` is JSON text, because it has namespaces as keys, which may not be valid
-field names. `history` says since when and why all verdicts and unfinished verifications of before are void; it is
-missing until that happens for the first time. `found` holds verdict's id → when that verification, or the
-`verify --follow` that continues it, proved a difference last. Only two things remove an entry: all that this
-verification has found is the same again, or a verdict on everything, which began later, is clean. Clocks of machines
-differ, and may be wrong: so what was stored when a verification began is older than it, whatever its date says.
+history, found, id, at, …, origin, written}`. `origin` is JSON text, because it has namespaces as keys, which may not
+be valid field names. `written` is the time of `at` by the server's clock. `history` says since when and why all
+verdicts and unfinished verifications of before are void; it is missing until that happens for the first time. `found`
+holds verdict's id → when that verification, or the `verify --follow` that continues it, proved a difference last. Only
+two things remove an entry: all that this verification has found is the same again, or a verdict on everything, which
+began later, is clean. Clocks of machines differ, and may be wrong: so what was stored when a verification began is
+older than it, whatever its date says.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ def write(client: Client, pipeline: Pipeline, verdict: Mapping[str, Any], before
     verdicts, of = _verdicts(client), {"_id": pipeline.name}
     earlier = [{"since": {"$not": {"$gt": verdict["since"]}}}, *([{"id": before.id}] if before.id else [])]
     with suppress(DuplicateKeyError):  # of one that began later
-        verdicts.update_one({**of, "$or": earlier}, {"$set": document}, upsert=True)
+        stored = {"$set": document, "$currentDate": {"written": True}}
+        verdicts.update_one({**of, "$or": earlier}, stored, upsert=True)
     if verdict["verdict"] == "same" and verdict["clean"]:
         for id, at in before.found.items():  # one that was found again since has another time
             verdicts.update_one({**of, f"found.{id}": at}, {"$unset": {f"found.{id}": ""}})

@@ -13,7 +13,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Self
 
 from bson.errors import BSONError
@@ -336,6 +336,8 @@ class Verification:
     follow: Following | None = None
     created: Annotated[Sequence[str], Field(exclude=True)] = ()
     """Collections that were created since `full`, by their names at the source: it did not compare them."""
+    ahead: Annotated[float, Field(exclude=True)] = 0.0
+    """By how many seconds the clock of the machine of `full` was ahead of the destination's."""
 
     @classmethod
     def of(cls, pipeline: str, context: VerdictContext) -> Verification:
@@ -357,7 +359,7 @@ class Verification:
         if whole and context.found:
             whole = replace(whole, clean=False)
             newest = replace(newest, clean=False) if newest and newest.id == whole.id else newest
-        return cls(newest, whole, doubt, context.found, _following(pipeline, context), created)
+        return cls(newest, whole, doubt, context.found, _following(pipeline, context), created, _ahead(full))
 
     @property
     def reported(self) -> Verification:
@@ -367,13 +369,13 @@ class Verification:
 
     @property
     def proven_since(self) -> float | None:
-        """When the last full verification began, seconds since the epoch; None unless both sides were the same, and
-        nothing has been found since.
+        """When the last full verification began, seconds since the epoch, also by the destination's clock; None unless
+        both sides were the same, and nothing has been found since.
         """
         full = self.full
         if full is None or full.verdict != "same" or not full.clean or full.age < 0 or self.left or self.unresolved:
             return None
-        return full.began
+        return full.began - self.ahead
 
     @property
     def left(self) -> int:
@@ -417,6 +419,14 @@ class Verification:
             yield f"the last verdict does not count: {self.doubt}", False
         if self.follow is not None:
             yield self.follow.description, bool(self.follow.differences or self.follow.unresolved)
+
+
+def _ahead(full: Mapping[str, Any] | None) -> float:
+    """See `Verification.ahead`; 0 for a verdict that is not stored at the destination."""
+    if full is None or "written" not in full:
+        return 0.0
+    late: timedelta = datetime.fromisoformat(full["at"]) - full["written"]
+    return max(0.0, late.total_seconds())
 
 
 def found_words(found: str) -> str:
