@@ -202,6 +202,7 @@ def await_phase(pipeline: Pipeline, phase: str) -> None:
     until(f"{phase} of a later round", reached, 120, 0.05)
 
 
+@pytest.mark.nightly
 def test_a_copy_that_takes_longer_than_the_oplog_reaches_back(
     tmp_path: Path, addresses: Addresses, destination_client: raw.Client, seed: int
 ) -> None:

@@ -135,6 +135,7 @@ def test_there_and_back_without_loss(pipeline: Pipeline, tmp_path: Path, nightly
     assert pipeline.status()["cutover"] is None
 
 
+@pytest.mark.nightly
 def test_back_without_the_capture_of_the_old_source(pipeline: Pipeline) -> None:
     """As the documentation says where its history is lost: what was the reverse pipeline is cut over itself."""
     with ready(pipeline):

@@ -416,15 +416,16 @@ def test_the_sink_that_an_undo_has_started_runs_before_the_gate_looks(
 
 
 @pytest.mark.parametrize(("state", "waits"), [("UNASSIGNED", True), ("FAILED", False)])
-def test_what_connect_shows_as_unassigned_is_waited_for_before_the_gate_looks(
+def test_a_red_gate_looks_once_more_when_what_was_unassigned_runs(
     world: World, gate: Gate, state: str, waits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after the restart of a broker."""
-    said = list[str]()
+    said, looks = list[str](), [[RED], [replace(RED, level="ok")]]
     world.say = said.append
+    monkeypatch.setattr(machine, "run", lambda *_: looks.pop(0))
     shown = [Connector("shop-sink", "RUNNING", "w", (Task(0, state, "w", ""),))]
     monkeypatch.setattr(machine, "statuses", lambda connect, names: shown if "shop-sink" in names else [])
-    assert command(world).run()
+    assert command(world).run() is waits
     assert ("waiting until shop-source, shop-sink is running, up to 9 s" in said) is waits
 
 
@@ -492,8 +493,13 @@ def test_each_way_waits_for_what_is_unassigned_but_for_a_dry_run(
     run, said = before(world, writers, way), list[str]()
     world.say = said.append
     shown = Connector(names.split(", ")[-1], "UNASSIGNED", "w", ())
+
+    def look(rules: Any, *_: Any) -> list[Finding]:
+        return [] if rules is PRECONDITIONS or "wait running" in world.calls else [RED]
+
+    monkeypatch.setattr(machine, "run", look)
     monkeypatch.setattr(machine, "statuses", lambda connect, asked: [shown] if shown.name in asked else [])
-    run(dry_run=dry_run)
+    assert run(dry_run=dry_run) is not dry_run
     assert (f"waiting until {names} is running, up to 9 s" in said) is not dry_run
 
 

@@ -122,6 +122,7 @@ def there_and_back(pipeline: Pipeline) -> None:
 
 
 @pytest.mark.servers
+@pytest.mark.nightly
 def test_topics_exist_or_are_waited_for_and_a_document_above_the_limit_stops_nothing(
     make_pipeline: MakePipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nightly: bool
 ) -> None:

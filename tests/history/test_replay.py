@@ -359,7 +359,7 @@ def test_what_only_the_mistake_changed_is_restored_at_the_source_and_what_others
     again |= dict.fromkeys(alone, ("as before", 1))
     assert restored(programs.run(programs.restore, *arguments, "--write", expect=1)) == again
     pipeline.wait()
-    pipeline.assert_same("orders", at_least=40)
+    pipeline.assert_same("orders", at_least=39)
 
     lines = towpath("tail", pipeline.file, namespace, "--id", "20", "--no-follow", "--json").stdout.splitlines()
     assert [json.loads(line)["op"] for line in lines] == ["r", "d", "c"]

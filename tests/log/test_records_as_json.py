@@ -104,6 +104,7 @@ def lines_of(file: Path) -> list[str] | None:
     return lines if len(lines) >= len(WRITTEN) and lines[-1].endswith("\n") else None
 
 
+@pytest.mark.nightly
 def test_the_log_is_json_for_the_console_consumer_and_for_a_sink_of_files(changed: Pipeline, tmp_path: Path) -> None:
     lines = console(changed)
     assert [tuple(columns[3:]) for columns in lines] == PRINTED

@@ -57,6 +57,7 @@ def lines(*arguments: Any) -> list[dict[str, Any]]:
     return [json.loads(line) for line in towpath(*arguments, "--json").stdout.splitlines()]
 
 
+@pytest.mark.nightly
 def test_garbage_in_the_topics_becomes_dead_letters_and_stops_nothing(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(Settings(extra="[log]\ncompact = true"))
     documents = pipeline.source("docs")

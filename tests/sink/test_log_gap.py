@@ -200,6 +200,7 @@ def test_a_log_that_was_cut_before_the_position_stops_the_sink(
     repair(pipeline, 150)
 
 
+@pytest.mark.nightly
 def test_a_topic_that_was_made_again_stops_the_sink_wherever_its_end_is(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(ONE)
     deployed(pipeline, 10)

@@ -85,7 +85,8 @@ def in_order(output: str) -> list[str]:
 
 
 def test_the_example_prints_what_the_page_shows(sides: Sides, tmp_path: Path) -> None:
-    assert set(SCRIPTS) == set(OUTPUTS) == {"compare.py", "check.py"}, "tests/history/test_replay.py runs the second"
+    assert set(SCRIPTS) == {"compare.py", "check.py"}, "tests/history/test_replay.py runs the second"
+    assert set(OUTPUTS) == {"compare.py"}
     sides.damage()
     done = run(tmp_path, *sides.uris)
     assert (in_order(done.stdout), done.stderr) == (in_order(OUTPUTS["compare.py"]), "")

@@ -202,6 +202,7 @@ def test_a_file_of_ids_is_repaired_or_refused_with_words(pipeline: Pipeline, see
     pipeline.assert_same("docs", at_least=COUNT)
 
 
+@pytest.mark.nightly
 def test_the_order_of_a_collation_deletes_nothing_and_odd_requests_stop_nothing(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(Settings(partitions=1, extra="[ddl]"))
     pipeline.source("docs").insert_one({"_id": 1})

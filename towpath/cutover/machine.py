@@ -306,11 +306,19 @@ class Machine:
         with suppress(TowpathError):
             wait_running(session.connect, names, self.options.timeout)
 
-    def _await_assigned(self, session: Session, names: Sequence[str]) -> None:
-        """Wait for what Connect shows as UNASSIGNED, as after the restart of a broker: else the gate would be red."""
-        with suppress(TowpathError):
-            if not self.dry_run and any(one.unassigned for one in statuses(session.connect, names)):
-                self._await_running(session, names)
+    def _checked(self, gate: Callable[[], list[Finding]], session: Session, names: Sequence[str]) -> list[Finding]:
+        """What a gate finds. Red, it looks once more when what Connect shows as UNASSIGNED of these connectors runs.
+
+        Connect shows that after the restart of a broker.
+        """
+        findings, unassigned = gate(), False
+        if not self.dry_run and red(findings):
+            with suppress(TowpathError):
+                unassigned = any(one.unassigned for one in statuses(session.connect, names))
+        if not unassigned:
+            return findings
+        self._await_running(session, names)
+        return gate()
 
     def take(self) -> None:
         """Take the cutover over. Raises `Overtaken` when its command has continued since the marker was read."""
@@ -324,15 +332,17 @@ class Machine:
         """Check the gate, and return whether the cutover is to begin: not in a dry run. Raises `_NotDone`."""
         self.sides.forward.require_deployed()
         target.require_own(self.sides.forward)
-        self._await_assigned(self.sides.forward, self.sides.forward.pipeline.connectors)
-        return self._passed(run((*GATE, *PRECONDITIONS), self._readiness(returns=False)))
+
+        def gate() -> list[Finding]:
+            return run((*GATE, *PRECONDITIONS), self._readiness(returns=False))
+
+        return self._passed(self._checked(gate, self.sides.forward, self.sides.forward.pipeline.connectors))
 
     def _is_ready_to_return(self) -> bool:
         """As `_is_ready`, for a fail back. A source that blocks all writes is opened first."""
         assert self.sides.reverse is not None and self.sides.marker is not None
         self.sides.reverse.require_deployed()
         target.require_own(self.sides.reverse)
-        self._await_assigned(self.sides.reverse, self.sides.reverse.pipeline.connectors)
         if not self.dry_run and any(one.expires for one in self.sides.marker.conversions):
             for _ in conversions.complete(self.sides.forward, only_ttl=True):  # the gate names what is left of it
                 pass
@@ -343,7 +353,14 @@ class Machine:
         # if the source still blocks writes, the reverse pipeline cannot apply: the gate could not pass
         is_blocked = self.sides.marker.blocked and red(preconditions)
         readiness = self._readiness(returns=True)
-        checks = [] if is_blocked else run(GATE, readiness)
+
+        def gate() -> list[Finding]:
+            nonlocal readiness
+            readiness = self._readiness(returns=True)
+            return run(GATE, readiness)
+
+        session = self.sides.reverse
+        checks = [] if is_blocked else self._checked(gate, session, session.pipeline.connectors)
         if not self._passed([*checks, *preconditions]):
             return False
         with suppress(*ERRORS):  # not known: all that has changed since the cutover is compared
@@ -355,8 +372,11 @@ class Machine:
         forward = self.sides.forward
         forward.require_deployed()
         target.require_own(forward, with_source=False)
-        self._await_assigned(forward, [forward.pipeline.sink_connector])
-        return self._passed(run(takeover.GATE, Loss(forward, self.options)))
+
+        def gate() -> list[Finding]:
+            return run(takeover.GATE, Loss(forward, self.options))
+
+        return self._passed(self._checked(gate, forward, [forward.pipeline.sink_connector]))
 
     def _readiness(self, *, returns: bool) -> Readiness:
         forward, reverse = self.sides.forward, self.sides.reverse

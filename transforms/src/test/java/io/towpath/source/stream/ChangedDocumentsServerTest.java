@@ -134,6 +134,7 @@ class ChangedDocumentsServerTest {
 
     /** The time at which the log has its documents is that of the transaction, as of which all of it is seen. */
     @Test
+    @Tag("nightly")
     void aDocumentThatALaterPartOfATransactionTakesOutIsDeleted() throws InterruptedException {
         Life life = copied(true);
         selectLast(false);
@@ -142,6 +143,7 @@ class ChangedDocumentsServerTest {
 
     /** It was selected when the log got it, and not where the next task continues. */
     @Test
+    @Tag("nightly")
     void aDocumentThatIsStillToBeReadWhenItsTaskEndsIsDeletedByTheNext() throws InterruptedException {
         Life life = copied(true);
         failToRead();
@@ -155,6 +157,7 @@ class ChangedDocumentsServerTest {
 
     /** It was selected when the log got it, and not at the end of the batch before the one with which it is read. */
     @Test
+    @Tag("nightly")
     void aDocumentThatCouldNotBeReadForSomeBatchesIsDeleted() throws InterruptedException {
         Life life = copied(true);
         failToRead();
@@ -171,6 +174,7 @@ class ChangedDocumentsServerTest {
 
     /** Another document of the collection was read in between, and the next read of changed documents waits a second after a failure. */
     @Test
+    @Tag("nightly")
     void aDocumentThatWaitsWithItsCollectionIsDeleted() throws InterruptedException {
         Life life = quiet(true);
         collection.insertOne(life.document(2, true));
@@ -235,6 +239,7 @@ class ChangedDocumentsServerTest {
 
     /** When it is read after the first part, it is a number, and has no field to set. */
     @Test
+    @Tag("nightly")
     void anUpdateOfALaterPartOfATransactionIsNotAppliedAgain() throws InterruptedException {
         Life life = copied(false);
         try (ClientSession session = server.session()) {
