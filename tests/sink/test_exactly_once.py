@@ -269,6 +269,7 @@ def test_a_destination_restored_from_a_backup_goes_on_from_the_position_in_it(
     pipeline.assert_same("one", at_least=200)
 
 
+@pytest.mark.nightly
 def test_what_the_destination_refuses_is_in_the_dead_letters_with_the_reason_and_the_rest_arrives(
     make_pipeline: MakePipeline,
 ) -> None:

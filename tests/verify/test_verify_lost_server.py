@@ -104,6 +104,7 @@ def once(documents: int, act: Callable[[], None]) -> Callable[[Progress], None]:
     return tell
 
 
+@pytest.mark.nightly
 def test_a_server_that_is_killed_and_comes_back_delays_a_right_verdict(filled: Sets, tmp_path: Path) -> None:
     killed: list[float] = []
     before = filled.returned()
