@@ -31,7 +31,7 @@ from towpath.session import opened
 
 pytestmark = pytest.mark.servers
 
-EDITS = 500 if fuzz.TIMES == 1 else 10_000 * fuzz.TIMES
+EDITS = 1_000 if fuzz.TIMES == 1 else 10_000 * fuzz.TIMES
 DOCUMENTS, SEGMENT = 120, 500
 #: `[write]` one after another, and what is killed during that. A broker without replicas may lose the end of a
 #: transaction when it is killed (KAFKA-20734), so it is told to end.
