@@ -170,7 +170,7 @@ def test_documents_that_only_the_destination_may_have_are_known(monkeypatch, eve
     client = {
         database: SimpleNamespace(list_collection_names=lambda found=found: found) for database, found in names.items()
     }
-    session = SimpleNamespace(source=SimpleNamespace(briefly=lambda: nullcontext(client)))
+    session = SimpleNamespace(source=SimpleNamespace(briefly=lambda: nullcontext(client)), pipeline=PIPELINE)
     monkeypatch.setattr(unreplicated, "observed", lambda session: events)
     monkeypatch.setattr(unreplicated, "unresolved", lambda session, changes, *, remember: () if remember else changes)
     assert unreplicated.gone(session, ["shop.a", "shop.b", "shop.away"]) == expected
@@ -221,7 +221,9 @@ def test_a_collection_that_neither_side_has_any_more_may_be_re_read(monkeypatch,
     drop = of("drop", "shop.away")
     found = SimpleNamespace(list_collection_names=list)
     there = {"moved": {"away": SimpleNamespace(find_one=lambda *_: left)}}
-    pipeline = SimpleNamespace(name="shop", renamed=lambda name: name.replace("shop.", "moved."))
+    pipeline = SimpleNamespace(
+        name="shop", renamed=lambda name: name.replace("shop.", "moved."), ddl=SimpleNamespace(apply=False)
+    )
     session = SimpleNamespace(
         source=SimpleNamespace(briefly=lambda: nullcontext({"shop": found})),
         destination=SimpleNamespace(briefly=lambda: nullcontext(there)),
@@ -231,3 +233,21 @@ def test_a_collection_that_neither_side_has_any_more_may_be_re_read(monkeypatch,
     monkeypatch.setattr(unreplicated, "unresolved", lambda *_, **__: ())
     monkeypatch.setattr(unreplicated, "_passed", lambda session, changes: tuple(c.mark for c in changes if passed))
     assert unreplicated.gone(session, ["shop.away"]) == expected
+
+
+@pytest.mark.parametrize(("open_now", "left", "expected"), [((), None, set()), (("shop.away",), None, {"shop.away"})])
+def test_with_ddl_the_destination_says_whether_the_drop_is_still_to_be_made(monkeypatch, open_now, left, expected):
+    """The source connector then notes no drop: it is in the log."""
+    there = {"shop": {"away": SimpleNamespace(find_one=lambda *_: left)}}
+    session = SimpleNamespace(
+        source=SimpleNamespace(briefly=lambda: nullcontext({"shop": SimpleNamespace(list_collection_names=list)})),
+        destination=SimpleNamespace(briefly=lambda: nullcontext(there)),
+        pipeline=SimpleNamespace(name="shop", renamed=lambda name: name, ddl=SimpleNamespace(apply=True)),
+    )
+    monkeypatch.setattr(unreplicated, "observed", lambda session: ())
+    monkeypatch.setattr(unreplicated, "unresolved", lambda *_, **__: ())
+    changes = [SimpleNamespace(namespace=name) for name in open_now]
+    monkeypatch.setattr(unreplicated, "open_changes", lambda client, pipeline: changes)
+    assert unreplicated.gone(session, ["shop.away"]) == expected
+    there["shop"]["away"] = SimpleNamespace(find_one=lambda *_: {"_id": 1})
+    assert unreplicated.gone(session, ["shop.away"]) == {"shop.away"}

@@ -96,14 +96,20 @@ def gone(session: Session, namespaces: Iterable[str]) -> frozenset[str]:
 
 
 def _at_neither(session: Session, lacking: Iterable[str], changes: Iterable[Ddl]) -> frozenset[str]:
-    """Those of these namespaces without documents at the destination, whose sink is past the change that ended them."""
+    """Those of these namespaces without documents at the destination, whose sink is past the change that ended them.
+
+    With `[ddl]` that change is in the log, and the destination says whether it is still to be made.
+    """
+    in_log = session.pipeline.ddl.apply
     of = {name: {ddl.mark: ddl for ddl in changes if name in ddl.namespaces} for name in lacking}
     past = set(_passed(session, [ddl for known in of.values() for ddl in known.values()]))
-    names = [name for name, known in of.items() if known and known.keys() <= past]
+    names = [name for name, known in of.items() if (known or in_log) and known.keys() <= past]
     if not names:
         return frozenset()
     with session.destination.briefly() as client:
-        return frozenset(name for name in names if not _has_documents(client, session.pipeline.renamed(name)))
+        changing = {change.namespace for change in open_changes(client, session.pipeline)} if in_log else set()
+        left = (name for name in names if name not in changing)
+        return frozenset(name for name in left if not _has_documents(client, session.pipeline.renamed(name)))
 
 
 def _has_documents(client: Any, namespace: str) -> bool:
