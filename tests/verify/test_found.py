@@ -393,6 +393,13 @@ def test_one_that_continues_resolves_what_a_killed_one_could_not_store(
     assert machines.gate[0]
 
 
+def test_a_difference_that_is_compared_again_stays_one(following: Callable[..., follower._Follower]) -> None:
+    it = following(missing(1))
+    it.waiting = {("shop.orders", id_key(one.key)): one.key for one in it.known.values()} | {("shop.orders", b"2"): b""}
+    now = it.verdict(following=True)
+    assert (now.missing, now.waiting) == (1, 1)
+
+
 def test_one_that_reads_no_more_still_sees_how_far_it_is_behind(
     following: Callable[..., follower._Follower],
 ) -> None:

@@ -153,7 +153,7 @@ class Following:
     records: int
     compared: int
     waiting: int
-    """Documents that differed when last compared, and will be compared again."""
+    """Documents that differed when last compared, and are compared again before they count as a difference."""
     unresolved: int
     """Documents that could not be judged."""
     missing: int

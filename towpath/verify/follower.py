@@ -196,7 +196,7 @@ class _Follower:
             following=following,
             records=self.log.records,
             compared=self.compared,
-            waiting=len(self.waiting),
+            waiting=len(self.waiting.keys() - self.known.keys()),
             unresolved=len(self.unresolved),
             **{kind: counts[kind] for kind in verdict_file.KINDS},
             behind_records=behind.records,
