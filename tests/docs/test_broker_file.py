@@ -12,7 +12,9 @@ from towpath.stack.plan import broker_properties
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "start-kafka.md").read_text(encoding="utf-8")
 #: What a setting of one machine cannot have in common with that of another, and the mechanisms of other tests.
-PLACES = re.compile(r"voters|listeners$|log\.dirs|keystore\.location|truststore\.location|enabled\.mechanisms|super\.users")
+PLACES = re.compile(
+    r"voters|listeners$|log\.dirs|keystore\.location|truststore\.location|enabled\.mechanisms|super\.users"
+)
 
 
 def page_file() -> dict[str, str]:
