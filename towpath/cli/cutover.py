@@ -71,7 +71,11 @@ _MARKS = {
     "--no-reverse-pipeline",
     help="Create no reverse pipeline: nothing is written to the source afterwards.",
 )
-@click.option("--timeout", default=_DEFAULTS.timeout, help="Seconds that a step before the pause may take.")
+@click.option(
+    "--timeout",
+    default=_DEFAULTS.timeout,
+    help="Seconds that a step before the pause may wait; a verification has no limit.",
+)
 @click.option(
     "--max-pause",
     default=f"{_DEFAULTS.max_pause:.0f}s",
