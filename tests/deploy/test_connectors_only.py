@@ -19,10 +19,6 @@ from tests.support.servers import distributed_connect
 from towpath.clients.connect.rest import Connect
 from towpath.stack import parts
 
-#: What only the last part of the test needs.
-FOR_THE_TOOL = (
-    "config.providers=file\nconfig.providers.file.class=org.apache.kafka.common.config.provider.FileConfigProvider\n"
-)
 PAGE = (ROOT / "docs" / "how-to" / "connectors-only.md").read_text()
 
 
@@ -65,7 +61,7 @@ def test_the_page_replicates_at_a_worker_of_others_and_the_tool_takes_over(
     pipeline = make_pipeline(Settings())
     pipeline.source("docs").insert_many([{"_id": n, "a": [n]} for n in range(100)])
     (worker,) = re.findall(r"```properties\n(.*?)```", PAGE, re.DOTALL)
-    worker = worker.replace("/opt/kafka/plugins", str(parts.parts(print).plugins)) + FOR_THE_TOOL
+    worker = worker.replace("/opt/kafka/plugins", str(parts.parts(print).plugins))
     with distributed_connect(tmp_path, pipeline.addresses.bootstrap, worker) as url:
         for command in re.findall(r"^\$ (.*)$", PAGE, re.MULTILINE):
             run(command, pipeline, url)

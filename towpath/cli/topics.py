@@ -49,6 +49,9 @@ def topics(file: Path, of_reverse: bool, form: str, cluster: str, as_json: bool)
     create its topic before the collection. The reverse pipeline has the destination's collections: create its topics
     once the initial copy is done, and before the cutover. It changes nothing.
 
+    With [log] compact, it prints cleanup.policy=compact also for topics that have records. Leave delete there until
+    `towpath compact` has protected them, or the log loses documents: docs/how-to/small-log.md says how.
+
     Exit codes: 0 printed; 2 the side with the collections does not answer, or the file cannot be read.
     """
     from towpath.checks.destination import missing_privileges_named  # slow
