@@ -18,12 +18,13 @@ from towpath.config import loading as pipeline_file
 @pipeline_argument
 @click.option("--timeout", default=300.0, help="Seconds before it gives up with exit code 1.")
 def wait(file: Path, timeout: float) -> None:
-    """Wait until everything that was written to the source before the call is at the destination.
+    """Wait until everything that was written to the source before the call is applied at the destination.
 
     Run it as a barrier, for example before you read from the destination. Writers may continue. It waits until nothing
     is left to copy, until the log has passed the source's cluster time at the call, until all re-read requests are
-    answered, and until every partition is applied up to its end. It changes no document at the source; where its user
-    may, it adds a note to the oplog, so that an idle source's time passes immediately.
+    answered, and until every partition is applied up to its end. What the destination refuses counts as applied: it is
+    a dead letter, which `status` counts. It changes no document at the source; where its user may, it adds a note to
+    the oplog, so that an idle source's time passes immediately.
 
     Exit codes: 0 caught up; 1 not caught up in time; 2 it cannot be done.
     """
