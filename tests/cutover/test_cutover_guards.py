@@ -401,7 +401,7 @@ class Schemas:
         self.marker = None
 
 
-@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("again", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_no_command_remembers_the_schema_that_a_cutover_has_relaxed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: bool
 ) -> None:
