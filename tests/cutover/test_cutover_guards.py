@@ -249,6 +249,7 @@ class Connected(Place):
             desired={name: {} for name in names},
             deployed={name: {} if name in self.states else None for name in names},
             create_stopped=deployment.stopped_by_cutover(self.session),
+            written=frozenset([f"{self.session.pipeline.name}.shop.a"]),
         )
         assert not list(change.no_cutover(facts))
         for one in deployment._connector_changes(facts):

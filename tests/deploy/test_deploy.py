@@ -81,6 +81,29 @@ def test_what_an_interrupted_deployment_has_created_is_the_pipeline_s(pipeline: 
     pipeline.assert_same("docs", at_least=1)
 
 
+@pytest.mark.nightly
+@pytest.mark.parametrize("mode", ["exactly-once", "plain"])
+def test_a_log_that_was_removed_after_the_connectors_begins_with_a_copy(pipeline: Pipeline, mode: str) -> None:
+    """Connect still has the offsets of the source, with which it would continue the stream."""
+    one = replace(pipeline, settings=Settings(mode=mode))
+    one.source("docs").insert_many([{"_id": n} for n in range(20)])
+    one.deploy()
+    one.wait()
+    towpath("remove", one.file)
+    towpath("remove", one.file, "--topics", "--yes")
+    one.destination("docs").delete_many({})
+    assert f"forgot the position of an earlier {one.name}-source" in towpath("deploy", one.file).stderr
+    one.source("docs").insert_one({"_id": 20})
+    one.wait()
+    one.assert_same("docs", at_least=21)
+    towpath("remove", one.file)
+    said = towpath("deploy", one.file).stderr
+    assert "forgot" not in said, "the log was kept"
+    one.source("docs").insert_one({"_id": 21})
+    one.wait()
+    one.assert_same("docs", at_least=22)
+
+
 def sink_tasks(pipeline: Pipeline) -> list[int]:
     sink = next(one for one in pipeline.status()["connectors"] if one["name"] == f"{pipeline.name}-sink")
     return [task["id"] for task in sink["tasks"]]

@@ -228,7 +228,7 @@ def test_an_id_that_kafka_does_not_tell_is_an_error(monkeypatch: pytest.MonkeyPa
     ("foreign", "end", "words"),
     [
         ((), 0, "`towpath remove --topics`"),
-        (("move.shop.a",), 9, "leaves move.shop.a, which nothing shows"),
+        (("move.shop.a",), 9, "give the pipeline another name, or exclude that namespace"),
         (("move.shop.a",), 0, None),  # another program's, or of a deployment that was interrupted: it shows no mode
     ],
 )
@@ -245,6 +245,132 @@ def test_an_empty_topic_of_someone_else_shows_no_mode(foreign: tuple[str, ...], 
     found = list(change.same_mode(facts))
     assert bool(found) is (words is not None)
     assert all(words in finding.advice for finding in found if words)
+    assert not foreign or not any("was deployed" in finding.finding for finding in found)
+    assert not end or "move.shop.a holds records" in found[0].finding
+
+
+def test_records_of_someone_else_beside_the_pipeline_s_own_topics_are_named_with_the_mode_that_these_show() -> None:
+    facts = changed(
+        deployed=dict.fromkeys(_BASE.deployed),
+        existing={name: Topic(name, 4) for name in ("move.shop.a", "move.shop.b")},
+        own_topics=OwnTopics({"move.shop.b": "1"}, ("move.shop.a",)),
+    )
+    for finding in (found := list(change.same_mode(facts))):
+        assert "was deployed with" in finding.finding
+        assert "`towpath remove --topics` leaves move.shop.a, which nothing shows" in finding.advice
+    assert len(found) == 2
+
+
+@pytest.mark.parametrize("mode", ["plain", "exactly-once"])
+def test_a_connector_of_someone_else_is_refused_as_such_and_one_that_was_posted_by_hand_is_not(mode: str) -> None:
+    pipeline = _BASE.pipeline.changed(mode=mode, capture={})
+    by_hand = definitions(pipeline)  # without what only `deploy` adds
+    deployed = {**dict.fromkeys(_BASE.deployed), **by_hand}
+    facts = {"pipeline": pipeline, "desired": by_hand, "deployed": deployed}
+    assert list(change.same_mode(changed(**facts))) == []
+    for name in ("move-source", "move-sink"):
+        theirs = {"connector.class": by_hand[name]["connector.class"].replace("io.towpath", "org.example")}
+        (finding,) = change.same_mode(changed(**facts | {"deployed": {**deployed, name: theirs}}))
+        assert f"a connector {name} that is not Towpath's" in finding.finding
+        assert f"curl -X DELETE CONNECT_URL/connectors/{name}" in finding.advice
+
+
+class Worker:
+    """Connect, which keeps the offsets of connectors that are removed."""
+
+    def __init__(self, kept: Iterable[str], fails: str = "") -> None:
+        self.kept, self.fails = set(kept), fails
+        self.sent = list[str]()
+
+    def __getattr__(self, request: str) -> Any:
+        def send(name: str, *_: object) -> Any:
+            if request in ("errors", "offsets"):
+                return {} if request == "errors" else [{}] * (name in self.kept)
+            self.sent.append(f"{request} {name}")
+            if request == self.fails:
+                raise ConnectError("no")
+            return self.kept.discard(name) if request == "forget_offsets" else None
+
+        return send
+
+
+def created(
+    monkeypatch: pytest.MonkeyPatch, worker: Worker, said: list[str], pipeline: Any = PIPELINE, **values: Any
+) -> None:
+    """The connectors of a pipeline that has none are created."""
+    monkeypatch.setattr(deployment, "wait_stopped", lambda _, name: worker.sent.append(f"stopped {name}"))
+    desired = definitions(pipeline)
+    facts = changed(
+        pipeline=pipeline,
+        desired=desired,
+        deployed=dict.fromkeys(desired),
+        connect=worker,
+        session=SimpleNamespace(connect=worker, say=said.append),
+        **values,
+    )
+    for one in deployment._connector_changes(facts):
+        assert one.description.startswith("create connector move-")
+        one.apply()
+
+
+WHOLE = PIPELINE.changed(capture={"whole_documents": ("shop.odd",)})
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "written", "kept"),
+    [
+        (PIPELINE, (), []),
+        (PIPELINE.changed(mode="plain", capture={}), (), []),
+        (PIPELINE, ("move.shop.a",), ["move-source"]),
+        (WHOLE, ("move.shop.odd",), ["move-source-whole"]),
+        (PIPELINE.changed(mode="exactly-once", capture={"copy_method": "none"}), (), ["move-source"]),
+    ],
+)
+def test_a_source_with_an_empty_log_copies_everything_whatever_an_earlier_one_of_its_name_has_captured(
+    monkeypatch: pytest.MonkeyPatch, pipeline: Any, written: tuple[str, ...], kept: list[str]
+) -> None:
+    """As after `remove`, and then `remove --topics`, which finds no connector. Where the log was kept, it continues."""
+    worker, said = Worker(pipeline.source_connectors), list[str]()
+    created(monkeypatch, worker, said, pipeline, written=frozenset(written))
+    for name in pipeline.source_connectors:
+        steps = ["create_stopped", "stopped", "forget_offsets", "resume"] if name not in kept else ["put"]
+        assert [sent for sent in worker.sent if sent.endswith(f" {name}")] == [f"{step} {name}" for step in steps]
+    assert f"put {pipeline.sink_connector}" in worker.sent
+    assert sorted(worker.kept) == kept
+    assert len(said) == len(pipeline.source_connectors) - len(kept)
+
+
+def test_the_first_connector_of_a_name_is_started_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker, said = Worker([]), list[str]()
+    created(monkeypatch, worker, said, written=frozenset())
+    assert worker.sent == ["create_stopped move-source", "resume move-source", "put move-sink"]
+    assert said == []
+
+
+@pytest.mark.parametrize("fails", ["forget_offsets", "resume"])
+def test_a_source_that_cannot_be_started_is_not_left_stopped(monkeypatch: pytest.MonkeyPatch, fails: str) -> None:
+    """The next deployment would find it, and change nothing."""
+    worker = Worker(["move-source"], fails)
+    with pytest.raises(ConnectError, match="no"):
+        created(monkeypatch, worker, [], written=frozenset())
+    assert worker.sent[-1] == "delete move-source"
+
+
+@pytest.mark.parametrize("owner", ["towpath", "strimzi"])
+def test_a_removal_leaves_connectors_of_others_and_says_what_an_operator_has_to_create_again(
+    monkeypatch: pytest.MonkeyPatch, owner: str
+) -> None:
+    worker, said = Worker([]), list[str]()
+    monkeypatch.setattr(deployment, "_note", lambda *_, **__: None)
+    monkeypatch.setattr(deployment, "_forget_verdict", lambda *_: None)
+    monkeypatch.setattr(deployment, "_remove_secrets", lambda *_: None)
+    pipeline = PIPELINE.changed(mode="plain", connect={"url": "http://c", "owner": owner})
+    deployed = dict.fromkeys(_BASE.deployed) | {"move-sink": {"connector.class": "org.example.Sink"}}
+    session: Any = SimpleNamespace(pipeline=pipeline, connect=worker, topics=SimpleNamespace(delete=lambda names: None))
+    deployment.remove(session, log=True, say=said.append, facts=changed(pipeline=pipeline, deployed=deployed))
+    assert worker.sent == []
+    assert said[0] == "left the connector move-sink, which is not Towpath's"
+    assert any("apply its resource again" in one for one in said) is (owner == "strimzi")
 
 
 @pytest.mark.parametrize("option", ["--accept-log-gap", "--accept-missed-deletes"])

@@ -153,14 +153,41 @@ def same_clusters(facts: Facts) -> Iterator[Finding]:
 
 
 def same_mode(facts: Facts) -> Iterator[Finding]:
-    """As `unchanged_mode`. Empty topics that were not made for the pipeline do not show its mode."""
+    """As `unchanged_mode`. What was not made for the pipeline does not show its mode: connectors, and empty topics.
+
+    If only topics that were not show another mode, the pipeline may never have been deployed.
+    """
     pipeline, deployed, existing = facts.pipeline, facts.deployed, facts.existing
+    if others := [name for name in deployed if is_foreign(facts, name)]:
+        for name in others:
+            yield error(
+                f"Kafka Connect has a connector {name} that is not Towpath's, and {pipeline.name} would replace it",
+                "give the pipeline another name; or, if no one needs that connector, remove it: curl -X DELETE"
+                f" CONNECT_URL/connectors/{name}",
+            )
+        return
     is_whole = all(deployed.get(name) is not None for name in (pipeline.sink_connector, pipeline.source_connector))
     foreign = () if is_whole else facts.own_topics.others
     filled = sorted(facts.written.intersection(foreign)) if foreign else []
     judged = {name: topic for name, topic in existing.items() if name not in foreign or name in filled}
-    for finding in unchanged_mode(pipeline, facts.desired, deployed, judged):
+    found = list(unchanged_mode(pipeline, facts.desired, deployed, judged))
+    is_first = not any(deployed.values()) and filled and not any(map(pipeline.is_change_topic, judged.keys() - filled))
+    if found and is_first:
+        yield error(
+            f"{first_few(filled, 3)} holds records, and nothing shows that it was made for {pipeline.name}",
+            "give the pipeline another name, or exclude that namespace; if no one needs the records, delete the topic"
+            " with Kafka's tools (kafka-topics.sh --delete --topic). If the pipeline was deployed before:"
+            f" {found[0].finding}; {found[0].advice}",
+        )
+        return
+    for finding in found:
         yield replace(finding, advice=f"{finding.advice}; {left_by_removal(filled)}") if filled else finding
+
+
+def is_foreign(facts: Facts, name: str) -> bool:
+    """Whether Connect has a connector of this name that uses no class of Towpath, as those of all modes do."""
+    config = facts.deployed.get(name)
+    return config is not None and not any("io.towpath." in text for text in config.values())
 
 
 def left_by_removal(topics: Sequence[str]) -> str:

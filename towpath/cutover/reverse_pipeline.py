@@ -82,9 +82,7 @@ def make_ready(reverse: Session, timeout: float = 120) -> None:
         change.apply()
     for name in reverse.pipeline.source_connectors:
         wait_stopped(reverse.connect, name)
-        if reverse.connect.offsets(name):  # of a connector of this name that was removed without its log
-            reverse.connect.forget_offsets(name)
-            reverse.say(f"forgot the position of an earlier {name}")
+        deployment.forget_earlier(reverse, name)  # of one that was removed without its log
     wait_running(reverse.connect, [reverse.pipeline.sink_connector], timeout)
 
 

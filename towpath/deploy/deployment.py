@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -22,6 +23,7 @@ from towpath.clients.connect.control import statuses, wait_stopped
 from towpath.clients.connect.rest import Connect, code_of
 from towpath.clients.kafka.topics import Topics
 from towpath.clients.mongo.replica_set import ReplicaSet
+from towpath.config.namespaces import namespace_of
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted, first_few
 from towpath.errors import ConnectError, MongoUnreachable, Refused, TowpathError, Unresolved
@@ -256,11 +258,51 @@ def _secret_changes(facts: Facts) -> Iterator[Change]:
 def _connector_changes(facts: Facts) -> Iterator[Change]:
     for name, config in facts.desired.items():
         before, apply = facts.deployed[name], partial(put, facts.connect, name, config, facts.pipeline.secrets_file)
-        if before is None:
+        if before is None and name not in facts.create_stopped and _begins_log(facts, name):
+            yield Change(f"create connector {name}", partial(_begin, facts.session, name, apply))
+        elif before is None:
             stopped = name in facts.create_stopped
             yield Change(f"create connector {name}{', stopped' if stopped else ''}", partial(apply, stopped=stopped))
         elif keys := _differing(before, config):
             yield Change(f"update connector {name} ({', '.join(keys)})", apply)
+
+
+def _begins_log(facts: Facts, name: str) -> bool:
+    """Whether a source connector is to copy everything into a log that holds nothing yet.
+
+    Without a copy, an earlier position is where the capture continues without a gap.
+    """
+    pipeline = facts.pipeline
+    if name not in pipeline.source_connectors or pipeline.copy_method == "none":
+        return False
+    written = (namespace_of(pipeline.name, topic) for topic in facts.written)
+    return all(pipeline.source_connector_of(namespace) != name for namespace in written)
+
+
+def _begin(session: Session, name: str, create: Callable[..., object]) -> None:
+    """Create a source connector that copies everything, also if Connect has the offsets of an earlier one.
+
+    With these it would continue the stream, and the log would look complete without the documents from before.
+    """
+    create(stopped=True)
+    try:
+        forget_earlier(session, name)
+        session.connect.resume(name)
+    except BaseException:
+        with suppress(TowpathError):  # the next deployment would find it, and leave it stopped
+            session.connect.delete(name)
+        raise
+
+
+def forget_earlier(session: Session, name: str) -> None:
+    """Remove the offsets of an earlier connector of the name of this one, which was created stopped.
+
+    Connect keeps them when a connector is removed, and removes them only while a connector has the name.
+    """
+    if session.connect.offsets(name):
+        wait_stopped(session.connect, name)
+        session.connect.forget_offsets(name)
+        session.say(f"forgot the position of an earlier {name}")
 
 
 def _topics(names: Sequence[str]) -> str:
@@ -334,7 +376,16 @@ def remove(session: Session, *, log: bool, say: Say, facts: Facts | None = None)
     own = facts.own_topics  # first: only an existing connector knows which topics it has written
     _note(session, own.ids, say)
     names = dict.fromkeys((pipeline.sink_connector, *pipeline.source_connectors, pipeline.whole_source_connector))
-    existing = [name for name in names if facts.deployed[name] is not None]
+    foreign = [name for name in names if change.is_foreign(facts, name)]
+    for name in foreign:
+        say(f"left the connector {name}, which is not Towpath's")
+    for name in pipeline.source_connectors if log and pipeline.has_operator else ():
+        if facts.deployed[name] is None:  # `deploy` would forget it, and does not create this one
+            say(
+                f"there is no connector {name}: if it has run, Kafka Connect keeps its position. Before the next"
+                " deployment, apply its resource again, and run this again"
+            )
+    existing = [name for name in names if facts.deployed[name] is not None and name not in foreign]
     for name in existing if log else ():
         connect.stop(name)
     for name in existing:

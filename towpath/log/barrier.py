@@ -1,8 +1,8 @@
-"""`wait`: everything that was written to the source before the call is at the destination.
+"""`wait`: everything that was written to the source before the call is applied at the destination, or a dead letter.
 
 It is proven in three steps, without a write to a collection of the source: capture has passed the source's cluster time
-at the call, and no copy is in progress; the log has the answers to all re-read requests; and the sink has applied every
-partition up to its end at that time.
+at the call, and no copy is in progress; the log has the answers to all re-read requests; and the sink has passed every
+partition up to its end at that time. A record that the destination refused is passed too: it is a dead letter.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PAUSE_S = 0.1
 
 
 def wait(session: Session, timeout: float, say: Say, target: ClusterTime | None = None) -> dict[Place, tuple[int, int]]:
-    """Wait until all that the source acknowledged before the call is at the destination.
+    """Wait until all that the source acknowledged before the call is applied at the destination, or a dead letter.
 
     `timeout` is in seconds. With a `target`, which `passed_time` returned, it waits for what was acknowledged before
     that call instead. Raises `NotYet` with the last state when the time is over, and `TowpathError` with the reason as
