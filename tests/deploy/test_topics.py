@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import time
+from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,11 +17,15 @@ import yaml
 from tests.conftest import MakePipeline
 from tests.support import rest
 from tests.support.awaited import until
+from tests.support.memory_topics import MemoryTopics
 from tests.support.pipeline import Pipeline, Settings, pipeline_text, towpath
+from tests.support.sessions import session_of
 from towpath.checks.facts import Facts
 from towpath.cli import topics as printed
-from towpath.clients.kafka.topics import Topics
+from towpath.clients.kafka.topics import Place, Topics
 from towpath.config.pipeline import Pipeline as File
+from towpath.errors import KafkaUnreachable
+from towpath.history.unprotected import Part
 
 MB = 1 << 20
 FILE = File.model_validate(
@@ -89,6 +95,7 @@ def test_those_of_the_reverse_pipeline_are_printed_before_it_has_a_file(
         return ("shop.archived",)
 
     monkeypatch.setattr(Facts, "namespaces", property(collections))
+    monkeypatch.setattr(Facts, "log", ())
     printed.topics.main([str(file), "--reverse", "--json"], standalone_mode=False)
     back = tmp_path / "shop-back.toml"
     assert {topic["name"] for topic in json.loads(capsys.readouterr().out)["topics"]} == {
@@ -98,6 +105,72 @@ def test_those_of_the_reverse_pipeline_are_printed_before_it_has_a_file(
         "__debezium-heartbeat.shop-back",
     }
     assert asked == [("shop-back", "destination", back)] and not back.exists()
+
+
+class Log(MemoryTopics):
+    """The topics of `FILE`: most have records, and `towpath compact` has protected those of `shop.ready`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name in ("orders", "ready", "gone", "empty", "compacted"):
+            policy = "compact" if name == "compacted" else "delete"
+            topic = self.make(f"move.shop.{name}", **{"cleanup.policy": policy})
+            if name != "empty":
+                self.write(topic, (b"key", b"value", 1))
+
+    def committed_with_metadata(self, group: str) -> dict[Place, tuple[int, str]]:
+        assert group == "move-compact"
+        now, long_ago = (Part().summary(int(ms)).written() for ms in (time.time() * 1000, 1))
+        return {("move.shop.ready", 0): (2, now), ("move.shop.orders", 0): (2, long_ago)}
+
+
+def print_topics(log: Log, monkeypatch: pytest.MonkeyPatch, *, compact: bool) -> None:
+    session = session_of(FILE.changed(log={"compact": compact}), topics=log)
+    monkeypatch.setattr(printed, "opened", lambda _: nullcontext(session))
+    monkeypatch.setattr(Facts, "namespaces", ("shop.orders", "shop.ready", "shop.empty", "shop.compacted"))
+    monkeypatch.setattr(Facts, "existing", property(lambda facts: facts.topics.all()))
+    printed.topics.main(["shop.toml", "--json"], standalone_mode=False)
+
+
+def policies(output: str) -> dict[str, str]:
+    """Change topic → its policy."""
+    topics = json.loads(output)["topics"]
+    prefix = "move.shop."
+    found = {one["name"]: one["settings"]["cleanup.policy"] for one in topics}
+    return {name.removeprefix(prefix): policy for name, policy in found.items() if name.startswith(prefix)}
+
+
+def test_topics_with_records_are_compacted_only_after_a_pass_has_protected_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_topics(Log(), monkeypatch, compact=True)
+    out, err = capsys.readouterr()
+    early = {"orders": "delete", "gone": "delete"}
+    assert policies(out) == early | dict.fromkeys(("ready", "empty", "compacted", "soon"), "compact")
+    assert "not protected yet: move.shop.gone, move.shop.orders; " in err and "compact shop.toml --once" in err
+
+
+def test_the_topic_of_a_collection_that_is_gone_is_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without its resource, Terraform would delete it."""
+    print_topics(Log(), monkeypatch, compact=False)
+    out, err = capsys.readouterr()
+    assert policies(out) == dict.fromkeys(("orders", "ready", "gone", "empty", "compacted", "soon"), "delete")
+    assert err == ""
+
+
+@pytest.mark.parametrize("compact", [True, False])
+def test_without_kafka_no_topic_is_compacted_and_what_may_be_missing_is_said(
+    compact: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = Log()
+    log.failure = KafkaUnreachable("cannot reach Kafka at k:9092")
+    print_topics(log, monkeypatch, compact=compact)
+    out, err = capsys.readouterr()
+    assert policies(out) == dict.fromkeys(("orders", "ready", "empty", "compacted", "soon"), "delete")
+    assert "cannot reach Kafka at k:9092: topics of collections that are gone are missing here" in err
+    assert ("all change topics have cleanup.policy=delete" in err) == compact
 
 
 def create(pipeline: Pipeline, *options: str) -> None:
@@ -160,5 +233,47 @@ def test_topics_exist_or_are_waited_for_and_a_document_above_the_limit_stops_not
 
     left = towpath("remove", pipeline.file, "--topics", "--yes").stderr
     assert f"left the topic {pipeline.topic('docs')}" in left
+    topics = Topics(pipeline.addresses.bootstrap)
+    topics.delete([name for name in topics.all() if pipeline.name in name])
+
+
+def apply(pipeline: Pipeline) -> str:
+    """Create and change the topics as `towpath topics` prints them; what it says about them."""
+    create(pipeline)
+    shown = towpath("topics", pipeline.file, "--json")
+    for one in json.loads(shown.stdout)["topics"]:
+        Topics(pipeline.addresses.bootstrap).alter([one["name"]], one["settings"])
+    return shown.stderr
+
+
+def policy(pipeline: Pipeline) -> str:
+    topic = pipeline.topic("docs")
+    found = Topics(pipeline.addresses.bootstrap).settings_of_all([topic], ("cleanup.policy",))
+    return found[topic]["cleanup.policy"]
+
+
+@pytest.mark.servers
+@pytest.mark.nightly
+def test_who_owns_the_topics_sets_compaction_once_a_pass_has_protected_them(make_pipeline: MakePipeline) -> None:
+    log = '[log]\ncompact = false\ncompaction_lag = "600s"\ndelete_retention = "3600s"'
+    pipeline = make_pipeline(Settings(kafka={"topics": "exist"}, extra=log))
+    pipeline.source("docs").insert_many([{"_id": n} for n in range(100)])
+    pipeline.write()
+    apply(pipeline)
+    pipeline.deploy()
+    pipeline.wait()
+    pipeline.source("docs").update_many({}, {"$set": {"v": 1}})
+    pipeline.wait()
+    pipeline.file.write_text(pipeline.file.read_text().replace("compact = false", "compact = true"))
+    assert f"not protected yet: {pipeline.topic('docs')}; " in apply(pipeline)
+    towpath("deploy", pipeline.file)
+    assert f"not compacted yet: {pipeline.topic('docs')}; " in towpath("compact", pipeline.file, "--once").stderr
+    assert policy(pipeline) == "delete"
+    assert "not protected yet" not in apply(pipeline)
+    assert policy(pipeline) == "compact"
+    assert "cleanup.policy" not in towpath("check", pipeline.file).stdout
+    pipeline.assert_same("docs", at_least=100)
+
+    towpath("remove", pipeline.file, "--topics", "--yes")
     topics = Topics(pipeline.addresses.bootstrap)
     topics.delete([name for name in topics.all() if pipeline.name in name])

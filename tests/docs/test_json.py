@@ -31,6 +31,7 @@ PASS = Pass(
     oldest_seconds=None,
     partitions=6,
     switched_on=["a"],
+    ready=["b"],
     seconds=7.5,
 )
 END = RunEnd(

@@ -331,7 +331,7 @@ def test_the_cleaner_is_let_at_an_old_log_once_it_is_protected_and_taken_off_aga
     assert "is not compacted: it keeps every record" in towpath("compact", pipeline.file, "--once", expect=2).stderr
     file = pipeline.file.read_text()
     pipeline.file.write_text(file.replace("compact = false", "compact = true"))
-    assert "`towpath deploy` applies" in towpath("compact", pipeline.file, "--once", expect=2).stderr
+    assert "`towpath deploy`, which applies" in towpath("compact", pipeline.file, "--once", expect=2).stderr
     assert "--every 301s is more than half" in towpath("compact", pipeline.file, "--every", "301s", expect=2).stderr
     assert "`towpath compact` sets cleanup.policy later" in towpath("deploy", pipeline.file).stderr
     assert policy(pipeline)["cleanup.policy"] == "delete"

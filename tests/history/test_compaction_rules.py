@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,11 +12,13 @@ import bson
 import pytest
 
 from tests.checks.test_check_judgements import PIPELINE, told
+from tests.support.memory_topics import MemoryTopics
 from tests.support.sessions import session_of
 from towpath.checks import kafka
 from towpath.checks.change import traps
 from towpath.checks.facts import Facts
 from towpath.checks.rule import run
+from towpath.cli.compact import _print_pass
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.topics import Place, Topic, Topics
 from towpath.config.pipeline import Log, Pipeline
@@ -126,6 +129,50 @@ def test_what_the_source_does_not_answer_is_not_requested_in_each_pass(
     assert requested == [(place, A)] * 2  # the name may be a collection's again
 
 
+@pytest.mark.parametrize(
+    ("owner", "fields", "words"),
+    [
+        ("deploy", (["move.shop.a"], ()), "move.shop.a is protected: cleanup.policy now lets"),
+        ("exist", ((), ["move.shop.a"]), "not compacted yet: move.shop.a; apply what `towpath topics` prints now"),
+    ],
+)
+def test_a_pass_reports_what_it_has_enabled_and_what_is_left_to_the_owner_of_the_topics(
+    owner: str,
+    fields: tuple[Any, Any],
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    session: Any = SimpleNamespace(pipeline=COMPACTED.changed(kafka={"topics": owner}), topics=None)
+    reader: Any = SimpleNamespace(parts={}, records=0, dirty=0, oldest_seconds=None)
+    reader.pause = reader.refresh = reader.end_wait = lambda **_: None
+    compactor = compaction.Compactor(session, reader)
+    for step in ("_join", "_catch_up", "_commit"):
+        monkeypatch.setattr(compactor, step, lambda: None)
+    monkeypatch.setattr(compactor, "_enable_cleaner", lambda: ["move.shop.a"])
+    done = compactor.run_pass()
+    assert (done.switched_on, done.ready) == fields
+    _print_pass(done)
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("owner", "words"),
+    [("deploy", "run `towpath deploy`, which applies"), ("exist", "`towpath topics PIPELINE` prints")],
+)
+def test_another_lag_is_set_by_who_owns_the_topics(owner: str, words: str) -> None:
+    facts: Any = SimpleNamespace(
+        session=SimpleNamespace(require_deployed=lambda: None),
+        pipeline=COMPACTED.changed(kafka={"topics": owner}),
+        topics=SimpleNamespace(bootstrap="k:9092"),
+        existing={COMPACTED.request_topic: None},
+        log=(Topic("move.shop.a", 1),),
+        topic_settings={"move.shop.a": {MARK: "1"}},
+    )
+    (found,) = compaction.deployed(facts)
+    assert f"has {MARK}=1" in found.finding and words in found.advice
+
+
 def test_change_topics_are_compacted_and_the_others_never() -> None:
     found = change_settings(COMPACTED)
     assert (found["cleanup.policy"], found["min.compaction.lag.ms"]) == ("compact", str(24 * HOUR))
@@ -183,6 +230,33 @@ def test_settings_that_can_lose_what_a_rebuild_needs(
     assert words in finding
 
 
+@pytest.mark.parametrize(
+    ("policy", "age", "committed", "unread"),
+    [
+        ("compact", 2.0, False, True),
+        ("compact", None, False, False),
+        ("compact", 0.5, False, False),  # compacted from the beginning: the cleaner does not come before the lag
+        ("compact", 2.0, True, False),
+        ("delete", 2.0, False, False),
+    ],
+)
+def test_a_topic_that_is_compacted_before_the_service_has_read_it_is_an_error(
+    policy: str, age: float | None, committed: bool, unread: bool
+) -> None:
+    """`age`: of its first record, in lags; None without records. The other partition is read."""
+    log, lag = MemoryTopics(), COMPACTION.compaction_lag
+    name = log.make("move.shop.a", 2, **{"cleanup.policy": policy})
+    for n in range(2 if age is not None else 0):
+        log.write(name, (A, DOCUMENT, 1), partition=n, at_ms=int(time.time() * 1000 - (age or 0) * lag))
+        log.write(name, (A, UPDATE, 2), partition=n, at_ms=int(time.time() * 1000))
+    log.positions = {(name, n): 2 for n in ((0, 1) if committed else (0,))}
+    facts = Facts(session_of(COMPACTED, topics=log))
+    facts.__dict__["existing"] = log.all()
+    found = [*kafka.read_by_compaction(facts)]
+    assert [(one.level, one.where) for one in found] == [("error", "cleanup.policy")] * unread
+    assert all(name in one.finding and "compact --once --from-beginning" in one.advice for one in found)
+
+
 def test_a_file_that_gives_the_service_no_time_is_a_trap() -> None:
     assert told(traps(COMPACTED, Path("move.toml"))) == []
     short = COMPACTED.changed(log={"compaction_lag": 60_000, "delete_retention": 60_000, "retention": 60_000})
@@ -221,21 +295,26 @@ PROTECTED = Summary(NOW_MS, 0, None, NOW_MS, False)
     ],
 )
 def test_the_cleaner_is_let_at_a_topic_only_where_every_partition_was_seen_protected_lately(
-    committed: Summary | None, protected: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    committed: Summary | None, protected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other partition is protected, and is committed by another instance of the service."""
     monkeypatch.setattr(compaction.time, "time", lambda: NOW_MS / 1000)
     topics = Compactable({0: PROTECTED.written(), 1: committed.written() if committed else "of another client"})
-    assert topics.enabled(tmp_path) == (["move.shop.a"] if protected else [])
+    assert topics.enabled() == (["move.shop.a"] if protected else [])
     assert topics.altered == ({"move.shop.a": {"cleanup.policy": "compact"}} if protected else {})
 
 
-def test_a_partition_without_a_commit_keeps_the_cleaner_from_its_topic(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_topics_of_someone_else_are_named_in_each_pass_and_not_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compaction.time, "time", lambda: NOW_MS / 1000)
+    topics = Compactable(dict.fromkeys((0, 1), PROTECTED.written()))
+    compactor = topics.compactor(COMPACTED.changed(kafka={"topics": "exist"}))
+    assert [compactor._enable_cleaner() for _ in range(2)] == [["move.shop.a"]] * 2 and topics.altered == {}
+
+
+def test_a_partition_without_a_commit_keeps_the_cleaner_from_its_topic(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compaction.time, "time", lambda: NOW_MS / 1000)
     topics = Compactable({0: PROTECTED.written()})
-    assert topics.enabled(tmp_path) == [] and topics.altered == {}
+    assert topics.enabled() == [] and topics.altered == {}
 
 
 class Compactable:
@@ -256,11 +335,15 @@ class Compactable:
     def alter(self, names: list[str], settings: dict[str, str]) -> None:
         self.altered |= dict.fromkeys(names, settings)
 
-    def enabled(self, folder: Path) -> list[str]:
-        """The topics in which an instance that has one of the partitions enables compaction."""
-        session: Any = SimpleNamespace(pipeline=COMPACTED, topics=self)
+    def compactor(self, pipeline: Pipeline) -> compaction.Compactor:
+        """An instance that has one of the partitions."""
+        session: Any = SimpleNamespace(pipeline=pipeline, topics=self)
         reader: Any = SimpleNamespace(parts={("move.shop.a", 0): Part()})
-        return list(compaction.Compactor(session, reader)._enable_cleaner())
+        return compaction.Compactor(session, reader)
+
+    def enabled(self) -> list[str]:
+        """The topics in which it enables compaction."""
+        return list(self.compactor(COMPACTED)._enable_cleaner())
 
 
 @pytest.mark.parametrize(

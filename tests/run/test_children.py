@@ -47,6 +47,7 @@ PASS = Pass(
     oldest_seconds=None,
     partitions=1,
     switched_on=(),
+    ready=(),
     seconds=0.1,
 )
 IN_THE_MIDST = """

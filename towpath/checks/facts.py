@@ -7,6 +7,7 @@ without being sent, and a server that does not answer gets no more queries.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -29,7 +30,15 @@ from towpath.errors import (
     TowpathError,
 )
 from towpath.log import field_rules
-from towpath.log.definitions import DDL_REPLAY, RULES, SETTINGS, definitions, pipeline_topics, timeout_settings
+from towpath.log.definitions import (
+    DDL_REPLAY,
+    RULES,
+    SETTINGS,
+    definitions,
+    is_compacted,
+    pipeline_topics,
+    timeout_settings,
+)
 from towpath.log.lag import peek
 from towpath.log.source_offsets import source_state
 from towpath.session import Session
@@ -287,6 +296,35 @@ class Facts(Once):
         own = (self.pipeline.request_topic, self.pipeline.dead_letter_topic)
         names = [topic.name for topic in self.log] + [name for name in own if name in self.existing]
         return self.once("kafka", "settings", lambda: self.topics.settings_of_all(names, SETTINGS))
+
+    @cached_property
+    def uncompacted(self) -> tuple[Topic, ...]:
+        """The change topics in which the cleaner would drop whole documents at once: they hold records already.
+
+        `towpath compact` first has a whole document follow each update.
+        """
+        topics = [topic for topic in self.log if not is_compacted(self.topic_settings[topic.name])]
+        ends = self.ends.items() if topics else ()
+        held = {name for (name, _), (first, end) in ends if first != end}
+        return tuple(topic for topic in topics if topic.name in held)
+
+    @cached_property
+    def unread(self) -> frozenset[str]:
+        """The compacted change topics with records that the cleaner may drop, and `towpath compact` has not read.
+
+        A topic that was compacted from the beginning has none before its first records are as old as the lag.
+        """
+
+        def read() -> frozenset[str]:
+            compacted = {topic.name for topic in self.log if is_compacted(self.topic_settings[topic.name])}
+            ends = self.ends.items() if compacted else ()
+            held = {place: first for place, (first, end) in ends if place[0] in compacted and first != end}
+            unread = held.keys() - self.topics.committed(self.pipeline.compaction_group).keys() if held else ()
+            since_ms = int(time.time() * 1000) - self.pipeline.log.compaction_lag
+            young = self.topics.offsets_at(dict.fromkeys(unread, since_ms))
+            return frozenset(place[0] for place, offset in young.items() if offset != held[place])
+
+        return self.once("kafka", "unread", read)
 
     def broker_settings(self, broker: int) -> Mapping[str, str]:
         return self.once("kafka", ("broker", broker), partial(self.topics.broker_settings, broker))

@@ -57,6 +57,18 @@ def topics(facts: Facts) -> Iterator[Finding]:
     yield ok(f"existing topics of the pipeline: {len(facts.log)}")
 
 
+def read_by_compaction(facts: Facts) -> Iterator[Finding]:
+    """`towpath compact` has read what the cleaner may work on."""
+    if facts.unread:
+        yield error(
+            f"{first_few(sorted(facts.unread), _SHOWN)}: compacted, with records older than [log] compaction_lag, and"
+            " `towpath compact` has no progress there: the log cleaner may have dropped whole documents of which only"
+            " an update is left",
+            "`towpath compact --once --from-beginning` re-reads these documents; then leave `towpath compact` running",
+            where="cleanup.policy",
+        )
+
+
 def partitions(facts: Facts) -> Iterator[Finding]:
     """Every existing topic has the partition count in the file; those of requests and dead letters have one."""
     singles = (facts.pipeline.request_topic, facts.pipeline.dead_letter_topic)
@@ -187,13 +199,13 @@ def differing(settings: Settings, required: Settings, pipeline: Pipeline) -> Ite
         lost = dict.fromkeys(_LOST[key] for key in others if key in _LOST)
         yield warning(
             f"has {has}, but the file requires {wants}{': ' if lost else ''}{'; '.join(lost)}",
-            _apply(pipeline),
+            how_to_apply(pipeline),
         )
 
 
-def _apply(pipeline: Pipeline, what: str = "the file's settings") -> str:
+def how_to_apply(pipeline: Pipeline, what: str = "the file's settings") -> str:
     """The advice for settings of existing topics."""
-    if pipeline.kafka.topics == "exist":
+    if _exist(pipeline):
         return f"set {what} with Kafka's tools, if the brokers allow it; `towpath topics PIPELINE` prints them"
     return f"run `towpath deploy`, which applies {what}"
 
@@ -206,14 +218,14 @@ def guard(settings: Settings, begins: int, pipeline: Pipeline) -> Iterator[Findi
         yield warning(
             f"retention.ms={actual}: the brokers delete records that the file keeps {period}; the log cannot rebuild"
             " documents that have not changed since",
-            _apply(pipeline, "[log] retention"),
+            how_to_apply(pipeline, "[log] retention"),
             where="retention.ms",
         )
     if int(settings.get("retention.bytes", _FOREVER)) != _FOREVER:
         yield warning(
             f"retention.bytes={settings['retention.bytes']}: the brokers delete the oldest records of a partition that"
             " grows larger",
-            _apply(pipeline, "retention.bytes=-1"),
+            how_to_apply(pipeline, "retention.bytes=-1"),
             where="retention.bytes",
         )
     if begins and desired == _FOREVER:
@@ -228,21 +240,22 @@ def guard(settings: Settings, begins: int, pipeline: Pipeline) -> Iterator[Findi
         yield error(
             f"{policy}: compaction keeps only the last record of a key, which may be an update without the document"
             " that it changes",
-            f"{_apply(pipeline, 'cleanup.policy=delete')}; or set [log] compact = true, deploy, and run"
+            f"{how_to_apply(pipeline, 'cleanup.policy=delete')}; or set [log] compact = true, deploy, and run"
             " `towpath compact --from-beginning`, which re-reads these documents",
             where="cleanup.policy",
         )
     elif pipeline.log.compact and not is_compacted(settings):
         yield warning(
             f"{policy}: the topic held records before [log] compact was set, and is not compacted yet",
-            "leave `towpath compact` running: it enables compaction once all updates are protected",
+            "leave `towpath compact` running: once all updates are protected, "
+            + ("`towpath topics PIPELINE` prints the policy" if _exist(pipeline) else "it enables compaction"),
             where="cleanup.policy",
         )
     elif pipeline.log.compact and int(settings.get(MARK, 0)) < lag_ms:
         yield error(
             f"{MARK}={settings.get(MARK)}, less than [log] compaction_lag ({lag_ms}): the log cleaner may"
             " drop a whole document of which then only an update is left",
-            f"{_apply(pipeline)}; then `towpath compact --once --from-beginning`",
+            f"{how_to_apply(pipeline)}; then `towpath compact --once --from-beginning`",
             where=MARK,
         )
 
@@ -261,13 +274,15 @@ def foreign_topics(pipeline: Pipeline, existing: Mapping[str, Topic]) -> Iterato
         )
 
 
-def _deploys(facts: Facts) -> bool:
-    return facts.pipeline.kafka.topics == "deploy"
+def _exist(pipeline: Pipeline) -> bool:
+    """Whether someone else creates and changes the topics."""
+    return pipeline.kafka.topics == "exist"
 
 
 RULES = (
     *rules(SUBJECT, brokers, partitions),
-    Rule(SUBJECT, creatable, applies=_deploys),
-    Rule(SUBJECT, present, applies=lambda facts: not _deploys(facts)),
+    Rule(SUBJECT, creatable, applies=lambda facts: not _exist(facts.pipeline)),
+    Rule(SUBJECT, present, applies=lambda facts: _exist(facts.pipeline)),
     Rule(SUBJECT, topics, required=False),
+    Rule(SUBJECT, read_by_compaction, required=False, applies=lambda facts: facts.pipeline.log.compact),
 )

@@ -14,9 +14,11 @@ from towpath.checks.facts import Facts
 from towpath.checks.rule import require
 from towpath.cli.options import duration, flag, json_option, opened, pipeline_argument, print_json, say
 from towpath.config.events import Pass
-from towpath.config.text import counted
+from towpath.config.text import counted, first_few
 from towpath.errors import NotYet, Refused, TowpathError
 from towpath.history.compaction import Compactor, Reader, interval, preconditions
+
+_SHOWN = 3  # topics
 
 
 @click.command()
@@ -89,6 +91,9 @@ def _report_retry(state: tenacity.RetryCallState) -> None:
 def _print_pass(event: Pass) -> None:
     for topic in event.switched_on:
         say(f"{topic} is protected: cleanup.policy now lets Kafka's log cleaner compact it")
+    if event.ready:
+        names = first_few(event.ready, _SHOWN)
+        say(f"protected, and not compacted yet: {names}; apply what `towpath topics` prints now")
     oldest = "none" if event.oldest_seconds is None else f"{event.oldest_seconds:,.0f} s old"
     unreadable = f", {event.unreadable:,} cannot be requested" if event.unreadable else ""
     click.echo(

@@ -6,17 +6,24 @@ import hashlib
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json
+from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json, say
 from towpath.config.pipeline import Pipeline
-from towpath.log.definitions import topic_groups
+from towpath.config.text import first_few
+from towpath.errors import TowpathError
+from towpath.log.definitions import POLICY, is_compacted, plain_settings, topic_groups
+
+if TYPE_CHECKING:
+    from towpath.checks.facts import Facts
+
+_SHOWN = 3  # topics
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +52,16 @@ def topics(file: Path, of_reverse: bool, form: str, cluster: str, as_json: bool)
     """Print the topics that PIPELINE needs, for Kafka clusters where `deploy` may not create them.
 
     Set `[kafka] topics = "exist"`, create what is printed, then run `check` and `deploy`, which compare. The topics are
-    those of the source's collections, and of the collections that the file names without a `*`: name one there to
-    create its topic before the collection. The reverse pipeline has the destination's collections: create its topics
-    once the initial copy is done, and before the cutover. It changes nothing.
+    those of the source's collections, the pipeline's topics that exist in Kafka, and those of collections that the file
+    names without a `*`: name one there to create its topic before the collection. The reverse pipeline has the
+    destination's collections: create its topics once the initial copy is done, and before the cutover. It changes
+    nothing.
 
-    With [log] compact, it prints cleanup.policy=compact also for topics that have records. Leave delete there until
-    `towpath compact` has protected them, or the log loses documents: docs/how-to/small-log.md says how.
+    With [log] compact, topics with records have cleanup.policy=delete until `towpath compact` has protected them:
+    standard error names these.
 
-    Exit codes: 0 printed; 2 the side with the collections does not answer, or the file cannot be read.
+    Exit codes: 0 printed; 2 the side with the collections does not answer, or the file cannot be read. If Kafka does
+    not answer, standard error says what is left out.
     """
     from towpath.checks.destination import missing_privileges_named  # slow
     from towpath.checks.facts import Facts
@@ -62,8 +71,10 @@ def topics(file: Path, of_reverse: bool, form: str, cluster: str, as_json: bool)
         session = stack.enter_context(opened(file))
         if of_reverse:
             session = stack.enter_context(opened_reverse(session, checked_reverse_file(file)))
+        pipeline, facts = session.pipeline, Facts(session)
         with missing_privileges_named(session):
-            pipeline, found = session.pipeline, needed(session.pipeline, Facts(session).namespaces)
+            namespaces = facts.namespaces
+        found = needed(pipeline, namespaces, *_in_kafka(facts))
     if as_json:
         print_json({"topics": [asdict(topic) for topic in found]})
     elif form == "strimzi":
@@ -73,13 +84,50 @@ def topics(file: Path, of_reverse: bool, form: str, cluster: str, as_json: bool)
         click.echo(print_as(pipeline, found))
 
 
-def needed(pipeline: Pipeline, namespaces: Iterable[str]) -> list[_Topic]:
-    """Every topic of a pipeline that replicates these namespaces of the source, and those that its file names."""
-    factor = pipeline.kafka.replication_factor
+def _in_kafka(facts: Facts) -> tuple[Collection[str], Collection[str] | None]:
+    """The change topics that exist, and those that must not be compacted yet: None for all, if that is not known."""
+    from towpath.history.compaction import protected  # slow
+
+    pipeline, existing = facts.pipeline, None
+    unprotected: set[str] | None = set()
+    try:
+        existing = [topic.name for topic in facts.log]
+        if pipeline.log.compact:
+            held = {topic.name for topic in facts.uncompacted}
+            unprotected = held - protected(pipeline, facts.topics, facts.uncompacted)
+    except TowpathError as error:
+        unprotected = None
+        missing = "topics of collections that are gone are missing here; " if existing is None else ""
+        policy = f"all change topics have {POLICY}=delete here; " if pipeline.log.compact else ""
+        say(f"{error.sentence}: {missing}{policy}print again when Kafka answers")
+    if unprotected:
+        say(
+            f"{POLICY}=delete, as their records are not protected yet: {first_few(sorted(unprotected), _SHOWN)}; apply"
+            f" this, run `towpath compact {facts.session.file} --once`, and print again"
+        )
+    return existing or (), unprotected
+
+
+def needed(
+    pipeline: Pipeline,
+    namespaces: Iterable[str],
+    existing: Iterable[str] = (),
+    unprotected: Collection[str] | None = (),
+) -> list[_Topic]:
+    """Every topic of a pipeline that replicates these namespaces of the source, and those that its file names.
+
+    `existing`, `unprotected`: see `_in_kafka`.
+    """
+    factor, later = pipeline.kafka.replication_factor, {POLICY: plain_settings(pipeline)[POLICY]}
     named = (name for name in pipeline.collections.include if "*" not in name and pipeline.selection.matches(name))
+
+    def settings(name: str, wanted: Mapping[str, str]) -> Mapping[str, str]:
+        must_wait = is_compacted(wanted) and (unprotected is None or name in unprotected)
+        return {**wanted, **later} if must_wait else wanted
+
     return [
-        _Topic(name, group.partitions, factor, group.settings)
-        for group in topic_groups(pipeline, {*namespaces, *named})
+        _Topic(name, group.partitions, factor, settings(name, group.settings))
+        for group in topic_groups(pipeline, {*namespaces, *named}, existing)
         for name in group.names
     ]
 

@@ -206,6 +206,8 @@ class Pass(Event):
     oldest_seconds: float | None
     partitions: int
     switched_on: Sequence[str]
+    ready: Sequence[str]
+    """Topics that are protected, and that someone else may let the cleaner compact."""
     seconds: float
 
 

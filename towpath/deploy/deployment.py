@@ -190,16 +190,6 @@ def _desired_topics(facts: Facts) -> tuple[TopicGroup, ...]:
     return topic_groups(facts.pipeline, facts.namespaces, (topic.name for topic in facts.log))
 
 
-def _unsafe(facts: Facts, topics: Iterable[str]) -> set[str]:
-    """Those of these topics in which the cleaner would drop whole documents at once: they hold records already.
-
-    `towpath compact` enables it there, once a whole document follows each update.
-    """
-    beginning = set(topics)
-    ends = facts.ends.items() if beginning else ()
-    return {name for (name, _), (first, end) in ends if name in beginning and first != end}
-
-
 def _settings_changes(facts: Facts, names: Iterable[str], settings: Mapping[str, str]) -> Iterator[Change]:
     """One for all topics that need the same."""
     current = facts.topic_settings
@@ -207,8 +197,7 @@ def _settings_changes(facts: Facts, names: Iterable[str], settings: Mapping[str,
     if (raised := _raised_from(judged.values(), settings)) is not None:
         note = partial(_note_cleaned, facts, raised)
         yield Change(f"store until when the log may be compacted, in towpath.{WRITERS}, as the lag is raised", note)
-    begins = (name for name, now in judged.items() if is_compacted(settings) and not is_compacted(now))
-    unsafe = _unsafe(facts, begins)
+    unsafe = {topic.name for topic in facts.uncompacted} if is_compacted(settings) else frozenset[str]()
     alike: dict[tuple[tuple[tuple[str, str], ...], bool], list[str]] = {}
     for name, now in judged.items():
         differing = tuple(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -18,9 +18,10 @@ from itertools import islice
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_STORED, Consumer, KafkaException, TopicPartition
 
 from towpath.checks.facts import Facts
+from towpath.checks.kafka import how_to_apply
 from towpath.checks.rule import Finding, Rule, error, rules
 from towpath.clients.kafka.consume import is_record, messages, place_of, poll
-from towpath.clients.kafka.topics import Place, Topics, interruptible
+from towpath.clients.kafka.topics import Place, Topic, Topics, interruptible
 from towpath.config.events import Pass
 from towpath.config.namespaces import namespace_of
 from towpath.config.pipeline import Log, Pipeline
@@ -101,7 +102,7 @@ def deployed(facts: Facts) -> Iterator[Finding]:
         if (actual := facts.topic_settings[topic.name].get(MARK)) != str(lag):
             yield error(
                 f"the topic {topic.name} has {MARK}={actual}, and the file says {lag} ([log] compaction_lag)",
-                "`towpath deploy` applies the file's settings",
+                how_to_apply(pipeline),
             )
 
 
@@ -288,6 +289,7 @@ class Compactor:
             if (part := reader.parts.get(place)) is not None and part.nudge == key:
                 part.refused_ms = part.last_ms
         self._commit()
+        ready = self._enable_cleaner()
         return Pass(
             records=reader.records - before,
             asked=asked,
@@ -296,7 +298,8 @@ class Compactor:
             dirty=reader.dirty,
             oldest_seconds=reader.oldest_seconds,
             partitions=len(reader.parts),
-            switched_on=tuple(self._enable_cleaner()),
+            switched_on=ready if self._enables else (),
+            ready=() if self._enables else ready,
             seconds=time.monotonic() - start,
         )
 
@@ -321,32 +324,25 @@ class Compactor:
             with suppress(TowpathError):
                 self._reader.read(remaining)
 
-    def _enable_cleaner(self) -> Iterator[str]:
-        """Enable compaction in each topic once all its updates are protected; yield its name.
+    @property
+    def _enables(self) -> bool:
+        """Whether it enables compaction, and not someone else who has created the topics."""
+        return self._pipeline.kafka.topics == "deploy"
 
-        The group's commits show this, also for partitions that other instances have.
-        """
+    def _enable_cleaner(self) -> Sequence[str]:
+        """The topics that are not compacted although all their updates are protected; enable it, where that is ours."""
         pending = {topic for topic, _ in self._reader.parts} - self._enabled
         if not pending:
-            return
+            return ()
         existing = self._topics.all()
-        committed = self._topics.committed_with_metadata(self._pipeline.compaction_group)
-        for name, settings in sorted(self._topics.settings_of_all(pending & existing.keys(), (POLICY,)).items()):
-            places = [(name, number) for number in range(existing[name].partitions)]
-            if is_compacted(settings):
-                self._enabled.add(name)
-            elif all(place in committed and self._is_protected(committed[place][1]) for place in places):
-                self._topics.alter([name], {POLICY: change_settings(self._pipeline)[POLICY]})
-                self._enabled.add(name)
-                yield name
-
-    def _is_protected(self, metadata: str) -> bool:
-        """Whether every unprotected update is younger than half of the lag, by the summary of a commit."""
-        committed = summary(metadata)
-        if committed is None:
-            return False
-        since = committed.at if committed.oldest is None else min(committed.at, committed.oldest)
-        return time.time() * 1000 - since < self._log.compaction_lag / 2
+        settings = self._topics.settings_of_all(pending & existing.keys(), (POLICY,))
+        self._enabled |= {name for name, now in settings.items() if is_compacted(now)}
+        others = [existing[name] for name in settings.keys() - self._enabled]
+        ready = sorted(protected(self._pipeline, self._topics, others))
+        if self._enables:
+            self._topics.alter(ready, {POLICY: change_settings(self._pipeline)[POLICY]})
+            self._enabled.update(ready)
+        return ready
 
     def _join(self) -> None:
         start = time.monotonic()
@@ -506,6 +502,25 @@ class Compactor:
         if time.monotonic() > self._reported.get(key, 0) + _REPEAT_S:
             self._reported[key] = time.monotonic()
             self._session.say(message)
+
+
+def protected(pipeline: Pipeline, topics: Topics, candidates: Collection[Topic]) -> set[str]:
+    """Those of these change topics that may be compacted: all their updates are protected.
+
+    The group's commits show this, also for partitions that other instances have.
+    """
+    committed = topics.committed_with_metadata(pipeline.compaction_group) if candidates else {}
+    safe = {place for place, (_, metadata) in committed.items() if _is_protected(metadata, pipeline.log)}
+    return {topic.name for topic in candidates if all((topic.name, n) in safe for n in range(topic.partitions))}
+
+
+def _is_protected(metadata: str, log: Log) -> bool:
+    """Whether every unprotected update is younger than half of the lag, by the summary of a commit."""
+    committed = summary(metadata)
+    if committed is None:
+        return False
+    since = committed.at if committed.oldest is None else min(committed.at, committed.oldest)
+    return time.time() * 1000 - since < log.compaction_lag / 2
 
 
 def is_due(part: Part, log: Log, now_ms: int) -> bool:
