@@ -34,7 +34,7 @@ _DAYS = "T−7", "T−5", "T−3", "T−1", "T", "T+1 to T+7", "T+7"
 _COLLECTIONS = ("orders", "customers", "carts")
 _PASSWORD = "day:of/the@move"
 #: Where the page's blocks for MongoDB's shell run, in their order.
-_SIDES = (("source",), ("destination",)) * 2 + (("source",),) + (("source", "destination"),) * 4
+_SIDES = (("source",), ("destination",)) * 3 + (("source",),) + (("source", "destination"),) * 4
 _ROLES = "towpathReader", "towpathWriter", "towpathSchema"
 _BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^\1```", re.M | re.S)
 _CONTINUED = re.compile(r"(?: \\|(?<=,))\n +")
@@ -177,6 +177,12 @@ class Day:
             client[database][collection].create_index(list(keys.items()), **given)
         elif function == "insertMany":
             client[database][collection].insert_many(*arguments)
+        elif function == "insertOne":
+            client[database][collection].insert_one(*arguments)
+        elif function == "updateOne":
+            assert client[database][collection].update_one(*arguments).modified_count == 1, line
+        elif function == "find":
+            assert len(list(client[database][collection].find(*arguments))) == 2, line
         elif function == "drop":
             client[database].drop_collection(collection)
         else:
@@ -230,7 +236,7 @@ class Day:
 
 
 def _quoted(text: str) -> str:
-    return re.sub(r"(\w+):", r'"\1":', text).replace("passwordPrompt()", json.dumps(_PASSWORD))
+    return re.sub(r"(\$?\w+):", r'"\1":', text).replace("passwordPrompt()", json.dumps(_PASSWORD))
 
 
 @pytest.fixture
