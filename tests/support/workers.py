@@ -26,9 +26,14 @@ _HELD_MICROS = 300_000  # a transaction that is open so long belongs to a worker
 
 @contextmanager
 def one_more(directory: Path) -> Iterator[str]:
-    """The name of one more worker of the stack, which runs until the end of the `with`."""
-    before = embedded.status(directory).processes.keys()
-    (name,) = add_worker(directory).processes.keys() - before
+    """The name of one more worker of the stack, which runs until the end of the `with`: one that ran before, if any."""
+    before = embedded.status(directory).processes
+    ended = [name for name, process in before.items() if name.startswith("connect-") and not process.running]
+    if ended:
+        name = ended[0]
+        control.start(directory, name)
+    else:
+        (name,) = add_worker(directory).processes.keys() - before.keys()
     try:
         yield name
     finally:

@@ -17,12 +17,15 @@ import org.bson.RawBsonDocument;
 /** Tasks that share the partitions of a source's log, as a group of consumers does. A task may be thrown away, or go on after its time. */
 final class SchemaSinks implements AutoCloseable {
     private static final int POLL = 7;
+    /** How often a task is called that does not know that it is gone. */
+    private static final int AFTERLIFE = 10;
 
     /** A task, and what Connect does with it. */
     final class Member {
         final TestTask task;
         final Worker worker;
         private final Map<TopicPartition, Integer> appended = new HashMap<>();
+        private int afterlife;
 
         private Member(TestTask task) {
             this.task = task;
@@ -133,14 +136,25 @@ final class SchemaSinks implements AutoCloseable {
     void iterate() {
         share();
         members.forEach(Member::iterate);
-        zombies.removeIf(zombie -> {
-            try {
-                zombie.iterate();
-                return false;
-            } catch (ConnectException displaced) {
-                return true;
-            }
-        });
+        if (zombies.removeIf(SchemaSinks::isOver)) rebalance();
+    }
+
+    private static boolean isOver(Member zombie) {
+        try {
+            zombie.iterate();
+            return ++zombie.afterlife == AFTERLIFE;
+        } catch (ConnectException displaced) {
+            return true;
+        }
+    }
+
+    /** As when a consumer joins the group: by Kafka's default, all of them are assigned their partitions again. */
+    private void rebalance() {
+        for (Member member : members) {
+            Set<TopicPartition> assigned = member.worker.assigned();
+            member.worker.revoke(assigned);
+            member.worker.assign(assigned);
+        }
     }
 
     /** Whether all of the log is applied. */
