@@ -220,7 +220,8 @@ def test_only_the_fields_named_are_written_and_only_where_the_log_has_what_the_s
     source.documents[3] = {"_id": 3, "status": "open", "tax": 1}
     found[3].now.pop("total")  # the mistake took the field away
     done, written, was = restore.restore(source, found[0], True)
-    assert (done, written, bson.decode(was.raw)) == ("restored", {"$set": {"total": Int64(0)}}, damaged[0] | {"total": None})
+    assert (done, written) == ("restored", {"$set": {"total": Int64(0)}})
+    assert bson.decode(was.raw) == {"_id": 0, "status": "open", "total": None, "tax": 1}
     assert source.documents[0]["total"] == 0
     assert restore.shown(written, was) == "  total: null → 0"
     assert restore.restore(source, found[1], True)[0] == "KEPT, not yet in the log"
