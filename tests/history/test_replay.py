@@ -246,7 +246,9 @@ def restored(lines: list[str]) -> dict[int, tuple[str, int]]:
     """What `restore.py` printed: _id → what it did, and how many changes others made. It changes only `total`."""
     found = {}
     for line in lines[:-1]:
-        parts = re.fullmatch(r"(.{24}) (\{.*\})  \(\d+ by the mistake, (\d+) by others since(?:, deleted)?\)(?:  total: .*)?", line)
+        parts = re.fullmatch(
+            r"(.{24}) (\{.*\})  \(\d+ by the mistake, (\d+) by others since(?:, deleted)?\)(?:  total: .*)?", line
+        )
         assert parts, line
         found[json_util.loads(parts[2])["_id"]] = (parts[1].rstrip(), int(parts[3]))
     return found

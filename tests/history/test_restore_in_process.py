@@ -198,7 +198,9 @@ def test_a_document_that_was_only_read_again_is_no_change_but_one_in_place_of_an
     assert {id: (one.mistakes, len(one.later)) for id, one in found.items()} == {0: (1, 0), 1: (1, 1)}
 
 
-def test_only_the_fields_named_are_written_and_only_where_the_log_has_what_the_source_has(restore: ModuleType) -> None:
+def test_only_the_fields_named_are_written_and_only_where_the_log_has_what_the_source_has(
+    restore: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rebuilt = Rebuilt(*({"_id": n, "status": "open", "total": Int64(n), "tax": 1} for n in range(4)))
     tax = {"_id": 2, "status": "open", "total": None, "tax": 0}
     found = histories(
@@ -210,7 +212,7 @@ def test_only_the_fields_named_are_written_and_only_where_the_log_has_what_the_s
         change(2, "document", tax),
         change(3, "update", NULL),
     )
-    restore.is_mistake = lambda *_: True
+    monkeypatch.setattr(restore, "is_mistake", lambda *_: True)
     also = histories(restore, rebuilt, change(2, "document", tax), change(2, "update", PAID))
     assert not also[2].is_right
     found |= histories(restore, rebuilt, change(2, "document", tax))
@@ -236,7 +238,11 @@ def test_a_field_that_the_mistake_added_is_unset(restore: ModuleType) -> None:
     (found,) = histories(restore, rebuilt, change(1, "update", NULL)).values()
     source = Source({"_id": 1, "status": "open", "total": None})
     done, written, was = restore.restore(source, found, True)
-    assert (done, written, restore.shown(written, was)) == ("restored", {"$unset": {"total": ""}}, "  total: null → none")
+    assert (done, written, restore.shown(written, was)) == (
+        "restored",
+        {"$unset": {"total": ""}},
+        "  total: null → none",
+    )
     assert source.documents[1] == {"_id": 1, "status": "open"}
 
 
@@ -313,11 +319,13 @@ def test_what_stands_for_changes_that_the_log_lacks_is_listed_at_any_time(restor
 
 
 def test_types_that_python_does_not_have_are_not_written_as_others(restore: ModuleType) -> None:
-    symbol = bson.encode({"_id": 1, "s": "x", "total": 1}).replace(b"\x02s\0", b"\x0es\0")
+    symbol = bson.encode({"_id": 1, "status": "open", "s": "x", "total": 1}).replace(b"\x02s\0", b"\x0es\0")
     rebuilt = Rebuilt()
     rebuilt.find_one = lambda *_, **__: RawBSONDocument(symbol)  # type: ignore[method-assign]
-    (found,) = histories(restore, rebuilt, change(1, "update", NULL)).values()
+    (found,) = histories(restore, rebuilt, change(1, "delete", None)).values()
     assert (found.before.raw, found.later) == (symbol, [])
+    (found,) = histories(restore, rebuilt, change(1, "update", NULL)).values()
+    assert (found.before.raw, len(found.later)) == (symbol, 1)
     (found,) = histories(restore, rebuilt, change(1, "update", PAID), change(1, "update", NULL)).values()
     assert len(found.later) == 1
 
