@@ -1,4 +1,4 @@
-"""`restore.py`, `merge.py` and `check.py` of the pages: what they take from the log, without a server."""
+"""`restore.py`, `merge.py`, `days.py` and `check.py` of the pages: what they take from the log, without a server."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from importlib import util
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -54,6 +55,12 @@ class Source(Rebuilt):
 
     def insert_one(self, document: RawBSONDocument, session: object) -> None:
         self.documents[document["_id"]] = bson.decode(document.raw)
+
+    def update_one(self, wanted: dict[str, Any], change: dict[str, Any], session: object) -> None:
+        document = self.documents[wanted["_id"]["$eq"]]
+        document |= change.get("$set", {})
+        for name in change.get("$unset", ()):
+            del document[name]
 
 
 def loaded(file: Path) -> ModuleType:
@@ -170,10 +177,9 @@ def test_what_the_mistake_changed_and_then_deleted_after_a_change_of_others_come
     assert [one.deleted for one in found.values()] == [True, True, False]
     damaged = {"_id": 1, "status": "open", "total": None, "note": "paid"}
     source = Source({"_id": 2, "note": "again"})
-    tried = [restore.restore(source, found[id], restore.digest(source.documents.get(id)), False) for id in (0, 1)]
-    assert tried == ["MERGE, would come back"] * 2
-    assert restore.restore(source, found[1], None, True) == "MERGE, brought back"
-    assert restore.restore(source, found[2], None, True) == "MERGE"
+    assert [restore.restore(source, found[id], False)[0] for id in (0, 1)] == ["MERGE, would come back"] * 2
+    assert restore.restore(source, found[1], True)[0] == "MERGE, brought back"
+    assert restore.restore(source, found[2], True)[0] == "MERGE"
     assert source.documents == {1: damaged, 2: {"_id": 2, "note": "again"}}
     line = json_util.loads(found[1].shown)
     assert (line["before"]["total"], line["later"]) == (1, [PAID])
@@ -192,10 +198,82 @@ def test_a_document_that_was_only_read_again_is_no_change_but_one_in_place_of_an
     assert {id: (one.mistakes, len(one.later)) for id, one in found.items()} == {0: (1, 0), 1: (1, 1)}
 
 
+def test_only_the_fields_named_are_written_and_only_where_the_log_has_what_the_source_has(
+    restore: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rebuilt = Rebuilt(*({"_id": n, "status": "open", "total": Int64(n), "tax": 1} for n in range(4)))
+    tax = {"_id": 2, "status": "open", "total": None, "tax": 0}
+    found = histories(
+        restore,
+        rebuilt,
+        change(0, "update", NULL),
+        change(1, "update", NULL),
+        change(2, "update", NULL),
+        change(2, "document", tax),
+        change(3, "update", NULL),
+    )
+    monkeypatch.setattr(restore, "is_mistake", lambda *_: True)
+    also = histories(restore, rebuilt, change(2, "document", tax), change(2, "update", PAID))
+    assert not also[2].is_right
+    found |= histories(restore, rebuilt, change(2, "document", tax))
+    damaged = {n: {"_id": n, "status": "open", "total": None, "tax": 1} for n in range(4)} | {2: dict(tax)}
+    source = Source(*damaged.values())
+    source.documents[1] |= {"note": "the log lacks it"}
+    source.documents[3] = {"_id": 3, "status": "open", "tax": 1}
+    found[3].now.pop("total")  # the mistake took the field away
+    done, written, was = restore.restore(source, found[0], True)
+    assert (done, written) == ("restored", {"$set": {"total": Int64(0)}})
+    assert bson.decode(was.raw) == {"_id": 0, "status": "open", "total": None, "tax": 1}
+    assert source.documents[0]["total"] == 0
+    assert restore.shown(written, was) == "  total: null → 0"
+    assert restore.restore(source, found[1], True)[0] == "KEPT, not yet in the log"
+    assert restore.restore(source, found[2], True)[0] == "KEPT, also changed: tax"
+    assert source.documents[2] == tax
+    done, written, was = restore.restore(source, found[3], False)
+    assert (done, restore.shown(written, was)) == ("would be restored", "  total: none → 3")
+
+
+def test_a_field_that_the_mistake_added_is_unset(restore: ModuleType) -> None:
+    rebuilt = Rebuilt({"_id": 1, "status": "open"})
+    (found,) = histories(restore, rebuilt, change(1, "update", NULL)).values()
+    source = Source({"_id": 1, "status": "open", "total": None})
+    done, written, was = restore.restore(source, found, True)
+    assert (done, written, restore.shown(written, was)) == (
+        "restored",
+        {"$unset": {"total": ""}},
+        "  total: null → none",
+    )
+    assert source.documents[1] == {"_id": 1, "status": "open"}
+
+
+@pytest.mark.parametrize(
+    ("since", "is_right"),
+    [
+        ([("update", {"$set": {"total": Int64(5)}}), ("update", PAID)], True),  # restored or merged; then a customer
+        ([("update", PAID), ("update", {"$set": {"total": Int64(5)}}), ("delete", None)], True),  # by a customer
+        ([("update", {"$set": {"total": 5}})], False),  # of another type
+        ([("update", {"$set": {"total": Int64(5)}}), ("update", NULL)], False),  # the mistake came again
+        ([("delete", None), ("document", {"_id": 1, "total": Int64(5)})], False),  # a new document
+    ],
+)
+def test_what_was_right_again_since_the_mistake_needs_nothing(
+    restore: ModuleType, since: list[Any], is_right: bool
+) -> None:
+    late = f"{SECOND + 9000}:1"
+    rebuilt = Rebuilt({"_id": 1, "status": "open", "total": Int64(5)})
+    times = {True: f"{SECOND + 5}:1", False: late}
+    log = [change(1, kind, value, times[value == NULL]) for kind, value in since]
+    (found,) = histories(restore, rebuilt, change(1, "update", NULL), *log).values()
+    assert found.is_right == is_right
+    if is_right:
+        assert restore.restore(Source(), found, True)[0] == "as before"
+
+
 def test_a_change_in_chunks_is_listed(restore: ModuleType) -> None:
     chunks = {"$chunks": {"of": b"0" * 16, "count": 2, "size": 9, "document": False}}
     found = histories(restore, Rebuilt({"_id": 1, "total": 1}), change(1, "update", chunks), change(1, "update", NULL))
-    assert restore.restore(Source({"_id": 1}), found[1], None, True) == "MERGE"
+    assert restore.restore(Source({"_id": 1}), found[1], True)[0] == "MERGE"
+    assert found[1].unclear
 
 
 def test_its_exit_code_says_whether_all_is_restored_and_lines_whether_the_document_is_gone(
@@ -223,6 +301,10 @@ def test_its_exit_code_says_whether_all_is_restored_and_lines_whether_the_docume
         "1 restored; 1 MERGE",
     ]
     assert source.documents[0]["status"] == "open"
+    [text] = max(tmp_path.glob("written-*.jsonl"), key=lambda file: file.name).read_text().splitlines()
+    written = json.loads(text)
+    assert (json_util.loads(written["key"]), written["was"]) == ({"_id": 0}, "null")
+    assert json_util.loads(written["value"]) == source.documents[0]
     [text] = max(tmp_path.glob("merge-*.jsonl")).read_text().splitlines()
     assert json_util.loads(text)["_id"] == 1
 
@@ -237,11 +319,13 @@ def test_what_stands_for_changes_that_the_log_lacks_is_listed_at_any_time(restor
 
 
 def test_types_that_python_does_not_have_are_not_written_as_others(restore: ModuleType) -> None:
-    symbol = bson.encode({"_id": 1, "s": "x", "total": 1}).replace(b"\x02s\0", b"\x0es\0")
+    symbol = bson.encode({"_id": 1, "status": "open", "s": "x", "total": 1}).replace(b"\x02s\0", b"\x0es\0")
     rebuilt = Rebuilt()
     rebuilt.find_one = lambda *_, **__: RawBSONDocument(symbol)  # type: ignore[method-assign]
-    (found,) = histories(restore, rebuilt, change(1, "update", NULL)).values()
+    (found,) = histories(restore, rebuilt, change(1, "delete", None)).values()
     assert (found.before.raw, found.later) == (symbol, [])
+    (found,) = histories(restore, rebuilt, change(1, "update", NULL)).values()
+    assert (found.before.raw, len(found.later)) == (symbol, 1)
     (found,) = histories(restore, rebuilt, change(1, "update", PAID), change(1, "update", NULL)).values()
     assert len(found.later) == 1
 
@@ -269,7 +353,10 @@ def merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, field: st
     monkeypatch.setattr(merge, "MongoClient", lambda _: {"shop": {"orders": source}})
     monkeypatch.setenv("SOURCE", "source")
     (tmp_path / "merge.jsonl").write_text(line)
+    monkeypatch.chdir(tmp_path)
     assert merge.main(tmp_path / "merge.jsonl", "shop.orders", field, "null", "--write") == (not written)
+    lines = [json.loads(text) for file in tmp_path.glob("written-*.jsonl") for text in file.read_text().splitlines()]
+    assert [json_util.loads(line["value"]) for line in lines] == written
     return written
 
 
@@ -282,8 +369,8 @@ def merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, field: st
         ([("update", {"$set": {"total": 9}}), ("update", NULL)], False),  # by a customer, and the mistake came again
         (
             [("document", {"_id": 1, "total": Int64(5)}), ("update", {"$set": {"total": None, "n": 1}})],
-            False,
-        ),  # restored
+            True,
+        ),  # it was right again, and then the mistake came again
         ([("update", {"$unset": {"total": ""}}), ("update", NULL)], False),
         ([("document", {"_id": 1}), ("update", NULL)], False),
         (
@@ -404,6 +491,29 @@ def test_a_set_as_of_a_later_time_is_wrong(
     assert check.main("shop.toml", "shop.orders", UNTIL) == bool(wrong)
     last = f"1 documents; 1 in the log since {UNTIL}; {2 if wrong else 0} WRONG"
     assert capsys.readouterr().out.splitlines() == [*(["WRONG: extra 2"] if wrong else []), *wrong, last]
+
+
+def test_a_document_on_each_day_has_what_the_log_has_at_its_end(
+    environment: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    days = loaded(program(PAGE, '"""days.py', tmp_path))
+    night = int(datetime(2026, 10, 24, 22, tzinfo=UTC).timestamp())  # the first second of the 25th in Berlin
+    log = [
+        change(7, "document", {"_id": 7, "n": 1}, f"{night - 1}:1"),
+        change(7, "update", {"$set": {"n": 2}}, f"{night + 25 * 3600 - 1}:9"),  # that day has 25 hours
+        change(7, "delete", None, f"{night + 25 * 3600}:1"),
+    ]
+    monkeypatch.setattr(sys, "stdin", [json.dumps(one) for one in log])
+    days.main("2026-10-23", "2026-10-26", "Europe/Berlin")
+    assert capsys.readouterr().out.splitlines() == [
+        "2026-10-23  not in the log",
+        '2026-10-24  {"_id": 7, "n": 1}',
+        '2026-10-25  {"_id": 7, "n": 2}',
+        "2026-10-26  deleted",
+    ]
+    monkeypatch.setattr(sys, "stdin", [json.dumps(change(7, "document", CHUNKS, f"{night}:1"))])
+    with pytest.raises(SystemExit, match="chunks"):
+        days.main("2026-10-25", "2026-10-25", "Europe/Berlin")
 
 
 def test_the_log_adds_up_to_the_documents_of_a_time(check: ModuleType) -> None:
