@@ -329,7 +329,7 @@ class Compactor:
         """Whether it enables compaction, and not someone else who has created the topics."""
         return self._pipeline.kafka.topics == "deploy"
 
-    def _enable_cleaner(self) -> Sequence[str]:
+    def _enable_cleaner(self) -> tuple[str, ...]:
         """The topics that are not compacted although all their updates are protected; enable it, where that is ours."""
         pending = {topic for topic, _ in self._reader.parts} - self._enabled
         if not pending:
@@ -338,9 +338,9 @@ class Compactor:
         settings = self._topics.settings_of_all(pending & existing.keys(), (POLICY,))
         self._enabled |= {name for name, now in settings.items() if is_compacted(now)}
         others = [existing[name] for name in settings.keys() - self._enabled]
-        ready = sorted(protected(self._pipeline, self._topics, others))
+        ready = tuple(sorted(protected(self._pipeline, self._topics, others)))
         if self._enables:
-            self._topics.alter(ready, {POLICY: change_settings(self._pipeline)[POLICY]})
+            self._topics.alter(list(ready), {POLICY: change_settings(self._pipeline)[POLICY]})
             self._enabled.update(ready)
         return ready
 
