@@ -308,7 +308,7 @@ def test_topics_of_someone_else_are_named_in_each_pass_and_not_changed(monkeypat
     monkeypatch.setattr(compaction.time, "time", lambda: NOW_MS / 1000)
     topics = Compactable(dict.fromkeys((0, 1), PROTECTED.written()))
     compactor = topics.compactor(COMPACTED.changed(kafka={"topics": "exist"}))
-    assert [compactor._enable_cleaner() for _ in range(2)] == [["move.shop.a"]] * 2 and topics.altered == {}
+    assert [compactor._enable_cleaner() for _ in range(2)] == [("move.shop.a",)] * 2 and topics.altered == {}
 
 
 def test_a_partition_without_a_commit_keeps_the_cleaner_from_its_topic(monkeypatch: pytest.MonkeyPatch) -> None:
