@@ -237,11 +237,6 @@ public final class SourceCluster implements AutoCloseable {
                 .anyMatch(found -> !found.getString("type").getValue().equals("collection"));
     }
 
-    /** Whether there is a collection or a view of this name. */
-    public boolean hasCollection(String namespace) {
-        return !described(namespace).isEmpty();
-    }
-
     /** The collection as {@code listCollections} describes it; empty if there is none of this name. */
     private List<BsonDocument> described(String namespace) {
         MongoNamespace name = new MongoNamespace(namespace);

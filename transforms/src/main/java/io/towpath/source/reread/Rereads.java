@@ -220,7 +220,6 @@ public final class Rereads implements AutoCloseable {
             throw error;
         }
         if (mayBeGone(answer)) return pause(answer.namespace() + GONE);
-        if (isOnlyAtDestination(answer)) return skip(request, "the source has no such collection any more");
         int answered = index + answer.keys().size();
         boolean isAll = answered == request.keys().size();
         if (isAll) requests.answered();
@@ -272,11 +271,6 @@ public final class Rereads implements AutoCloseable {
      */
     private boolean mayBeGone(RereadAnswer answer) throws InterruptedException {
         return answer.documents().isEmpty() && mayBeGone(answer.namespace());
-    }
-
-    /** Where schema changes are not replicated, the destination keeps a collection that the source drops: nothing in it is deleted. */
-    private boolean isOnlyAtDestination(RereadAnswer answer) {
-        return schema == null && answer.documents().isEmpty() && !reads.source().hasCollection(answer.namespace());
     }
 
     private boolean mayBeGone(String namespace) throws InterruptedException {

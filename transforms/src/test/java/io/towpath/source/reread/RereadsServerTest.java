@@ -83,10 +83,10 @@ class RereadsServerTest {
         schema = new SchemaCapture(source, namespace::equals, topics, progress, context);
         Optional<List<SourceRecord>> begun = Optional.empty();
         while (begun.isEmpty()) begun = schema.beginStream(position);
-        rereads = rereads(schema);
+        rereads = rereads();
     }
 
-    private Rereads rereads(SchemaCapture schema) {
+    private Rereads rereads() {
         requests = new MockConsumer<>("earliest");
         return new Rereads(progress, Sources.reads(source), "requests", requests, context, namespace::equals, schema);
     }
@@ -125,22 +125,6 @@ class RereadsServerTest {
         assertTrue(of(schema.take(source.now())) > 0, "the change itself");
 
         assertEquals(1, of(next()), "the delete");
-    }
-
-    /** Without `[ddl]`, the destination keeps what it has of it. */
-    @ParameterizedTest
-    @ValueSource(strings = {"drop", "rename"})
-    void aRequestForACollectionWhoseDropIsNotReplicatedIsSkipped(String how) throws InterruptedException {
-        rereads.read(position);
-        rereads.close();
-        rereads = rereads(null);
-        request(0, new BsonInt32(1));
-        take(how);
-
-        List<SourceRecord> answer = next();
-
-        assertEquals(0, of(answer), "records of documents");
-        assertEquals(1L, answer.get(0).sourceOffset().get("skipped"));
     }
 
     @Test
@@ -187,7 +171,7 @@ class RereadsServerTest {
             assertEquals(offset + 1, read.sourceOffset().get("skipped"));
             context.store(List.of(read));
             rereads.close();
-            rereads = rereads(schema);
+            rereads = rereads();
         }
     }
 
