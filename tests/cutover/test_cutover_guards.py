@@ -225,6 +225,12 @@ class Connected(Place):
         ):
             patch.setattr(module, name, lambda session: None)
 
+    def _facts(self) -> Any:
+        facts = super()._facts()
+        facts.connect, facts.state = self.session.connect, lambda name: self.states.get(name, "MISSING")
+        facts.written = frozenset([f"{self.session.pipeline.name}.shop.a"])
+        return facts
+
     def _status(self, name: str) -> Connector:
         state = self.states.get(name, "MISSING")
         tasks = (Task(0, state, "w", ""),) if state in ("RUNNING", "PAUSED") else ()

@@ -340,20 +340,42 @@ def test_a_source_with_an_empty_log_copies_everything_whatever_an_earlier_one_of
     assert len(said) == len(pipeline.source_connectors) - len(kept)
 
 
-def test_the_first_connector_of_a_name_is_started_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_connector_of_a_name_forgets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     worker, said = Worker([]), list[str]()
     created(monkeypatch, worker, said, written=frozenset())
-    assert worker.sent == ["create_stopped move-source", "resume move-source", "put move-sink"]
+    assert worker.sent == [
+        "create_stopped move-source",
+        "stopped move-source",
+        "resume move-source",
+        "put move-sink",
+    ]
     assert said == []
 
 
-@pytest.mark.parametrize("fails", ["forget_offsets", "resume"])
-def test_a_source_that_cannot_be_started_is_not_left_stopped(monkeypatch: pytest.MonkeyPatch, fails: str) -> None:
-    """The next deployment would find it, and change nothing."""
-    worker = Worker(["move-source"], fails)
+@pytest.mark.parametrize("written", [(), ("move.shop.a",)])
+@pytest.mark.parametrize("by", ["deploy", "resume"])
+def test_a_source_that_a_killed_deployment_has_left_stopped_begins_without_the_offsets_of_an_earlier_one(
+    monkeypatch: pytest.MonkeyPatch, by: str, written: tuple[str, ...]
+) -> None:
+    """With records in its log, it was stopped later: by someone, who may resume it where it was."""
+    worker = Worker(["move-source"], fails="forget_offsets")
     with pytest.raises(ConnectError, match="no"):
         created(monkeypatch, worker, [], written=frozenset())
-    assert worker.sent[-1] == "delete move-source"
+    worker.fails, worker.sent = "", []
+    state = {"move-source": "STOPPED"}.get
+    session = SimpleNamespace(connect=worker, say=lambda words: None)
+    facts = changed(connect=worker, session=session, written=frozenset(written), state=state)
+    if by == "resume":
+        deployment.resume(facts, "move-source")
+    else:
+        for one in deployment._connector_changes(facts):
+            assert one.description == "start connector move-source"
+            one.apply()
+    if written:
+        assert worker.sent == ["resume move-source"] * (by == "resume")
+    else:
+        assert worker.sent == ["stopped move-source", "forget_offsets move-source", "resume move-source"]
+    assert sorted(worker.kept) == ["move-source"] * bool(written)
 
 
 @pytest.mark.parametrize("owner", ["towpath", "strimzi"])
@@ -396,7 +418,8 @@ def test_resume_starts_nothing_whose_state_another_destination_stores(
 ) -> None:
     """An older file names a cluster that knows nothing of a takeover, or of a rebuild that empties the new one."""
     resumed = list[str]()
-    session = session_of(PIPELINE, SimpleNamespace(resume=resumed.append))
+    session = session_of(PIPELINE)
+    monkeypatch.setattr(deployment, "resume", lambda _, name: resumed.append(name))
     found = replace(GOOD, destination=destination)
     monkeypatch.setattr(control, "opened", lambda _: nullcontext(session))
     monkeypatch.setattr(type(session), "require_deployed", lambda _: None)

@@ -69,8 +69,9 @@ def resume(file: Path, timeout: float) -> None:
         cutover.refuse(session)
         rebuild.refuse_emptying(session)
         refuse_loop_on_resuming(session)
+        facts = Facts(session)
         for name in session.pipeline.connectors:
-            session.connect.resume(name)
+            deployment.resume(facts, name)
         wait_running(session.connect, session.pipeline.connectors, timeout)
         click.echo(f"{session.pipeline.name}: running")
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -247,13 +246,16 @@ def _secret_changes(facts: Facts) -> Iterator[Change]:
 def _connector_changes(facts: Facts) -> Iterator[Change]:
     for name, config in facts.desired.items():
         before, apply = facts.deployed[name], partial(put, facts.connect, name, config, facts.pipeline.secrets_file)
-        if before is None and name not in facts.create_stopped and _begins_log(facts, name):
-            yield Change(f"create connector {name}", partial(_begin, facts.session, name, apply))
+        begins = name not in facts.create_stopped and _begins_log(facts, name)
+        if before is None and begins:
+            yield Change(f"create connector {name}", partial(_begin, facts.session, name, partial(apply, stopped=True)))
         elif before is None:
             stopped = name in facts.create_stopped
             yield Change(f"create connector {name}{', stopped' if stopped else ''}", partial(apply, stopped=stopped))
         elif keys := _differing(before, config):
             yield Change(f"update connector {name} ({', '.join(keys)})", apply)
+        if before is not None and begins and facts.state(name) == "STOPPED":
+            yield Change(f"start connector {name}", partial(_begin, facts.session, name))
 
 
 def _begins_log(facts: Facts, name: str) -> bool:
@@ -268,28 +270,33 @@ def _begins_log(facts: Facts, name: str) -> bool:
     return all(pipeline.source_connector_of(namespace) != name for namespace in written)
 
 
-def _begin(session: Session, name: str, create: Callable[..., object]) -> None:
-    """Create a source connector that copies everything, also if Connect has the offsets of an earlier one.
+def resume(facts: Facts, name: str) -> None:
+    """Resume a connector where it stopped; one that a killed deployment has not started yet begins."""
+    if facts.state(name) == "STOPPED" and _begins_log(facts, name):
+        _begin(facts.session, name)
+    else:
+        facts.connect.resume(name)
 
-    With these it would continue the stream, and the log would look complete without the documents from before.
+
+def _begin(session: Session, name: str, create: Callable[[], object] = lambda: None) -> None:
+    """Start a source connector that is stopped, or created so, and copies everything into its empty log.
+
+    With the offsets of an earlier one of its name it would continue the stream, and the log would look complete without
+    the documents from before. A deployment that is killed in between leaves it stopped: the next one, or `resume`,
+    starts it in the same way.
     """
-    create(stopped=True)
-    try:
-        forget_earlier(session, name)
-        session.connect.resume(name)
-    except BaseException:
-        with suppress(TowpathError):  # the next deployment would find it, and leave it stopped
-            session.connect.delete(name)
-        raise
+    create()
+    wait_stopped(session.connect, name)
+    forget_earlier(session, name)
+    session.connect.resume(name)
 
 
 def forget_earlier(session: Session, name: str) -> None:
-    """Remove the offsets of an earlier connector of the name of this one, which was created stopped.
+    """Remove the offsets of an earlier connector of the name of this one, which is stopped.
 
     Connect keeps them when a connector is removed, and removes them only while a connector has the name.
     """
     if session.connect.offsets(name):
-        wait_stopped(session.connect, name)
         session.connect.forget_offsets(name)
         session.say(f"forgot the position of an earlier {name}")
 
