@@ -56,8 +56,8 @@ class Place:
         patch.setattr(click, "confirm", lambda *_, **__: self.on_question())
 
     def _facts(self) -> Any:
-        topics = OwnTopics(self.topics)
-        return SimpleNamespace(session=self.session, pipeline=self.session.pipeline, own_topics=topics)
+        topics, pipeline = OwnTopics(self.topics), self.session.pipeline
+        return SimpleNamespace(session=self.session, pipeline=pipeline, own_topics=topics, deployed={})
 
     def _remove(self, *_: Any, **__: Any) -> None:
         self.removed = True

@@ -179,6 +179,7 @@ def test_a_registration_is_read_as_it_was_written(monkeypatch: pytest.MonkeyPatc
     assert Registration.read(stored).creating == {"move.shop.a"}
 
 
+THEIRS = {"connector.class": "org.example.Source"}
 IDS = {"move.requests": "1", "move.shop.a": "2", "move.shop.b": "3", "move.shop.v1": "4", "move.crm.x": "5"}
 
 
@@ -188,6 +189,7 @@ def owned(
     written: Iterable[str],
     error: MongoError | None = None,
     creating: Iterable[str] = (),
+    source: dict[str, str] | None = None,
 ) -> OwnTopics:
     def read_all(_: object) -> dict[str, Registration]:
         if error:
@@ -198,7 +200,10 @@ def owned(
     topics: Any = SimpleNamespace(
         overview=lambda: ([1], "k1", IDS), ids=lambda names: {name: IDS[name] for name in names}
     )
-    connect: Any = SimpleNamespace(topics=lambda name: list(written) if name == "move-source" else [])
+    connect: Any = SimpleNamespace(
+        topics=lambda name: list(written) if name == "move-source" else [],
+        configs=lambda: {"move-source": definitions(PIPELINE)["move-source"] if source is None else source},
+    )
     return Facts(session_of(PIPELINE, connect, topics)).own_topics
 
 
@@ -214,6 +219,26 @@ def test_topics_with_a_name_of_the_pipeline_that_it_did_not_make_are_not_its_own
     assert tuple(found.ids) == ("move.requests", "move.shop.b"), "what the destination knew is lost with it"
     with pytest.raises(MongoError, match="no"):
         owned(monkeypatch, [], [], MongoError("no"))
+
+
+def test_what_a_connector_of_someone_else_has_written_is_not_the_pipeline_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = owned(monkeypatch, ["2"], ["move.shop.a", "move.shop.b"], source=THEIRS)
+    assert found == OwnTopics({"move.requests": "1", "move.shop.a": "2"}, ("move.shop.b", "move.shop.v1"))
+
+
+@pytest.mark.parametrize(("source", "left"), [(THEIRS, ["move-source"]), (definitions(PIPELINE)["move-source"], [])])
+def test_a_dry_run_does_not_announce_the_removal_of_a_connector_of_someone_else(
+    monkeypatch: pytest.MonkeyPatch, source: dict[str, str], left: list[str]
+) -> None:
+    said = list[str]()
+    connect = SimpleNamespace(configs=lambda: {"move-sink": SINK, "move-source": source})
+    topics = SimpleNamespace(brokers=lambda: [1], overview=lambda: ([1], "k1", {}))
+    monkeypatch.setattr(control, "opened", lambda _: nullcontext(session_of(PIPELINE, connect, topics)))
+    monkeypatch.setattr(control.deployment, "refuse_removal", lambda *_, **__: None)
+    monkeypatch.setattr(control, "_refuse_removal", lambda *_, **__: None)
+    monkeypatch.setattr(control, "say", said.append)
+    control.remove.main([__file__, "--dry-run"], standalone_mode=False)
+    assert said == [f"would remove {name}" for name in PIPELINE.connectors if name not in left]
 
 
 def test_an_id_that_kafka_does_not_tell_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -479,6 +504,7 @@ def test_the_log_of_the_pipeline_is_removed(facts: Any) -> None:
             "the consumer group connect-move-sink has 4 members: another Connect cluster runs the pipeline",
         ),
         (known(deployed=REMOVED, registration=None), "nothing shows that move.shop.a are of this pipeline"),
+        (known(deployed=REMOVED | {"move-source": THEIRS}, registration=None), "nothing shows that move.shop.a are of"),
     ],
 )
 def test_the_log_of_another_pipeline_is_not_removed(facts: Any, words: str, monkeypatch: pytest.MonkeyPatch) -> None:

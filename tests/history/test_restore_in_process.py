@@ -6,9 +6,10 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from importlib import util
+from io import StringIO
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -17,6 +18,7 @@ import bson
 import pytest
 from bson import Int64, json_util
 from bson.raw_bson import RawBSONDocument
+from pymongo.errors import AutoReconnect, DuplicateKeyError
 
 from tests.support.page import program
 from tests.support.reference import page_s_code
@@ -51,7 +53,9 @@ class Source(Rebuilt):
     def start_session(self) -> Iterator[Source]:
         yield self
 
-    start_transaction = start_session
+    @contextmanager
+    def start_transaction(self) -> Iterator[Source]:
+        yield self
 
     def insert_one(self, document: RawBSONDocument, session: object) -> None:
         self.documents[document["_id"]] = bson.decode(document.raw)
@@ -177,9 +181,9 @@ def test_what_the_mistake_changed_and_then_deleted_after_a_change_of_others_come
     assert [one.deleted for one in found.values()] == [True, True, False]
     damaged = {"_id": 1, "status": "open", "total": None, "note": "paid"}
     source = Source({"_id": 2, "note": "again"})
-    assert [restore.restore(source, found[id], False)[0] for id in (0, 1)] == ["MERGE, would come back"] * 2
-    assert restore.restore(source, found[1], True)[0] == "MERGE, brought back"
-    assert restore.restore(source, found[2], True)[0] == "MERGE"
+    assert [restore.restore(source, found[id])[0] for id in (0, 1)] == ["MERGE, would come back"] * 2
+    assert restore.restore(source, found[1], StringIO())[0] == "MERGE, brought back"
+    assert restore.restore(source, found[2], StringIO())[0] == "MERGE"
     assert source.documents == {1: damaged, 2: {"_id": 2, "note": "again"}}
     line = json_util.loads(found[1].shown)
     assert (line["before"]["total"], line["later"]) == (1, [PAID])
@@ -221,15 +225,15 @@ def test_only_the_fields_named_are_written_and_only_where_the_log_has_what_the_s
     source.documents[1] |= {"note": "the log lacks it"}
     source.documents[3] = {"_id": 3, "status": "open", "tax": 1}
     found[3].now.pop("total")  # the mistake took the field away
-    done, written, was = restore.restore(source, found[0], True)
+    done, written, was = restore.restore(source, found[0], StringIO())
     assert (done, written) == ("restored", {"$set": {"total": Int64(0)}})
     assert bson.decode(was.raw) == {"_id": 0, "status": "open", "total": None, "tax": 1}
     assert source.documents[0]["total"] == 0
     assert restore.shown(written, was) == "  total: null → 0"
-    assert restore.restore(source, found[1], True)[0] == "KEPT, not yet in the log"
-    assert restore.restore(source, found[2], True)[0] == "KEPT, also changed: tax"
+    assert restore.restore(source, found[1], StringIO())[0] == "KEPT, not yet in the log"
+    assert restore.restore(source, found[2], StringIO())[0] == "KEPT, also changed: tax"
     assert source.documents[2] == tax
-    done, written, was = restore.restore(source, found[3], False)
+    done, written, was = restore.restore(source, found[3])
     assert (done, restore.shown(written, was)) == ("would be restored", "  total: none → 3")
 
 
@@ -237,7 +241,7 @@ def test_a_field_that_the_mistake_added_is_unset(restore: ModuleType) -> None:
     rebuilt = Rebuilt({"_id": 1, "status": "open"})
     (found,) = histories(restore, rebuilt, change(1, "update", NULL)).values()
     source = Source({"_id": 1, "status": "open", "total": None})
-    done, written, was = restore.restore(source, found, True)
+    done, written, was = restore.restore(source, found, StringIO())
     assert (done, written, restore.shown(written, was)) == (
         "restored",
         {"$unset": {"total": ""}},
@@ -266,14 +270,63 @@ def test_what_was_right_again_since_the_mistake_needs_nothing(
     (found,) = histories(restore, rebuilt, change(1, "update", NULL), *log).values()
     assert found.is_right == is_right
     if is_right:
-        assert restore.restore(Source(), found, True)[0] == "as before"
+        assert restore.restore(Source(), found, StringIO())[0] == "as before"
 
 
 def test_a_change_in_chunks_is_listed(restore: ModuleType) -> None:
     chunks = {"$chunks": {"of": b"0" * 16, "count": 2, "size": 9, "document": False}}
     found = histories(restore, Rebuilt({"_id": 1, "total": 1}), change(1, "update", chunks), change(1, "update", NULL))
-    assert restore.restore(Source({"_id": 1}), found[1], True)[0] == "MERGE"
+    assert restore.restore(Source({"_id": 1}), found[1], StringIO())[0] == "MERGE"
     assert found[1].unclear
+
+
+def connected(
+    restore: ModuleType, source: Source, rebuilt: Rebuilt, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`restore.main` finds these two, and writes its files into this folder."""
+    sides = {"source": {"shop": {"orders": source}}, "rebuilt": {"shop": {"orders": rebuilt}}}
+    monkeypatch.setattr(restore, "MongoClient", lambda uri, **_: sides[uri])
+    for side in sides:
+        monkeypatch.setenv(side.upper(), side)
+    monkeypatch.chdir(folder)
+
+
+def keys(folder: Path) -> list[Any]:
+    """The keys in the files of what was written, which are in this folder."""
+    lines = [text for file in folder.glob("written-*.jsonl") for text in file.read_text().splitlines()]
+    return [json_util.loads(json.loads(line)["key"]) for line in lines]
+
+
+@pytest.mark.parametrize("failure", [KeyboardInterrupt, AutoReconnect])
+def test_what_was_written_has_a_line_also_when_the_commit_does_not_say_so(
+    restore: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: type[BaseException]
+) -> None:
+    class Unsure(Source):
+        @contextmanager
+        def start_transaction(self) -> Iterator[Source]:
+            yield self
+            raise failure
+
+    source = Unsure()
+    connected(restore, source, Rebuilt({"_id": 1, "status": "open"}), tmp_path, monkeypatch)
+    histories(restore, Rebuilt(), change(1, "delete", None))
+    with pytest.raises(KeyboardInterrupt) if failure is KeyboardInterrupt else nullcontext():
+        restore.main("shop.toml", "shop.orders", UNTIL, "--write")
+    assert (source.documents[1]["status"], keys(tmp_path)) == ("open", [{"_id": 1}])
+
+
+def test_what_the_source_rejects_has_no_line(
+    restore: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def insert_one(*_: object, **__: object) -> None:
+        raise DuplicateKeyError("E11000")
+
+    source = Source()
+    monkeypatch.setattr(source, "insert_one", insert_one)
+    connected(restore, source, Rebuilt({"_id": 1, "status": "open"}), tmp_path, monkeypatch)
+    histories(restore, Rebuilt(), change(1, "delete", None))
+    assert restore.main("shop.toml", "shop.orders", UNTIL, "--write") == 1
+    assert keys(tmp_path) == []
 
 
 def test_its_exit_code_says_whether_all_is_restored_and_lines_whether_the_document_is_gone(
@@ -281,11 +334,7 @@ def test_its_exit_code_says_whether_all_is_restored_and_lines_whether_the_docume
 ) -> None:
     rebuilt = Rebuilt(*({"_id": n, "status": "open", "total": 1} for n in range(3)))
     source = Source({"_id": 1, "status": "open", "total": None, "note": "paid"})
-    sides = {"source": {"shop": {"orders": source}}, "rebuilt": {"shop": {"orders": rebuilt}}}
-    monkeypatch.setattr(restore, "MongoClient", lambda uri, **_: sides[uri])
-    for side in sides:
-        monkeypatch.setenv(side.upper(), side)
-    monkeypatch.chdir(tmp_path)
+    connected(restore, source, rebuilt, tmp_path, monkeypatch)
     deleted, merged = change(0, "delete", None), [change(1, "update", NULL), change(1, "update", PAID)]
     arguments = "shop.toml", "shop.orders", UNTIL
     histories(restore, rebuilt, deleted)
@@ -340,6 +389,32 @@ def test_documents_of_a_collection_that_was_dropped_since_do_not_come_back(resto
     assert len(histories(restore, rebuilt, before, change(1, "update", NULL))) == 1
 
 
+def connected_merge(merge: ModuleType, source: object, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`merge.main` finds this source, and writes its file into this folder."""
+    monkeypatch.setattr(merge, "MongoClient", lambda _: {"shop": {"orders": source}})
+    monkeypatch.setenv("SOURCE", "source")
+    monkeypatch.chdir(folder)
+
+
+@pytest.mark.parametrize("is_damaged", [True, False])
+def test_a_field_has_a_line_before_it_is_set_back_and_none_if_it_has_another_value(
+    restore: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_damaged: bool
+) -> None:
+    def update_one(*_: object) -> None:
+        raise AutoReconnect
+
+    log = change(1, "update", NULL), change(1, "update", PAID)
+    (found,) = histories(restore, Rebuilt({"_id": 1, "status": "open", "total": 5}), *log).values()
+    (tmp_path / "merge.jsonl").write_text(found.shown)
+    merge = loaded(program(PAGE, '"""merge.py', tmp_path))
+    source = SimpleNamespace(update_one=update_one, count_documents=lambda _: int(is_damaged))
+    connected_merge(merge, source, tmp_path, monkeypatch)
+    arguments = tmp_path / "merge.jsonl", "shop.orders", "total", "null", "--write"
+    with pytest.raises(AutoReconnect) if is_damaged else nullcontext():
+        assert merge.main(*arguments) == 1
+    assert keys(tmp_path) == [{"_id": 1}] * is_damaged
+
+
 def merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, field: str = "total") -> list[dict[str, Any]]:
     """What `merge.py` writes to the document of a line, which has the damaged value."""
     merge = loaded(program(PAGE, '"""merge.py', tmp_path))
@@ -349,11 +424,8 @@ def merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, field: st
         written.append(change)
         return SimpleNamespace(matched_count=1)
 
-    source = SimpleNamespace(update_one=update_one)
-    monkeypatch.setattr(merge, "MongoClient", lambda _: {"shop": {"orders": source}})
-    monkeypatch.setenv("SOURCE", "source")
+    connected_merge(merge, SimpleNamespace(update_one=update_one, count_documents=lambda _: 1), tmp_path, monkeypatch)
     (tmp_path / "merge.jsonl").write_text(line)
-    monkeypatch.chdir(tmp_path)
     assert merge.main(tmp_path / "merge.jsonl", "shop.orders", field, "null", "--write") == (not written)
     lines = [json.loads(text) for file in tmp_path.glob("written-*.jsonl") for text in file.read_text().splitlines()]
     assert [json_util.loads(line["value"]) for line in lines] == written

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from towpath.checks import target
-from towpath.checks.facts import DESTINATION_SET, SOURCE_SET, Configurations, Facts
+from towpath.checks.facts import DESTINATION_SET, SOURCE_SET, Configurations, Facts, is_foreign
 from towpath.checks.rule import Finding, Rule, error, ok, require, rules, warning
 from towpath.checks.source import captured_by
 from towpath.clients.kafka.topics import Topic
@@ -182,12 +182,6 @@ def same_mode(facts: Facts) -> Iterator[Finding]:
         return
     for finding in found:
         yield replace(finding, advice=f"{finding.advice}; {left_by_removal(filled)}") if filled else finding
-
-
-def is_foreign(facts: Facts, name: str) -> bool:
-    """Whether Connect has a connector of this name that uses no class of Towpath, as those of all modes do."""
-    config = facts.deployed.get(name)
-    return config is not None and not any("io.towpath." in text for text in config.values())
 
 
 def left_by_removal(topics: Sequence[str]) -> str:

@@ -339,7 +339,7 @@ class Facts(Once):
         """
         pipeline, registration = self.pipeline, self.registration
         ids = self.once("kafka", "ids", lambda: self.topics.ids(pipeline_topics(pipeline, self.existing)))
-        connectors = pipeline.source_connectors
+        connectors = [name for name in pipeline.source_connectors if not is_foreign(self, name)]
         known = self._ask_connect("topics", lambda: {name for one in connectors for name in self.connect.topics(one)})
         if registration:
             known = known | registration.creating | {name for name in ids if ids[name] in registration.topics}
@@ -450,6 +450,12 @@ class Facts(Once):
                 return None
 
         return self.once("connect", ("offsets", connector), read)
+
+
+def is_foreign(facts: Facts, name: str) -> bool:
+    """Whether Connect has a connector of this name that uses no class of Towpath, as those of all modes do."""
+    config = facts.deployed.get(name)
+    return config is not None and not any("io.towpath." in text for text in config.values())
 
 
 def _extent(namespace: str, destination: str, client: Client) -> Extent:

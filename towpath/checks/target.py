@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from towpath.checks.facts import DESTINATION_SET, SOURCE_SET, Facts
+from towpath.checks.facts import DESTINATION_SET, SOURCE_SET, Facts, is_foreign
 from towpath.checks.rule import Finding, Rule, error, require, rules
 from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.config.namespaces import namespace_of, renames_of
@@ -187,7 +187,8 @@ def _members(facts: Facts, group: str) -> int:
 
 def known_log(facts: Facts) -> Iterator[Finding]:
     """The destination or Connect knows the pipeline whose log is to be deleted."""
-    topics, connectors = tuple(facts.own_topics.ids), [name for name, config in facts.deployed.items() if config]
+    topics = tuple(facts.own_topics.ids)
+    connectors = [name for name, config in facts.deployed.items() if config and not is_foreign(facts, name)]
     if topics and not connectors and facts.registration is None:
         yield error(
             f"nothing shows that {first_few(topics, 3)} are of this pipeline: Kafka Connect at {facts.connect.url} has"

@@ -9,7 +9,7 @@ import click
 
 from towpath.checks import target
 from towpath.checks.change import refuse_loop_on_resuming
-from towpath.checks.facts import Facts, OwnTopics
+from towpath.checks.facts import Facts, OwnTopics, is_foreign
 from towpath.checks.rule import require
 from towpath.cli.options import flag, opened, pipeline_argument, say
 from towpath.clients.connect.control import statuses, stop, wait_running
@@ -222,7 +222,8 @@ def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -
         for words in lost:
             say(words)
         if dry_run:
-            for name in (*(replay.name for replay in replays), *session.pipeline.connectors, *deleted):
+            connectors = [name for name in session.pipeline.connectors if not is_foreign(facts, name)]
+            for name in (*(replay.name for replay in replays), *connectors, *deleted):
                 say(f"would remove {name}")
             _report_others(topics)
             return

@@ -103,7 +103,8 @@ def _in_kafka(facts: Facts) -> tuple[Collection[str], Collection[str] | None]:
     if unprotected:
         say(
             f"{POLICY}=delete, as their records are not protected yet: {first_few(sorted(unprotected), _SHOWN)}; apply"
-            f" this, run `towpath compact {facts.session.file} --once`, and print again"
+            f" this, start `towpath compact {facts.session.file}` (or `run`), leave it running, and print again after"
+            " its first pass"
         )
     return existing or (), unprotected
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from towpath.checks import capture, change, connect, destination, kafka, source, target
-from towpath.checks.facts import DESTINATION_SET, SOURCE_SET, Facts
+from towpath.checks.facts import DESTINATION_SET, SOURCE_SET, Facts, is_foreign
 from towpath.checks.rule import Finding, Rule, error, ok, require, run, warning
 from towpath.clients.connect.control import statuses, wait_stopped
 from towpath.clients.connect.rest import Connect, code_of
@@ -372,7 +372,7 @@ def remove(session: Session, *, log: bool, say: Say, facts: Facts | None = None)
     own = facts.own_topics  # first: only an existing connector knows which topics it has written
     _note(session, own.ids, say)
     names = dict.fromkeys((pipeline.sink_connector, *pipeline.source_connectors, pipeline.whole_source_connector))
-    foreign = [name for name in names if change.is_foreign(facts, name)]
+    foreign = [name for name in names if is_foreign(facts, name)]
     for name in foreign:
         say(f"left the connector {name}, which is not Towpath's")
     for name in pipeline.source_connectors if log and pipeline.has_operator else ():
