@@ -113,6 +113,7 @@ def test_a_sink_is_not_resumed_while_a_rebuild_empties_the_destination(
     resumed: list[str] = []
     connect = SimpleNamespace(resume=resumed.append, config=lambda name: {})
     session = dataclasses.replace(session, connect=connect)  # type: ignore[arg-type]
+    monkeypatch.setattr(control.deployment, "resume", lambda facts, name: resumed.append(name))
     monkeypatch.setattr(rebuild, "running", lambda client, pipeline: plan if client == "destination" else None)
     monkeypatch.setattr(control, "opened", lambda file: nullcontext(session))
     monkeypatch.setattr(Session, "require_deployed", lambda of: None)
