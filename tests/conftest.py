@@ -7,7 +7,7 @@ import secrets
 import signal
 import sys
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from random import SystemRandom
@@ -80,10 +80,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection() -> None:
     """Each process of pytest imports a part of the files first, so that in a fresh checkout not each compiles all."""
-    tests, processes_ = Path(__file__).parent, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    if processes_ > 1:
-        for file in sorted(tests.glob("*/**/test_*.py"))[_part::processes_]:
-            import_module(".".join(file.relative_to(tests.parent).with_suffix("").parts))
+    tests, workers = Path(__file__).parent, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if workers > 1:
+        for file in sorted(tests.glob("*/**/test_*.py"))[_part::workers]:
+            with suppress(Exception):  # pytest imports it again, and reports what is wrong with it
+                import_module(".".join(file.relative_to(tests.parent).with_suffix("").parts))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
