@@ -47,6 +47,7 @@ def page(found: Mapping[str, Any]) -> Iterator[str]:
     yield code(suite["command"])
     yield ""
     yield from table(["stack", "rounds", "failed", "faults that hit their state", "missed"], _shapes(rounds))
+    yield from _pairs(found["pairs"], rounds)
     lists = [one["lists"] for one in rounds if "lists" in one]
     yield from table(
         ["the history check saw", ""],
@@ -65,6 +66,22 @@ def _shapes(rounds: list[dict[str, Any]]) -> Iterator[list[str]]:
         struck = Counter(it["hit"] for one in mine for it in one.get("struck", ()))
         failed = sum("failed" in one for one in mine)
         yield [shape, str(len(mine)), str(failed), str(struck[True]), str(struck[False])]
+
+
+def _pairs(pairs: list[list[str]], rounds: list[dict[str, Any]]) -> Iterator[str]:
+    """How many pairs of a fault and a state were hit, and which ones were not."""
+    struck = (zip(one["strikes"], one.get("struck", ()), strict=False) for one in rounds)
+    hit = [pair for round_ in struck for pair, it in round_ if it["hit"]]
+    left: dict[str, list[str]] = {}
+    for fault, state in pairs:
+        if [fault, state] not in hit:
+            left.setdefault(fault, []).append(state)
+    yield f"{len(pairs) - sum(map(len, left.values()))} of {len(pairs)} pairs of a fault and a state were hit."
+    yield f"Not hit{':' if left else ': none.'}"
+    yield ""
+    for fault, states in left.items():
+        yield f"- {fault} at {', '.join(states)}"
+    yield from [""] if left else []
 
 
 def _planted(planted: list[dict[str, Any]]) -> Iterator[str]:

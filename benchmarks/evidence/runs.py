@@ -25,6 +25,7 @@ _LEEWAY = 40.0  # minutes, of a last round that waits for what does not come
 _MOST = 60.0  # minutes, after which no round of a planted fault begins
 _STOPS_S = 60.0  # in which a soak stops its stack
 _SHOWN = 200
+_HITS = 5  # of a pair: more than a night gives
 Verdict = Literal["noticed", "survived", "could not run", "not run"]
 
 
@@ -60,8 +61,9 @@ class Tried:
 
 
 def suite(place: Path, seed: int, minutes: float) -> Soak:
-    """All stacks, faults and states, for so many minutes."""
-    return soak(place / "suite", seed, ["--minutes", f"{minutes:g}", "--keep-going"], minutes)
+    """All stacks, for so many minutes: of the pairs of a fault and a state, those come next that were hit least."""
+    words = ["--minutes", f"{minutes:g}", "--matrix", str(_HITS), "--keep-going"]
+    return soak(place / "suite", seed, words, minutes)
 
 
 def tried(wanted: Iterable[Planted], place: Path, seed: int, rounds: int, end: float) -> Iterator[Tried]:

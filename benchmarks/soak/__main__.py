@@ -208,7 +208,7 @@ def _rounds(there: Site, plans: Iterator[Plan], hits: Hits, file: Path) -> bool:
 
 def _plans(there: Site, asked: Asked, random: Random, hits: Hits, end: float, most: int | None) -> Iterator[Plan]:
     """What comes next: any pairs, or with a matrix those that were hit least."""
-    chosen = [it for it in strikes(there) if it.fault.name in asked.faults and it.state.name in asked.states]
+    chosen = [it for it in strikes(there.shape.name) if it.fault.name in asked.faults and it.state.name in asked.states]
     filters = cycle(random.sample(_FILTERS, len(_FILTERS)))
     while time.monotonic() < end and (most is None or len(hits.runs) < most):
         left = [it for it in chosen if asked.matrix is None or hits.hit[it.pair] < asked.matrix]

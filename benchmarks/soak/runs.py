@@ -25,6 +25,7 @@ from tests.support.awaited import promised, until
 from tests.support.large import Large
 from tests.support.order import END, Order
 from tests.support.pipeline import Pipeline, Settings
+from tests.support.shapes import ShapeName
 from tests.support.site import Site
 from tests.support.workload import Workload
 from tests.support.workload.versions import VERSION
@@ -130,13 +131,13 @@ class Result:
         return asdict(self)
 
 
-def strikes(site: Site) -> list[Strike]:
-    """Every fault that the site can have, at each state that it can meet."""
+def strikes(shape: ShapeName) -> list[Strike]:
+    """Every fault that this stack can have, at each state that it can meet."""
     return [
         Strike(fault, state)
         for fault in FAULTS.values()
         for state in STATES.values()
-        if site.shape.name == fault.shape and fault.hits not in state.never
+        if shape == fault.shape and fault.hits not in state.never
     ]
 
 

@@ -20,8 +20,20 @@ from towpath.errors import StackError
 
 FAULT, OTHER, SAME_PAIR = PLANTED[0], PLANTED[1], next(one for one in PLANTED[2:] if one.pair == PLANTED[4].pair)
 LISTS = {"appends": 2000, "transactions": 300, "records": 2500, "states": 1700, "points": 2}
-HELD: dict[str, Any] = {"shape": "one", "seed": 5, "struck": [{"hit": True}, {"hit": False}], "lists": LISTS}
-FAILED: dict[str, Any] = {"shape": "three", "seed": 6, "failed": "AssertionError: 2 violations;\n the first: log: lost"}
+STRIKES = [["worker-kill", "copy"], ["worker-kill", "streaming"]]
+HELD: dict[str, Any] = {
+    "shape": "one",
+    "seed": 5,
+    "strikes": STRIKES,
+    "struck": [{"hit": True}, {"hit": False}],
+    "lists": LISTS,
+}
+FAILED: dict[str, Any] = {
+    "shape": "three",
+    "seed": 6,
+    "strikes": STRIKES,
+    "failed": "AssertionError: 2 violations;\n the first: log: lost",
+}
 
 
 def soaked(ended: int | None, *rounds: dict[str, Any]) -> Soak:
@@ -159,12 +171,15 @@ def test_the_page_says_what_the_results_say(tmp_path: Path) -> None:
         "seconds": 7200,
         "machine": {"processor": "a processor", "cores": 2, "memory_gb": 24.0},
         "versions": {f"{name}.version": "1" for name in ("mongod", "kafka", "debezium", "mongo-kafka")},
+        "pairs": [*STRIKES, ["leader-move", "copy"]],
         "suite": asdict(soaked(1, HELD, HELD, FAILED)),
         "planted": [asdict(noticed), asdict(survivor)],
     }
     results.write_text(json.dumps(found))
     lines = page.write(results).read_text().splitlines()
     assert "| one | 2 | 0 | 2 | 2 |" in lines and "| three | 1 | 1 | 0 | 0 |" in lines
+    assert "1 of 3 pairs of a fault and a state were hit." in lines
+    assert "- worker-kill at streaming" in lines and "- leader-move at copy" in lines
     assert "| appends | 4,000 |" in lines
     assert "- **Failed**: three, seed 6: AssertionError: 2 violations; the first: log: lost" in lines
     assert "2 faults were planted, each in its own plugin: 1 noticed, 1 survived." in lines
