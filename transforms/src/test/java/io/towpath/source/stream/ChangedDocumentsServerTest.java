@@ -114,6 +114,15 @@ class ChangedDocumentsServerTest {
         life.live(true);
     }
 
+    /** When its row was read is forgotten. */
+    @Test
+    void aDocumentIsDeletedThatWasSelectedOnlyWhenItsRowWasReadByACopyThatStartedAgain() throws InterruptedException {
+        Life life = quiet(true);
+        life.copyAgain();
+        select(false);
+        life.live(true);
+    }
+
     /** The update and the document of the same batch have the same time. */
     @Test
     void anUpdateThatLeavesTheFilterAloneIsEmittedAsItIs() throws InterruptedException {
@@ -323,6 +332,12 @@ class ChangedDocumentsServerTest {
             ledger.beginStream();
             records.add(ledger.rootRecord());
             commit(records);
+        }
+
+        /** As for a resnapshot, while the stream is still before the rows. */
+        private void copyAgain() {
+            Ledger ledger = new Ledger(new Partitions("p"), context);
+            commit(ledger.copyAgain("again", List.of(namespace), source.now(), false));
         }
 
         private void live(boolean isLast) throws InterruptedException {
