@@ -54,7 +54,7 @@ public final class InitialCopy implements AutoCloseable {
     private void begin() {
         resume();
         ledger.rows().initial().forEach((namespace, copy) -> {
-            if (copy.isEmpty()) threads.cut(namespace, ledger.rows().isNatural(namespace));
+            if (copy.isEmpty()) threads.cut(namespace, ledger.rows().isMixed(namespace));
         });
     }
 

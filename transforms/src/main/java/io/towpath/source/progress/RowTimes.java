@@ -33,15 +33,15 @@ public final class RowTimes {
 
     private final Map<String, Optional<CollectionCopy>> copies = new LinkedHashMap<>();
     private DocumentTimes documents = new DocumentTimes();
-    /** Of rows that were read in natural order before the copy of their collection started again. */
+    /** Of rows that were read before the copy of their collection started again. */
     private final Map<String, Times> abandoned = new HashMap<>();
 
     /** The collections whose copy follows a schema change. */
     private final Set<String> refilled = new TreeSet<>();
 
     private final Map<String, PendingKeys> pending = new HashMap<>();
-    /** Of collections that were read in natural order; empty when they have to be computed again. */
-    private final Map<String, Optional<Times>> naturalTimes = new HashMap<>();
+    /** Of collections of which it is {@linkplain #isMixed unknown} which row was read when; empty when they have to be computed again. */
+    private final Map<String, Optional<Times>> mixedTimes = new HashMap<>();
 
     private boolean isLargestKnown;
     /** Null when no row and no document is remembered. */
@@ -80,7 +80,7 @@ public final class RowTimes {
         });
     }
 
-    /** Reads which collections were read in natural order before their copy started again. */
+    /** Reads of which collections rows were read before their copy started again. */
     void readAbandoned(Map<String, Object> root) {
         BsonArray times = JsonArrays.parse((String) root.getOrDefault("abandoned", "[]"));
         for (int index = 0; index < times.size(); index += 3)
@@ -108,11 +108,11 @@ public final class RowTimes {
     }
 
     private int taskOf(CopyShare share, String namespace, int range) {
-        return isNatural(namespace) ? 0 : share.taskOf(namespace, range);
+        return isMixed(namespace) ? 0 : share.taskOf(namespace, range);
     }
 
-    /** Whether rows of the collection were read in natural order, or are to be. */
-    public boolean isNatural(String namespace) {
+    /** Whether it is unknown which row of the collection was read when: in natural order, or before its copy started again. */
+    public boolean isMixed(String namespace) {
         return abandoned.containsKey(namespace)
                 || copies.getOrDefault(namespace, Optional.empty())
                         .filter(CollectionCopy::isNatural)
@@ -216,7 +216,7 @@ public final class RowTimes {
     RangeCopy advance(Page page) {
         RangeCopy range = range(page.namespace(), page.range());
         range.advance(page);
-        naturalTimes.remove(page.namespace());
+        mixedTimes.remove(page.namespace());
         extendTo(page.time());
         return range;
     }
@@ -228,7 +228,7 @@ public final class RowTimes {
 
     private void timesChanged() {
         isLargestKnown = false;
-        naturalTimes.clear();
+        mixedTimes.clear();
     }
 
     private void extendTo(ClusterTime time) {
@@ -275,8 +275,8 @@ public final class RowTimes {
     /**
      * See {@link Ledger#holds}. An initial copy reads the row later of an {@code _id} that it has not read.
      *
-     * <p>Of a collection that is read in natural order, all rows of a round were read from T1 to T2, and which one was read when is unknown, or
-     * whether it was read in an earlier round. Up to T1, each row of the round holds the change, and everything up to the round's beginning
+     * <p>Of a collection that is read in natural order, or whose copy started again, all rows of a round were read from T1 to T2, and which
+     * one was read when is unknown, or whether it was read in an earlier round. Up to T1, each row of the round holds the change, and everything up to the round's beginning
      * is passed. A change after that, up to T2, makes the document pending: none of its changes are emitted until it is re-read.
      *
      * @param start where the round begins
@@ -287,15 +287,15 @@ public final class RowTimes {
         boolean isReadLater = isInitial && copies.containsKey(namespace) && !isRefilled(namespace);
         if (!isReadLater && largestTime().filter(known -> !time.isAfter(known)).isEmpty()) return false;
         if (includes(documents.timeOf(namespace, key), time)) return true;
-        if (!isNatural(namespace))
+        if (!isMixed(namespace))
             return copies.getOrDefault(namespace, Optional.empty())
                     .flatMap(copy -> copy.timeOf(key))
                     .map(read -> !time.isAfter(read))
                     .orElse(isReadLater);
-        Optional<Times> natural = naturalTimes.computeIfAbsent(namespace, this::computeNaturalTimes);
-        if (natural.isEmpty()) return isReadLater;
-        if (time.isAfter(natural.get().last())) return false;
-        if (time.isAfter(natural.get().first()) && time.isAfter(start)) addPending(namespace, key);
+        Optional<Times> times = mixedTimes.computeIfAbsent(namespace, this::computeMixedTimes);
+        if (times.isEmpty()) return isReadLater;
+        if (time.isAfter(times.get().last())) return false;
+        if (time.isAfter(times.get().first()) && time.isAfter(start)) addPending(namespace, key);
         return true;
     }
 
@@ -320,7 +320,7 @@ public final class RowTimes {
     }
 
     /** Empty where no row was read. */
-    private Optional<Times> computeNaturalTimes(String namespace) {
+    private Optional<Times> computeMixedTimes(String namespace) {
         Optional<CollectionCopy> copy = copies.getOrDefault(namespace, Optional.empty());
         return Times.of(Stream.concat(
                 Stream.ofNullable(abandoned.get(namespace)).flatMap(Times::stream),
@@ -347,7 +347,7 @@ public final class RowTimes {
                             .formatted(
                                     pending.get(namespace).size(),
                                     namespace,
-                                    isNatural(namespace)
+                                    isMixed(namespace)
                                             ? ", or remove the pipeline with its topics and deploy it with copy_order = \"id\""
                                             : ""));
         }
@@ -405,14 +405,12 @@ public final class RowTimes {
                 .toList();
     }
 
-    /** The copy of a collection starts again, and its rows that were read in natural order stay in the log. Returns the copy if it had begun. */
+    /** The copy of a collection starts again, and its rows stay in the log. Returns the copy if it had begun. */
     Optional<CollectionCopy> abandon(String namespace) {
-        Optional<Times> natural = isNatural(namespace)
-                ? computeNaturalTimes(namespace).or(() -> plannedTime(namespace))
-                : Optional.empty();
+        Optional<Times> times = computeMixedTimes(namespace).or(() -> plannedTime(namespace));
         Optional<CollectionCopy> copy = forget(namespace);
         copies.put(namespace, Optional.empty());
-        natural.ifPresent(times -> abandoned.put(namespace, times));
+        times.ifPresent(each -> abandoned.put(namespace, each));
         return copy;
     }
 

@@ -320,6 +320,7 @@ public final class Rereads implements AutoCloseable {
         if (keys.isEmpty()) return keys;
         TreeSet<ClusterTime> times = new TreeSet<>(before);
         ClusterTime known = times.last();
+        if (rows().isMixed(namespace) && progress.ledger().largestTime().isAfter(known)) return keys;
         for (byte[] key : keys)
             rows().timeOf(namespace, key).filter(read -> read.isAfter(known)).ifPresent(times::add);
         Set<ByteBuffer> found = new HashSet<>();

@@ -29,6 +29,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.stream.Stream;
 import org.apache.kafka.connect.source.SourceRecord;
 
 /**
@@ -121,7 +122,7 @@ public final class Streaming implements AutoCloseable {
         int boundary = -1;
         if (isReread) boundary = boundary(batch, debezium.start());
         else if (isNearRound()) boundary = boundary(batch, end);
-        int emitted = emit(boundary < 0 ? batch : batch.subList(0, boundary), records);
+        int emitted = emit(batch, boundary < 0 ? batch.size() : boundary, records);
         held = batch.subList(emitted, batch.size());
         if (emitted == boundary && !changed.isOpen()) {
             if (isNew) heldUntil = System.nanoTime() + BOUNDARY_NS;
@@ -228,12 +229,12 @@ public final class Streaming implements AutoCloseable {
         return !ledger.rows().holdsAny() || !ledger.largestTime().isAfter(position);
     }
 
-    /** Returns how many of the batch are emitted: fewer than all when a document in place of an event cannot be read yet. */
-    private int emit(List<SourceRecord> batch, List<SourceRecord> into) throws InterruptedException {
+    /** Returns how many of the first records are emitted: fewer than all when a document in place of an event cannot be read yet. */
+    private int emit(List<SourceRecord> batch, int first, List<SourceRecord> into) throws InterruptedException {
         long events = 0;
         int emitted = 0;
         ClusterTime storedTime = null;
-        for (SourceRecord record : batch) {
+        for (SourceRecord record : batch.subList(0, first)) {
             Optional<ClusterTime> time = EventTime.of(record.sourceOffset());
             if (time.isPresent() && !emitSchemaChanges(time.get(), into)) break;
             Optional<List<SourceRecord>> records = convert(record, time);
@@ -253,11 +254,25 @@ public final class Streaming implements AutoCloseable {
             if (time.isPresent()) storedTime = time.get();
         }
         metrics.streamed(events);
-        if (last != null && !changed.isOpen() && emitChanged(into)) storedTime = last;
+        boolean isDue = last != null && !changed.isOpen() && hasReachedLast(batch.subList(emitted, batch.size()));
+        if (isDue && emitChanged(into)) storedTime = last;
         into.addAll(ledger.newPending());
         if (storedTime != null) into.addAll(ledger.forget(storedTime, schema != null));
         ledger.newDocuments().ifPresent(into::add);
         return emitted;
+    }
+
+    /**
+     * Whether the stream has passed every event that precedes {@link #last}. It has not at first where it began again after an error, or where
+     * the schema changes were read further than the stream was: what is emitted as of then would be behind the offset that is stored with it.
+     *
+     * @param next the records that follow
+     */
+    private boolean hasReachedLast(List<SourceRecord> next) {
+        Optional<ClusterTime> at = Optional.ofNullable(passed).flatMap(record -> EventTime.of(record.sourceOffset()));
+        Optional<ClusterTime> before =
+                next.stream().findFirst().flatMap(record -> EventTime.before(record.sourceOffset()));
+        return Stream.of(at, before).flatMap(Optional::stream).anyMatch(time -> !last.isAfter(time));
     }
 
     /** Emits changed documents of collections of which only some leave, as of the last event. Returns whether there are any. */

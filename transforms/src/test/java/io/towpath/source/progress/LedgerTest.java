@@ -668,6 +668,28 @@ class LedgerTest {
         }
     }
 
+    /** The stream is hours behind the rows, which were read in one long round. */
+    @Test
+    void aCollectionThatIsCopiedAgainKeepsTheTimesOfItsRowsInTheOrderOfIds() throws Exception {
+        Ledger ledger = begun();
+        ledger.reselect("x", List.of(), List.of("shop.empty"));
+        store(List.of(ledger.rootRecord(), ledger.plan(ORDERS, new RangePlan(List.of(), 30, 3000, 7))));
+        advance(ledger, page(0, new ClusterTime(105, 2), false, 1));
+        advance(ledger, page(0, new ClusterTime(110, 1), true, 12));
+        ledger.beginStream();
+        store(ledger.copyAgain("again", List.of(ORDERS), new ClusterTime(120, 1), false));
+        assertNull(reader().offset(partitions.of(ORDERS, 0)));
+        for (Ledger each : List.of(ledger, restored())) {
+            assertTrue(each.holds(ORDERS, id(1), new ClusterTime(105, 1)));
+            assertTrue(each.rows().nextPending().isEmpty(), "every row holds it");
+            assertEquals(new ClusterTime(110, 1), each.largestTime(), "no row is read again before that");
+            assertTrue(each.isAhead(ORDERS, new ClusterTime(110, 1)));
+            assertTrue(each.holds(ORDERS, id(12), new ClusterTime(106, 1)));
+            assertTrue(each.rows().isPending(ORDERS, id(12)), "whether its row holds it is forgotten");
+            assertFalse(each.holds(ORDERS, id(1), new ClusterTime(110, 2)));
+        }
+    }
+
     /** Its creation is in the log, so no state of it is missing there. */
     @Test
     void theRowsOfACollectionThatFollowsASchemaChangeSayNothingAboutTheLogsBeginning() throws Exception {

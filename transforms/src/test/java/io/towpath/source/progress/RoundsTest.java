@@ -27,14 +27,17 @@ class RoundsTest {
     private static final Size NATURAL_SHORT = new Size(true, false, 1, 1, 2, 1, false);
     private static final Size NATURAL_LONG = new Size(true, false, 1, 3, 2, 1, false);
     private static final Size NATURAL_ONE_RANGE = new Size(true, true, 1, 2, 2, 1, false);
+    private static final Size RESNAPSHOT = new Size(false, false, 1, 2, 1, 2, true);
+    private static final Size RESNAPSHOT_ROUNDS = new Size(false, false, 1, 2, 2, 2, true);
     private static final Size NATURAL_ANEW = new Size(true, false, 1, 2, 2, 1, true);
 
     /** By day, one short world for each order is explored; the others, which take two minutes, by night. */
     private static final boolean IS_NIGHT = Fuzz.isNight();
 
     static Stream<Size> sizes() {
-        Stream<Size> longer = Stream.of(BY_ID, NATURAL, ONE_RANGE, NATURAL_ONE_RANGE, TASKS, NATURAL_ANEW);
-        return Stream.concat(Stream.of(SHORT, NATURAL_SHORT), IS_NIGHT ? longer : Stream.of());
+        Stream<Size> longer =
+                Stream.of(BY_ID, NATURAL, ONE_RANGE, NATURAL_ONE_RANGE, TASKS, NATURAL_ANEW, RESNAPSHOT_ROUNDS);
+        return Stream.concat(Stream.of(SHORT, NATURAL_SHORT, RESNAPSHOT), IS_NIGHT ? longer : Stream.of());
     }
 
     @ParameterizedTest

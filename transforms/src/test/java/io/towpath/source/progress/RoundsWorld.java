@@ -26,7 +26,7 @@ final class RoundsWorld {
     /**
      * What a world is like, and how much of it is explored.
      *
-     * @param isAnew whether the copy may start again, which counts as a kill
+     * @param isAnew whether the copy may start again, which counts as a kill: by _id with a resnapshot, once the initial copy is over
      */
     record Size(
             boolean isNatural, boolean isOneRange, int tasks, int operations, int rounds, int kills, boolean isAnew) {}
@@ -173,7 +173,8 @@ final class RoundsWorld {
                     world.killFirst();
                 });
             if (share != null) steps.add(RoundsWorld::killSecond);
-            if (size.isAnew && ledger.isCopying()) steps.add(RoundsWorld::copyAnew);
+            if (size.isAnew && size.isNatural && ledger.isCopying()) steps.add(RoundsWorld::copyAnew);
+            if (size.isAnew && !size.isNatural && ledger.isStreaming()) steps.add(RoundsWorld::resnapshot);
         }
         List<RoundsWorld> worlds = new ArrayList<>();
         for (Step step : steps) {
@@ -316,6 +317,11 @@ final class RoundsWorld {
         commit(List.of(ledger.plan(NAMESPACE, plan)));
     }
 
+    private void resnapshot() {
+        killFirst();
+        commit(first().copyAgain("again", List.of(NAMESPACE), time(now()), false));
+    }
+
     private void catchUp() {
         commit(List.of(first().catchUp()));
     }
@@ -328,6 +334,8 @@ final class RoundsWorld {
         boolean isPastRows = !ledger.largestTime().isAfter(time(position));
         boolean isPending = ledger.rows().nextPending().isPresent();
         if (isPending && isPastRows) steps.add(RoundsWorld::reread);
+        if (!isPending && isPastRows && ledger.isStreaming() && !ledger.rows().isComplete() && position >= START)
+            steps.add(RoundsWorld::added);
         if (ledger.isCatchingUp() && position >= time(ledger.start())) steps.add(RoundsWorld::beginRound);
         if (fault == Fault.REQUEST_IS_ANSWERED && isPastRows && !ledger.isStreaming() && position >= START)
             steps.add(RoundsWorld::answer);
@@ -369,6 +377,18 @@ final class RoundsWorld {
         commit(ledger.reread(pending.namespace(), pending.keys(), time(position)));
         if (fault != Fault.REREAD_STORES_NO_POSITION) stored = position;
         for (int id : IDS) if (pending.keys().stream().anyMatch(key -> Arrays.equals(key, KEYS[id]))) row(id, position);
+    }
+
+    /** The next plan or page of a collection that is copied while the stream continues. */
+    private void added() {
+        Ledger ledger = first();
+        Optional<CollectionCopy> copy = ledger.rows().copies().get(NAMESPACE);
+        stored = position;
+        if (copy.isPresent()) {
+            page(copy.get().firstOpen(), position, true);
+        } else {
+            commit(List.of(ledger.plan(NAMESPACE, new RangePlan(List.of(KEYS[2]), 2, 2, 8))));
+        }
     }
 
     private void answer() {

@@ -114,6 +114,28 @@ class ChangedDocumentsServerTest {
         life.live(true);
     }
 
+    /** When its row was read is forgotten. */
+    @Test
+    void aDocumentIsDeletedThatWasSelectedOnlyWhenItsRowWasReadByACopyThatStartedAgain() throws InterruptedException {
+        Life life = quiet(true);
+        life.copyAgain();
+        select(false);
+        life.live(true);
+    }
+
+    /** A task may begin whose schema changes were read further than its stream, which continues at the stored offset. */
+    @Test
+    void noDocumentIsReadAsOfATimeThatTheStreamHasNotReached() throws InterruptedException {
+        Life life = copied(true);
+        configuration.putAll(Map.of("max.batch.size", "1", "max.queue.size", "2"));
+        for (int id = 2; id <= 4; id++) collection.insertOne(life.document(id, true));
+        life.read = source.now();
+        life.liveUntil(ledger -> life.folded.containsKey(2));
+        assertEquals(List.of(1, 2, 3, 4), List.copyOf(life.folded.keySet()));
+        life.read = null;
+        life.live(true);
+    }
+
     /** The update and the document of the same batch have the same time. */
     @Test
     void anUpdateThatLeavesTheFilterAloneIsEmittedAsItIs() throws InterruptedException {
@@ -283,6 +305,8 @@ class ChangedDocumentsServerTest {
         private ClusterTime copied;
         private int faults;
         private int updates;
+        /** Up to when the schema changes were read; null for no further than the stream. */
+        private ClusterTime read;
         /** Whether only the test changes documents. */
         private boolean isQuiet;
 
@@ -323,6 +347,12 @@ class ChangedDocumentsServerTest {
             ledger.beginStream();
             records.add(ledger.rootRecord());
             commit(records);
+        }
+
+        /** As for a resnapshot, while the stream is still before the rows. */
+        private void copyAgain() {
+            Ledger ledger = new Ledger(new Partitions("p"), context);
+            commit(ledger.copyAgain("again", List.of(namespace), source.now(), false));
         }
 
         private void live(boolean isLast) throws InterruptedException {
@@ -371,7 +401,8 @@ class ChangedDocumentsServerTest {
                 SnapshotReads reads = Sources.reads(source, Map.of(), rules);
                 RereadSettings none = new RereadSettings("", new Properties());
                 Rereads rereads = new Rereads(progress, reads, none, context, namespace::equals, null);
-                streaming = new Streaming(debezium, position(), progress, reads, rereads, null, false);
+                Optional<ClusterTime> last = Optional.ofNullable(read).or(Life.this::position);
+                streaming = new Streaming(debezium, last, progress, reads, rereads, null, false);
             }
 
             private void runUntil(Predicate<Ledger> isEnough) throws InterruptedException {
