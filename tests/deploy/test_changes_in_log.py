@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import bson
@@ -12,12 +14,13 @@ import pytest
 
 from tests.checks.test_check_judgements import PIPELINE
 from tests.support.lives import Lives, mark
+from towpath.cli import ddl
 from towpath.clients.mongo.client import ClusterTime
 from towpath.config.loading import read, write_pipeline_file
 from towpath.config.pipeline import Ddl
 from towpath.cutover.reverse_pipeline import reverse_file_text
 from towpath.deploy.schema_changes import SchemaChanges, Shown, chosen
-from towpath.errors import BadPipelineFile
+from towpath.errors import BadPipelineFile, Refused
 from towpath.history.unprotected import Part
 from towpath.log.barrier import uncaptured
 from towpath.log.definitions import definitions
@@ -145,7 +148,10 @@ def test_what_is_held_says_what_releases_it_and_what_waits_for_it() -> None:
     line = held.line("shop.toml")
     assert line.startswith("schema change held: drop shop.a; for ")
     assert "it would delete 7 documents; later changes of shop.a wait" in line
-    assert line.endswith("run: towpath ddl shop.toml --apply shop.a; or: towpath ddl shop.toml --skip shop.a")
+    command = f"towpath ddl shop.toml --{{}} {held.change.id}"
+    assert line.endswith(f"run: {command.format('apply')}; or: {command.format('skip')}")
+    of_replay = Shown(held.change, (), replay="b").commands("shop.toml")
+    assert of_replay[0] == f"towpath ddl shop.toml --replay b --apply {held.change.id}"
     assert SchemaChanges((held,)).stuck == (held,)
     decided = Shown(change(decision="skip"), ("shop.a",))
     assert not decided.is_stuck
@@ -154,16 +160,16 @@ def test_what_is_held_says_what_releases_it_and_what_waits_for_it() -> None:
     built = Shown(change(state="running", reason="", change=index), (), (250, 1000))
     assert "running: build indexes on shop.a (x_1); 250 of 1,000 (25 %); for" in built.line()
     assert built.as_json("f")["total"] == 1000
-    assert chosen([held, built], "shop.a2") == [held.change]
-    assert chosen([built], "1700000000:1/1/shop.a") == [built.change]
-    assert chosen([built], "shop.a") == []
+    assert chosen([held, built], "shop.a2", LOGGED) == [held]
+    assert chosen([built], "1700000000:1/1/shop.a", LOGGED) == [built]
+    assert chosen([built], "shop.a", LOGGED) == []
 
 
 def test_what_is_refused_after_all_is_shown_again() -> None:
     refused = Shown(change(state="refused", decision="apply"), ("shop.a",))
     assert refused.is_stuck
     assert "to apply, as was decided" in refused.line()
-    assert refused.line().endswith("--skip shop.a")
+    assert refused.line().endswith("--skip 1700000000:1/1/shop.a")
     assert not Shown(change(state="refused", decision="skip"), ()).is_stuck
     assert not Shown(change(decision="apply"), ()).is_stuck  # a drop that is about to be made
 
@@ -174,9 +180,9 @@ def test_what_is_refused_stays_refused_while_it_is_tried_again() -> None:
     assert retried.is_stuck
     line = retried.line("shop.toml")
     assert line.startswith("schema change refused: drop shop.a; it is being tried again; 1 of 4 (25 %); for ")
-    assert "exists (code 86); later changes of shop.a wait; run: towpath ddl shop.toml --apply shop.a" in line
+    assert "exists (code 86); later changes of shop.a wait; run: towpath ddl shop.toml --apply 1700000000:1/1/" in line
     assert (retried.as_json("f")["state"], len(retried.as_json("f")["commands"])) == ("refused", 2)
-    assert chosen([retried], "shop.a") == [retried.change]
+    assert chosen([retried], "shop.a", LOGGED) == [retried]
     refused = Shown(change(state="refused", reason="exists (code 86)", refused=before), ("shop.a",))
     assert refused.is_stuck
     assert "tried again" not in refused.line()
@@ -202,11 +208,49 @@ def test_a_problem_that_lasts_is_to_be_resolved() -> None:
 def test_a_change_that_waits_for_partitions_can_be_named_if_no_other_is_meant() -> None:
     held = Shown(change(), ("shop.a",))
     waiting = Shown(change(_id={"pipeline": "move", "id": "1700000001:1/1/shop.a"}, state="waiting"), ("shop.a",))
-    assert chosen([held, waiting], "shop.a") == [held.change]
-    assert chosen([waiting], "shop.a") == [waiting.change]
-    assert chosen([waiting], "shop.b") == []
+    assert chosen([held, waiting], "shop.a", LOGGED) == [held]
+    assert chosen([waiting], "shop.a", LOGGED) == [waiting]
+    assert chosen([waiting], "shop.b", LOGGED) == []
     unauthorised = Shown(change(state="running", reason="not authorized"), ("shop.a",))
-    assert chosen([unauthorised], "shop.a") == [unauthorised.change]
+    assert chosen([unauthorised], "shop.a", LOGGED) == [unauthorised]
+
+
+def drop(namespace: str, destination: str, time: int = 1700000000) -> Shown:
+    id = {"pipeline": "move", "id": f"{time}:1/0/{namespace}"}
+    made = change(_id=id, t=f"{time}:1", change={"ddl": "drop", "ns": namespace}, namespace=destination)
+    return Shown(made, (namespace,))
+
+
+def test_the_source_s_name_of_a_collection_wins_over_the_destination_s() -> None:
+    chain = LOGGED.changed(collections={"rename": {"shop.a": "shop.b", "shop.b": "shop.c"}})
+    a, b = drop("shop.a", "shop.b"), drop("shop.b", "shop.c")
+    assert chosen([a, b], "shop.b", chain) == [b]
+    assert chosen([a], "shop.b", chain) == [], "the drop of shop.b was decided before"
+    assert chosen([a, b], "shop.c", chain) == [b]
+    assert chosen([a, b], "shop.a", chain) == [a]
+
+
+def test_a_printed_command_is_about_the_change_that_it_was_printed_with() -> None:
+    first, second = drop("shop.a", "shop.a"), drop("shop.a", "shop.a", 1700000009)
+    name = first.commands("shop.toml")[0].split()[-1]
+    assert chosen([first], name, LOGGED) == [first]
+    assert chosen([second], name, LOGGED) == [], "the first was decided before"
+
+
+def test_no_change_is_decided_where_a_name_means_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    several = SchemaChanges((drop("shop.a", "shop.a"), drop("shop.a", "shop.a", 1700000009)))
+    cluster: Any = SimpleNamespace(connected=nullcontext)
+    session: Any = SimpleNamespace(pipeline=LOGGED, destination=cluster, file="shop.toml")
+    decided = list[list[str]]()
+    monkeypatch.setattr(ddl.changes, "read", lambda *_: several)
+    monkeypatch.setattr(ddl.schema_changes, "decide", lambda client, sink, ids, decision: decided.append(ids))
+    with pytest.raises(Refused, match=r"2 schema changes can be meant by shop\.a; nothing was changed") as refused:
+        ddl._logged(session, None, "shop.a", "apply")
+    id = several.open[1].change.id
+    assert f"towpath ddl shop.toml --apply {id} (drop shop.a)" in str(refused.value)
+    assert not decided
+    assert ddl._logged(session, None, id, "apply") == (several, [id])
+    assert decided == [[id]]
 
 
 def test_wait_waits_for_the_rows_of_a_renamed_collection() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import subprocess
 import time
@@ -165,9 +166,11 @@ def test_a_drop_is_held_and_a_refused_change_waits_while_other_collections_go_on
     assert [one["_id"] for one in pipeline.destination("old").find()] == ["again"]
     assert "0 schema changes to resolve" in towpath("ddl", pipeline.file).stdout, said
 
+    assert "waits for a decision" in towpath(*shlex.split(held["commands"][0])[1:], expect=2).stderr
+
     pipeline.source("kept").drop()
-    until("held drop", lambda: stuck(pipeline, "held"))
-    towpath("ddl", pipeline.file, "--skip", pipeline.namespace("kept"))
+    held = until("held drop", lambda: stuck(pipeline, "held"))
+    towpath(*shlex.split(held["commands"][1])[1:])
     pipeline.wait()
     assert pipeline.destination("kept").count_documents({}) == 50
 

@@ -267,7 +267,8 @@ def test_dead_letters_of_a_dropped_collection_wait_for_a_person(file: Path, monk
     monkeypatch.setattr(DeadLetterRetries, "_differing", lambda self, refusals: {one.target.key for one in refusals})
     gone, repair = {"shop.orders"}, child("pass", "repair")
     monkeypatch.setattr(dead_letter_retries.unreplicated, "gone", lambda session, names: gone & set(names))
-    monkeypatch.setattr(children.Child, "start", lambda *_: repair)
+    started = list[list[str]]()
+    monkeypatch.setattr(children.Child, "start", lambda name, command, ids: started.append([*command]) or repair)
     with opened(file) as it:
         aside = DeadLetterRetries(it)
         list(aside.read(0.0))
@@ -278,6 +279,7 @@ def test_dead_letters_of_a_dropped_collection_wait_for_a_person(file: Path, monk
         gone.clear()
         list(aside.turn(100.0, launcher))
         assert len(aside.children) == 1
+        assert "--yes" in started[0], "its standard input has the ids, and answers no question"
 
 
 @pytest.mark.parametrize("is_gone", [True, False])

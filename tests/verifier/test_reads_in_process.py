@@ -13,9 +13,10 @@ from bson.max_key import MaxKey
 from bson.raw_bson import RawBSONDocument
 from bson.timestamp import Timestamp
 from pymongo.errors import OperationFailure
+from pymongo.read_concern import ReadConcern
 
 from tests.support import bsonbytes as b
-from towpath_verifier import cluster_time, id_key, merge, plan, proof, raw_batches, reads
+from towpath_verifier import Pair, cluster_time, id_key, merge, plan, proof, raw_batches, reads, rereads
 from towpath_verifier.merge import Equal, Screen, Unequal
 from towpath_verifier.reads import RAW, Bounds, Size, by_database, by_ids, size
 
@@ -71,6 +72,37 @@ def test_documents_are_read_by_id_in_all_batches_and_as_they_were_at_a_time(at: 
     (find,) = server.commands
     assert decoded(find["filter"]) == {"_id": {"$in": [1, 2, 3, 4, 5]}}
     assert (find["find"], find.get("readConcern")) == ("it", at and {"level": "snapshot", "atClusterTime": at})
+
+
+class Ids:
+    """A collection with these `_id`s; notes what each `find` is asked, and of which side."""
+
+    def __init__(self, asked: list[tuple[str, Any, Any]], side: str, *ids: int) -> None:
+        self.asked, self.side, self.ids, self.options = asked, side, ids, dict[str, Any]()
+
+    def with_options(self, **options: Any) -> Ids:
+        self.options |= options
+        return self
+
+    def find(self, filter: Any, fields: Any) -> list[RawBSONDocument]:
+        assert self.options["codec_options"] is RAW and fields == {"_id": 1}
+        self.asked.append((self.side, decoded(filter), self.options.get("read_concern")))
+        chosen = decoded(filter)["_id"]["$in"]
+        return [RawBSONDocument(id_of(number)) for number in self.ids if number in chosen]
+
+
+def test_what_only_the_destination_has_is_looked_up_without_reading_documents(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[tuple[str, Any, Any]]()
+    monkeypatch.setattr(rereads, "collection", lambda client, namespace: client)
+    monkeypatch.setattr(reads, "IDS", 3)
+    source, destination = Ids(asked, "source", 1, 3, 4, 5), Ids(asked, "destination", 2, 3)
+    both = rereads.Rereads(cast(Any, source), cast(Any, destination), rereads.Recheck())
+    assert list(both.extra(Pair("v.c", "v.c"), IDS)) == [id_of(2)]
+    assert asked == [
+        ("source", {"_id": {"$in": [1, 2, 3]}}, ReadConcern("majority")),
+        ("destination", {"_id": {"$in": [2]}}, None),
+        ("source", {"_id": {"$in": [4, 5]}}, ReadConcern("majority")),
+    ], "the source first, and the destination only where something may be extra"
 
 
 @pytest.mark.parametrize(

@@ -461,6 +461,8 @@ def test_what_is_repaired_is_what_was_confirmed(machines: Machines, monkeypatch:
     monkeypatch.setattr(click, "confirm", lambda *_, **__: machines.verify(*extra[1:]))
     monkeypatch.setattr(repair, "passing", lambda session: nullcontext())
     monkeypatch.setattr(repair.unreplicated, "lines", lambda session: ())
+    monkeypatch.setattr(repair.unreplicated, "gone", lambda session, names: frozenset())
+    monkeypatch.setattr(rereads, "extra_now", lambda session, documents: documents)
     monkeypatch.setattr(rereads, "repair", repairs)
     repair.repair.main(["shop.toml"], standalone_mode=False)
     assert repaired == [extra[0].id]

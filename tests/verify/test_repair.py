@@ -21,6 +21,7 @@ from tests.support.pipeline import TOWPATH, Pipeline, Settings, towpath
 from tests.support.raw import Documents
 from tests.support.started import started
 from tests.support.ticker import Ticker
+from towpath.config.text import counted
 from towpath.session import opened
 
 pytestmark = pytest.mark.servers
@@ -186,6 +187,23 @@ def test_what_the_destination_refuses_is_left_with_the_reason_until_that_is_gone
 
 
 @pytest.mark.nightly
+def test_what_the_source_loses_after_a_verdict_is_deleted_only_after_a_question(pipeline: Pipeline) -> None:
+    """Without `[ddl]` a drop is not replicated: the destination has the last copy."""
+    pipeline.destination("docs").delete_one({"_id": 1})
+    pipeline.destination("docs").update_many({"_id": {"$in": [2, 3]}}, {"$set": {"damaged": 1}})
+    found, _ = lines("verify", pipeline.file, expect=1)
+    assert sorted(one["kind"] for one in found) == ["different", "different", "missing"]
+    pipeline.source("docs").drop()
+    pipeline.wait()
+    said = towpath("repair", pipeline.file, expect=2).stderr
+    assert f"Delete 2 documents of {pipeline.namespace('papers')} that only" in said
+    assert f"the source has dropped or renamed {pipeline.namespace('docs')}" in said
+    assert pipeline.destination("docs").count_documents({}) == COUNT - 1
+    towpath("repair", pipeline.file, "--yes")
+    assert pipeline.destination("docs").count_documents({}) == COUNT - 3
+
+
+@pytest.mark.nightly
 def test_a_file_of_ids_is_repaired_or_refused_with_words(pipeline: Pipeline, seed: int, tmp_path: Path) -> None:
     harmed, file = damage(pipeline.destination("docs"), Random(seed), range(COUNT), 6), tmp_path / "ids"
     name = pipeline.namespace("docs")
@@ -197,7 +215,11 @@ def test_a_file_of_ids_is_repaired_or_refused_with_words(pipeline: Pipeline, see
     file.write_text("1\nnonsense\n")
     assert "line 2" in towpath("repair", pipeline.file, "--ids", name, file, expect=2).stderr
     file.write_text("".join(f"{json_util.dumps(bson.decode(id))}\n" for id in harmed))
-    said = towpath("repair", pipeline.file, "--ids", pipeline.namespace("papers"), file).stdout
+    extras, arguments = list(harmed.values()).count("extra"), ("--ids", pipeline.namespace("papers"), file)
+    if extras:
+        said = towpath("repair", pipeline.file, *arguments, expect=2).stderr
+        assert f"Delete {counted(extras, 'document')} of {pipeline.namespace('papers')}" in said
+    said = towpath("repair", pipeline.file, *arguments, "--yes").stdout
     assert f"{name}: 6 repaired, 0 left" in said
     pipeline.assert_same("docs", at_least=COUNT)
 

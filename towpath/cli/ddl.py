@@ -20,7 +20,7 @@ from towpath.errors import Refused, TowpathError
 from towpath.history.plan import find
 from towpath.session import Session
 from towpath.store import schema_changes
-from towpath.store.schema_changes import Decision
+from towpath.store.schema_changes import Decision, SchemaChange
 
 
 @click.command()
@@ -83,17 +83,28 @@ def _logged(
         return SchemaChanges(), ()
     cluster, sink = _destination(session, label)
     with cluster.connected() as client:
-        logged = changes.read(client, pipeline, sink)
+        logged = changes.read(client, pipeline, sink, label or "")
         if name is None:
             return logged, ()
-        chosen = changes.chosen(logged.open, name)
-        if not chosen:
+        change = _chosen(session, logged, name, decision)
+        schema_changes.decide(client, sink, [change.id], decision)
+        say(f"{change.kind} {change.namespace} at {change.time}: to {decision}")
+        return changes.read(client, pipeline, sink, label or ""), [change.id]
+
+
+def _chosen(session: Session, logged: SchemaChanges, name: str, decision: Decision) -> SchemaChange:
+    """The one change that can be meant by an id or a namespace. Raises `Refused` for none, and for several."""
+    match changes.chosen(logged.open, name, session.pipeline):
+        case [one]:
+            return one.change
+        case []:
             raise Refused(f"no schema change {name} waits for a decision", "`towpath ddl` shows those that do")
-        ids = [change.id for change in chosen]
-        schema_changes.decide(client, sink, ids, decision)
-        for change in chosen:
-            say(f"{change.kind} {change.namespace} at {change.time}: to {decision}")
-        return changes.read(client, pipeline, sink), ids
+        case several:
+            choices = [f"{one.command(session.file, decision)} ({one.description})" for one in several]
+            raise Refused(
+                f"{counted(len(several), 'schema change')} can be meant by {name}; nothing was changed",
+                f"run one of: {'; '.join(choices)}",
+            )
 
 
 def _destination(session: Session, label: str | None) -> tuple[Cluster, Pipeline]:

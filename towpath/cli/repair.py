@@ -31,6 +31,7 @@ from towpath.verify.verdict import forget_found
 from towpath_verifier import Key, extended_json, id_key
 
 _MAX_LINES = 50  # documents, or namespaces, with a separate line
+_SHOWN = 5  # namespaces in one line
 
 
 @click.command()
@@ -59,8 +60,8 @@ def repair(
 
     Run it after `verify` has found differences, or when `status` shows dead letters. Without --ids or --dead-letters
     it repairs the documents of the last verdict. The source connector re-reads them into the log, in order with all
-    changes; a document that is gone at the source is deleted, after confirmation where a verdict found such documents.
-    Nothing else is written to the destination. Then the same documents are compared again.
+    changes; a document that is gone at the source is deleted, after confirmation. Nothing else is written to the
+    destination. Then the same documents are compared again.
 
     Exit codes: 0 all are the same now; 1 some are not repaired, with the reason for each; 2 it cannot be done.
     """
@@ -72,18 +73,21 @@ def repair(
             target.require_own(session)
             cutovers.refuse(session)
         verdicts = dict[Path, str | None]()
+        kinds = dict[DocumentRef, str]()
         documents: Iterable[DocumentRef]
         if ids is not None:
             documents = rereads.of_file(session.pipeline, *ids)
         elif dead_letters:
             documents = rereads.of_dead_letters(session.pipeline, session.topics)
-        else:  # read once, before the question: what is repaired is what was confirmed
-            verdicts, documents = _found(session)
-            if not (yes or dry_run):
-                _confirm(session.pipeline, documents)
+        else:
+            verdicts, kinds = _found(session)
+            documents = kinds
         if dry_run:
             _show(documents, as_json=as_json)
             return
+        if not yes:  # read once, before the question: what is repaired is what was confirmed
+            documents = kinds = {document: kinds.get(document, "") for document in documents}
+            _confirm(session, kinds, can_ask=ids is None or ids[1].name != "<stdin>")
         repaired = set[tuple[str, Key]]()
         try:
             with passing(session) as passed:
@@ -106,21 +110,36 @@ def _found(session: Session) -> tuple[dict[Path, str | None], dict[DocumentRef, 
     return verdicts, found
 
 
-def _confirm(pipeline: Pipeline, documents: Mapping[DocumentRef, str]) -> None:
-    """Before documents are deleted, say what is repaired from where to where, and ask."""
-    found = rereads.by_kind(documents)
-    if extras := sum(counts["extra"] for counts in found.values()):
-        source, where = (without_credentials(side.uri) for side in (pipeline.source, pipeline.destination))
-        say(f"repairing from the source {source} to the destination {where}:")
-        for namespace, counts in list(found.items())[:_MAX_LINES]:
-            renamed = pipeline.renamed(namespace)
-            kinds = ", ".join(f"{counts[kind]:,} {kind}" for kind in verdict_file.KINDS if counts[kind])
-            say(f"  {namespace}{f' → {renamed}' if renamed != namespace else ''}: {kinds}")
-        if len(found) > _MAX_LINES:
-            say(f"  and {len(found) - _MAX_LINES:,} more namespaces")
-        of = first_few([pipeline.renamed(namespace) for namespace, counts in found.items() if counts["extra"]], 5)
-        question = f"Delete {counted(extras, 'document')} of {of} that the last verdict found only at {where}?"
-        click.confirm(question, abort=True, err=True)
+def _confirm(session: Session, documents: Mapping[DocumentRef, str], *, can_ask: bool) -> None:
+    """Before documents are deleted, say what is repaired from where to where, and ask.
+
+    Each comes with its kind in a verdict, or an empty one. The source may have lost more of them since.
+    """
+    others = (document for document, kind in documents.items() if kind != "extra")
+    found = rereads.by_kind({**documents, **dict.fromkeys(rereads.extra_now(session, others), "extra")})
+    if not (extras := sum(counts["extra"] for counts in found.values())):
+        return
+    pipeline = session.pipeline
+    source, where = (without_credentials(side.uri) for side in (pipeline.source, pipeline.destination))
+    say(f"repairing from the source {source} to the destination {where}:")
+    for namespace, counts in list(found.items())[:_MAX_LINES]:
+        renamed = pipeline.renamed(namespace)
+        kinds = [f"{counts[kind]:,} {kind}" for kind in verdict_file.KINDS if counts[kind]]
+        kinds += [counted(counts[""], "other")] if counts[""] else []
+        say(f"  {namespace}{f' → {renamed}' if renamed != namespace else ''}: {', '.join(kinds)}")
+    if len(found) > _MAX_LINES:
+        say(f"  and {len(found) - _MAX_LINES:,} more namespaces")
+    names = [namespace for namespace, counts in found.items() if counts["extra"]]
+    if gone := unreplicated.gone(session, names):
+        say(
+            f"the source has dropped or renamed {first_few(sorted(gone), _SHOWN)}, or never had it: the destination may"
+            f" have the last copy of these documents; `towpath ddl {session.file}` shows what has happened"
+        )
+    of = first_few(list(map(pipeline.renamed, names)), _SHOWN)
+    what = f"{counted(extras, 'document')} of {of} that only {where} has"
+    if not can_ask:
+        raise Refused(f"this would delete {what}; nothing was changed", "--yes does it without a question")
+    click.confirm(f"Delete {what}?", abort=True, err=True)
 
 
 def _verdict_files(pipeline: Pipeline) -> list[Path]:

@@ -16,7 +16,7 @@ from towpath.config.text import duration
 from towpath.deploy.schema import build_progress
 from towpath.session import Session
 from towpath.store import schema_changes
-from towpath.store.schema_changes import STUCK, SchemaChange
+from towpath.store.schema_changes import STUCK, Decision, SchemaChange
 
 #: In place of schema changes, where they could not be read.
 UNREAD = "schema changes in the log are unknown: the destination, which holds them, does not answer"
@@ -39,6 +39,8 @@ class Shown:
     """The namespaces whose later records wait for it; empty once it is over."""
     progress: tuple[int, int] | None = None
     """Of an index build that runs: documents read, of all; 0 of 0 where the server does not say."""
+    replay: str = ""
+    """The label of the replay whose destination it is about; empty for the pipeline's own."""
 
     @property
     def is_stuck(self) -> bool:
@@ -83,10 +85,12 @@ class Shown:
         return "; ".join([f"schema change {change.state}: {self.description}", *parts])
 
     def commands(self, file: Path | str) -> tuple[str, ...]:
-        """What releases it: make it, or continue without it."""
-        return tuple(
-            shlex.join(["towpath", "ddl", str(file), option, self.change.namespace]) for option in ("--apply", "--skip")
-        )
+        """What releases it, and nothing else, whenever it is run: make it, or continue without it."""
+        return tuple(self.command(file, decision) for decision in ("apply", "skip"))
+
+    def command(self, file: Path | str, decision: Decision) -> str:
+        of_replay = ["--replay", self.replay] if self.replay else []
+        return shlex.join(["towpath", "ddl", str(file), *of_replay, f"--{decision}", self.change.id])
 
     def as_json(self, file: Path | str) -> dict[str, Any]:
         change, (done, total) = self.change, self.progress or (None, None)
@@ -119,11 +123,11 @@ class SchemaChanges:
         return [shown.as_json(file) for shown in (*self.open, *self.latest)]
 
 
-def read(client: Client, pipeline: Pipeline, sink: Pipeline | None = None) -> SchemaChanges:
+def read(client: Client, pipeline: Pipeline, sink: Pipeline | None = None, replay: str = "") -> SchemaChanges:
     """What the sink of a pipeline has arrived at, or that of a replay of it. `client` is the destination's."""
     of = sink or pipeline
     return SchemaChanges(
-        tuple(_shown(client, pipeline, change) for change in schema_changes.open_changes(client, of)),
+        tuple(_shown(client, pipeline, change, replay) for change in schema_changes.open_changes(client, of)),
         tuple(Shown(change, ()) for change in schema_changes.latest(client, of, _LATEST)),
     )
 
@@ -136,21 +140,26 @@ def lines(session: Session) -> Iterator[str]:
         yield from (shown.line(session.file) for shown in changes.open)
 
 
-def chosen(changes: Sequence[Shown], name: str) -> list[SchemaChange]:
-    """Those of the open changes that have this id, or are about this namespace and stuck; if none is, those of it that
-    wait for partitions, which may never come where a log gap was accepted, or for the end of the server's problem.
+def chosen(changes: Sequence[Shown], name: str, pipeline: Pipeline) -> list[Shown]:
+    """The one of the open changes that has this id; or else those that are about this namespace and stuck; if none is,
+    those of it that wait for partitions, which may never come where a log gap was accepted, or for the end of the
+    server's problem.
+
+    The destination's name of a namespace will do, unless the source also has a namespace of that name.
     """
-    named = [shown.change for shown in changes if name in (shown.change.namespace, shown.change.destination)]
-    stuck = [shown.change for shown in changes if shown.change.id == name] or [
-        change for change in named if change.state in STUCK
-    ]
-    return stuck or [change for change in named if change.state == "waiting" or change.reason]
+    if same := [shown for shown in changes if shown.change.id == name]:
+        return same
+    named = [shown for shown in changes if shown.change.namespace == name]
+    if not named and name not in pipeline.collections.rename:
+        named = [shown for shown in changes if shown.change.destination == name]
+    stuck = [shown for shown in named if shown.change.state in STUCK]
+    return stuck or [shown for shown in named if shown.change.state == "waiting" or shown.change.reason]
 
 
-def _shown(client: Client, pipeline: Pipeline, change: SchemaChange) -> Shown:
+def _shown(client: Client, pipeline: Pipeline, change: SchemaChange, replay: str) -> Shown:
     held_up = tuple(sorted(namespace_of(pipeline.name, topic) for topic in change.topics))
     progress = None
     if (change.state == "running" or change.is_retried) and change.indexes and change.kind != "dropIndexes":
         target = pipeline.renamed(change.to) if change.to else change.destination
         progress = build_progress(client, *target.split(".", 1))
-    return Shown(change, held_up, progress)
+    return Shown(change, held_up, progress, replay)

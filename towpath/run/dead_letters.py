@@ -175,7 +175,7 @@ class DeadLetterRetries:
     def _start_repair(self, group: list[Refusal], launcher: Launcher) -> None:
         group = group[:_BATCH]
         namespace = group[0].target.namespace
-        arguments = [str(self.session.file), "--ids", namespace, "-", "--json", "--timeout", str(_TIMEOUT)]
+        arguments = [str(self.session.file), "--ids", namespace, "-", "--yes", "--json", "--timeout", str(_TIMEOUT)]
         ids = "".join(f"{refusal.shown_id}\n" for refusal in group)
         self._running = Child.start("repair", launcher("repair", arguments), ids), group
 

@@ -186,6 +186,20 @@ def document_of(pipeline: Pipeline, topic: str, key: bytes | None) -> DocumentRe
     return DocumentRef(namespace_of(pipeline.name, topic), key) if is_key(key) else None
 
 
+def extra_now(session: Session, documents: Iterable[DocumentRef]) -> Iterator[DocumentRef]:
+    """Those of these documents that only the destination has now, whatever a verdict says: a repair deletes them.
+
+    Documents that are not re-read are not looked up.
+    """
+    ids: dict[Namespace, list[bytes]] = {}
+    for document in documents:
+        if session.pipeline.selection.matches(document.namespace) and not unreadable(document.id):
+            ids.setdefault(document.namespace, []).append(document.id)
+    rereads = Rereads(session.source.client(), session.destination.client(), Recheck(), say=session.say)
+    for namespace, chosen in ids.items():
+        yield from (DocumentRef(namespace, id) for id in rereads.extra(pair_of(session.pipeline, namespace), chosen))
+
+
 #: Limits of a batch, which is re-read, applied and compared before the next: memory stays bounded.
 _DOCUMENTS, _BYTES = 20_000, 8 << 20
 

@@ -172,6 +172,12 @@ def by_ids(
             yield raw.id_key(bytes(document.raw)), bytes(document.raw)
 
 
+def present(documents: Collection[Any], ids: Sequence[bytes], only: Mapping[str, Any] | None = None) -> set[raw.Key]:
+    """The keys of the documents that have one of these ids, and match the filter `only`. Reads nothing else of them."""
+    found = documents.with_options(codec_options=RAW).find(matching(among(b"_id", ids), only), {"_id": 1})
+    return {raw.id_key(bytes(document.raw)) for document in found}
+
+
 def chunks(ids: Iterable[bytes], most: int = ID_BYTES) -> Iterator[list[bytes]]:
     """Ids in lists of up to `most` bytes that fit into one command; a larger one stands alone."""
     chunk: list[bytes] = []

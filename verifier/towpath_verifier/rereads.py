@@ -10,15 +10,28 @@ import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeAlias
 
 from bson.timestamp import Timestamp
+from pymongo.read_concern import ReadConcern
 
 from towpath_verifier.differences import Pair, in_one_order
 from towpath_verifier.proof import Judge, Outcome, Same, Suspect, Unresolved
 from towpath_verifier.raw import Key, id_key
-from towpath_verifier.reads import ID_BYTES, IDS, Client, by_ids, chunks, cluster_time, collection, with_retries
+from towpath_verifier.reads import (
+    ID_BYTES,
+    IDS,
+    Client,
+    by_ids,
+    chunks,
+    cluster_time,
+    collection,
+    present,
+    with_retries,
+)
 
+_MAJORITY = ReadConcern("majority")
 _FACTOR, _JITTER = 2.0, 0.1  # each pause is so many times the one before, and varied by up to this share of it
 _JUDGED_BYTES = 1 << 24  # of documents in memory at once while they are judged
 _ABSENT = (b"", 0)  # digest and bytes of a document that does not exist
@@ -138,6 +151,22 @@ class Rereads:
             return [id for id in ids if ours.get(id_key(id), _ABSENT)[0] != theirs.get(id_key(id), _ABSENT)[0]]
 
         return with_retries(f"read documents of {pair.source}", self.lost_for, read, self.say)
+
+    def extra(self, pair: Pair, ids: Iterable[bytes]) -> Iterator[bytes]:
+        """Those of these ids that only the destination has now; tried again while a server is unreachable.
+
+        The source is read first, so what it deletes during the lookup does not count.
+        """
+
+        def read(chunk: Sequence[bytes]) -> list[bytes]:
+            source = collection(self.source, pair.source).with_options(read_concern=_MAJORITY)
+            ours = present(source, chunk, pair.only)
+            left = [id for id in chunk if id_key(id) not in ours]
+            theirs = present(collection(self.destination, pair.destination), left) if left else set()
+            return [id for id in left if id_key(id) in theirs]
+
+        for chunk in chunks(ids):
+            yield from with_retries(f"read documents of {pair.source}", self.lost_for, partial(read, chunk), self.say)
 
     def _push(self, suspect: Suspect) -> None:
         pause = 0.0 if suspect.soon else self.recheck.pause(suspect.tried)
