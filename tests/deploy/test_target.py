@@ -190,39 +190,65 @@ def owned(
     error: MongoError | None = None,
     creating: Iterable[str] = (),
     source: dict[str, str] | None = None,
+    filled: Iterable[str] = (),
+    pipeline: Any = PIPELINE,
 ) -> OwnTopics:
+    """Without a `source` connector given, that of the pipeline is deployed; with an empty one, none."""
+
     def read_all(_: object) -> dict[str, Registration]:
         if error:
             raise error
         return {"move": replace(OWN, topics=frozenset(registered), creating=frozenset(creating))}
 
     monkeypatch.setattr(writers, "read_all", read_all)
+    deployed = definitions(pipeline)["move-source"] if source is None else source
     topics: Any = SimpleNamespace(
-        overview=lambda: ([1], "k1", IDS), ids=lambda names: {name: IDS[name] for name in names}
+        overview=lambda: ([1], "k1", {name: Topic(name, 1) for name in IDS}),
+        ids=lambda names: {name: IDS[name] for name in names},
+        written=lambda topics: {(topic.name, 0): 2 * (topic.name in filled) for topic in topics},
     )
     connect: Any = SimpleNamespace(
-        topics=lambda name: list(written) if name == "move-source" else [],
-        configs=lambda: {"move-source": definitions(PIPELINE)["move-source"] if source is None else source},
+        topics=lambda name: list(written) if name == "move-source" and deployed else [],
+        configs=lambda: {"move-source": deployed} if deployed else {},
     )
-    return Facts(session_of(PIPELINE, connect, topics)).own_topics
+    return Facts(session_of(pipeline, connect, topics)).own_topics
 
 
 def test_topics_with_a_name_of_the_pipeline_that_it_did_not_make_are_not_its_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    found = owned(monkeypatch, ["2"], ["move.shop.b"])
+    found = owned(monkeypatch, ["1", "2"], ["move.shop.b"])
     ids = {"move.requests": "1", "move.shop.a": "2", "move.shop.b": "3"}
     assert found == OwnTopics(ids, ("move.shop.v1",))
-    found = owned(monkeypatch, ["2"], [], creating=["move.shop.b"])
+    found = owned(monkeypatch, ["2"], [], creating=["move.requests", "move.shop.b"])
     assert found == OwnTopics(ids, ("move.shop.v1",)), "of an interrupted deployment, whose ids are not stored"
-    found = owned(monkeypatch, [], ["move.shop.b"], MongoUnreachable("gone"))
-    assert tuple(found.ids) == ("move.requests", "move.shop.b"), "what the destination knew is lost with it"
+    found = owned(monkeypatch, ["2"], ["move.shop.b"])
+    assert found.others == ("move.requests", "move.shop.v1"), "an application has it, or someone has created it again"
     with pytest.raises(MongoError, match="no"):
         owned(monkeypatch, [], [], MongoError("no"))
 
 
+def test_what_no_ids_are_stored_of_is_the_pipeline_s_while_it_is_deployed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the destination knew is lost with it, and what someone else creates is not known there."""
+    exist, gone = PIPELINE.changed(kafka={"topics": "exist"}), MongoUnreachable("gone")
+    for pipeline, error in ((PIPELINE, gone), (exist, None)):
+        found = owned(monkeypatch, [], ["move.shop.b"], error, pipeline=pipeline)
+        assert tuple(found.ids) == ("move.requests", "move.shop.b")
+        for source in (THEIRS, {}):
+            assert owned(monkeypatch, [], ["move.shop.b"], error, pipeline=pipeline, source=source).ids == {}
+
+
+def test_a_topic_that_someone_else_has_filled_was_not_created_by_a_deployment_that_was_killed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It creates connectors only when the ids are stored. A source that runs creates topics of new collections."""
+    creating, filled = ["move.requests", "move.shop.a", "move.shop.b"], ["move.requests", "move.shop.b"]
+    assert tuple(owned(monkeypatch, [], [], creating=creating, filled=filled, source={}).ids) == ("move.shop.a",)
+    assert sorted(owned(monkeypatch, [], [], creating=creating, filled=filled).ids) == creating
+
+
 def test_what_a_connector_of_someone_else_has_written_is_not_the_pipeline_s(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = owned(monkeypatch, ["2"], ["move.shop.a", "move.shop.b"], source=THEIRS)
+    found = owned(monkeypatch, ["1", "2"], ["move.shop.a", "move.shop.b"], source=THEIRS)
     assert found == OwnTopics({"move.requests": "1", "move.shop.a": "2"}, ("move.shop.b", "move.shop.v1"))
 
 
@@ -239,6 +265,18 @@ def test_a_dry_run_does_not_announce_the_removal_of_a_connector_of_someone_else(
     monkeypatch.setattr(control, "say", said.append)
     control.remove.main([__file__, "--dry-run"], standalone_mode=False)
     assert said == [f"would remove {name}" for name in PIPELINE.connectors if name not in left]
+
+
+def test_no_id_is_stored_of_a_topic_that_someone_else_created_while_a_deployment_was_interrupted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stored = list[str]()
+    monkeypatch.setattr(deployment, "_store_ids", lambda facts, created: stored.extend(created))
+    begun = replace(OWN, creating=frozenset(["move.requests", "move.shop.a"]))
+    facts = changed(registered={"move": begun}, own_topics=OwnTopics({"move.requests": "1"}, ("move.shop.a",)))
+    for one in deployment._id_changes(facts):
+        one.apply()
+    assert "move.requests" in stored and "move.shop.a" not in stored
 
 
 def test_an_id_that_kafka_does_not_tell_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -504,6 +542,10 @@ def test_the_log_of_the_pipeline_is_removed(facts: Any) -> None:
             "the consumer group connect-move-sink has 4 members: another Connect cluster runs the pipeline",
         ),
         (known(deployed=REMOVED, registration=None), "nothing shows that move.shop.a are of this pipeline"),
+        (
+            known(deployed=REMOVED, registration=None, own_topics=OwnTopics({}, ("move.requests", "move.shop.a"))),
+            "nothing shows that move.requests are of this pipeline",
+        ),
         (known(deployed=REMOVED | {"move-source": THEIRS}, registration=None), "nothing shows that move.shop.a are of"),
     ],
 )
@@ -596,6 +638,7 @@ def changed(**values: Any) -> Any:
         "log": (Topic("move.shop.a", 4),),
         "written": frozenset(["move.shop.a"]),
         "captured": lambda topics: topics,
+        "used": frozenset(),
         "registration": OWN,
         "own_topics": OwnTopics({}),
         "is_deployed": True,
@@ -651,6 +694,16 @@ RED: list[tuple[Any, dict[str, Any], str]] = [
     ),
     (change.same_mode, deployed_as("move-sink", **{"connector.class": "x"}), "was deployed with mode ="),
     (change.same_mode, deployed_as("move-source", **{"towpath.copy": "x"}), "another [capture] copy"),
+    (
+        change.no_records_of_others,
+        {
+            "deployed": dict.fromkeys(_BASE.deployed),
+            "written": frozenset(),
+            "used": frozenset(["move.requests"]),
+            "own_topics": OwnTopics({}, ("move.requests",)),
+        },
+        "move.requests holds records, and nothing shows that it was made for move",
+    ),
     (
         change.same_partitions,
         {"pipeline": _BASE.pipeline.changed(kafka={"partitions": 8})},
@@ -746,6 +799,50 @@ def test_each_rule_of_a_change_is_red(
 def test_no_history_is_lost(facts: dict[str, Any]) -> None:
     rules = [Rule("deploy", rule) for rule in (change.kept_offsets, change.not_taken_in_again)]
     assert run(rules, changed(**facts)) == []
+
+
+_HEARTBEATS = "__debezium-heartbeat.move"
+
+
+@pytest.mark.parametrize(
+    ("facts", "refused"),
+    [
+        ({}, True),
+        ({"deployed": _BASE.deployed}, False),
+        ({"own_topics": OwnTopics({"move.dead-letters": "1"})}, False),  # of a deployment that was killed
+        ({"used": frozenset()}, False),  # made for it by hand, or created by a client that asked for it
+        ({"written": frozenset(["move.shop.a"])}, False),  # the destination is lost: docs/how-to/rebuild.md
+        ({"pipeline": _BASE.pipeline.changed(kafka={"topics": "exist"})}, True),
+        ({"used": frozenset([_HEARTBEATS]), "own_topics": OwnTopics({}, (_HEARTBEATS,))}, True),
+        (
+            {
+                "used": frozenset([_HEARTBEATS]),
+                "own_topics": OwnTopics({}, (_HEARTBEATS,)),
+                "pipeline": _BASE.pipeline.changed(kafka={"topics": "exist"}),
+            },
+            False,  # of a reverse pipeline before
+        ),
+    ],
+)
+def test_dead_letters_of_an_application_are_not_taken_for_the_pipeline_s(facts: dict[str, Any], refused: bool) -> None:
+    first = {
+        "deployed": dict.fromkeys(_BASE.deployed),
+        "written": frozenset(),
+        "used": frozenset(["move.dead-letters"]),
+        "own_topics": OwnTopics({}, ("move.dead-letters",)),
+    }
+    assert bool(run([Rule("deploy", change.no_records_of_others)], changed(**first | facts))) is refused
+
+
+def test_the_topics_of_a_pipeline_whose_destination_is_lost_still_show_its_mode() -> None:
+    """`deploy` at a new destination, after `remove`: docs/how-to/rebuild.md."""
+    facts = changed(
+        deployed=dict.fromkeys(_BASE.deployed),
+        own_topics=OwnTopics({}, ("move.dead-letters", "move.requests", "move.shop.a")),
+        pipeline=_BASE.pipeline.changed(mode="exactly-once", capture={}),
+        registration=None,
+    )
+    assert run([Rule("deploy", rule) for rule in (change.same_mode, change.no_records_of_others)], facts) == []
 
 
 @pytest.mark.parametrize(

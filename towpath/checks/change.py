@@ -167,7 +167,7 @@ def same_mode(facts: Facts) -> Iterator[Finding]:
             )
         return
     is_whole = all(deployed.get(name) is not None for name in (pipeline.sink_connector, pipeline.source_connector))
-    foreign = () if is_whole else facts.own_topics.others
+    foreign = [] if is_whole else [name for name in facts.own_topics.others if pipeline.is_change_topic(name)]
     filled = sorted(facts.written.intersection(foreign)) if foreign else []
     judged = {name: topic for name, topic in existing.items() if name not in foreign or name in filled}
     found = list(unchanged_mode(pipeline, facts.desired, deployed, judged))
@@ -182,6 +182,25 @@ def same_mode(facts: Facts) -> Iterator[Finding]:
         return
     for finding in found:
         yield replace(finding, advice=f"{finding.advice}; {left_by_removal(filled)}") if filled else finding
+
+
+def no_records_of_others(facts: Facts) -> Iterator[Finding]:
+    """At the first deployment, the topics of requests, dead letters and heartbeats hold nothing.
+
+    A log with records, which is only judged by `same_mode`, may be that of a pipeline whose destination is lost.
+    """
+    if any(facts.deployed.values()) or not facts.used or facts.written:
+        return
+    others, is_theirs = facts.used.intersection(facts.own_topics.others), facts.pipeline.kafka.topics == "exist"
+    if is_theirs:  # nothing reads heartbeats, and there nothing deletes them
+        others -= set(facts.pipeline.heartbeat_topics)
+    if others:
+        yield error(
+            f"{first_few(sorted(others), 3)} holds records, and nothing shows that it was made for"
+            f" {facts.pipeline.name}",
+            "give the pipeline another name; if no one needs the records, delete the topic with Kafka's tools"
+            f" (kafka-topics.sh --delete --topic){', and create it again' if is_theirs else ''}",
+        )
 
 
 def left_by_removal(topics: Sequence[str]) -> str:
@@ -490,6 +509,7 @@ RULES = rules(
     no_loop,
     same_clusters,
     same_mode,
+    no_records_of_others,
     same_partitions,
     same_whole_documents,
     same_capture,

@@ -187,7 +187,8 @@ def _members(facts: Facts, group: str) -> int:
 
 def known_log(facts: Facts) -> Iterator[Finding]:
     """The destination or Connect knows the pipeline whose log is to be deleted."""
-    topics = tuple(facts.own_topics.ids)
+    own, is_change = facts.own_topics, facts.pipeline.is_change_topic
+    topics = sorted([*own.ids, *(name for name in own.others if not is_change(name))])
     connectors = [name for name, config in facts.deployed.items() if config and not is_foreign(facts, name)]
     if topics and not connectors and facts.registration is None:
         yield error(

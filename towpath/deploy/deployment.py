@@ -161,7 +161,7 @@ def _registration_changes(facts: Facts) -> Iterator[Change]:
 def _id_changes(facts: Facts) -> Iterator[Change]:
     """The destination knows the topics by their ids, also those that an interrupted deployment has created."""
     registered = facts.registered.get(facts.pipeline.name)
-    begun = registered.creating if registered else frozenset()
+    begun = registered.creating and registered.creating & facts.own_topics.ids.keys() if registered else frozenset()
     desired = [name for group in _desired_topics(facts) for name in group.names]
     created = [name for name in desired if name not in facts.existing or name in begun]
     if created:
