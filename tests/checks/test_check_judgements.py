@@ -12,14 +12,13 @@ import towpath
 from towpath.checks import capture, change, connect, destination, field_rules, kafka, source, target
 from towpath.checks.capture import Captured
 from towpath.checks.change import traps
-from towpath.checks.facts import DESTINATION_SET
 from towpath.checks.rule import Finding, refusal
 from towpath.clients.kafka.topics import LARGEST_RECORD, Topic
 from towpath.clients.mongo.client import ClusterTime
 from towpath.config.pipeline import CopyMethod, Pipeline
 from towpath.deploy.deployment import SERVERS
 from towpath.errors import ConnectError, ConnectUnreachable, Refused
-from towpath.log.definitions import change_settings
+from towpath.log.definitions import DESTINATION_SET, change_settings
 from towpath.log.source_offsets import SourceState
 
 PIPELINE = Pipeline.model_validate(

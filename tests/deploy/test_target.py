@@ -18,7 +18,7 @@ from tests.deploy.test_changes_in_log import LOGGED
 from tests.support.memory_topics import MemoryTopics
 from tests.support.sessions import session_of
 from towpath.checks import change, target
-from towpath.checks.facts import DESTINATION_SET, SOURCE_SET, Facts, OwnTopics
+from towpath.checks.facts import Facts, OwnTopics
 from towpath.checks.rule import Rule, require, run
 from towpath.checks.target import Target
 from towpath.cli import control, deploy
@@ -37,7 +37,7 @@ from towpath.errors import (
     Refused,
     TowpathError,
 )
-from towpath.log.definitions import definitions
+from towpath.log.definitions import DESTINATION_SET, SOURCE_SET, definitions
 from towpath.store import writers
 from towpath.store.writers import Registration
 
@@ -76,6 +76,8 @@ def also(*others: Registration) -> Target:
         also(registration("x", "shop.old")),  # the pipeline writes that to shop.new
         replace(GOOD, sink=SINK),
         replace(GOOD, sources=(DESTINATION,), names=("copy.a",)),  # renames in one replica set
+        replace(GOOD, sources=(replace(SOURCE, hosts=("a:2", "a:3"), process=None), SOURCE), source=SOURCE),
+        replace(GOOD, sources=(OTHER,)),  # the source does not answer, as before a takeover
     ],
 )
 def test_the_destination_of_the_pipeline_is_written(found: Target) -> None:
@@ -95,6 +97,10 @@ def test_the_destination_of_the_pipeline_is_written(found: Target) -> None:
             "other namespaces than the file has now ([coll",
         ),
         (replace(GOOD, sink=SINK | {"topics.regex": "^move"}), "than the file has now (include or exclude"),
+        (
+            replace(GOOD, sources=(SOURCE, SOURCE, OTHER), source=OTHER),
+            "captures a/a:1,a:2, and [source] uri names c/c:1,c:2: that is another source; nothing was changed",
+        ),
         (replace(GOOD, sources=()), "it cannot be proven that the destination is not the source"),
         (replace(GOOD, sources=(SOURCE, DESTINATION)), "is the source, and shop.a, shop.new would be written"),
         (
@@ -578,7 +584,8 @@ def test_only_after_the_end_of_a_replication_is_less_proven(error: TowpathError)
     facts = without(error)
     with pytest.raises(type(error), match="is away"):
         target.gather(facts)
-    assert target.gather(facts, ended=True).kafka == ""
+    found = target.gather(facts, ended=True)
+    assert (found.kafka, found.source, found.sources) == ("", SOURCE, (SOURCE,))
 
 
 @pytest.mark.parametrize(

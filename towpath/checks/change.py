@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from towpath.checks import target
-from towpath.checks.facts import DESTINATION_SET, SOURCE_SET, Configurations, Facts, is_foreign
+from towpath.checks.facts import Configurations, Facts, is_foreign
 from towpath.checks.rule import Finding, Rule, error, ok, require, rules, warning
 from towpath.checks.source import captured_by
 from towpath.clients.kafka.topics import Topic
@@ -22,7 +22,7 @@ from towpath.config.namespaces import namespace_of, renames_of, topic_of
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted, first_few
 from towpath.errors import ConnectUnreachable, TowpathError
-from towpath.log.definitions import PARTITIONS
+from towpath.log.definitions import DESTINATION_SET, PARTITIONS, SOURCE_SET
 from towpath.log.source_offsets import SELECTION, source_state
 from towpath.session import Session
 from towpath.store import cutover

@@ -32,8 +32,10 @@ from towpath.errors import (
 from towpath.log import field_rules
 from towpath.log.definitions import (
     DDL_REPLAY,
+    DESTINATION_SET,
     RULES,
     SETTINGS,
+    SOURCE_SET,
     definitions,
     is_compacted,
     pipeline_topics,
@@ -45,8 +47,6 @@ from towpath.session import Session
 from towpath.store import credentials, writers
 from towpath.store.writers import Registration
 
-#: Keys in the configuration of a source and of a sink connector that name its replica set.
-SOURCE_SET, DESTINATION_SET = "towpath.source", "towpath.destination"
 #: Keys in a source connector's configuration that a resnapshot sets, and a deployment does not change.
 RESNAPSHOT, RESNAPSHOT_ONLY = "towpath.resnapshot", "towpath.resnapshot.only"
 _KEPT = (RESNAPSHOT, RESNAPSHOT_ONLY, DDL_REPLAY)

@@ -11,13 +11,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from towpath.checks.facts import DESTINATION_SET, SOURCE_SET, Facts, is_foreign
+from towpath.checks.facts import Facts, is_foreign
 from towpath.checks.rule import Finding, Rule, error, require, rules
 from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.config.namespaces import namespace_of, renames_of
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted, first_few
 from towpath.errors import ConnectUnreachable, KafkaUnreachable, MongoUnreachable
+from towpath.log.definitions import DESTINATION_SET, SOURCE_SET, other_source
 from towpath.session import Session
 from towpath.store.writers import MONGOSH_FORGET, Registration
 
@@ -42,6 +43,8 @@ class Target:
     """The configuration of the deployed sink; empty if there is none."""
     kafka: str = ""
     """The id of the Kafka cluster; empty if it is not known."""
+    source: ReplicaSet | None = None
+    """The source as it answers, if it does."""
 
     @property
     def ours(self) -> Registration:
@@ -56,6 +59,13 @@ def same_as_deployed(target: Target) -> Iterator[Finding]:
             f" {target.destination}: that is not the destination of the deployed pipeline, and nothing was changed",
             "set [destination] uri back",
         )
+
+
+def same_source(target: Target) -> Iterator[Finding]:
+    """The file names the source of the deployed connectors, where that answers."""
+    words = (other_source(captured, target.source) for captured in target.sources if target.source)
+    for found in dict.fromkeys(filter(None, words)):
+        yield error(f"{found}; nothing was changed", "set [source] uri back")
 
 
 def same_kafka(ours: Registration, registered: Mapping[str, Registration]) -> Iterator[Finding]:
@@ -146,7 +156,7 @@ OF_REMOVAL: Sequence[Rule[Target]] = rules(
 )
 #: Before documents or collections are deleted or overwritten.
 OF_WRITING: Sequence[Rule[Target]] = rules(
-    _DESTINATION, same_as_deployed, registered, same_namespaces, not_the_source, no_other_writer
+    _DESTINATION, same_as_deployed, same_source, registered, same_namespaces, not_the_source, no_other_writer
 )
 
 
@@ -218,10 +228,11 @@ def gather(facts: Facts, *, with_source: bool = True, ended: bool = False) -> Ta
         kafka, log, configs = "", [], []
     sources = [ReplicaSet.parse(config[SOURCE_SET]) for config in configs if SOURCE_SET in config]
     sink = next((config for config in configs if DESTINATION_SET in config), {})
-    names = tuple(map(pipeline.renamed, log))
+    names, source = tuple(map(pipeline.renamed, log)), None
     try:
         if with_source:
-            sources.append(facts.source.replica_set)
+            source = facts.source.replica_set
+            sources.append(source)
             names = names or facts.targets
     except MongoUnreachable:
         if not log:
@@ -235,4 +246,5 @@ def gather(facts: Facts, *, with_source: bool = True, ended: bool = False) -> Ta
         registered=facts.registered,
         sink=sink,
         kafka=kafka,
+        source=source,
     )

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from towpath.checks import capture, change, connect, destination, kafka, source, target
-from towpath.checks.facts import DESTINATION_SET, SOURCE_SET, Facts, is_foreign
+from towpath.checks.facts import Facts, is_foreign
 from towpath.checks.rule import Finding, Rule, error, ok, require, run, warning
 from towpath.clients.connect.control import statuses, wait_stopped
 from towpath.clients.connect.rest import Connect, code_of
@@ -27,9 +27,11 @@ from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted, first_few
 from towpath.errors import ConnectError, MongoUnreachable, Refused, TowpathError, Unresolved
 from towpath.log.definitions import (
+    DESTINATION_SET,
     HEARTBEAT_SETTINGS,
     MARK,
     POLICY,
+    SOURCE_SET,
     TopicGroup,
     is_compacted,
     topic_groups,
