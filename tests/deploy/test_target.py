@@ -664,6 +664,9 @@ _BASE = changed()
 _SOURCE = _BASE.deployed["move-source"]
 
 
+REMOVED_FROM: Any = {"deployed": dict.fromkeys(_BASE.deployed)}
+
+
 def deployed_as(name: str, **settings: str | None) -> dict[str, Any]:
     return {"deployed": {**_BASE.deployed, name: {**(_BASE.deployed[name] or _SOURCE), **settings}}}
 
@@ -698,6 +701,11 @@ RED: list[tuple[Any, dict[str, Any], str]] = [
         change.same_clusters,
         deployed_as("move-source", **{SOURCE_SET: str(OTHER)}),
         "was deployed with the source c/c:1",
+    ),
+    (
+        change.same_source_of_log,
+        {"registered": {"move": Registration.of(_BASE.pipeline, "k1", OTHER)}, **REMOVED_FROM},
+        "the log of move is of the source c/c:1,c:2, and the file now names a/a:1,a:2",
     ),
     (change.same_mode, deployed_as("move-sink", **{"connector.class": "x"}), "was deployed with mode ="),
     (change.same_mode, deployed_as("move-source", **{"towpath.copy": "x"}), "another [capture] copy"),
@@ -806,6 +814,24 @@ def test_each_rule_of_a_change_is_red(
 def test_no_history_is_lost(facts: dict[str, Any]) -> None:
     rules = [Rule("deploy", rule) for rule in (change.kept_offsets, change.not_taken_in_again)]
     assert run(rules, changed(**facts)) == []
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {},
+        {"written": frozenset()},  # it begins with a copy: `_begins_log`
+        {"registered": {}},  # the destination is lost
+        {"registered": {"move": replace(OWN, source="a/a:2,a:9")}},  # other members
+        deployed_as("move-source", **{SOURCE_SET: str(OTHER)}),  # `same_clusters` judges it
+    ],
+)
+def test_a_log_is_continued_from_its_own_source(facts: dict[str, Any]) -> None:
+    registered = {"move": replace(OWN, source=str(SOURCE if not facts else OTHER))}
+    assert (
+        run([Rule("deploy", change.same_source_of_log)], changed(**{"registered": registered} | REMOVED_FROM | facts))
+        == []
+    )
 
 
 _HEARTBEATS = "__debezium-heartbeat.move"

@@ -152,6 +152,20 @@ def same_clusters(facts: Facts) -> Iterator[Finding]:
                 )
 
 
+def same_source_of_log(facts: Facts) -> Iterator[Finding]:
+    """After `remove`, the source is that of the log, which the registration knows. Otherwise the connector does."""
+    pipeline = facts.pipeline
+    registered, deployed = facts.registered.get(pipeline.name), facts.deployed[pipeline.source_connector]
+    if registered is None or SOURCE_SET in (deployed or {}) or not facts.written:
+        return
+    if not ReplicaSet.parse(registered.source).is_same(facts.source.replica_set):
+        yield error(
+            f"the log of {pipeline.name} is of the source {registered.source}, and the file now names"
+            f" {facts.source.replica_set}: its history and its position mean nothing there",
+            f"set [source] uri back, or {_REMOVE}, or give the new pipeline another name",
+        )
+
+
 def same_mode(facts: Facts) -> Iterator[Finding]:
     """As `unchanged_mode`. What was not made for the pipeline does not show its mode: connectors, and empty topics.
 
@@ -508,6 +522,7 @@ RULES = rules(
     one_writer,
     no_loop,
     same_clusters,
+    same_source_of_log,
     same_mode,
     no_records_of_others,
     same_partitions,
