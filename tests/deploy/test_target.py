@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import click
 import pytest
 from bson import ObjectId
 
@@ -26,7 +27,7 @@ from towpath.clients.kafka.topics import Topic
 from towpath.clients.mongo.replica_set import ReplicaSet, collections
 from towpath.config.namespaces import meet
 from towpath.deploy import deployment
-from towpath.deploy.schema import Plan
+from towpath.deploy.schema import Plan, Step
 from towpath.errors import (
     ConnectError,
     ConnectUnreachable,
@@ -40,6 +41,7 @@ from towpath.errors import (
 from towpath.log.definitions import DESTINATION_SET, SOURCE_SET, definitions
 from towpath.store import writers
 from towpath.store.writers import Registration
+from towpath_verifier import Command
 
 SOURCE, DESTINATION, OTHER = (ReplicaSet(name, (f"{name}:1", f"{name}:2"), ObjectId()) for name in "abc")
 PIPELINE = LOGGED.changed(collections={"include": ("shop.*",), "rename": {"shop.old": "shop.new"}})
@@ -601,22 +603,89 @@ def test_no_less_is_proven_where_kafka_or_connect_refuses(error: TowpathError) -
         target.gather(without(error), ended=True)
 
 
+STEP = Step("shop.new", Command("shop", {"collMod": "new"}))
+
+
+def prepare(patch: pytest.MonkeyPatch, *options: str, known: bool = True, plan: Plan | None = None) -> tuple[Any, Any]:
+    """What `prepare` asks for of the destination, and what it has applied; an error where it asks a question."""
+    asked, applied = list[tuple[str, bool]](), list[Plan]()
+    patch.setattr(deploy, "opened", lambda _: nullcontext(session_of(PIPELINE.changed(ddl={"apply": False}))))
+    for name in ("plan", "plan_in_place"):
+        patch.setattr(deploy, name, lambda *_, **__: plan or Plan())
+    for name in ("require_own", "require_schema"):
+        patch.setattr(deploy.target, name, lambda _, *, ended, name=name: asked.append((name, ended)) or known)
+    patch.setattr(deploy, "_is_deployed", lambda _: False)
+    patch.setattr(deploy, "_apply", lambda _, schema, *__: applied.append(schema))
+    patch.setattr(deploy.cutovers, "known", lambda _: None)
+    deploy.prepare.main(["shop.toml", *options], standalone_mode=False)
+    return asked, applied
+
+
 @pytest.mark.parametrize(
-    ("options", "ended"),
-    [([], True), (["--final"], True), (["--overwrite"], False), (["--final", "--overwrite"], False)],
+    ("options", "proof", "ended"),
+    [
+        ([], "require_own", True),
+        (["--overwrite"], "require_own", False),
+        (["--final"], "require_schema", True),
+        (["--in-place"], "require_schema", True),
+        (["--final", "--overwrite"], "require_schema", False),
+    ],
 )
 def test_prepare_overwrites_nothing_while_less_is_proven(
-    monkeypatch: pytest.MonkeyPatch, options: list[str], ended: bool
+    monkeypatch: pytest.MonkeyPatch, options: list[str], proof: str, ended: bool
 ) -> None:
-    asked: list[bool] = []
-    monkeypatch.setattr(deploy, "opened", lambda _: nullcontext(session_of(PIPELINE.changed(ddl={"apply": False}))))
-    monkeypatch.setattr(deploy, "plan", lambda *_, **__: Plan())
-    monkeypatch.setattr(deploy.target, "require_own", lambda _, *, ended: asked.append(ended))
-    monkeypatch.setattr(deploy, "_is_deployed", lambda _: False)
-    monkeypatch.setattr(deploy, "_apply", lambda *_: None)
-    monkeypatch.setattr(deploy.cutovers, "known", lambda _: None)
-    deploy.prepare.main(["shop.toml", *options], standalone_mode=False)
-    assert asked == [ended]
+    assert prepare(monkeypatch, *options)[0] == [(proof, ended)]
+
+
+@pytest.mark.parametrize("options", [["--final"], ["--in-place"]])
+def test_the_schema_of_a_cluster_that_nothing_shows_to_be_the_destination_changes_only_after_a_question(
+    monkeypatch: pytest.MonkeyPatch, options: list[str]
+) -> None:
+    plan, questions = Plan(collections=(STEP,)), list[str]()
+
+    def no(question: str, **_: Any) -> None:
+        questions.append(question)
+        raise click.Abort
+
+    monkeypatch.setattr(deploy.click, "confirm", no)
+    with pytest.raises(click.Abort):
+        prepare(monkeypatch, *options, known=False, plan=plan)
+    assert len(questions) == 1 and questions[0].startswith("Change the schema of shop.new at mongodb://")
+    assert prepare(monkeypatch, *options, "--yes", known=False, plan=plan)[1] == [plan]
+    assert prepare(monkeypatch, *options, plan=plan)[1] == [plan]
+    prepare(monkeypatch, *options, known=False)
+    assert len(questions) == 1, "nothing would be changed"
+
+
+REMOVED_OWN = replace(GOOD, deployed=None, source=SOURCE, kafka="", registered={"move": replace(OWN, removed=True)})
+
+
+@pytest.mark.parametrize(
+    ("found", "known"),
+    [
+        (GOOD, True),
+        (REMOVED_OWN, True),  # after `remove`
+        (replace(REMOVED_OWN, registered={}), False),  # after `remove --topics`
+        (replace(REMOVED_OWN, source=OTHER), False),
+        (replace(REMOVED_OWN, source=None), False),
+    ],
+)
+def test_what_shows_that_the_pipeline_writes_to_the_destination(found: Target, known: bool) -> None:
+    assert found.is_known is known
+
+
+def test_a_file_whose_sides_are_exchanged_changes_no_schema(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connectors are removed, and the source of the file has the registration."""
+    facts = without(KafkaUnreachable("Kafka is away"))
+    known: dict[str, Registration] = {}
+    facts._answers[("source", target._known)] = known
+    monkeypatch.setattr(target, "Facts", lambda session: facts)
+    assert target.require_schema(facts.session, ended=True) is False
+    known["move"] = replace(OWN, source=str(OTHER))  # from elsewhere to the source
+    assert target.require_schema(facts.session, ended=True) is False
+    known["move"] = replace(OWN, source=str(DESTINATION), removed=True)
+    with pytest.raises(Refused, match=r"the source knows move as a writer there, from b/b:1,b:2, .* are exchanged"):
+        target.require_schema(facts.session, ended=True)
 
 
 _ROOT: dict[str, Any] = {"phase": "stream", "selection": "", "namespaces": "[]", "copied": "1:1"}
